@@ -1,0 +1,185 @@
+"""Settings: frozen, read from the environment once, each with a docstring that gives its unit.
+
+A field ``log_level`` is read from ``HANSEI_LOG_LEVEL``. A field declared with `named` also has the plain environment
+name that users know (``LLM_PROVIDER``); the name under ``HANSEI_`` wins. An empty variable counts as unset.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, TypeVar
+
+from pydantic import AliasChoices, Field, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from chassis.errors import shortened
+
+PREFIX = "HANSEI_"
+_ADDRESS_SUFFIX = "_addr"
+
+T = TypeVar("T", bound="Settings")
+
+
+class BadSetting(ValueError):
+    """A setting is missing or unusable. Its text names the environment variable and goes to stderr as it is."""
+
+
+def named(default: Any, env: str, **constraints: Any) -> Any:
+    """A field that is also read from the plain variable `env`, which must be its own name in capitals."""
+    return Field(default, validation_alias=AliasChoices(PREFIX + env, env), **constraints)
+
+
+def variables(name: str, field: FieldInfo) -> tuple[str, ...]:
+    """The environment variables a field is read from, the one that wins first."""
+    alias = field.validation_alias
+    if isinstance(alias, AliasChoices):
+        return tuple(str(choice) for choice in alias.choices)
+    return (alias,) if isinstance(alias, str) else (PREFIX + name.upper(),)
+
+
+class Settings(BaseSettings):
+    """Base of all settings classes; unknown variables are ignored, because one environment serves many services."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+        populate_by_name=True,
+        use_attribute_docstrings=True,
+        validate_default=True,
+    )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        for name, field in cls.model_fields.items():
+            if PREFIX + name.upper() not in variables(name, field):
+                raise TypeError(f"{cls.__name__}.{name} must be readable as {PREFIX}{name.upper()}")
+            if not field.description:
+                raise TypeError(f"{cls.__name__}.{name} has no docstring")
+
+
+class ServiceSettings(Settings):
+    """What every service has: where it listens, how it drains, how much it takes on, how it tells what it does."""
+
+    listen_address: str = "127.0.0.1:0"
+    """Where gRPC is served, `host:port`. Port 0 takes a free one."""
+
+    metrics_address: str = ""
+    """Where Prometheus metrics are served over HTTP, `host:port`. Empty: not at all."""
+
+    reflection: bool = True
+    """Whether the server describes its contract to tools such as grpcurl."""
+
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    """The least severe log record that is written. Finished calls that went well are written at DEBUG."""
+
+    log_format: Literal["json", "console"] = "json"
+    """How log records look: one JSON object a line, or text for people."""
+
+    max_concurrent_calls: int = Field(256, ge=1)
+    """Unary calls of one gRPC service handled at once; more are refused with RESOURCE_EXHAUSTED."""
+
+    max_concurrent_streams: int = Field(256, ge=1)
+    """Streaming calls of one gRPC service open at once; more are refused with RESOURCE_EXHAUSTED."""
+
+    overload_retry_seconds: float = Field(0.5, gt=0)
+    """Seconds after which a refused caller is told to come back."""
+
+    max_message_bytes: int = Field(16 * 1024 * 1024, ge=64 * 1024)
+    """Largest gRPC message taken or sent, bytes."""
+
+    max_connection_age_seconds: int = Field(300, ge=1)
+    """Seconds after which a client connection is closed gently, so that clients find new servers."""
+
+    lame_duck_seconds: float = Field(0.5, ge=0)
+    """Seconds between saying NOT_SERVING and refusing new calls, for balancers to notice."""
+
+    drain_grace_seconds: float = Field(20.0, ge=0)
+    """Seconds that running calls get to finish after a SIGTERM."""
+
+    trace_sample_ratio: float = Field(1.0, ge=0, le=1)
+    """Share of new traces exported, 0 to 1. Traces are exported only when OTEL_EXPORTER_OTLP_ENDPOINT is set."""
+
+    def peer_addresses(self) -> Mapping[str, str]:
+        """Peer name to address, from every non-empty field `<peer>_addr`."""
+        fields = ((name, getattr(self, name)) for name in type(self).model_fields)
+        return {
+            name.removesuffix(_ADDRESS_SUFFIX): value
+            for name, value in fields
+            if name.endswith(_ADDRESS_SUFFIX) and value
+        }
+
+
+def load(settings: type[T], **overrides: Any) -> T:
+    """The settings from the environment; a bad one is named on stderr and the process exits with status 1 (G-10)."""
+    try:
+        return settings(**overrides)
+    except ValidationError as error:
+        exit_for("\n".join(_complaints(settings, error)))
+
+
+def exit_for(complaint: str) -> NoReturn:
+    """Print why the process cannot start, without a traceback, and exit with status 1 (G-08, G-10)."""
+    print(complaint, file=sys.stderr)
+    raise SystemExit(1)
+
+
+def _complaints(settings: type[Settings], error: ValidationError) -> Iterator[str]:
+    for item in error.errors(include_url=False):
+        what = item["msg"].removeprefix("Value error, ")
+        if not item["loc"]:
+            yield what
+            continue
+        name = str(item["loc"][0])
+        field = settings.model_fields.get(name.lower().removeprefix(PREFIX.lower()))
+        variable = variables(name, field)[0] if field and name == name.lower() else name
+        if item["type"] == "missing":
+            yield f"{variable} is not set"
+        elif field is None or _is_secret(field):
+            yield f"{variable}: {what}"
+        else:
+            yield f"{variable}: {what} (got {shortened(repr(item['input']))})"
+
+
+def _is_secret(field: FieldInfo) -> bool:
+    return field.annotation is SecretStr or SecretStr in getattr(field.annotation, "__args__", ())
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """One line of a settings table."""
+
+    name: str
+    variables: tuple[str, ...]
+    default: str
+    doc: str
+
+
+def settings_table(settings: type[Settings]) -> list[SettingRow]:
+    """Every setting of a class, in order of declaration; defaults as they would stand in the environment."""
+    return [
+        SettingRow(name, variables(name, field), _default(field), " ".join((field.description or "").split()))
+        for name, field in settings.model_fields.items()
+    ]
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "(required)"
+    value = field.get_default(call_default_factory=True, validated_data={})
+    return "" if value is None or isinstance(value, SecretStr) else str(value)
+
+
+def settings_markdown(settings: type[Settings]) -> str:
+    """The settings table for a README."""
+    rows = settings_table(settings)
+    lines = [
+        f"| {', '.join(f'`{v}`' for v in row.variables)} | {f'`{row.default}`' if row.default else ''} | {row.doc} |"
+        for row in rows
+    ]
+    return "\n".join(["| variable | default | meaning |", "|---|---|---|", *lines])
