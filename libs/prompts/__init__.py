@@ -1,0 +1,1 @@
+"""Prompts: templates with placeholders, filled in one pass."""

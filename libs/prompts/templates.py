@@ -1,0 +1,108 @@
+"""Prompt templates with `{name}` placeholders: filled in one pass, with a fallback when a template is broken.
+
+A value is never read as a template, so text with braces arrives unchanged (C-47, G-06); and there are no attributes,
+indexes, conversions or formats in a placeholder, so a template can reach nothing but the values it is given.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from chassis.errors import InvalidArgument, Violation, shortened
+
+MAX_TEMPLATE_BYTES = 256 * 1024
+
+_BUILT_IN = "built-in template"
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_TOKEN = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}|[{}]")
+
+_log = logging.getLogger(__name__)
+
+
+class TemplateError(ValueError):
+    """A template cannot be filled: a stray brace, or a placeholder that has no value."""
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """`template` with each `{name}` replaced by `values[name]` and each `{{`, `}}` by a brace (C-46, C-47, G-06).
+
+    Errors: TemplateError for a stray brace or a placeholder without value.
+    """
+
+    def replacement(found: re.Match[str]) -> str:
+        token, name = found.group(), found.group(1)
+        if name is not None:
+            return _value_of(name, values)
+        if token in ("{{", "}}"):
+            return token[0]
+        around = template[max(0, found.start() - 20) : found.end() + 20]
+        raise TemplateError(f"stray '{token}' at character {found.start()}, near {around!r}: write it as '{token * 2}'")
+
+    return _TOKEN.sub(replacement, template)
+
+
+def _value_of(name: str, values: Mapping[str, str]) -> str:
+    if name not in values:
+        known = ", ".join(f"{{{known}}}" for known in sorted(values)) or "none"
+        raise TemplateError(f"placeholder {{{shortened(name)}}} has no value; known placeholders: {known}")
+    return values[name]
+
+
+class PromptTemplates:
+    """The templates of one prompt: files of a folder that a user may edit, and the text that is built in."""
+
+    def __init__(self, folder: Path | None, built_in: str) -> None:
+        """`folder` may be missing, or None for the built-in text alone."""
+        self._folder = folder
+        self._built_in = built_in
+
+    def filled(self, names: Iterable[str], values: Mapping[str, str]) -> str:
+        """The first template of `<folder>/<name>.txt` (names in order), then the built-in one, that can be filled.
+
+        A template that is broken, unreadable or larger than 256 KiB is logged and the next one is used (C-45, C-48).
+        Errors: InvalidArgument for a name that does not match `[A-Za-z0-9_-]+` (C-13); TemplateError if the built-in
+        text itself is broken.
+        """
+        for source, template in self._files(names):
+            try:
+                return fill(template, values)
+            except TemplateError as error:
+                _log.warning("prompt template %s is broken and not used: %s", source, error)
+        try:
+            return fill(self._built_in, values)
+        except TemplateError as error:
+            raise TemplateError(f"{_BUILT_IN}: {error}") from error
+
+    def _files(self, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+        for name in names:
+            checked = checked_name(name)
+            if self._folder is None:
+                continue
+            template = _read(self._folder / f"{checked}.txt")
+            if template is not None:
+                yield f"{checked}.txt", template
+
+
+def checked_name(name: str) -> str:
+    """`name` if it can name a dataset's template, else InvalidArgument; no path is built from any other (C-13)."""
+    if _NAME.fullmatch(name) is None:
+        message = f"Invalid dataset name: '{shortened(name)}'"
+        raise InvalidArgument(message, reason="INVALID_DATASET", violations=[Violation("dataset", message, "C-13")])
+    return name
+
+
+def _read(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_TEMPLATE_BYTES + 1)
+        if len(content) > MAX_TEMPLATE_BYTES:
+            raise TemplateError(f"larger than {MAX_TEMPLATE_BYTES} bytes")
+        return content.decode("utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        _log.warning("prompt template %s cannot be read and is not used: %s", path.name, error)
+        return None
