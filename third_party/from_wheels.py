@@ -51,8 +51,8 @@ def _with_extensions(bare: bytes) -> descriptor_pb2.FileDescriptorProto:
 
 
 def _file(file: descriptor_pb2.FileDescriptorProto) -> Iterator[str]:
-    yield f"// Printed from the descriptor in protovalidate {version('protovalidate')} (Apache-2.0, Buf Technologies) by"
-    yield "// third_party/from_wheels.py; not written by hand."
+    yield f"// Printed from the descriptor in protovalidate {version('protovalidate')} (Apache-2.0, Buf Technologies)"
+    yield "// by third_party/from_wheels.py; not written by hand."
     yield f'syntax = "{file.syntax or "proto2"}";'
     yield f"package {file.package};"
     yield from (f'import "{name}";' for name in file.dependency)

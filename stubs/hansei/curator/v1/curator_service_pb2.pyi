@@ -156,3 +156,59 @@ class CurateResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CurateResponse: _TypeAlias = CurateResponse  # noqa: Y015
+
+@_typing.final
+class GetCurationRequest(_message.Message):
+    """Request of GetCuration."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    DATASET_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """The UUID given to Curate."""
+    dataset: _builtins.str
+    """The dataset it was given for."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        dataset: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetCurationRequest: _TypeAlias = GetCurationRequest  # noqa: Y015
+
+@_typing.final
+class GetCurationResponse(_message.Message):
+    """Response of GetCuration."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REFLECTION_RESULT_FIELD_NUMBER: _builtins.int
+    RESPONSE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def reflection_result(self) -> _trajectory_pb2.ReflectionResult:
+        """What Curate was given."""
+
+    @_builtins.property
+    def response(self) -> Global___CurateResponse:
+        """What Curate answered."""
+
+    def __init__(
+        self,
+        *,
+        reflection_result: _trajectory_pb2.ReflectionResult | None = ...,
+        response: Global___CurateResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["reflection_result", b"reflection_result", "response", b"response"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reflection_result", b"reflection_result", "response", b"response"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetCurationResponse: _TypeAlias = GetCurationResponse  # noqa: Y015

@@ -40,6 +40,11 @@ class CuratorServiceStub:
                 request_serializer=hansei_dot_curator_dot_v1_dot_curator__service__pb2.CurateRequest.SerializeToString,
                 response_deserializer=hansei_dot_curator_dot_v1_dot_curator__service__pb2.CurateResponse.FromString,
                 _registered_method=True)
+        self.GetCuration = channel.unary_unary(
+                '/hansei.curator.v1.CuratorService/GetCuration',
+                request_serializer=hansei_dot_curator_dot_v1_dot_curator__service__pb2.GetCurationRequest.SerializeToString,
+                response_deserializer=hansei_dot_curator_dot_v1_dot_curator__service__pb2.GetCurationResponse.FromString,
+                _registered_method=True)
 
 
 class CuratorServiceServicer:
@@ -55,6 +60,14 @@ class CuratorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetCuration(self, request, context):
+        """Reads a committed curation by the `request_id` that made it, with the reflection it came from. A gateway asks here
+        before it reflects again on a repeated request. NOT_FOUND when no curation was committed under that id.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CuratorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -62,6 +75,11 @@ def add_CuratorServiceServicer_to_server(servicer, server):
                     servicer.Curate,
                     request_deserializer=hansei_dot_curator_dot_v1_dot_curator__service__pb2.CurateRequest.FromString,
                     response_serializer=hansei_dot_curator_dot_v1_dot_curator__service__pb2.CurateResponse.SerializeToString,
+            ),
+            'GetCuration': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetCuration,
+                    request_deserializer=hansei_dot_curator_dot_v1_dot_curator__service__pb2.GetCurationRequest.FromString,
+                    response_serializer=hansei_dot_curator_dot_v1_dot_curator__service__pb2.GetCurationResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -92,6 +110,33 @@ class CuratorService:
             '/hansei.curator.v1.CuratorService/Curate',
             hansei_dot_curator_dot_v1_dot_curator__service__pb2.CurateRequest.SerializeToString,
             hansei_dot_curator_dot_v1_dot_curator__service__pb2.CurateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetCuration(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hansei.curator.v1.CuratorService/GetCuration',
+            hansei_dot_curator_dot_v1_dot_curator__service__pb2.GetCurationRequest.SerializeToString,
+            hansei_dot_curator_dot_v1_dot_curator__service__pb2.GetCurationResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -38,6 +38,10 @@ class CuratorServiceStub:
     status is OK also when the model failed or the store could not be written: then `saved` is false and `error` says
     why, nothing has changed, and the same `request_id` may be sent again (C-77).
     """
+    GetCuration: _grpc.UnaryUnaryMultiCallable[_curator_service_pb2.GetCurationRequest, _curator_service_pb2.GetCurationResponse]
+    """Reads a committed curation by the `request_id` that made it, with the reflection it came from. A gateway asks here
+    before it reflects again on a repeated request. NOT_FOUND when no curation was committed under that id.
+    """
 
 @_typing.type_check_only
 class CuratorServiceAsyncStub(CuratorServiceStub):
@@ -48,6 +52,10 @@ class CuratorServiceAsyncStub(CuratorServiceStub):
     """Turns one reflection into deltas and votes and commits them as one revision. Exactly once per `request_id`. The
     status is OK also when the model failed or the store could not be written: then `saved` is false and `error` says
     why, nothing has changed, and the same `request_id` may be sent again (C-77).
+    """
+    GetCuration: _aio.UnaryUnaryMultiCallable[_curator_service_pb2.GetCurationRequest, _curator_service_pb2.GetCurationResponse]  # type: ignore[assignment]
+    """Reads a committed curation by the `request_id` that made it, with the reflection it came from. A gateway asks here
+    before it reflects again on a repeated request. NOT_FOUND when no curation was committed under that id.
     """
 
 class CuratorServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -62,6 +70,16 @@ class CuratorServiceServicer(metaclass=_abc_1.ABCMeta):
         """Turns one reflection into deltas and votes and commits them as one revision. Exactly once per `request_id`. The
         status is OK also when the model failed or the store could not be written: then `saved` is false and `error` says
         why, nothing has changed, and the same `request_id` may be sent again (C-77).
+        """
+
+    @_abc_1.abstractmethod
+    def GetCuration(
+        self,
+        request: _curator_service_pb2.GetCurationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_curator_service_pb2.GetCurationResponse, _abc.Awaitable[_curator_service_pb2.GetCurationResponse]]:
+        """Reads a committed curation by the `request_id` that made it, with the reflection it came from. A gateway asks here
+        before it reflects again on a repeated request. NOT_FOUND when no curation was committed under that id.
         """
 
 def add_CuratorServiceServicer_to_server(servicer: CuratorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
