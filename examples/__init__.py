@@ -1,0 +1,1 @@
+"""Example trajectories and the recorder that makes them."""
