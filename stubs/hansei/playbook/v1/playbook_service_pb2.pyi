@@ -142,6 +142,7 @@ class ListBulletsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     SECTIONS_FIELD_NUMBER: _builtins.int
+    IDS_FIELD_NUMBER: _builtins.int
     dataset: _builtins.str
     """The dataset."""
     page_size: _builtins.int
@@ -152,6 +153,10 @@ class ListBulletsRequest(_message.Message):
     def sections(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only bullets of these sections; empty means all."""
 
+    @_builtins.property
+    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only bullets with these ids; empty means all. Unknown ids are left out."""
+
     def __init__(
         self,
         *,
@@ -159,10 +164,11 @@ class ListBulletsRequest(_message.Message):
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         sections: _abc.Iterable[_builtins.str] | None = ...,
+        ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "page_size", b"page_size", "page_token", b"page_token", "sections", b"sections"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "ids", b"ids", "page_size", b"page_size", "page_token", b"page_token", "sections", b"sections"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
