@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from services.validator.domain.findings import Finding, Findings, ValidationResult, is_blank
-from services.validator.domain.pointers import pointer_to, strings_in
+from services.validator.domain.pointers import pointer_along, strings_in
 from services.validator.domain.wording import ADVISOR_WORDS, PhraseFinder
 
 ECHOED_FIELDS = ("target_node_id", "target_title", "current_status")
@@ -75,10 +75,10 @@ def _check_options(report: dict[str, Any], *, waive_count: bool, findings: Findi
 
 def _check_words(report: dict[str, Any], words: PhraseFinder, findings: Findings) -> None:
     places = [
-        pointer
+        pointer_along(trail)
         for name, value in report.items()
         if name not in ECHOED_FIELDS
-        for pointer, text in strings_in(value, pointer_to(name))
+        for trail, text in strings_in(value, (None, name))
         if words.occurs_in(text)
     ]
     if places:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-Place = tuple[str | int, ...]
-
 MISSING = object()
 """What a pointer finds where there is nothing; null is something."""
 
@@ -83,14 +81,27 @@ def _child(parent: object, step: str) -> object:
     return MISSING
 
 
-def strings_in(value: object, pointer: str = "") -> Iterator[tuple[str, str]]:
-    """Every string value inside `value` with its pointer, in document order, however deep."""
-    pending: list[tuple[str, object]] = [(pointer, value)]
+Trail = tuple["Trail", str | int] | None
+"""The way to a value, innermost step last: cheap to extend, turned into a pointer only where one is needed."""
+
+
+def pointer_along(trail: Trail) -> str:
+    """The pointer of a trail."""
+    steps: list[str] = []
+    while trail is not None:
+        trail, step = trail
+        steps.append("/" + escaped(str(step)))
+    return "".join(reversed(steps))
+
+
+def strings_in(value: object, trail: Trail = None) -> Iterator[tuple[Trail, str]]:
+    """Every string value inside `value` with the trail to it, in document order, however deep."""
+    pending: list[tuple[Trail, object]] = [(trail, value)]
     while pending:
-        place, current = pending.pop()
+        trail, current = pending.pop()
         if isinstance(current, str):
-            yield place, current
+            yield trail, current
         elif isinstance(current, dict):
-            pending.extend((f"{place}/{escaped(str(key))}", child) for key, child in reversed(current.items()))
+            pending.extend([((trail, key), child) for key, child in reversed(current.items())])
         elif isinstance(current, list):
-            pending.extend((f"{place}/{index}", current[index]) for index in range(len(current) - 1, -1, -1))
+            pending.extend([((trail, index), current[index]) for index in range(len(current) - 1, -1, -1)])
