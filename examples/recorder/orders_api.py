@@ -13,6 +13,8 @@ PAGE_SIZE = 5
 MAX_BODY_BYTES = 16_384
 INVOICES_PER_WINDOW = 2
 WINDOW_SECONDS = 10.0
+# RFC 9110's name; http.server's own depends on the version of Python.
+PHRASES = {422: "Unprocessable Content"}
 CURRENCIES = ("EUR", "JPY", "USD")
 ORDER_PATH = re.compile(r"/v1/orders/(?P<id>[^/]+)(?P<invoice>/invoice)?")
 
@@ -170,7 +172,7 @@ def _handler_for(api: OrdersApi) -> type[BaseHTTPRequestHandler]:
                 body = json.loads(self.rfile.read(length) or b"{}")
                 reply = api.reply(self.command, self.path, body)
             payload = json.dumps(reply.body, ensure_ascii=False).encode()
-            self.send_response(reply.status)
+            self.send_response(reply.status, PHRASES.get(reply.status))
             for name, value in {**reply.headers, "Content-Length": str(len(payload))}.items():
                 self.send_header(name, value)
             self.end_headers()

@@ -33,6 +33,7 @@ class Task:
     `ground_truth` is contained in every right answer (R-31) and in no wrong one.
     """
 
+    id: str
     query: str
     ground_truth: str
     prepare: Callable[[Workplace], None]
@@ -64,6 +65,7 @@ def record(attempt: Attempt, created_at: str) -> Trajectory:
         verdict = task.check(workplace, answer)
     return Trajectory(
         id=attempt.id,
+        task_id=task.id,
         dataset=task.dataset,
         query=task.query,
         status="success" if verdict.passed else "failure",

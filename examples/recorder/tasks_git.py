@@ -33,6 +33,7 @@ def _newest_commit_is(subject: str, workplace: Workplace) -> Verdict:
 
 
 COMMIT_CHANGELOG = Task(
+    id="git-commit-changelog",
     query="Commit the new CHANGELOG.md with the subject 'Add the changelog'. "
     "Commits here are made by Release Bot <release-bot@example.com>.",
     ground_truth="newest commit on main is 'Add the changelog'",
@@ -41,6 +42,7 @@ COMMIT_CHANGELOG = Task(
 )
 
 COMMIT_VERSION = Task(
+    id="git-commit-version",
     query="Commit the new VERSION file with the subject 'Release 1.1.0'. "
     "Commits here are made by Release Bot <release-bot@example.com>.",
     ground_truth="newest commit on main is 'Release 1.1.0'",
@@ -134,6 +136,7 @@ def _remote_has_both_commits(workplace: Workplace, _: str) -> Verdict:
 
 
 PUSH = Task(
+    id="git-push",
     query="My commit 'Document the port' is ready on main. Push it to origin. Leave NOTES.md as it is, unfinished.",
     ground_truth="origin/main has 'Document the port' on top of 'Fix the timeout default'",
     prepare=_overtaken_repository,

@@ -33,6 +33,7 @@ def _order_is_created(workplace: Workplace, answer: str) -> Verdict:
 
 
 CREATE_ORDER = Task(
+    id="http-create-order",
     query="Create an order of 125 EUR for customer Egger, number PO-7004 or the next free one. Tell me its number.",
     ground_truth="PO-7016",
     prepare=_shop,
@@ -80,6 +81,7 @@ def _note_is_added(workplace: Workplace, _: str) -> Verdict:
 
 
 ADD_NOTE = Task(
+    id="http-add-note",
     query="Add 'Leave at the reception.' to the note of order 1003.",
     ground_truth=NOTE,
     prepare=_shop,
@@ -117,6 +119,7 @@ def _total_is_right(workplace: Workplace, answer: str) -> Verdict:
 
 
 OPEN_TOTAL = Task(
+    id="http-open-total",
     query="What do all open orders come to, in EUR?",
     ground_truth="900 EUR",
     prepare=_shop,
@@ -156,6 +159,7 @@ def _amount_is_right(workplace: Workplace, answer: str) -> Verdict:
 
 
 INVOICES = Task(
+    id="http-invoices",
     query="Fetch the invoices of ord_1001, ord_1002 and ord_1003. What is due in total?",
     ground_truth="60 EUR",
     prepare=_shop,

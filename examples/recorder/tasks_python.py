@@ -64,6 +64,7 @@ def _report_is_right(workplace: Workplace, _: str) -> Verdict:
 
 
 VAT_REPORT = Task(
+    id="python-vat-report",
     query="`python report.py` crashes. Make it print the total of invoices.json with VAT. No vat field means exempt.",
     ground_truth="total 410.00",
     prepare=_report,
@@ -132,6 +133,7 @@ def _runs_and_imports(workplace: Workplace, answer: str) -> Verdict:
 
 
 RUN_PACKAGE = Task(
+    id="python-run-package",
     query="Run ledger/cli.py and tell me the command and its output. check_ledger.py imports it and must keep working.",
     ground_truth="`python -m ledger.cli` prints 125050 cents",
     prepare=_package,
@@ -184,6 +186,7 @@ def _sum_is_right(workplace: Workplace, answer: str) -> Verdict:
 
 
 SUM_SALES = Task(
+    id="python-sum-sales-ja",
     query="`python 集計.py` がエラーになります。売上.csv は変更せずに直して、合計を教えてください。",
     ground_truth="合計 2000",
     prepare=_sales,

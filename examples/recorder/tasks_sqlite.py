@@ -23,6 +23,7 @@ def _revenue_is_right(workplace: Workplace, answer: str) -> Verdict:
 
 
 REVENUE = Task(
+    id="sqlite-revenue",
     query="shop.db has a table orders. What is the revenue, in EUR, of all orders that were not cancelled?",
     ground_truth="186.00 EUR",
     prepare=lambda workplace: workplace.create_database("shop.db", SHOP),
@@ -90,6 +91,7 @@ def _prices_are_loaded(workplace: Workplace, _: str) -> Verdict:
 
 
 PRICES = Task(
+    id="sqlite-prices",
     query="In prices.db raise the price of the chair by 5 %, then load the new prices with `python load_prices.py`.",
     ground_truth="chair 8400, desk 31000, lamp 4200",
     prepare=_price_list,
@@ -137,6 +139,7 @@ def _points_are_kept(workplace: Workplace, _: str) -> Verdict:
 
 
 IMPORT_MEMBERS = Task(
+    id="sqlite-import-members-ja",
     query="新会員.csv を members.db の members 表に取り込んでください。"
     "既存会員は氏名だけ更新し、ポイントは変えないこと。",
     ground_truth="佐藤 花子さんのポイントは1200のまま",

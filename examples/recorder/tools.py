@@ -79,7 +79,7 @@ class Toolbox:
         finally:
             connection.close()
         headers = [f"{name}: {response.headers[name]}" for name in SHOWN_HEADERS if name in response.headers]
-        content = "\n".join([f"HTTP {response.status}", *headers, text])
+        content = "\n".join([f"HTTP {response.status} {response.reason}", *headers, text])
         error = f"HTTP {response.status}: {json.loads(text)['message']}" if response.status >= 400 else None
         return Observation(content, error)
 

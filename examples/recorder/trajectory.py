@@ -35,11 +35,12 @@ class Step:
 class Trajectory:
     """One recorded attempt (R-01, R-02) with its steps, the right answer and the report of a real check.
 
-    `created_at` is UTC in ISO 8601. Bullet ids are empty: which bullets an agent was given is known only to
-    the stack that gave them.
+    Attempts at the same task have the same `task_id`. `created_at` is UTC in ISO 8601. Bullet ids are empty: which
+    bullets an agent was given is known only to the stack that gave them.
     """
 
     id: str
+    task_id: str
     dataset: str
     query: str
     status: Status

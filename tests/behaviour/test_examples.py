@@ -39,7 +39,7 @@ def recorded() -> Iterator[Path]:
 def outline(trajectory: dict[str, Any]) -> list[tuple[object, ...]]:
     """What a recording must repeat on any machine: who spoke, which calls were made and how each ended.
 
-    A tool's first line is its outcome ("exit code 128", "HTTP 409", the SQL error); the rest may differ in words
+    A tool's first line is its outcome ("exit code 128", "HTTP 409 Conflict", the SQL error); the rest may differ in words
     from one version of a tool to the next.
     """
     return [
@@ -113,7 +113,7 @@ def test_the_examples_cover_what_they_are_for() -> None:
     trajectories = [committed(id_) for id_ in IDS]
     outcomes: dict[str, set[str]] = {}
     for trajectory in trajectories:
-        outcomes.setdefault(trajectory["query"], set()).add(trajectory["status"])
+        outcomes.setdefault(trajectory["task_id"], set()).add(trajectory["status"])
     tools = {step["name"] for trajectory in trajectories for step in trajectory["steps"] if step["role"] == "tool"}
     assert {"git", "sqlite", "python", "http"} <= tools
     assert len(outcomes) >= 6
