@@ -2,7 +2,6 @@
 
 import json
 import re
-import socket
 import tempfile
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -21,6 +20,7 @@ IDS = [attempt.id for attempt in ATTEMPTS]
 FIELDS = list(Trajectory.__dataclass_fields__)
 MACHINE_PATH = re.compile(r"(?<![\w.:/])/(?:tmp|home|root|usr|var|opt|private|Users|work)\b|[A-Z]:\\\\")
 LOOPBACK = re.compile(r"127\.0\.0\.1|localhost")
+AT_HOST = re.compile(r"\w@([\w.-]+)")
 JAPANESE = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 
 
@@ -39,8 +39,8 @@ def recorded() -> Iterator[Path]:
 def outline(trajectory: dict[str, Any]) -> list[tuple[object, ...]]:
     """What a recording must repeat on any machine: who spoke, which calls were made and how each ended.
 
-    A tool's first line is its outcome ("exit code 128", "HTTP 409 Conflict", the SQL error); the rest may differ in words
-    from one version of a tool to the next.
+    A tool's first line is its outcome ("exit code 128", "HTTP 409 Conflict", the SQL error); the rest may differ in
+    words from one version of a tool to the next.
     """
     return [
         (step["role"], step["name"], step.get("tool_calls"), step["content"].split("\n")[0])
@@ -106,7 +106,8 @@ def test_no_machine_shows(id_: str) -> None:
     text = (TRAJECTORIES / f"{id_}.json").read_text(encoding="utf-8")
     assert MACHINE_PATH.search(text) is None
     assert LOOPBACK.search(text) is None
-    assert socket.gethostname() not in text
+    # git and the like would show the account as user@host.
+    assert set(AT_HOST.findall(text)) <= {"example.com", "example.jp"}
 
 
 def test_the_examples_cover_what_they_are_for() -> None:
