@@ -1,0 +1,1 @@
+"""The public face: chains the services, owns no data and no rule."""

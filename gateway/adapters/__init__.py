@@ -1,0 +1,1 @@
+"""What the gateway reaches: its peers."""
