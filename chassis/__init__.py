@@ -1,4 +1,48 @@
 """How any service runs: lifecycle, server, channels, deadlines, admission, errors, health, telemetry, settings.
 
-Nothing here knows a service or a noun of the domain.
+Nothing here knows a service or a noun of the domain. The names below are imported when they are used, so that
+importing `chassis.errors` alone brings in neither gRPC nor pydantic.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from chassis.channels import Peers
+    from chassis.lifecycle import Running, run, serve
+    from chassis.service import Registration, Service
+    from chassis.settings import BadSetting, ServiceSettings, load, named
+
+_HOMES = {
+    "BadSetting": "settings",
+    "Peers": "channels",
+    "Registration": "service",
+    "Running": "lifecycle",
+    "Service": "service",
+    "ServiceSettings": "settings",
+    "load": "settings",
+    "named": "settings",
+    "run": "lifecycle",
+    "serve": "lifecycle",
+}
+
+__all__ = [
+    "BadSetting",
+    "Peers",
+    "Registration",
+    "Running",
+    "Service",
+    "ServiceSettings",
+    "load",
+    "named",
+    "run",
+    "serve",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'chassis' has no attribute {name!r}")
+    return getattr(import_module(f"chassis.{_HOMES[name]}"), name)

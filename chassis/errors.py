@@ -49,6 +49,8 @@ class HanseiError(Exception):
 
     code: ClassVar[str] = "INTERNAL"
     reason: str = "INTERNAL"
+    domain: str = ""
+    """Who raised it, `<service>.hansei`; set on errors that came from a peer."""
 
     _by_reason: ClassVar[dict[str, list[type[HanseiError]]]] = {}
 
@@ -215,6 +217,7 @@ def restored(
     violations: Iterable[Violation] = (),
     metadata: Mapping[str, str] | None = None,
     retry_after: float | None = None,
+    domain: str = "",
 ) -> HanseiError:
     """The error a peer raised, rebuilt from its parts. The constructor of a service's own class is not called."""
     cls = error_class(code, reason)
@@ -222,6 +225,7 @@ def restored(
     HanseiError.__init__(
         error, message, reason=reason, violations=violations, metadata=metadata, retry_after=retry_after
     )
+    error.domain = domain
     return error
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +13,15 @@ async def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """One gRPC service: the generated ``add_XServicer_to_server`` and the servicer it takes."""
+    """One gRPC service: the generated ``add_XServicer_to_server`` and the servicer it takes.
+
+    ``endless`` names the methods whose streams never end by themselves (a watch): they end with UNAVAILABLE when the
+    server drains, and their callers resume them.
+    """
 
     add: Callable[[Any, Any], None]
     servicer: object
+    endless: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

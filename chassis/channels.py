@@ -1,0 +1,237 @@
+"""Channels to peers: one for each, for the process's life, on which every call has a deadline, a trace and a policy.
+
+A failed call raises the peer's error itself (`chassis.errors`), not gRPC's. What is tried again, and how often, stands
+in the channel's service config: UNAVAILABLE only, idempotent methods only. A service that does not want to be asked
+again says so in its trailers, see `chassis.status`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import grpc
+from opentelemetry.trace import Span, SpanKind
+
+from chassis import deadlines, status, telemetry
+from chassis.calls import REQUEST_ID_KEY, request_id
+from chassis.errors import FailedPrecondition
+from chassis.policy import MethodPolicy, Policies, installed_policies
+
+OWN = "self"
+"""The address of a peer that lives in the same process."""
+
+_MS = 1000
+_SCHEMES = ("dns:", "ipv4:", "ipv6:", "unix:", "unix-abstract:", "xds:")
+_RETRY = {
+    "maxAttempts": 4,
+    "initialBackoff": "0.1s",
+    "maxBackoff": "1s",
+    "backoffMultiplier": 2,
+    "retryableStatusCodes": ["UNAVAILABLE"],
+}
+
+Metadata = Sequence[tuple[str, str]]
+
+
+class Peers:
+    """The services this process calls, by name. `own_address` is where this process serves itself (`OWN`)."""
+
+    def __init__(
+        self,
+        addresses: Mapping[str, str],
+        *,
+        own_address: str = "",
+        policies: Policies | None = None,
+        max_message_bytes: int = 16 * 1024 * 1024,
+    ) -> None:
+        self._addresses = dict(addresses)
+        self._own_address = own_address
+        self._policies = installed_policies() if policies is None else policies
+        self._max_message_bytes = max_message_bytes
+        self._channels: dict[str, PeerChannel] = {}
+
+    def channel(self, peer: str) -> PeerChannel:
+        """The channel to a peer, for generated stubs. It connects when it is first used. Call it in a running loop.
+
+        Raises `FailedPrecondition` if no address is known.
+        """
+        if peer not in self._channels:
+            address = self._addresses.get(peer)
+            if not address:
+                raise FailedPrecondition(f"{peer.upper()}_ADDR is not set", reason="PEER_ADDRESS_MISSING")
+            own = address == OWN
+            options = channel_options(self._policies, self._max_message_bytes, follow_health=not own)
+            connection = grpc.aio.insecure_channel(target(self._own_address if own else address), options=options)
+            self._channels[peer] = PeerChannel(peer, connection, self._policies)
+        return self._channels[peer]
+
+    async def close(self) -> None:
+        """Close all channels; calls in progress on them are cancelled."""
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            await channel.close(None)
+
+
+def target(address: str) -> str:
+    """`host:port` as a name to look up, so that all addresses behind it are found; other schemes stay."""
+    return address if address.startswith(_SCHEMES) else f"dns:///{address}"
+
+
+def channel_options(policies: Policies, max_message_bytes: int, *, follow_health: bool) -> list[tuple[str, Any]]:
+    """The channel arguments of a client."""
+    return [
+        ("grpc.service_config", json.dumps(service_config(policies, follow_health=follow_health))),
+        ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.max_send_message_length", max_message_bytes),
+        ("grpc.keepalive_time_ms", 60 * _MS),
+        ("grpc.keepalive_timeout_ms", 20 * _MS),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 5 * _MS),
+        # Channels to one address share connections by default, and then one's options win over the other's.
+        ("grpc.use_local_subchannel_pool", 1),
+    ]
+
+
+def service_config(policies: Policies, *, follow_health: bool) -> dict[str, Any]:
+    """Round robin over all addresses, away from those that say NOT_SERVING; retries where the policy allows.
+
+    Never a timeout: it would fire one to two seconds early. No health for a channel to the own process: its calls
+    must still go through while it drains.
+    """
+    retried = [path.lstrip("/").split("/") for path, policy in policies.items() if policy.retry]
+    config: dict[str, Any] = {"loadBalancingConfig": [{"round_robin": {}}]}
+    if follow_health:
+        config["healthCheckConfig"] = {"serviceName": ""}
+    if retried:
+        names = [{"service": service, "method": method} for service, method in retried]
+        config["methodConfig"] = [{"name": names, "retryPolicy": _RETRY}]
+    return config
+
+
+class PeerChannel(grpc.aio.Channel):
+    """A channel whose calls carry deadline, request id and trace, and raise the peer's own errors.
+
+    It wraps the calls rather than using ``grpc.aio`` interceptors, which cost a task for each call.
+    """
+
+    def __init__(self, peer: str, connection: grpc.aio.Channel, policies: Policies) -> None:
+        self._peer = peer
+        self._connection = connection
+        self._policies = policies
+
+    def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """A method with one response."""
+        return self._method(method).single(self._connection.unary_unary(method, *args, **kwargs))
+
+    def stream_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """A method with a stream of requests and one response."""
+        return self._method(method).single(self._connection.stream_unary(method, *args, **kwargs))
+
+    def unary_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """A method with a stream of responses."""
+        return self._method(method).stream(self._connection.unary_stream(method, *args, **kwargs))
+
+    def stream_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """A method with a stream of requests and a stream of responses."""
+        return self._method(method).stream(self._connection.stream_stream(method, *args, **kwargs))
+
+    def _method(self, path: str) -> _PeerMethod:
+        policy = self._policies.get(path)
+        if policy is None:
+            raise LookupError(f"no policy for {path}: every method of the contract has one")
+        return _PeerMethod(self._peer, path, policy)
+
+    async def __aenter__(self) -> PeerChannel:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close(None)
+
+    async def close(self, grace: float | None = None) -> None:
+        """Close the connection; calls in progress get `grace` seconds."""
+        await self._connection.close(grace)
+
+    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
+        """The state of the connection."""
+        return self._connection.get_state(try_to_connect)
+
+    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
+        """Wait until the state is another one."""
+        await self._connection.wait_for_state_change(last_observed_state)
+
+    async def channel_ready(self) -> None:
+        """Wait until the connection stands."""
+        await self._connection.channel_ready()
+
+
+class _PeerMethod:
+    def __init__(self, peer: str, path: str, policy: MethodPolicy) -> None:
+        self._peer = peer
+        self._policy = policy
+        self._telemetry = telemetry.MethodTelemetry(path, SpanKind.CLIENT)
+
+    def single(self, inner: Any) -> Any:
+        """`inner`, with one response, as a coroutine function."""
+
+        # The signature is that of a grpc.aio multicallable.
+        async def call(request: Any, *, timeout: float | None = None, metadata: Metadata = ()) -> Any:  # noqa: ASYNC109
+            seconds = self._seconds(timeout)
+            span, began = self._telemetry.begin(), time.monotonic()
+            code = "OK"
+            try:
+                return await inner(request, timeout=seconds, metadata=_metadata(span, metadata))
+            except grpc.aio.AioRpcError as failure:
+                code = failure.code().name
+                raise status.decode(failure, self._peer) from failure
+            except BaseException as failure:
+                code = _code_of(failure)
+                raise
+            finally:
+                self._telemetry.end(span, code, time.monotonic() - began)
+
+        return call
+
+    def stream(self, inner: Any) -> Any:
+        """`inner`, with a stream of responses, as an async generator function; leaving it early cancels the call."""
+
+        async def responses(
+            request: Any,
+            *,
+            timeout: float | None = None,  # noqa: ASYNC109
+            metadata: Metadata = (),
+        ) -> AsyncIterator[Any]:
+            seconds = self._seconds(timeout)
+            span, began = self._telemetry.begin(), time.monotonic()
+            code = "OK"
+            call = inner(request, timeout=seconds, metadata=_metadata(span, metadata))
+            try:
+                async for response in call:
+                    yield response
+            except grpc.aio.AioRpcError as failure:
+                code = failure.code().name
+                raise status.decode(failure, self._peer) from failure
+            except BaseException as failure:
+                code = _code_of(failure)
+                raise
+            finally:
+                call.cancel()
+                self._telemetry.end(span, code, time.monotonic() - began)
+
+        return responses
+
+    def _seconds(self, timeout: float | None) -> float | None:
+        own = self._policy.timeout_seconds
+        return deadlines.budget(own if timeout is None else timeout if own is None else min(own, timeout))
+
+
+def _metadata(span: Span, extra: Metadata) -> tuple[tuple[str, str], ...]:
+    return ((REQUEST_ID_KEY, request_id()), *telemetry.metadata_for(span), *extra)
+
+
+def _code_of(failure: BaseException) -> str:
+    return "CANCELLED" if isinstance(failure, asyncio.CancelledError | GeneratorExit) else "UNKNOWN"

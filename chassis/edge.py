@@ -1,0 +1,194 @@
+"""What every call passes on its way to a handler.
+
+Outermost first:
+
+1. context: the request id and the trace the caller sent, or new ones, current for everything below;
+2. telemetry: a span, the duration by method and status, a log record;
+3. errors: whatever is raised below becomes a status, by the table in `chassis.status`;
+4. readiness: a service that has not started yet refuses;
+5. deadline: a call whose time is over is refused; what is left is handed down by `chassis.deadlines`;
+6. admission: one call too many is refused;
+7. validation: each request message is checked against its contract.
+
+Handlers are wrapped once, at registration, rather than by ``grpc.aio`` interceptors for each call: see
+docs/adr/010-edge-without-interceptors.md. Health and reflection are registered as they are and pass nothing of this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import structlog
+from opentelemetry.trace import Span, SpanKind
+
+from chassis import deadlines, status, telemetry, validation
+from chassis.admission import Admission
+from chassis.calls import Call, current_call, new_request_id, request_id_from
+from chassis.errors import HanseiError, Unavailable
+from chassis.progress import RETRY_SECONDS, CallsInProgress, going_away
+
+log = structlog.get_logger("hansei.calls")
+
+_OUR_FAULT = {"INTERNAL", "UNKNOWN", "DATA_LOSS", "UNAVAILABLE", "UNIMPLEMENTED", "RESOURCE_EXHAUSTED"}
+
+
+@dataclass(slots=True)
+class ServiceGate:
+    """What the methods of one gRPC service share: its name in errors, its readiness and its limits."""
+
+    name: str
+    progress: CallsInProgress
+    calls: Admission
+    streams: Admission
+    ready: bool = False
+
+    def refuse_unless_ready(self) -> None:
+        """Raise `Unavailable` until the service can answer."""
+        if not self.ready:
+            raise Unavailable(f"{self.name} is starting", reason="SERVICE_STARTING", retry_after=RETRY_SECONDS)
+
+
+@dataclass(slots=True)
+class _OpenCall:
+    call: Call
+    span: Span
+    began: float
+    task: asyncio.Task[object] | None = None
+
+
+class MethodEdge:
+    """One method of the contract, with everything a call passes on its way to the handler."""
+
+    def __init__(self, path: str, handler: Any, gate: ServiceGate, *, endless: bool) -> None:
+        self._path = path
+        self._gate = gate
+        self._endless = endless
+        self._telemetry = telemetry.MethodTelemetry(path, SpanKind.SERVER)
+        self._admission = gate.streams if handler.request_streaming or handler.response_streaming else gate.calls
+        self._checked: Callable[[Any], Any] = _each_checked if handler.request_streaming else _checked
+        self._behaviour = _behaviour(path, handler)
+        self.handler = _with_behaviour(handler, self._stream if handler.response_streaming else self._unary)
+
+    async def _unary(self, request: Any, context: Any) -> Any:
+        opened = self._begin(context)
+        try:
+            self._enter(opened, context)
+            with self._admission:
+                response = await self._behaviour(self._checked(request), context)
+        except BaseException as failure:
+            await self._fail(opened, failure, context)
+            raise
+        self._finish(opened, "OK")
+        return response
+
+    async def _stream(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        opened = self._begin(context)
+        try:
+            self._enter(opened, context)
+            with self._admission:
+                async with aclosing(self._behaviour(self._checked(request), context)) as responses:
+                    async for response in responses:
+                        yield response
+        except BaseException as failure:
+            await self._fail(opened, failure, context)
+            raise
+        self._finish(opened, "OK")
+
+    def _begin(self, context: Any) -> _OpenCall:
+        metadata = context.invocation_metadata()
+        call = Call(self._path, request_id_from(metadata) if metadata else new_request_id())
+        current_call.set(call)
+        span = self._telemetry.begin(telemetry.context_from(metadata) if metadata else None)
+        telemetry.enter(span)
+        return _OpenCall(call, span, time.monotonic())
+
+    def _enter(self, opened: _OpenCall, context: Any) -> None:
+        opened.task = self._gate.progress.begin(endless=self._endless)
+        self._gate.refuse_unless_ready()
+        deadlines.begin(context.time_remaining())
+
+    async def _fail(self, opened: _OpenCall, failure: BaseException, context: Any) -> None:
+        """Answer with the status for `failure`. Returns, for it to be raised again, if it is not ours to answer."""
+        match failure:
+            case asyncio.CancelledError() if opened.task and self._gate.progress.was_ended(opened.task):
+                opened.task.uncancel()
+                error: HanseiError = going_away()
+            case asyncio.CancelledError() | GeneratorExit():
+                left = deadlines.remaining()
+                self._finish(opened, "DEADLINE_EXCEEDED" if left is not None and left <= 0 else "CANCELLED")
+                return
+            case HanseiError():
+                error = failure
+            case grpc.aio.AbortError() | grpc.aio.UsageError():
+                self._finish(opened, _code_name(context.code()))
+                return
+            case Exception():
+                error = status.unknown_failure(new_request_id())
+                log.error("call failed unexpectedly", error_id=error.metadata["error_id"], exc_info=failure)
+            case _:
+                self._finish(opened, "UNKNOWN")
+                return
+        self._finish(opened, error.code, error.reason)
+        wire = status.encode(error, self._gate.name)
+        await context.abort(wire.code, wire.message, wire.trailers)
+
+    def _finish(self, opened: _OpenCall, code: str, reason: str = "") -> None:
+        seconds = time.monotonic() - opened.began
+        if opened.task is not None:
+            self._gate.progress.end(opened.task)
+        self._telemetry.end(opened.span, code, seconds)
+        if code == "OK":
+            log.debug("call", code=code, seconds=seconds)
+        elif code in _OUR_FAULT:
+            log.warning("call", code=code, reason=reason, seconds=seconds)
+        else:
+            log.info("call", code=code, reason=reason, seconds=seconds)
+
+
+def _checked(request: Any) -> Any:
+    validation.check(request)
+    return request
+
+
+async def _each_checked(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    async for request in requests:
+        validation.check(request)
+        yield request
+
+
+def _behaviour(path: str, handler: Any) -> Callable[[Any, Any], Any]:
+    """The function behind a handler. It must be asynchronous: anything else would run in a thread nobody drains."""
+    behaviour = (
+        (handler.stream_stream or handler.unary_stream)
+        if handler.response_streaming
+        else (handler.stream_unary or handler.unary_unary)
+    )
+    expected = inspect.isasyncgenfunction if handler.response_streaming else inspect.iscoroutinefunction
+    if not expected(behaviour):
+        kind = "async generator" if handler.response_streaming else "coroutine"
+        raise TypeError(f"the handler of {path} must be an {kind} function")
+    return behaviour  # type: ignore[no-any-return]
+
+
+def _with_behaviour(handler: Any, behaviour: Callable[[Any, Any], Any]) -> grpc.RpcMethodHandler[Any, Any]:
+    make = {
+        (False, False): grpc.unary_unary_rpc_method_handler,
+        (False, True): grpc.unary_stream_rpc_method_handler,
+        (True, False): grpc.stream_unary_rpc_method_handler,
+        (True, True): grpc.stream_stream_rpc_method_handler,
+    }[handler.request_streaming, handler.response_streaming]
+    return make(behaviour, handler.request_deserializer, handler.response_serializer)
+
+
+def _code_name(code: Any) -> str:
+    """The name of a context's code, which grpc.aio gives as an enum member or as its number."""
+    if isinstance(code, grpc.StatusCode):
+        return code.name
+    return next((known.name for known in grpc.StatusCode if known.value[0] == code), "UNKNOWN")

@@ -1,0 +1,99 @@
+"""Structured logs: one record a line, with the request and the trace they belong to, and never a secret.
+
+``log = structlog.get_logger()`` anywhere; what the standard library's loggers say takes the same way out.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import MutableMapping
+from typing import Any
+
+import structlog
+from opentelemetry import trace
+
+from chassis.calls import current_call
+
+REDACTED = "[redacted]"
+_SECRET_KEY = re.compile(
+    r"(^|[_-])(api[_-]?key|authorization|token|password|secret|cookie|credentials?)$", re.IGNORECASE
+)
+_SECRET_TEXT = re.compile(
+    r"(?P<scheme>\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}"
+    r"|(?P<key>\bsk-)[A-Za-z0-9_-]{8,}"
+    r"|(?P<url>\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s@/]+(?=@)",
+    re.IGNORECASE,
+)
+_MAX_DEPTH = 6
+
+Event = MutableMapping[str, Any]
+
+
+def configure(level: str, form: str) -> None:
+    """Send all logs to stderr: `form` is ``json`` or ``console``, `level` the least severe that is written."""
+    threshold = logging.getLevelNamesMapping()[level]
+    shared: list[structlog.typing.Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        joined_to_call,
+        structlog.processors.format_exc_info,
+        redacted,
+    ]
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
+        if form == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[*shared, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(threshold),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    logging.basicConfig(level=max(threshold, logging.INFO), handlers=[handler], force=True)
+    for chatty in ("httpx", "httpcore", "openai"):
+        logging.getLogger(chatty).setLevel(max(threshold, logging.WARNING))
+
+
+def joined_to_call(logger: Any, name: str, event: Event) -> Event:
+    """Add the request id, the method and the trace id of the call in progress."""
+    call = current_call.get()
+    if call is not None:
+        event.setdefault("request_id", call.request_id)
+        event.setdefault("method", call.method)
+    context = trace.get_current_span().get_span_context()
+    if context.is_valid:
+        event.setdefault("trace_id", trace.format_trace_id(context.trace_id))
+    return event
+
+
+def redacted(logger: Any, name: str, event: Event) -> Event:
+    """Blank what is secret by its key (``openai_api_key``) or by its looks (``Bearer …``, ``sk-…``, URL passwords)."""
+    for key, value in event.items():
+        event[key] = _redact(key, value)
+    return event
+
+
+def _redact(key: object, value: Any, depth: int = 0) -> Any:
+    if isinstance(key, str) and _SECRET_KEY.search(key) and value:
+        return REDACTED
+    if isinstance(value, str):
+        return _SECRET_TEXT.sub(_blanked, value)
+    if depth < _MAX_DEPTH and isinstance(value, dict):
+        return {k: _redact(k, v, depth + 1) for k, v in value.items()}
+    if depth < _MAX_DEPTH and isinstance(value, list | tuple):
+        return [_redact(None, item, depth + 1) for item in value]
+    return value
+
+
+def _blanked(match: re.Match[str]) -> str:
+    return f"{match['scheme'] or match['key'] or match['url']}{REDACTED}"

@@ -1,0 +1,66 @@
+"""What each method of the contract allows a client: how long, and whether it may be tried twice.
+
+``<x>_policy.json`` stands beside the proto and, copied by the build, beside the generated code:
+``{"<full service>": {"<Method>": {"timeout_seconds": 5, "idempotency": "read", "retry": true}}}``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+CONTRACT_ROOT = "hansei"
+SUFFIX = "_policy.json"
+Idempotency = Literal["read", "request_id", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class MethodPolicy:
+    """Timeout in seconds (None: the call is unbounded), what makes a second try harmless, and whether one is made."""
+
+    timeout_seconds: float | None
+    idempotency: Idempotency
+    retry: bool
+
+
+Policies = Mapping[str, MethodPolicy]
+"""Method path (``/hansei.search.v1.SearchService/Search``) to its policy."""
+
+
+def parse(text: str) -> dict[str, MethodPolicy]:
+    """The policies of one file. Raises ValueError naming the method and the rule it breaks."""
+    return {
+        f"/{service}/{method}": _method_policy(f"{service}/{method}", entry)
+        for service, methods in json.loads(text).items()
+        for method, entry in methods.items()
+    }
+
+
+def _method_policy(name: str, entry: Mapping[str, Any]) -> MethodPolicy:
+    if set(entry) != {"timeout_seconds", "idempotency", "retry"}:
+        raise ValueError(f"policy of {name} must have timeout_seconds, idempotency and retry, not {sorted(entry)}")
+    timeout, idempotency, retry = entry["timeout_seconds"], entry["idempotency"], entry["retry"]
+    if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
+        raise ValueError(f"policy of {name}: timeout_seconds must be above 0 or null, not {timeout!r}")
+    if idempotency not in get_args(Idempotency):
+        raise ValueError(f"policy of {name}: idempotency must be one of {get_args(Idempotency)}, not {idempotency!r}")
+    if not isinstance(retry, bool) or (retry and idempotency == "none"):
+        raise ValueError(f"policy of {name}: only idempotent methods may be retried")
+    return MethodPolicy(timeout, idempotency, retry)
+
+
+def installed_policies() -> dict[str, MethodPolicy]:
+    """The policies of every contract on the import path, as shipped with the generated code."""
+    found: dict[str, MethodPolicy] = {}
+    for file in _policy_files():
+        found.update(parse(file.read_text(encoding="utf-8")))
+    return found
+
+
+def _policy_files() -> Iterator[Path]:
+    for root in importlib.import_module(CONTRACT_ROOT).__path__:
+        yield from sorted(Path(root).glob(f"*/v*/*{SUFFIX}"))

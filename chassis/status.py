@@ -1,0 +1,154 @@
+"""The one table between errors and gRPC statuses, in both directions.
+
+A status carries exactly one ``ErrorInfo`` (reason, domain ``<service>.hansei``, metadata), a ``BadRequest`` if a
+request broke rules, and a ``RetryInfo`` if trying again makes sense. All of it travels in HTTP/2 trailers, which peers
+drop as a whole beyond 8 KiB, taking the status with them; so everything here is cut to fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
+
+from chassis.errors import HanseiError, Internal, Violation, restored, shortened
+
+DOMAIN_SUFFIX = ".hansei"
+DETAILS_KEY = "grpc-status-details-bin"
+PUSHBACK_KEY = "grpc-retry-pushback-ms"
+MAX_VIOLATIONS = 50
+MAX_TRAILER_BYTES = 7000
+MAX_MESSAGE_BYTES = 3000
+MAX_METADATA_CHARS = 200
+OMITTED = "violations_omitted"
+
+_CODES = {code.name: code for code in grpc.StatusCode}
+_SAFE_IN_MESSAGE = " !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~"
+
+
+@dataclass(frozen=True, slots=True)
+class WireStatus:
+    """A status as it goes over the wire."""
+
+    code: grpc.StatusCode
+    message: str
+    trailers: tuple[tuple[str, str | bytes], ...]
+
+
+def unknown_failure(error_id: str) -> Internal:
+    """What a caller is told of an exception nobody foresaw: where the operator finds it, and nothing of it."""
+    return Internal(f"internal error; the log has it under {error_id}", metadata={"error_id": error_id})
+
+
+def encode(error: HanseiError, service: str) -> WireStatus:
+    """The status for an error of `service`. An error that came from a peer keeps the peer's domain."""
+    code = _CODES[error.code]
+    message = _fitting(error.message)
+    info = error_details_pb2.ErrorInfo(reason=error.reason, domain=error.domain or service + DOMAIN_SUFFIX)
+    for key, value in error.metadata.items():
+        info.metadata[key] = shortened(str(value), MAX_METADATA_CHARS)
+    status = status_pb2.Status(code=code.value[0], message=message)
+    if error.retry_after is not None:
+        retry = Duration()
+        retry.FromMilliseconds(max(1, round(error.retry_after * 1000)))
+        status.details.add().Pack(error_details_pb2.RetryInfo(retry_delay=retry))
+    if error.violations:
+        room = MAX_TRAILER_BYTES - _encoded_bytes(message) - status.ByteSize() - info.ByteSize() - 200
+        bad_request = _bad_request(error.violations, room)
+        omitted = len(error.violations) - len(bad_request.field_violations)
+        if omitted:
+            info.metadata[OMITTED] = str(omitted)
+        status.details.add().Pack(bad_request)
+    status.details.add().Pack(info)
+    details = (DETAILS_KEY, status.SerializeToString())
+    return WireStatus(code, message, (details, *_pushback(error)))
+
+
+def _pushback(error: HanseiError) -> tuple[tuple[str, str], ...]:
+    """Tell gRPC's own retries whether to try again: a model that failed was already tried again where it was called."""
+    if error.code != "UNAVAILABLE":
+        return ()
+    return ((PUSHBACK_KEY, "-1" if error.retry_after is None else str(round(error.retry_after * 1000))),)
+
+
+def _bad_request(violations: tuple[Violation, ...], room: int) -> error_details_pb2.BadRequest:
+    bad_request = error_details_pb2.BadRequest()
+    for violation in violations[:MAX_VIOLATIONS]:
+        item = error_details_pb2.BadRequest.FieldViolation(
+            field=shortened(violation.field, 2 * MAX_METADATA_CHARS),
+            description=shortened(violation.description, 2 * MAX_METADATA_CHARS),
+            reason=violation.rule,
+        )
+        room -= item.ByteSize() + 4
+        if room < 0:
+            break
+        bad_request.field_violations.append(item)
+    return bad_request
+
+
+def _encoded_bytes(message: str) -> int:
+    return len(quote(message, safe=_SAFE_IN_MESSAGE))
+
+
+def _fitting(message: str) -> str:
+    """The message, cut so that its percent-encoded form (up to twelve bytes a character) has room."""
+    for limit in (len(message), 1000, 500, MAX_MESSAGE_BYTES // 12):
+        cut = shortened(message, limit)
+        if _encoded_bytes(cut) <= MAX_MESSAGE_BYTES:
+            break
+    return cut
+
+
+def decode(failure: grpc.aio.AioRpcError, peer: str) -> HanseiError:
+    """The error behind a failed call to `peer`: the class the peer raised, or the code's if gRPC itself failed it."""
+    status = _details(failure)
+    if status is None:
+        return _without_details(failure, peer)
+    info, bad_request, retry = (
+        error_details_pb2.ErrorInfo(),
+        error_details_pb2.BadRequest(),
+        error_details_pb2.RetryInfo(),
+    )
+    for detail in status.details:
+        for known in (info, bad_request, retry):
+            if detail.Is(known.DESCRIPTOR):
+                detail.Unpack(known)
+    return restored(
+        failure.code().name,
+        info.reason,
+        status.message,
+        violations=[Violation(v.field, v.description, v.reason) for v in bad_request.field_violations],
+        metadata=info.metadata,
+        retry_after=retry.retry_delay.ToMilliseconds() / 1000 if retry.HasField("retry_delay") else None,
+        domain=info.domain,
+    )
+
+
+def _details(failure: grpc.aio.AioRpcError) -> status_pb2.Status | None:
+    trailers: Any = failure.trailing_metadata() or ()
+    for key, value in trailers:
+        if key == DETAILS_KEY and isinstance(value, bytes):
+            try:
+                return status_pb2.Status.FromString(value)
+            except DecodeError:
+                return None
+    return None
+
+
+def _without_details(failure: grpc.aio.AioRpcError, peer: str) -> HanseiError:
+    """gRPC's own words name addresses of the inside, so they stay in the cause; what a caller may see is said here."""
+    code = failure.code()
+    match code:
+        case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:
+            return restored("UNAVAILABLE", "PEER_UNAVAILABLE", f"{peer} does not answer", metadata={"peer": peer})
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            return restored(code.name, "DEADLINE_EXCEEDED", f"{peer} did not answer in time", metadata={"peer": peer})
+        case grpc.StatusCode.UNKNOWN | grpc.StatusCode.INTERNAL:
+            return restored("INTERNAL", "PEER_FAILED", f"{peer} failed", metadata={"peer": peer})
+        case _:
+            return restored(code.name, code.name, f"{peer}: {failure.details()}", metadata={"peer": peer})
