@@ -20,17 +20,25 @@ from hansei.reflector.v1 import trajectory_pb2 as trajectory
 class Curator(Protocol):
     """What learning asks of the curator and its playbooks."""
 
-    async def curate(self, request: curator.CurateRequest) -> curator.CurateResponse: ...
+    async def curate(self, request: curator.CurateRequest) -> curator.CurateResponse:
+        """Commit what was learned."""
+        ...
 
-    async def curation(self, request: curator.GetCurationRequest) -> curator.GetCurationResponse: ...
+    async def curation(self, request: curator.GetCurationRequest) -> curator.GetCurationResponse:
+        """A committed curation. Raises NotFound."""
+        ...
 
-    async def bullets(self, request: playbook_service.ListBulletsRequest) -> playbook_service.ListBulletsResponse: ...
+    async def bullets(self, request: playbook_service.ListBulletsRequest) -> playbook_service.ListBulletsResponse:
+        """A page of bullets."""
+        ...
 
 
 class Reflector(Protocol):
     """What learning asks of the reflector."""
 
-    async def reflect(self, request: reflector.ReflectRequest) -> reflector.ReflectResponse: ...
+    async def reflect(self, request: reflector.ReflectRequest) -> reflector.ReflectResponse:
+        """The lessons of a run."""
+        ...
 
 
 class RequestIdReused(AlreadyExists):

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from chassis.errors import Unavailable
-from hansei.planner.v1 import generator_service_pb2 as generator
+from hansei.planner.v1 import generator_service_pb2 as generation
 from hansei.playbook.v1 import playbook_service_pb2 as playbook
 from hansei.reflector.v1 import trajectory_pb2 as trajectory
-from hansei.search.v1 import search_pb2 as search
+from hansei.search.v1 import search_pb2
 from hansei.search.v1 import search_service_pb2 as search_service
 
 DEFAULT_DATASET = "appworld"
@@ -18,19 +18,25 @@ DEFAULT_DATASET = "appworld"
 class Playbooks(Protocol):
     """What the workflow asks of the curator's playbooks."""
 
-    async def bullets(self, request: playbook.ListBulletsRequest) -> playbook.ListBulletsResponse: ...
+    async def bullets(self, request: playbook.ListBulletsRequest) -> playbook.ListBulletsResponse:
+        """A page of bullets, with the revision it shows."""
+        ...
 
 
 class Search(Protocol):
     """What the workflow asks of search."""
 
-    async def search(self, request: search_service.SearchRequest) -> search_service.SearchResponse: ...
+    async def search(self, request: search_service.SearchRequest) -> search_service.SearchResponse:
+        """Ranked bullets."""
+        ...
 
 
 class Generator(Protocol):
     """What the workflow asks of the generator."""
 
-    async def generate(self, request: generator.GenerateRequest) -> generator.GenerateResponse: ...
+    async def generate(self, request: generation.GenerateRequest) -> generation.GenerateResponse:
+        """An attempt at an answer; a failed model call is an attempt that failed."""
+        ...
 
 
 class GenerationFailed(Unavailable):
@@ -54,7 +60,7 @@ class Attempt:
     """An answer with what led to it."""
 
     trajectory: trajectory.Trajectory
-    results: list[search.SearchResult]
+    results: list[search_pb2.SearchResult]
     model: str
     revision: int
 
@@ -67,7 +73,7 @@ class ReflectionWorkflow:
     search: Search
     generator: Generator
 
-    async def run(self, question: Question, style: generator.GenerateStyle.ValueType) -> Attempt:
+    async def run(self, question: Question, style: generation.GenerateStyle.ValueType) -> Attempt:
         """The attempt, whether the generator succeeded or not."""
         revision = await self._load_playbook(question)
         found = await self._search(question, revision)
@@ -75,7 +81,7 @@ class ReflectionWorkflow:
 
     async def answer(self, question: Question) -> Attempt:
         """The attempt in style plain. Raises GenerationFailed when there is no answer (G-21, G-35)."""
-        attempt = await self.run(question, generator.GENERATE_STYLE_PLAIN)
+        attempt = await self.run(question, generation.GENERATE_STYLE_PLAIN)
         if attempt.trajectory.status == trajectory.TRAJECTORY_STATUS_FAILURE:
             raise GenerationFailed(attempt.trajectory.error_message)
         return attempt
@@ -92,16 +98,16 @@ class ReflectionWorkflow:
         return await self.search.search(
             search_service.SearchRequest(
                 dataset=question.dataset,
-                query=search.SearchQuery(query_text=question.query),
+                query=search_pb2.SearchQuery(query_text=question.query),
                 min_revision=revision,
             )
         )
 
     async def _generate(
-        self, question: Question, found: search_service.SearchResponse, style: generator.GenerateStyle.ValueType
+        self, question: Question, found: search_service.SearchResponse, style: generation.GenerateStyle.ValueType
     ) -> Attempt:
         answered = await self.generator.generate(
-            generator.GenerateRequest(
+            generation.GenerateRequest(
                 query=question.query,
                 dataset=question.dataset,
                 bullets=[result.bullet for result in found.results],

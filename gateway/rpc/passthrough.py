@@ -1,37 +1,90 @@
-"""The services behind the gateway, served on its port under their own names (G-66).
+"""The services behind the gateway, served on its port under their own names (G-66, docs/adr/001).
 
-Frames are handed on as they are: the gateway neither parses them nor knows the methods, so a method that is added to
-a service is served here at once. What the service's own interceptors refuse is refused there.
+Messages are handed on as the bytes they are: the gateway does not parse them, so each is checked once, by the service
+it is for.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+
+from chassis.policy import Policies
+from chassis.service import Registration
+from hansei.curator.v1 import curator_service_pb2
+from hansei.planner.v1 import generator_service_pb2, planner_service_pb2
+from hansei.playbook.v1 import playbook_service_pb2
+from hansei.reflector.v1 import reflector_service_pb2
+from hansei.search.v1 import search_service_pb2
+from hansei.validator.v1 import evaluator_service_pb2, leaderboard_service_pb2, validator_service_pb2
 
 ChannelOf = Callable[[str], grpc.aio.Channel]
 
+BEHIND: Mapping[str, Sequence[Any]] = {
+    "curator": (curator_service_pb2, playbook_service_pb2),
+    "reflector": (reflector_service_pb2,),
+    "search": (search_service_pb2,),
+    "planner": (generator_service_pb2, planner_service_pb2),
+    "validator": (evaluator_service_pb2, leaderboard_service_pb2, validator_service_pb2),
+}
+"""Peer to the contracts it serves."""
 
-class Passthrough(grpc.GenericRpcHandler):
-    """Handles every method of the given services by calling the peer that serves it."""
 
-    def __init__(self, peer_of_service: Mapping[str, str], channel_of: ChannelOf) -> None:
-        """`peer_of_service`: full service name to peer name; `channel_of`: peer name to its channel."""
-        self._peer_of_service = dict(peer_of_service)
-        self._channel_of = channel_of
+def services_of(peer: str) -> list[ServiceDescriptor]:
+    """The gRPC services that a peer serves."""
+    return [service for module in BEHIND[peer] for service in module.DESCRIPTOR.services_by_name.values()]
 
-    def service(self, handler_call_details: Any) -> grpc.RpcMethodHandler[bytes, bytes] | None:
-        """The handler of a method, None for services that are not behind the gateway."""
-        method = handler_call_details.method
-        peer = self._peer_of_service.get(method.removeprefix("/").partition("/")[0])
-        if peer is None:
-            return None
 
-        async def forward(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
-            call = self._channel_of(peer).stream_stream(method)(requests)
-            async for frame in call:
-                yield frame
+def registrations(channel_of: ChannelOf, policies: Policies) -> list[Registration]:
+    """One for each service behind the gateway. A method without a timeout never ends by itself."""
+    return [
+        Registration(
+            add=_add,
+            servicer=Passthrough(peer, service, channel_of),
+            endless=[method.name for method in service.methods if policies[path_of(method)].timeout_seconds is None],
+        )
+        for peer in BEHIND
+        for service in services_of(peer)
+    ]
 
-        return grpc.stream_stream_rpc_method_handler(forward)
+
+def path_of(method: MethodDescriptor) -> str:
+    """`/hansei.search.v1.SearchService/Search`."""
+    return f"/{method.containing_service.full_name}/{method.name}"
+
+
+def _add(passthrough: Passthrough, server: Any) -> None:
+    service = passthrough.service
+    handlers = {method.name: passthrough.handler(method) for method in service.methods}
+    server.add_registered_method_handlers(service.full_name, handlers)
+
+
+@dataclass(frozen=True, slots=True)
+class Passthrough:
+    """Calls the peer that serves a service for every call of its methods."""
+
+    peer: str
+    service: ServiceDescriptor
+    channel_of: ChannelOf
+
+    def handler(self, method: MethodDescriptor) -> Any:
+        """The handler of one method; requests and responses are bytes."""
+        kind = "stream" if method.client_streaming else "unary"
+        kind += "_stream" if method.server_streaming else "_unary"
+
+        def call(request: Any) -> Any:
+            return getattr(self.channel_of(self.peer), kind)(path_of(method))(request)
+
+        async def one(request: Any, context: Any) -> bytes:
+            response: bytes = await call(request)
+            return response
+
+        async def many(request: Any, context: Any) -> AsyncIterator[bytes]:
+            async for response in call(request):
+                yield response
+
+        return getattr(grpc, f"{kind}_rpc_method_handler")(many if method.server_streaming else one)

@@ -30,9 +30,7 @@ class GatewayServicer(grpc_gateway.GatewayServiceServicer):
         async for event in self._learning.stages(request.learn):
             yield event
 
-    async def RunWorkflow(
-        self, request: gateway.RunWorkflowRequest, context: Any
-    ) -> gateway.RunWorkflowResponse:
+    async def RunWorkflow(self, request: gateway.RunWorkflowRequest, context: Any) -> gateway.RunWorkflowResponse:
         """G-32 to G-38."""
         attempt = await self._workflow.answer(_question(request))
         return gateway.RunWorkflowResponse(

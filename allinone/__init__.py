@@ -1,0 +1,1 @@
+"""Every service in one process, on one port: what a fresh machine runs."""

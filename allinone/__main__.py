@@ -1,0 +1,7 @@
+"""Runs everything: `python -m allinone`."""
+
+import chassis
+from allinone.bootstrap import StackSettings, build
+
+if __name__ == "__main__":
+    chassis.run(build, chassis.load(StackSettings))

@@ -1,0 +1,72 @@
+"""Puts all services together; the only place that imports more than one.
+
+They call each other over the port they serve, through the same channels and policies as on a cluster, so that what
+works here works there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import chassis
+import gateway.bootstrap
+import services.curator.bootstrap
+import services.planner.bootstrap
+import services.reflector.bootstrap
+import services.search.bootstrap
+import services.validator.bootstrap
+from chassis.channels import OWN
+from services.curator.settings import CuratorSettings
+from services.planner.settings import PlannerSettings
+from services.reflector.settings import ReflectorSettings
+from services.search.settings import SearchSettings
+from services.validator.settings import ValidatorSettings
+
+
+class StackSettings(chassis.ServiceSettings):
+    """Settings of the process; each service reads its own besides."""
+
+    listen_address: str = "127.0.0.1:50050"
+    """Where gRPC is served, `host:port`. Port 0 takes a free one."""
+
+    curator_addr: str = OWN
+    """Where the curator is; `self` is this process."""
+
+    reflector_addr: str = OWN
+    """Where the reflector is; `self` is this process."""
+
+    search_addr: str = OWN
+    """Where search is; `self` is this process."""
+
+    planner_addr: str = OWN
+    """Where the planner and the generator are; `self` is this process."""
+
+    validator_addr: str = OWN
+    """Where the validator is; `self` is this process."""
+
+
+def build(settings: StackSettings, peers: chassis.Peers) -> list[chassis.Service]:
+    """All services, in the order in which they start: each after those it calls."""
+    return [
+        services.curator.bootstrap.build(chassis.load(CuratorSettings), peers),
+        services.reflector.bootstrap.build(chassis.load(ReflectorSettings), peers),
+        services.search.bootstrap.build(chassis.load(SearchSettings), peers),
+        services.planner.bootstrap.build(chassis.load(PlannerSettings), peers),
+        services.validator.bootstrap.build(chassis.load(ValidatorSettings), peers),
+        chassis.Service(name="gateway", registrations=gateway.bootstrap.chains(peers)),
+    ]
+
+
+@asynccontextmanager
+async def stack(address: str = "127.0.0.1:0") -> AsyncIterator[chassis.Running]:
+    """Everything, served within this process until the block ends. Settings come from the environment."""
+    settings = chassis.load(StackSettings, listen_address=address, lame_duck_seconds=0)
+    async with AsyncExitStack() as closing:
+
+        def composed(own_address: str) -> list[chassis.Service]:
+            peers = chassis.Peers(settings.peer_addresses(), own_address=own_address)
+            closing.push_async_callback(peers.close)
+            return build(settings, peers)
+
+        yield await closing.enter_async_context(chassis.serve(composed, address, settings=settings))
