@@ -1,0 +1,99 @@
+"""Kinds of reports: what is asked of a model, how its answer is checked, and how it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from services.validator.domain.advisor import validate_advisor_report
+from services.validator.domain.findings import ValidationResult
+from services.validator.domain.organizer import validate_organizer_report
+from services.validator.domain.rendering import render_advisor, render_organizer
+from services.validator.domain.wording import ADVISOR_WORDS, ORGANIZER_PHRASES, PhraseFinder
+
+Validate = Callable[[object, Sequence[str], PhraseFinder], ValidationResult]
+
+
+class Wording(Enum):
+    """How forbidden words are looked for."""
+
+    LITERAL = "literal"
+    LINGUISTIC = "linguistic"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportKind:
+    """One kind of report.
+
+    `phrases` are its forbidden words as the specification writes them; `shape` and `rules` tell a model what to write.
+    `focus_needed`: the report is about one node, so there must be one.
+    """
+
+    name: str
+    title: str
+    validate: Validate
+    phrases: PhraseFinder
+    shape: str
+    rules: str
+    render: Callable[[Mapping[str, Any]], str]
+    focus_needed: bool = False
+
+
+_ORGANIZER_SHAPE = """{
+  "decomposition_proposals": [{"target_node_id": "...", "target_title": "...", "reason": "...",
+    "suggested_children": [{"title": "...", "context": "...", "suggested_status": "(任意)"}]}],
+  "grouping_proposals": [{"group_label": "...", "reason": "...", "node_ids": ["..."]}],
+  "relation_proposals": [{"from_node_id": "...", "to_node_id": "...", "relation_type": "...", "reason": "..."}],
+  "summary": "..."
+}"""
+
+_ORGANIZER_RULES = """- 三つの配列はどれも省略できません。提案がない配列は [] とします。
+- summary は空にできません。次の一歩を「まず…」の形で示します。
+- target_node_id、from_node_id、to_node_id、node_ids の値は、ノード一覧の id だけです。
+- 各提案の reason は空にできません。
+- suggested_children は2件以上で、title と context は空にできません。
+- summary と reason に「べき」「してください」「が必要です」は使えません。命令ではなく提案として書きます。
+- ノードの状態は変えません。提案だけをします。"""
+
+_ADVISOR_SHAPE = """{
+  "target_node_id": "...", "target_title": "...", "current_status": "...",
+  "options": [{"label": "A案", "description": "(任意)", "pros": ["(任意)"], "cons": ["(任意)"],
+    "next_action": "...", "necessary_info": "...", "criteria_note": "...", "risks": ["..."],
+    "suggested_status": "(任意)"}],
+  "criteria": [{"name": "...", "description": "..."}],
+  "next_decision": "...",
+  "summary": "..."
+}"""
+
+_ADVISOR_RULES = """- target_node_id、target_title、current_status は文字列で、対象ノードの値をそのまま写します。
+- options は2件以上です。label には「案」「パターン」「候補」のどれかを含めます。
+- 各 option の next_action、necessary_info、criteria_note は空にできません。
+- 各 option の risks には、空でない文字列が1件以上必要です。
+- next_decision と summary は空にできません。criteria は2件以上あると比べやすくなります。
+- 「ベスト」「推奨」「正解」「すべき」は使えません。決めるのは利用者です。
+- ノードの状態は変えません。提案だけをします。"""
+
+ORGANIZER = ReportKind(
+    "organizer",
+    "OrganizerReport",
+    validate_organizer_report,
+    ORGANIZER_PHRASES,
+    _ORGANIZER_SHAPE,
+    _ORGANIZER_RULES,
+    render_organizer,
+)
+
+ADVISOR = ReportKind(
+    "advisor",
+    "AdvisorReport",
+    validate_advisor_report,
+    ADVISOR_WORDS,
+    _ADVISOR_SHAPE,
+    _ADVISOR_RULES,
+    render_advisor,
+    focus_needed=True,
+)
+
+BUILT_IN_KINDS: Mapping[str, ReportKind] = {kind.name: kind for kind in (ORGANIZER, ADVISOR)}

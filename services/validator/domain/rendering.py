@@ -1,0 +1,94 @@
+"""Valid reports as text for people (spec V-47 to V-49)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from services.validator.domain.findings import shown
+
+Report = Mapping[str, Any]
+
+
+def render_organizer(report: Report) -> str:
+    """The summary, then the proposals of each sort under a heading (V-47)."""
+    blocks = [_text(report, "summary")]
+    sections = (
+        ("分解案", "decomposition_proposals", _decomposition),
+        ("グループ案", "grouping_proposals", _grouping),
+        ("関連案", "relation_proposals", _relation),
+    )
+    for heading, key, lines_of in sections:
+        proposals = _objects(report, key)
+        if proposals:
+            blocks.append("\n".join([f"## {heading}", *(lines_of(proposal) for proposal in proposals)]))
+    return "\n\n".join(blocks)
+
+
+def _decomposition(proposal: Report) -> str:
+    first = f"- {_target(proposal)}: {_text(proposal, 'reason')}"
+    children = [
+        f"  - {_text(child, 'title')}: {_text(child, 'context')}" for child in _objects(proposal, "suggested_children")
+    ]
+    return "\n".join([first, *children])
+
+
+def _grouping(proposal: Report) -> str:
+    members = _joined(proposal, "node_ids", ", ")
+    return f"- {_text(proposal, 'group_label')}: {_text(proposal, 'reason')} ({members})"
+
+
+def _relation(proposal: Report) -> str:
+    source, target, kind, reason = (
+        _text(proposal, name) for name in ("from_node_id", "to_node_id", "relation_type", "reason")
+    )
+    return f"- {source} → {target} ({kind}): {reason}"
+
+
+def render_advisor(report: Report) -> str:
+    """Target and status, summary, first decision, criteria and options, as blocks (V-48)."""
+    blocks = [
+        f"対象: {_target(report)}\n現在の状態: {_text(report, 'current_status')}",
+        _text(report, "summary"),
+        f"最初に決めること: {_text(report, 'next_decision')}",
+    ]
+    criteria = _objects(report, "criteria")
+    if criteria:
+        lines = [f"- {_text(criterion, 'name')}: {_text(criterion, 'description')}" for criterion in criteria]
+        blocks.append("\n".join(["## 判断基準", *lines]))
+    blocks.extend(_option(option) for option in _objects(report, "options"))
+    return "\n\n".join(blocks)
+
+
+def _option(option: Report) -> str:
+    description = _text(option, "description")
+    return "\n".join(
+        [
+            f"## {_text(option, 'label')}",
+            *([description] if description else []),
+            f"- 次の一手: {_text(option, 'next_action')}",
+            f"- 必要な情報: {_text(option, 'necessary_info')}",
+            f"- 判断の目安: {_text(option, 'criteria_note')}",
+            f"- リスク: {_joined(option, 'risks', '; ')}",
+        ]
+    )
+
+
+def _target(item: Report) -> str:
+    node_id = _text(item, "target_node_id")
+    title = node_id if item.get("target_title") is None else _text(item, "target_title")
+    return f"{title} ({node_id})"
+
+
+def _text(item: Report, name: str) -> str:
+    return shown(item.get(name))
+
+
+def _joined(item: Report, name: str, separator: str) -> str:
+    values = item.get(name)
+    return separator.join(shown(value) for value in values) if isinstance(values, list) else ""
+
+
+def _objects(item: Report, name: str) -> list[Report]:
+    values = item.get(name)
+    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []

@@ -1,0 +1,135 @@
+"""A run of generate, validate, correct: what happened in it and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from services.validator.domain.findings import NOTHING_FOUND, ValidationResult
+from services.validator.domain.kinds import Wording
+
+MAX_REGENERATIONS = 2
+
+
+class Repair(Enum):
+    """What a regeneration asks for."""
+
+    FULL = "full"
+    PARTIAL = "partial"
+
+
+class StopReason(Enum):
+    """Why a run ended."""
+
+    VALID = "valid"
+    ATTEMPTS_EXHAUSTED = "attempts_exhausted"
+    REPEATED_FAULTS = "repeated_faults"
+    DASHBOARD_INVALID = "dashboard_invalid"
+    TARGET_UNKNOWN = "target_unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a run works. `stop_on_repeated_faults` ends it when a regeneration brings back exactly the same faults."""
+
+    wording: Wording = Wording.LITERAL
+    repair: Repair = Repair.FULL
+    max_regenerations: int = MAX_REGENERATIONS
+    stop_on_repeated_faults: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.max_regenerations <= MAX_REGENERATIONS:
+            raise ValueError(f"max_regenerations must be 0..{MAX_REGENERATIONS}, got: {self.max_regenerations}")
+
+
+DEFAULT_OPTIONS = RunOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUsage:
+    """Tokens of model calls, exact when `calls_without_count` is 0."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    calls: int = 0
+    calls_without_count: int = 0
+
+    @classmethod
+    def of_call(cls, input_tokens: int | None, output_tokens: int | None) -> TokenUsage:
+        """One call with the counts its provider reported, None for none."""
+        uncounted = input_tokens is None or output_tokens is None
+        return cls(input_tokens or 0, output_tokens or 0, 1, int(uncounted))
+
+    @classmethod
+    def total(cls, parts: Iterable[TokenUsage]) -> TokenUsage:
+        """The sum of the parts."""
+        parts = tuple(parts)
+        return cls(
+            sum(part.input_tokens for part in parts),
+            sum(part.output_tokens for part in parts),
+            sum(part.calls for part in parts),
+            sum(part.calls_without_count for part in parts),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One call of a model and what came of it; `report` is None and `failure` set when no report did.
+
+    `report` is the raw object; in a partial repair it is the previous one with its broken parts replaced.
+    """
+
+    number: int
+    repair: Repair
+    prompt: str
+    answer: str = ""
+    report: Mapping[str, Any] | None = None
+    result: ValidationResult = NOTHING_FOUND
+    failure: str = ""
+    usage: TokenUsage = TokenUsage()
+
+    @property
+    def ok(self) -> bool:
+        """True when there is a report and it is valid."""
+        return self.report is not None and self.result.ok
+
+    @property
+    def errors(self) -> list[str]:
+        """Why there is no report, else what is wrong with it."""
+        return [self.failure] if self.failure else self.result.errors
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRun:
+    """The outcome of a run (V-43). Not ok: `report` is the last parsed one and `errors` the latest errors."""
+
+    ok: bool
+    report: Mapping[str, Any] | None
+    errors: tuple[str, ...]
+    warnings: tuple[str, ...]
+    stop_reason: StopReason
+    rendered: str | None = None
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def retry_count(self) -> int:
+        """Number of regenerations, 0 to 2 (V-44)."""
+        return max(0, len(self.attempts) - 1)
+
+    @property
+    def usage(self) -> TokenUsage:
+        """Tokens of all attempts."""
+        return TokenUsage.total(attempt.usage for attempt in self.attempts)
+
+    @property
+    def best_attempt(self) -> Attempt | None:
+        """The attempt with the fewest errors, the later one of equals; None when no answer held a report."""
+        parsed = [attempt for attempt in self.attempts if attempt.report is not None]
+        return min(parsed, key=lambda attempt: (len(attempt.errors), -attempt.number), default=None)
+
+
+def refused(error: str, reason: StopReason) -> ReportRun:
+    """The outcome of a run that could not begin: no model was called (V-33, V-34)."""
+    return ReportRun(False, None, (error,), (), reason)

@@ -1,0 +1,25 @@
+"""A model that gives prepared answers and keeps what it was asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from services.validator.usecases.generate_report import ModelAnswer
+
+Answer = object
+"""Text is answered as it is, an exception is raised, anything else is answered as JSON."""
+
+
+class ScriptedModel:
+    def __init__(self, answers: Iterable[Answer]) -> None:
+        self._answers = iter(answers)
+        self.prompts: list[str] = []
+
+    async def answer(self, prompt: str) -> ModelAnswer:
+        self.prompts.append(prompt)
+        answer = next(self._answers)
+        if isinstance(answer, Exception):
+            raise answer
+        text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+        return ModelAnswer(text, input_tokens=len(prompt), output_tokens=len(text))

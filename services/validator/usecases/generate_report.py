@@ -1,0 +1,196 @@
+"""Generates a report, checks it, and has the model correct it: at most two regenerations (spec section 5)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from chassis.errors import DeadlineExceeded, FailedPrecondition
+from libs.llm.errors import ReplyNotStructured
+from libs.llm.replies import extract_json_object
+from services.validator.domain.dashboard import Node
+from services.validator.domain.findings import Finding, Severity
+from services.validator.domain.kinds import ReportKind
+from services.validator.domain.quoting import one_line
+from services.validator.domain.repairs import broken_parts, build_repair_prompt, repaired
+from services.validator.domain.report_prompts import build_correction_prompt, build_regeneration_prompt
+from services.validator.domain.runs import Attempt, Repair, ReportRun, RunOptions, StopReason, TokenUsage
+from services.validator.domain.wording import PhraseFinder
+
+log = logging.getLogger("hansei.validator")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAnswer:
+    """What a model answered; token counts are None when the provider reported none."""
+
+    text: str
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class ReportModel(Protocol):
+    """A model that writes reports."""
+
+    async def answer(self, prompt: str) -> ModelAnswer:
+        """The answer to one prompt.
+
+        Raises FailedPrecondition when it cannot be asked at all (a missing key), which ends the run at once, and any
+        other exception when this call failed, which costs one attempt.
+        """
+        ...
+
+
+class RunObserver(Protocol):
+    """Is told what happened in finished runs, for metrics."""
+
+    def run_ended(self, kind: ReportKind, run: ReportRun) -> None:
+        """One run is over."""
+        ...
+
+
+class Unobserved:
+    """Observes nothing."""
+
+    def run_ended(self, kind: ReportKind, run: ReportRun) -> None:
+        """Does nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a run works on: the kind, its base prompt, the ids a report may use and the nodes behind them."""
+
+    kind: ReportKind
+    base_prompt: str
+    valid_node_ids: Sequence[str]
+    nodes: Sequence[Node]
+    phrases: PhraseFinder
+
+
+async def generate_report(
+    assignment: Assignment, model: ReportModel, options: RunOptions, observer: RunObserver | None = None
+) -> ReportRun:
+    """Runs the loop of V-38 to V-45. Raises what `ReportModel.answer` raises for a model that cannot be asked."""
+    attempts: list[Attempt] = []
+    stop = StopReason.ATTEMPTS_EXHAUSTED
+    for number in range(1 + options.max_regenerations):
+        attempt = await _attempted(assignment, model, _next_request(assignment, attempts, number, options))
+        attempts.append(attempt)
+        _log_attempt(assignment.kind, attempt)
+        if attempt.ok:
+            stop = StopReason.VALID
+            break
+        if options.stop_on_repeated_faults and _same_faults(attempts):
+            stop = StopReason.REPEATED_FAULTS
+            break
+    run = _outcome(assignment.kind, attempts, stop)
+    # The specification counts every record it names as one of WARNING or above (README, "Logged").
+    log.warning("[%s] final retryCount=%d ok=%s", assignment.kind.name, run.retry_count, _lower(run.ok))
+    (observer or Unobserved()).run_ended(assignment.kind, run)
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One call to make: a whole report when `parts` is empty, else those parts of `report`."""
+
+    number: int
+    prompt: str
+    report: Mapping[str, Any] | None = None
+    parts: Mapping[str, Sequence[str]] | None = None
+
+
+def _next_request(assignment: Assignment, attempts: Sequence[Attempt], number: int, options: RunOptions) -> _Request:
+    # A failed call says nothing about the report, so it never enters a prompt: the latest answer does.
+    answered = next((attempt for attempt in reversed(attempts) if attempt.answer), None)
+    if answered is None:
+        return _Request(number, assignment.base_prompt)
+    latest = next((attempt for attempt in reversed(attempts) if attempt.report is not None), None)
+    if options.repair is Repair.PARTIAL and latest is not None and latest.report is not None:
+        findings = latest.result.error_findings
+        parts = broken_parts(latest.report, findings)
+        if parts:
+            nodes = assignment.nodes if any(finding.allowed_total for finding in findings) else ()
+            ids = assignment.valid_node_ids if nodes else ()
+            prompt = build_repair_prompt(assignment.kind, latest.report, parts, ids, nodes)
+            return _Request(number, prompt, latest.report, parts)
+    correction = build_correction_prompt(answered.errors, assignment.valid_node_ids)
+    return _Request(number, build_regeneration_prompt(assignment.base_prompt, correction, _whole_answer(answered)))
+
+
+def _whole_answer(attempt: Attempt) -> str:
+    """The answer to correct; where only parts were answered, the report they were put into."""
+    if attempt.repair is Repair.FULL or attempt.report is None:
+        return attempt.answer
+    return json.dumps(attempt.report, ensure_ascii=False)
+
+
+async def _attempted(assignment: Assignment, model: ReportModel, request: _Request) -> Attempt:
+    repair = Repair.PARTIAL if request.parts else Repair.FULL
+    attempt = Attempt(request.number, repair, request.prompt, usage=TokenUsage.of_call(None, None))
+    try:
+        answer = await model.answer(request.prompt)
+    except (FailedPrecondition, DeadlineExceeded):
+        raise
+    except Exception as error:  # V-40: whatever went wrong with the call costs this attempt
+        return replace(attempt, failure=str(error) or type(error).__name__)
+    usage = TokenUsage.of_call(answer.input_tokens, answer.output_tokens)
+    attempt = replace(attempt, answer=answer.text, usage=usage)
+    report = _report_in(answer.text, request)
+    if report is None:
+        return replace(attempt, failure=f"Failed to parse {assignment.kind.title} from LLM response")
+    result = assignment.kind.validate(report, assignment.valid_node_ids, assignment.phrases)
+    return replace(attempt, report=report, result=result)
+
+
+def _report_in(text: str, request: _Request) -> Mapping[str, Any] | None:
+    try:
+        answer = extract_json_object(text)
+    except ReplyNotStructured:
+        return None
+    if request.report is None or request.parts is None:
+        return answer
+    return repaired(request.report, request.parts, answer)
+
+
+def _same_faults(attempts: Sequence[Attempt]) -> bool:
+    if len(attempts) < 2 or attempts[-1].report is None or attempts[-2].report is None:
+        return False
+    return _faults(attempts[-1]) == _faults(attempts[-2])
+
+
+def _faults(attempt: Attempt) -> set[Finding]:
+    return {finding for finding in attempt.result.findings if finding.severity is Severity.ERROR}
+
+
+def _outcome(kind: ReportKind, attempts: Sequence[Attempt], stop: StopReason) -> ReportRun:
+    last = attempts[-1]
+    report = next((attempt.report for attempt in reversed(attempts) if attempt.report is not None), None)
+    return ReportRun(
+        ok=last.ok,
+        report=report,
+        errors=tuple(last.errors),
+        warnings=tuple(last.result.warnings),
+        stop_reason=stop,
+        rendered=kind.render(report) if last.ok and report is not None else None,
+        attempts=tuple(attempts),
+    )
+
+
+def _log_attempt(kind: ReportKind, attempt: Attempt) -> None:
+    texts = json.dumps({"errors": attempt.errors, "warnings": attempt.result.warnings}, ensure_ascii=False)
+    log.warning(
+        "[%s] attempt=%d errors=%d ok=%s %s",
+        kind.name,
+        attempt.number,
+        len(attempt.errors),
+        _lower(attempt.ok),
+        one_line(texts),
+    )
+
+
+def _lower(value: bool) -> str:
+    return str(value).lower()

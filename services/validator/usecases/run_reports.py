@@ -1,0 +1,72 @@
+"""Makes Organizer and Advisor reports from a dashboard, and reports of registered kinds from any inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from services.validator.domain.dashboard import Brief, DashboardError, TargetError, focus_of, nodes_of
+from services.validator.domain.kinds import ADVISOR, ORGANIZER, ReportKind
+from services.validator.domain.report_prompts import build_base_prompt, build_inputs_prompt
+from services.validator.domain.runs import DEFAULT_OPTIONS, ReportRun, RunOptions, StopReason, refused
+from services.validator.domain.wording import PhraseFinder
+from services.validator.usecases.generate_report import Assignment, ReportModel, RunObserver, generate_report
+
+
+async def run_organizer(
+    brief: Brief,
+    model: ReportModel,
+    options: RunOptions = DEFAULT_OPTIONS,
+    *,
+    phrases: PhraseFinder = ORGANIZER.phrases,
+    observer: RunObserver | None = None,
+) -> ReportRun:
+    """Makes an Organizer report; a dashboard without nodes is allowed (V-35)."""
+    return await run_dashboard_report(ORGANIZER, brief, model, options, phrases, observer)
+
+
+async def run_advisor(
+    brief: Brief,
+    model: ReportModel,
+    options: RunOptions = DEFAULT_OPTIONS,
+    *,
+    phrases: PhraseFinder = ADVISOR.phrases,
+    observer: RunObserver | None = None,
+) -> ReportRun:
+    """Makes an Advisor report on the focus node, else on the first node (V-34)."""
+    return await run_dashboard_report(ADVISOR, brief, model, options, phrases, observer)
+
+
+async def run_dashboard_report(
+    kind: ReportKind,
+    brief: Brief,
+    model: ReportModel,
+    options: RunOptions,
+    phrases: PhraseFinder,
+    observer: RunObserver | None,
+) -> ReportRun:
+    """Makes a report of a kind about a dashboard; an unusable dashboard or focus ends it before any model call."""
+    try:
+        nodes = nodes_of(brief.dashboard)
+        focus = focus_of(brief, nodes, needs_node=kind.focus_needed)
+    except DashboardError as error:
+        return refused(str(error), StopReason.DASHBOARD_INVALID)
+    except TargetError as error:
+        return refused(str(error), StopReason.TARGET_UNKNOWN)
+    prompt = build_base_prompt(kind, brief, nodes, focus)
+    assignment = Assignment(kind, prompt, [node.id for node in nodes], nodes, phrases)
+    return await generate_report(assignment, model, options, observer)
+
+
+async def run_inputs_report(
+    kind: ReportKind,
+    inputs: object,
+    valid_node_ids: Sequence[str],
+    model: ReportModel,
+    options: RunOptions,
+    phrases: PhraseFinder,
+    observer: RunObserver | None = None,
+) -> ReportRun:
+    """Makes a report of a registered kind from any JSON inputs."""
+    prompt = build_inputs_prompt(kind, inputs, valid_node_ids)
+    assignment = Assignment(kind, prompt, valid_node_ids, (), phrases)
+    return await generate_report(assignment, model, options, observer)
