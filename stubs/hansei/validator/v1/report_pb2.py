@@ -26,7 +26,7 @@ from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from google.api import field_behavior_pb2 as google_dot_api_dot_field__behavior__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n hansei/validator/v1/report.proto\x12\x13hansei.validator.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/api/field_behavior.proto\"\xa0\x01\n\x07\x46inding\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12/\n\x08severity\x18\x02 \x01(\x0e\x32\x1d.hansei.validator.v1.Severity\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x0f\n\x07pointer\x18\x04 \x01(\t\x12\x16\n\x0e\x61llowed_values\x18\x05 \x03(\t\x12\x1c\n\x14\x61llowed_values_total\x18\x06 \x01(\x05\"p\n\x10ValidationResult\x12\n\n\x02ok\x18\x01 \x01(\x08\x12\x0e\n\x06\x65rrors\x18\x02 \x03(\t\x12\x10\n\x08warnings\x18\x03 \x03(\t\x12.\n\x08\x66indings\x18\x04 \x03(\x0b\x32\x1c.hansei.validator.v1.Finding\"e\n\nTokenUsage\x12\x14\n\x0cinput_tokens\x18\x01 \x01(\x03\x12\x15\n\routput_tokens\x18\x02 \x01(\x03\x12\r\n\x05\x63\x61lls\x18\x03 \x01(\x05\x12\x1b\n\x13\x63\x61lls_without_count\x18\x04 \x01(\x05\"\x84\x02\n\x07\x41ttempt\x12\x0e\n\x06number\x18\x01 \x01(\x05\x12\n\n\x02ok\x18\x02 \x01(\x08\x12\x13\n\x0breport_json\x18\x03 \x01(\t\x12.\n\x08\x66indings\x18\x04 \x03(\x0b\x32\x1c.hansei.validator.v1.Finding\x12\x0f\n\x07\x66\x61ilure\x18\x05 \x01(\t\x12.\n\x05usage\x18\x06 \x01(\x0b\x32\x1f.hansei.validator.v1.TokenUsage\x12\x14\n\x0cprompt_bytes\x18\x07 \x01(\x03\x12\x14\n\x0c\x61nswer_bytes\x18\x08 \x01(\x03\x12+\n\x06repair\x18\t \x01(\x0e\x32\x1b.hansei.validator.v1.Repair\"\xc9\x02\n\tReportRun\x12\n\n\x02ok\x18\x01 \x01(\x08\x12\x13\n\x0breport_json\x18\x02 \x01(\t\x12\x0e\n\x06\x65rrors\x18\x03 \x03(\t\x12\x10\n\x08warnings\x18\x04 \x03(\t\x12\x15\n\x08rendered\x18\x05 \x01(\tH\x00\x88\x01\x01\x12\x13\n\x0bretry_count\x18\x06 \x01(\x05\x12\x34\n\x0bstop_reason\x18\x07 \x01(\x0e\x32\x1f.hansei.validator.v1.StopReason\x12.\n\x08\x61ttempts\x18\x08 \x03(\x0b\x32\x1c.hansei.validator.v1.Attempt\x12\x19\n\x0c\x62\x65st_attempt\x18\t \x01(\x05H\x01\x88\x01\x01\x12.\n\x05usage\x18\n \x01(\x0b\x32\x1f.hansei.validator.v1.TokenUsageB\x0b\n\t_renderedB\x0f\n\r_best_attempt\"\xc9\x01\n\nRunOptions\x12;\n\x07wording\x18\x01 \x01(\x0e\x32\x1c.hansei.validator.v1.WordingB\x0c\xe2\x41\x01\x01\xbaH\x05\x82\x01\x02\x10\x01\x12\x39\n\x06repair\x18\x02 \x01(\x0e\x32\x1b.hansei.validator.v1.RepairB\x0c\xe2\x41\x01\x01\xbaH\x05\x82\x01\x02\x10\x01\x12-\n\x11max_regenerations\x18\x03 \x01(\x05\x42\r\xe2\x41\x01\x01\xbaH\x06\x1a\x04\x18\x02(\x00H\x00\x88\x01\x01\x42\x14\n\x12_max_regenerations\"\xd6\x01\n\x0e\x44\x61shboardBrief\x12%\n\x0e\x64\x61shboard_json\x18\x01 \x01(\tB\r\xe2\x41\x01\x02\xbaH\x06r\x04\x18\x80\x89z\x12(\n\rfocus_node_id\x18\x02 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80\x04H\x00\x88\x01\x01\x12\'\n\x0buser_intent\x18\x03 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xa0\x9c\x01H\x01\x88\x01\x01\x12(\n\x0b\x63onstraints\x18\x04 \x03(\tB\x13\xe2\x41\x01\x01\xbaH\x0c\x92\x01\t\x10\x64\"\x05r\x03\x18\x88\'B\x10\n\x0e_focus_node_idB\x0e\n\x0c_user_intent*O\n\x07Wording\x12\x17\n\x13WORDING_UNSPECIFIED\x10\x00\x12\x13\n\x0fWORDING_LITERAL\x10\x01\x12\x16\n\x12WORDING_LINGUISTIC\x10\x02*N\n\x08Severity\x12\x18\n\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x12\n\x0eSEVERITY_ERROR\x10\x01\x12\x14\n\x10SEVERITY_WARNING\x10\x02*E\n\x06Repair\x12\x16\n\x12REPAIR_UNSPECIFIED\x10\x00\x12\x0f\n\x0bREPAIR_FULL\x10\x01\x12\x12\n\x0eREPAIR_PARTIAL\x10\x02*\xc8\x01\n\nStopReason\x12\x1b\n\x17STOP_REASON_UNSPECIFIED\x10\x00\x12\x15\n\x11STOP_REASON_VALID\x10\x01\x12\"\n\x1eSTOP_REASON_ATTEMPTS_EXHAUSTED\x10\x02\x12\x1f\n\x1bSTOP_REASON_REPEATED_FAULTS\x10\x03\x12!\n\x1dSTOP_REASON_DASHBOARD_INVALID\x10\x04\x12\x1e\n\x1aSTOP_REASON_TARGET_UNKNOWN\x10\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n hansei/validator/v1/report.proto\x12\x13hansei.validator.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/api/field_behavior.proto\"\xb8\x01\n\x07\x46inding\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12/\n\x08severity\x18\x02 \x01(\x0e\x32\x1d.hansei.validator.v1.Severity\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x0f\n\x07pointer\x18\x04 \x01(\t\x12\x16\n\x0e\x61llowed_values\x18\x05 \x03(\t\x12\x1c\n\x14\x61llowed_values_total\x18\x06 \x01(\x05\x12\x16\n\x0eother_pointers\x18\x07 \x03(\t\"p\n\x10ValidationResult\x12\n\n\x02ok\x18\x01 \x01(\x08\x12\x0e\n\x06\x65rrors\x18\x02 \x03(\t\x12\x10\n\x08warnings\x18\x03 \x03(\t\x12.\n\x08\x66indings\x18\x04 \x03(\x0b\x32\x1c.hansei.validator.v1.Finding\"e\n\nTokenUsage\x12\x14\n\x0cinput_tokens\x18\x01 \x01(\x03\x12\x15\n\routput_tokens\x18\x02 \x01(\x03\x12\r\n\x05\x63\x61lls\x18\x03 \x01(\x05\x12\x1b\n\x13\x63\x61lls_without_count\x18\x04 \x01(\x05\"\x84\x02\n\x07\x41ttempt\x12\x0e\n\x06number\x18\x01 \x01(\x05\x12\n\n\x02ok\x18\x02 \x01(\x08\x12\x13\n\x0breport_json\x18\x03 \x01(\t\x12.\n\x08\x66indings\x18\x04 \x03(\x0b\x32\x1c.hansei.validator.v1.Finding\x12\x0f\n\x07\x66\x61ilure\x18\x05 \x01(\t\x12.\n\x05usage\x18\x06 \x01(\x0b\x32\x1f.hansei.validator.v1.TokenUsage\x12\x14\n\x0cprompt_bytes\x18\x07 \x01(\x03\x12\x14\n\x0c\x61nswer_bytes\x18\x08 \x01(\x03\x12+\n\x06repair\x18\t \x01(\x0e\x32\x1b.hansei.validator.v1.Repair\"\xc9\x02\n\tReportRun\x12\n\n\x02ok\x18\x01 \x01(\x08\x12\x13\n\x0breport_json\x18\x02 \x01(\t\x12\x0e\n\x06\x65rrors\x18\x03 \x03(\t\x12\x10\n\x08warnings\x18\x04 \x03(\t\x12\x15\n\x08rendered\x18\x05 \x01(\tH\x00\x88\x01\x01\x12\x13\n\x0bretry_count\x18\x06 \x01(\x05\x12\x34\n\x0bstop_reason\x18\x07 \x01(\x0e\x32\x1f.hansei.validator.v1.StopReason\x12.\n\x08\x61ttempts\x18\x08 \x03(\x0b\x32\x1c.hansei.validator.v1.Attempt\x12\x19\n\x0c\x62\x65st_attempt\x18\t \x01(\x05H\x01\x88\x01\x01\x12.\n\x05usage\x18\n \x01(\x0b\x32\x1f.hansei.validator.v1.TokenUsageB\x0b\n\t_renderedB\x0f\n\r_best_attempt\"\xc9\x01\n\nRunOptions\x12;\n\x07wording\x18\x01 \x01(\x0e\x32\x1c.hansei.validator.v1.WordingB\x0c\xe2\x41\x01\x01\xbaH\x05\x82\x01\x02\x10\x01\x12\x39\n\x06repair\x18\x02 \x01(\x0e\x32\x1b.hansei.validator.v1.RepairB\x0c\xe2\x41\x01\x01\xbaH\x05\x82\x01\x02\x10\x01\x12-\n\x11max_regenerations\x18\x03 \x01(\x05\x42\r\xe2\x41\x01\x01\xbaH\x06\x1a\x04\x18\x02(\x00H\x00\x88\x01\x01\x42\x14\n\x12_max_regenerations\"\xd6\x01\n\x0e\x44\x61shboardBrief\x12%\n\x0e\x64\x61shboard_json\x18\x01 \x01(\tB\r\xe2\x41\x01\x02\xbaH\x06r\x04\x18\x80\x89z\x12(\n\rfocus_node_id\x18\x02 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80\x04H\x00\x88\x01\x01\x12\'\n\x0buser_intent\x18\x03 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xa0\x9c\x01H\x01\x88\x01\x01\x12(\n\x0b\x63onstraints\x18\x04 \x03(\tB\x13\xe2\x41\x01\x01\xbaH\x0c\x92\x01\t\x10\x64\"\x05r\x03\x18\x88\'B\x10\n\x0e_focus_node_idB\x0e\n\x0c_user_intent*O\n\x07Wording\x12\x17\n\x13WORDING_UNSPECIFIED\x10\x00\x12\x13\n\x0fWORDING_LITERAL\x10\x01\x12\x16\n\x12WORDING_LINGUISTIC\x10\x02*N\n\x08Severity\x12\x18\n\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x12\n\x0eSEVERITY_ERROR\x10\x01\x12\x14\n\x10SEVERITY_WARNING\x10\x02*E\n\x06Repair\x12\x16\n\x12REPAIR_UNSPECIFIED\x10\x00\x12\x0f\n\x0bREPAIR_FULL\x10\x01\x12\x12\n\x0eREPAIR_PARTIAL\x10\x02*\xc8\x01\n\nStopReason\x12\x1b\n\x17STOP_REASON_UNSPECIFIED\x10\x00\x12\x15\n\x11STOP_REASON_VALID\x10\x01\x12\"\n\x1eSTOP_REASON_ATTEMPTS_EXHAUSTED\x10\x02\x12\x1f\n\x1bSTOP_REASON_REPEATED_FAULTS\x10\x03\x12!\n\x1dSTOP_REASON_DASHBOARD_INVALID\x10\x04\x12\x1e\n\x1aSTOP_REASON_TARGET_UNKNOWN\x10\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -47,26 +47,26 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DASHBOARDBRIEF'].fields_by_name['user_intent']._serialized_options = b'\342A\001\001\272H\006r\004\030\240\234\001'
   _globals['_DASHBOARDBRIEF'].fields_by_name['constraints']._loaded_options = None
   _globals['_DASHBOARDBRIEF'].fields_by_name['constraints']._serialized_options = b'\342A\001\001\272H\014\222\001\t\020d\"\005r\003\030\210\''
-  _globals['_WORDING']._serialized_start=1515
-  _globals['_WORDING']._serialized_end=1594
-  _globals['_SEVERITY']._serialized_start=1596
-  _globals['_SEVERITY']._serialized_end=1674
-  _globals['_REPAIR']._serialized_start=1676
-  _globals['_REPAIR']._serialized_end=1745
-  _globals['_STOPREASON']._serialized_start=1748
-  _globals['_STOPREASON']._serialized_end=1948
+  _globals['_WORDING']._serialized_start=1539
+  _globals['_WORDING']._serialized_end=1618
+  _globals['_SEVERITY']._serialized_start=1620
+  _globals['_SEVERITY']._serialized_end=1698
+  _globals['_REPAIR']._serialized_start=1700
+  _globals['_REPAIR']._serialized_end=1769
+  _globals['_STOPREASON']._serialized_start=1772
+  _globals['_STOPREASON']._serialized_end=1972
   _globals['_FINDING']._serialized_start=120
-  _globals['_FINDING']._serialized_end=280
-  _globals['_VALIDATIONRESULT']._serialized_start=282
-  _globals['_VALIDATIONRESULT']._serialized_end=394
-  _globals['_TOKENUSAGE']._serialized_start=396
-  _globals['_TOKENUSAGE']._serialized_end=497
-  _globals['_ATTEMPT']._serialized_start=500
-  _globals['_ATTEMPT']._serialized_end=760
-  _globals['_REPORTRUN']._serialized_start=763
-  _globals['_REPORTRUN']._serialized_end=1092
-  _globals['_RUNOPTIONS']._serialized_start=1095
-  _globals['_RUNOPTIONS']._serialized_end=1296
-  _globals['_DASHBOARDBRIEF']._serialized_start=1299
-  _globals['_DASHBOARDBRIEF']._serialized_end=1513
+  _globals['_FINDING']._serialized_end=304
+  _globals['_VALIDATIONRESULT']._serialized_start=306
+  _globals['_VALIDATIONRESULT']._serialized_end=418
+  _globals['_TOKENUSAGE']._serialized_start=420
+  _globals['_TOKENUSAGE']._serialized_end=521
+  _globals['_ATTEMPT']._serialized_start=524
+  _globals['_ATTEMPT']._serialized_end=784
+  _globals['_REPORTRUN']._serialized_start=787
+  _globals['_REPORTRUN']._serialized_end=1116
+  _globals['_RUNOPTIONS']._serialized_start=1119
+  _globals['_RUNOPTIONS']._serialized_end=1320
+  _globals['_DASHBOARDBRIEF']._serialized_start=1323
+  _globals['_DASHBOARDBRIEF']._serialized_end=1537
 # @@protoc_insertion_point(module_scope)

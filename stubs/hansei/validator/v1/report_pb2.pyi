@@ -139,6 +139,7 @@ class Finding(_message.Message):
     POINTER_FIELD_NUMBER: _builtins.int
     ALLOWED_VALUES_FIELD_NUMBER: _builtins.int
     ALLOWED_VALUES_TOTAL_FIELD_NUMBER: _builtins.int
+    OTHER_POINTERS_FIELD_NUMBER: _builtins.int
     code: _builtins.str
     """Stable name of the rule, such as `ORGANIZER_REASON_BLANK`. Never changes once published."""
     severity: Global___Severity.ValueType
@@ -153,6 +154,10 @@ class Finding(_message.Message):
     def allowed_values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The values that the rule accepts here, at most 20 of them. Empty where the rule accepts no finite set."""
 
+    @_builtins.property
+    def other_pointers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Further places of the same violation, where the rule reports once for the whole report."""
+
     def __init__(
         self,
         *,
@@ -162,10 +167,11 @@ class Finding(_message.Message):
         pointer: _builtins.str = ...,
         allowed_values: _abc.Iterable[_builtins.str] | None = ...,
         allowed_values_total: _builtins.int = ...,
+        other_pointers: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_values", b"allowed_values", "allowed_values_total", b"allowed_values_total", "code", b"code", "message", b"message", "pointer", b"pointer", "severity", b"severity"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_values", b"allowed_values", "allowed_values_total", b"allowed_values_total", "code", b"code", "message", b"message", "other_pointers", b"other_pointers", "pointer", b"pointer", "severity", b"severity"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
