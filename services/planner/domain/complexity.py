@@ -1,0 +1,26 @@
+"""How demanding a query is, by keywords (P-13)."""
+
+from __future__ import annotations
+
+_START = 0.3
+_KEYWORDS = {
+    "比較": 0.15,
+    "違い": 0.15,
+    "複数": 0.2,
+    "最新": 0.1,
+    "理由": 0.1,
+    "方法": 0.1,
+    "詳しく": 0.15,
+    "ステップ": 0.1,
+    "手順": 0.1,
+    "なぜ": 0.1,
+    "どのように": 0.15,
+}
+_LONG, _VERY_LONG, _PER_LENGTH = 100, 200, 0.1
+
+
+def keyword_complexity(query: str) -> float:
+    """The complexity of `query`, 0.3 to 1, 2 decimals; each keyword counts once (P-13)."""
+    total = _START + sum(weight for keyword, weight in _KEYWORDS.items() if keyword in query)
+    total += _PER_LENGTH * ((len(query) > _LONG) + (len(query) > _VERY_LONG))
+    return round(min(1.0, total), 2)

@@ -1,0 +1,253 @@
+"""How sure a step's result is: factors, weights, penalties, aggregation (P-58 to P-74).
+
+The score is the weighted mean of what was measured; what was not measured takes no part, and tool success alone
+is no evidence. Knowing nothing gives 0, never a middle value (P-139).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from math import fsum
+from statistics import fmean, pvariance
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+Level = Literal["high", "medium", "low", "very_low"]
+
+_CRITICAL, _CRITICAL_FACTOR = 0.3, 0.7
+_SELF_EVALUATION_ENOUGH = 0.8
+
+
+def clamp01(value: float) -> float:
+    """`value` moved into 0..1."""
+    return min(1.0, max(0.0, value))
+
+
+class ConfidenceFactors(BaseModel):
+    """What was measured about a result (P-58); a factor is supplied when it was set, whatever its value (P-59)."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    search_result_count: int = Field(default=0, ge=0)
+    search_avg_score: float = 0.0
+    search_max_score: float = 0.0
+    search_score_variance: float = 1.0
+    source_agreement: float = 0.0
+    source_count: int = Field(default=0, ge=0)
+    llm_self_confidence: float = 0.5
+    tool_success_rate: float = 1.0
+    tool_execution_count: int = Field(default=0, ge=0)
+    tool_success_count: int = Field(default=0, ge=0)
+    query_coverage: float = 0.0
+    is_search_step: bool = False
+
+    def supplied(self, *names: str) -> bool:
+        """Whether any of these factors was set."""
+        return not self.model_fields_set.isdisjoint(names)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfidenceWeights:
+    """Shares of the parts (P-60); they sum to 1 within 0.01."""
+
+    search_quality: float = 0.25
+    source_agreement: float = 0.20
+    llm_self_eval: float = 0.25
+    tool_success: float = 0.15
+    query_coverage: float = 0.15
+
+    def __post_init__(self) -> None:
+        total = fsum(getattr(self, f.name) for f in fields(self))
+        if not abs(total - 1) <= 0.01:
+            raise ValueError(f"Weights must sum to 1.0, got {total}")
+
+    def of_step(self, is_search_step: bool) -> dict[str, float]:
+        """The weight of each part for a kind of step (P-65)."""
+        if is_search_step:
+            return {
+                "search_quality": 2 * self.search_quality,
+                "source_agreement": self.source_agreement,
+                "tool_success": self.tool_success,
+            }
+        return {
+            "search_quality": self.search_quality,
+            "source_agreement": self.source_agreement,
+            "llm_self_eval": 2 * self.llm_self_eval,
+            "tool_success": self.tool_success,
+            "query_coverage": self.query_coverage,
+        }
+
+
+def level_of(score: float) -> Level:
+    """The word for a score (P-68)."""
+    if score >= 0.9:
+        return "high"
+    if score >= 0.7:
+        return "medium"
+    return "low" if score >= 0.4 else "very_low"
+
+
+class ConfidenceScore(BaseModel):
+    """A score in 0..1 and how it came about (P-68)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    score: float = Field(ge=0, le=1)
+    factors: ConfidenceFactors = ConfidenceFactors()
+    breakdown: dict[str, float] = {}
+    penalties_applied: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def level(self) -> Level:
+        """The word for the score."""
+        return level_of(self.score)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchStatistics:
+    """What the scores of a search's hits look like (P-30)."""
+
+    result_count: int
+    avg_score: float
+    score_variance: float
+    max_score: float
+    min_score: float
+
+
+def search_statistics(scores: Sequence[float]) -> SearchStatistics:
+    """Statistics of hit scores; the variance is the population's, 1 without hits (P-30)."""
+    if not scores:
+        return SearchStatistics(0, 0.0, 1.0, 0.0, 0.0)
+    return SearchStatistics(len(scores), fmean(scores), pvariance(scores), max(scores), min(scores))
+
+
+def search_quality(factors: ConfidenceFactors) -> float:
+    """Quality of the hits, 0..1 (P-61)."""
+    if factors.search_result_count == 0 and factors.search_max_score == 0:
+        return 0.0
+    spread = min(0.15, 0.3 * factors.search_score_variance)
+    return clamp01(0.7 * factors.search_max_score + 0.3 * factors.search_avg_score - spread)
+
+
+def tool_success(factors: ConfidenceFactors) -> float | None:
+    """Share of tool calls that succeeded; None if it was not measured (P-62)."""
+    if factors.tool_execution_count > 0:
+        return clamp01(factors.tool_success_count / factors.tool_execution_count)
+    return clamp01(factors.tool_success_rate) if factors.supplied("tool_success_rate") else None
+
+
+def measured_parts(factors: ConfidenceFactors) -> dict[str, float]:
+    """The measured parts and their values, each 0..1 (P-62); empty when only tool success is known (P-63)."""
+    parts: dict[str, float] = {}
+    searched = (
+        factors.supplied("search_result_count", "search_max_score", "search_avg_score")
+        if factors.is_search_step
+        else factors.search_result_count > 0 or factors.search_max_score > 0
+    )
+    if searched:
+        parts["search_quality"] = search_quality(factors)
+    if factors.supplied("source_agreement") and factors.source_count >= 2:
+        parts["source_agreement"] = clamp01(factors.source_agreement)
+    if factors.supplied("llm_self_confidence") and not factors.is_search_step:
+        parts["llm_self_eval"] = clamp01(factors.llm_self_confidence)
+    if factors.supplied("query_coverage") and not factors.is_search_step:
+        parts["query_coverage"] = clamp01(factors.query_coverage)
+    if not parts:
+        return {}
+    tool = tool_success(factors)
+    return parts if tool is None else {**parts, "tool_success": tool}
+
+
+def _penalties(factors: ConfidenceFactors, tool: float | None) -> list[tuple[str, float]]:
+    """Names and factors of the penalties that apply, in the order of P-66."""
+    found = []
+    if factors.is_search_step and factors.search_result_count == 0:
+        found.append(("no_search_results", 0.5))
+    if tool is not None and tool < 1:
+        found.append((f"tool_failures(rate={tool:.2f})", 0.8 + 0.2 * tool))
+    sure_without_sources = (
+        factors.supplied("llm_self_confidence") and factors.llm_self_confidence >= _SELF_EVALUATION_ENOUGH
+    )
+    if not factors.is_search_step and factors.source_count == 0 and not sure_without_sources:
+        found.append(("no_sources", 0.7))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ConfidenceCalculator:
+    """Turns factors into a score."""
+
+    weights: ConfidenceWeights = field(default_factory=ConfidenceWeights)
+
+    def calculate(self, factors: ConfidenceFactors) -> ConfidenceScore:
+        """The confidence the factors give, 0..1, 3 decimals (P-64 to P-67)."""
+        parts = measured_parts(factors)
+        if not parts:
+            return ConfidenceScore(score=0.0, factors=factors, reason="nothing was measured")
+        weights = self.weights.of_step(factors.is_search_step)
+        total = sum(weights[name] for name in parts)
+        score = sum(weights[name] * value for name, value in parts.items()) / total if total > 0 else 0.0
+        penalties = _penalties(factors, tool_success(factors))
+        for _, penalty in penalties:
+            score *= penalty
+        return ConfidenceScore(
+            score=round(clamp01(score), 3),
+            factors=factors,
+            breakdown=parts,
+            penalties_applied=tuple(name for name, _ in penalties),
+            reason=f"{len(parts)} of {len(weights)} parts measured",
+        )
+
+
+def aggregate(scores: Sequence[float], method: str = "weighted") -> float:
+    """One value for several steps: `mean`, `min` or `weighted` by place; 0 without scores (P-73)."""
+    if method not in ("mean", "min", "weighted"):
+        raise ValueError(f"Unknown aggregation method: {method}")
+    if not scores:
+        return 0.0
+    if method == "mean":
+        return fmean(scores)
+    if method == "min":
+        return min(scores)
+    return sum(i * score for i, score in enumerate(scores, start=1)) / sum(range(1, len(scores) + 1))
+
+
+def aggregate_with_critical_check(scores: Sequence[float]) -> tuple[float, bool]:
+    """The mean, lowered if any step is critically unsure, and whether one is (P-74)."""
+    mean = aggregate(scores, "mean")
+    critical = any(score < _CRITICAL for score in scores)
+    return (mean * _CRITICAL_FACTOR if critical else mean), critical
+
+
+def agreement_of(vectors: NDArray[np.float32]) -> float:
+    """How much texts agree: mean pairwise cosine of their embeddings (n x d), 0..1; 1 for fewer than two (P-70)."""
+    count = len(vectors)
+    if count < 2:
+        return 1.0
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    total = float(np.square(unit.sum(axis=0, dtype=np.float64)).sum()) - float(np.square(unit, dtype=np.float64).sum())
+    return clamp01(total / (count * (count - 1)))
+
+
+def final_confidence(
+    scores: Sequence[float],
+    weights: ConfidenceWeights,
+    self_evaluation: float | None = None,
+    coverage: float | None = None,
+) -> float:
+    """Confidence in a whole execution (P-56), 3 decimals.
+
+    `scores` are the step results' confidences in plan order. The two values of the final answer, where they are
+    known, take their weight away from the steps' share.
+    """
+    parts = [(weights.llm_self_eval, self_evaluation), (weights.query_coverage, coverage)]
+    known = [(weight, value) for weight, value in parts if value is not None]
+    used = sum(weight for weight, _ in known)
+    base = aggregate(scores, "weighted")
+    return round(base * (1 - used) + sum(weight * value for weight, value in known), 3)

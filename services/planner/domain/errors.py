@@ -1,0 +1,111 @@
+"""The planner's own errors; each has the reason clients see.
+
+InvalidArgument
+├── EmptyQuery            a query without a visible character
+├── InvalidPlan           duplicate step ids, dangling or forward dependencies
+└── AnswerRefused         an answer that is not one to the open question
+NotFound
+└── RunNotFound
+FailedPrecondition
+├── RunNotPaused
+└── RunEnded
+AlreadyExists
+├── PlanAlreadyRun        a second execution of one plan
+└── RequestIdReused       one request id for two different requests
+Aborted
+└── LeaseLost             another replica took the execution over
+DataLoss
+└── CorruptLog            the event log does not fit its own chain of hashes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chassis.errors import Aborted, AlreadyExists, DataLoss, FailedPrecondition, InvalidArgument, NotFound, Violation
+
+
+class EmptyQuery(InvalidArgument):
+    """A query without a visible character (P-24)."""
+
+    reason = "EMPTY_QUERY"
+
+    def __init__(self) -> None:
+        message = "query cannot be empty"
+        super().__init__(message, violations=[Violation("query", message)])
+
+
+class InvalidPlan(InvalidArgument):
+    """Step ids or dependencies that cannot be executed (P-12)."""
+
+    reason = "INVALID_PLAN"
+
+    def __init__(self, messages: Sequence[str]) -> None:
+        shown = messages[:50]
+        super().__init__("; ".join(shown), violations=[Violation("plan.steps", message) for message in shown])
+
+
+class AnswerRefused(InvalidArgument):
+    """An answer that does not belong to the open question of this execution, plan version and step."""
+
+    reason = "ANSWER_REFUSED"
+
+
+class RunNotFound(NotFound):
+    """No execution has this id (P-130)."""
+
+    reason = "RUN_NOT_FOUND"
+
+    def __init__(self, execution_id: str) -> None:
+        super().__init__(f"Run {execution_id} not found")
+
+
+class RunNotPaused(FailedPrecondition):
+    """The execution has no open question (P-130)."""
+
+    reason = "RUN_NOT_PAUSED"
+
+    def __init__(self, execution_id: str) -> None:
+        super().__init__(f"Run {execution_id} is not paused")
+
+
+class RunEnded(FailedPrecondition):
+    """The execution has ended and takes nothing more."""
+
+    reason = "RUN_ENDED"
+
+    def __init__(self, execution_id: str) -> None:
+        super().__init__(f"Run {execution_id} has ended")
+
+
+class PlanAlreadyRun(AlreadyExists):
+    """The plan has an execution already; no plan runs twice."""
+
+    reason = "PLAN_ALREADY_RUN"
+
+    def __init__(self, execution_id: str) -> None:
+        super().__init__(f"Plan {execution_id} has run already; watch its execution or make a new plan")
+
+
+class RequestIdReused(AlreadyExists):
+    """One request id was used for two different requests."""
+
+    reason = "REQUEST_ID_REUSED"
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(f"request_id {request_id} belongs to another request")
+
+
+class LeaseLost(Aborted):
+    """Another replica took the execution over; this one must not write to it any more."""
+
+    reason = "LEASE_LOST"
+
+    def __init__(self, execution_id: str) -> None:
+        super().__init__(f"Run {execution_id} was taken over by another replica")
+
+
+class CorruptLog(DataLoss):
+    """The event log of an execution does not fit its own chain of hashes, or cannot be read."""
+
+    reason = "CORRUPT_LOG"

@@ -1,0 +1,106 @@
+"""What people are asked and how their answers are understood (P-78 to P-86)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from services.planner.domain.plans import ExecutionPlan, utc_now
+from services.planner.domain.thresholds import InterventionLevel
+
+CONFIRM_OPTIONS = ("はい、続行", "計画を修正", "キャンセル")
+USER_INPUT_LABEL = "ユーザー入力"
+_WISHES_TO_REPLAN = ("修正", "変更", "やり直し", "違う", "別の")
+
+
+class InterventionAction(StrEnum):
+    """What a person decided (P-78)."""
+
+    PROCEED = "proceed"
+    MODIFY = "modify"
+    CANCEL = "cancel"
+    INPUT = "input"
+    RETRY = "retry"
+    SKIP = "skip"
+
+
+class InterventionRequest(BaseModel):
+    """A question to a person (P-79). `step_id` is None for the plan itself."""
+
+    model_config = ConfigDict(frozen=True)
+
+    level: InterventionLevel
+    step_id: int | None = None
+    message: str
+    question: str | None = None
+    reason: str | None = None
+    options: tuple[str, ...] = ()
+    timeout_seconds: int = 300
+    is_blocking: bool = True
+    confidence_score: float | None = None
+    plan: ExecutionPlan | None = None
+    created_at: datetime = Field(default_factory=utc_now)
+
+
+class InterventionResponse(BaseModel):
+    """A person's answer (P-80), or that there was none."""
+
+    model_config = ConfigDict(frozen=True)
+
+    action: InterventionAction
+    user_input: str | None = None
+    modified_plan: ExecutionPlan | None = None
+    selected_option: str | None = None
+    timeout_reached: bool = False
+    response_time_ms: int | None = None
+    created_at: datetime = Field(default_factory=utc_now)
+
+    @property
+    def should_continue(self) -> bool:
+        """Whether the execution goes on: after everything but a cancel."""
+        return self.action is not InterventionAction.CANCEL
+
+
+_WORDS = {
+    **dict.fromkeys((CONFIRM_OPTIONS[0], "proceed", "yes"), InterventionAction.PROCEED),
+    **dict.fromkeys((CONFIRM_OPTIONS[1], "modify"), InterventionAction.MODIFY),
+    **dict.fromkeys((CONFIRM_OPTIONS[2], "cancel", "no", "stop", "中止"), InterventionAction.CANCEL),
+}
+
+
+def _ascii_lower(text: str) -> str:
+    return "".join(char.lower() if char.isascii() else char for char in text)
+
+
+def text_answer(text: str) -> InterventionResponse:
+    """What a text means (P-83, P-84): one of the known words, else input."""
+    action = _WORDS.get(_ascii_lower(text.strip()))
+    if action is None:
+        return InterventionResponse(action=InterventionAction.INPUT, user_input=text)
+    return InterventionResponse(action=action, selected_option=text.strip())
+
+
+def nobody_answered(auto_proceed: bool) -> InterventionResponse:
+    """The answer when nobody is there or the time is over (P-85); the one place of this rule (P-137)."""
+    action = InterventionAction.PROCEED if auto_proceed else InterventionAction.CANCEL
+    return InterventionResponse(action=action, timeout_reached=True)
+
+
+def wants_replan(feedback: str) -> bool:
+    """Whether a text asks for another plan (P-94)."""
+    return any(word in feedback for word in _WISHES_TO_REPLAN)
+
+
+class HistoryEntry(BaseModel):
+    """One intervention as it is remembered (P-87)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    timestamp: datetime
+    level: InterventionLevel
+    action: str
+    message: str
+    response_action: InterventionAction
+    timeout_reached: bool = False

@@ -1,0 +1,294 @@
+"""What an execution does next: a function of its state and the time, of nothing else.
+
+A step starts the moment its dependencies have a result nobody has to be asked about; there are no waves. Whatever
+needs the whole plan to stand still (a question, a replan) waits until the running calls are back, and nothing new
+starts meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from services.planner.domain.answers import AskingPolicy, awaits_text
+from services.planner.domain.events import Outcome
+from services.planner.domain.execution import Call, ExecutionState
+from services.planner.domain.interventions import CONFIRM_OPTIONS, InterventionRequest
+from services.planner.domain.plans import Action, PlanStep, StepStatus
+from services.planner.domain.replanning import ReplanManager, ReplanTrigger
+from services.planner.domain.thresholds import InterventionLevel
+
+ENDED_BEFORE = "the execution ended before this step"
+
+
+@dataclass(frozen=True, slots=True)
+class CallTool:
+    """Call a tool for a step."""
+
+    step_id: int
+    action: Action
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Make a result of a step's last call."""
+
+    step_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Leave a step out."""
+
+    step_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask a person."""
+
+    request: InterventionRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Replan:
+    """Replace the plan."""
+
+    trigger: ReplanTrigger
+    step_id: int | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Leave the plan as it is although new information came (P-95)."""
+
+    trigger: ReplanTrigger
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacePlan:
+    """Take the plan a person gave or had refined."""
+
+    step_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """End the execution. `reason` is empty unless something cut it short."""
+
+    reason: str = ""
+
+
+Move = CallTool | Judge | Skip | Ask | Replan | Refuse | ReplacePlan | Finish
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What decides the moves besides the state."""
+
+    asking: AskingPolicy = field(default_factory=AskingPolicy)
+    replans: ReplanManager = field(default_factory=ReplanManager)
+    max_parallel_steps: int = 8
+
+
+def next_moves(state: ExecutionState, rules: Rules, now: datetime) -> list[Move]:
+    """What to do now; empty while only running calls or a person can bring the execution forward."""
+    if state.result is not None or state.is_paused:
+        return []
+    if state.is_cancelled or state.gave_up:
+        return [Finish()]
+    spent = exhausted(state, now)
+    unfinished = _unfinished_steps(state, spent is not None)
+    if unfinished or _in_flight(state):
+        return unfinished + ([] if spent or _must_stand_still(state) else _starts(state, rules))
+    if spent:
+        return [Finish(spent)]
+    return _standing_still(state, rules, now) or _starts(state, rules) or [Finish()]
+
+
+def exhausted(state: ExecutionState, now: datetime) -> str | None:
+    """Which limit of the budget is reached, in words; None while none is."""
+    budget = state.budget
+    used = (
+        ("tokens", budget.max_tokens, state.tokens),
+        ("cost_micro_usd", budget.max_cost_micro_usd, state.cost_micro_usd),
+        ("wall_seconds", budget.max_wall_seconds, state.wall_seconds(now)),
+        ("tool_calls", budget.max_tool_calls, state.tool_calls),
+    )
+    for name, limit, value in used:
+        if limit is not None and value >= limit:
+            return f"budget of {limit:g} {name} is used up"
+    return None
+
+
+def wall_deadline(state: ExecutionState, now: datetime) -> datetime | None:
+    """When the budget of time runs out; None without one."""
+    limit = state.budget.max_wall_seconds
+    return None if limit is None else now + timedelta(seconds=max(0.0, limit - state.wall_seconds(now)))
+
+
+def _in_flight(state: ExecutionState) -> bool:
+    return any(_waits_for_tool(state.last_call(step.step_id)) for step in _running(state))
+
+
+def _running(state: ExecutionState) -> list[PlanStep]:
+    return [step for step in state.plan.steps if state.step_statuses[step.step_id] is StepStatus.RUNNING]
+
+
+def _waits_for_tool(call: Call | None) -> bool:
+    return call is not None and call.result is None and not call.in_doubt
+
+
+def _unfinished_steps(state: ExecutionState, spent: bool) -> list[Move]:
+    """What running steps whose call is back need: their fallback, or a judgement."""
+    moves: list[Move] = []
+    for step in _running(state):
+        call = state.last_call(step.step_id)
+        if call is None or call.result is None or _question_of_running(state, step.step_id):
+            continue
+        fallback = step.usable_fallback
+        untried = fallback is not None and all(c.action != fallback for c in state.calls[step.step_id])
+        if not call.result.success and fallback is not None and untried and not spent:
+            moves.append(CallTool(step.step_id, fallback, state.attempts.get(step.step_id, 0) + 1))
+        else:
+            moves.append(Judge(step.step_id))
+    return moves
+
+
+def _question_of_running(state: ExecutionState, step_id: int) -> bool:
+    """Whether a running step waits for a person: its outcome is in doubt, or its tool asks one."""
+    call = state.last_call(step_id)
+    if call is None:
+        return False
+    asks = call.action is Action.ASK_USER and call.result is not None and call.result.success
+    return call.in_doubt or asks
+
+
+def _questions(state: ExecutionState) -> list[int]:
+    """Ids of the steps a person must be asked about, in plan order."""
+    found = []
+    for step in state.plan.steps:
+        status = state.step_statuses[step.step_id]
+        judged = state.judgements.get(step.step_id)
+        open_result = status is StepStatus.SUCCESS and judged is not None and judged.level.asks
+        waits = status is StepStatus.RUNNING and _question_of_running(state, step.step_id)
+        if waits or (open_result and step.step_id not in state.settled):
+            found.append(step.step_id)
+    return found
+
+
+def _failed(state: ExecutionState) -> list[int]:
+    return [s.step_id for s in state.plan.steps if state.step_statuses[s.step_id] is StepStatus.FAILED]
+
+
+def _must_stand_still(state: ExecutionState) -> bool:
+    return bool(state.wish or _failed(state) or _questions(state) or state.information_pending)
+
+
+def _standing_still(state: ExecutionState, rules: Rules, now: datetime) -> list[Move]:
+    """What happens while no call is running: wishes, then failures, then questions, then information."""
+    if state.wish is not None:
+        wish = state.wish
+        if wish.outcome is Outcome.REPLAN:
+            return [Replan(wish.trigger, wish.step_id, wish.text)]
+        return [ReplacePlan(wish.step_id)]
+    for step_id in _failed(state):
+        call = state.last_call(step_id)
+        timed_out = call is not None and call.result is not None and call.result.timed_out
+        result = state.step_results[step_id]
+        trigger = rules.replans.should_replan(result, state.replan_count, timed_out=timed_out)
+        if trigger is None or not state.can_replan():
+            return [Finish()]
+        return [Replan(trigger, step_id, result.error or "")]
+    if state.plan.requires_confirmation and not state.plan_confirmed:
+        return [Ask(_about_plan(state, rules, now))]
+    for step_id in _questions(state):
+        return [Ask(_about_step(state, step_id, rules, now))]
+    if state.information_pending:
+        trigger = ReplanTrigger.NEW_INFORMATION
+        if rules.replans.cooling_down(trigger, state.last_replan_at, now) or not state.can_replan():
+            return [Refuse(trigger)]
+        return [Replan(trigger, None, "\n".join(state.information))]
+    return []
+
+
+def _starts(state: ExecutionState, rules: Rules) -> list[Move]:
+    """The steps that can start now, and those that never will (P-38)."""
+    if state.plan.requires_confirmation and not state.plan_confirmed:
+        return []
+    moves: list[Move] = []
+    places = rules.max_parallel_steps - len(_running(state))
+    if state.budget.max_tool_calls is not None:
+        places = min(places, state.budget.max_tool_calls - state.tool_calls)
+    for step in state.plan.steps:
+        if state.step_statuses[step.step_id] is not StepStatus.PENDING:
+            continue
+        needed = [state.step_statuses.get(dependency, StepStatus.SKIPPED) for dependency in step.depends_on]
+        if any(status in (StepStatus.FAILED, StepStatus.SKIPPED) for status in needed):
+            moves.append(Skip(step.step_id, "a step it depends on has no result"))
+        elif places > 0 and all(status is StepStatus.SUCCESS for status in needed):
+            moves.append(CallTool(step.step_id, step.action, state.attempts.get(step.step_id, 0) + 1))
+            places -= 1
+    return moves
+
+
+def _about_plan(state: ExecutionState, rules: Rules, now: datetime) -> InterventionRequest:
+    return InterventionRequest(
+        level=InterventionLevel.CONFIRM,
+        message=f"計画を実行しますか（{len(state.plan.steps)}ステップ）",
+        options=CONFIRM_OPTIONS,
+        timeout_seconds=rules.asking.default_timeout,
+        plan=state.plan,
+        created_at=now,
+    )
+
+
+def _about_step(state: ExecutionState, step_id: int, rules: Rules, now: datetime) -> InterventionRequest:
+    step = state.plan.step(step_id)
+    if awaits_text(state, step_id):
+        return _for_text(state, step, rules, now)
+    judged = state.judgements[step_id]
+    score = judged.confidence.score
+    asks_information = judged.level is InterventionLevel.ESCALATE
+    return InterventionRequest(
+        level=judged.level,
+        step_id=step_id,
+        message=f"Step {step_id}「{step.description}」の信頼度は {score:.2f} です",
+        question="追加の情報をください" if asks_information else "続行しますか",
+        reason="audit" if judged.audited else None,
+        options=() if asks_information else CONFIRM_OPTIONS,
+        timeout_seconds=rules.asking.default_timeout,
+        confidence_score=score,
+        plan=state.plan,
+        created_at=now,
+    )
+
+
+def _for_text(state: ExecutionState, step: PlanStep, rules: Rules, now: datetime) -> InterventionRequest:
+    """The question of an ask_user step (P-34, P-47), or about a call nobody knows the outcome of."""
+    call = state.last_call(step.step_id)
+    if call is not None and call.in_doubt:
+        message = f"Step {step.step_id} の {call.action.value} が実行されたか不明です"
+        question = "結果を入力するか、再実行・スキップ・キャンセルを選んでください"
+        reason: str | None = "in doubt"
+        options = ["retry", "skip", "cancel"]
+    else:
+        output = call.result.output if call is not None and call.result is not None else None
+        asked = output if isinstance(output, dict) else {}
+        message, question = step.description, str(asked.get("question") or step.query or step.description)
+        reason = str(asked.get("reason") or "") or None
+        options = [str(option) for option in asked.get("options") or []]
+    return InterventionRequest(
+        level=InterventionLevel.ESCALATE,
+        step_id=step.step_id,
+        message=message,
+        question=question,
+        reason=reason,
+        options=tuple(options),
+        timeout_seconds=rules.asking.default_timeout,
+        plan=state.plan,
+        created_at=now,
+    )

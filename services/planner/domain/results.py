@@ -1,0 +1,118 @@
+"""What tools, steps and executions give, and how an execution ended (P-08 to P-11, P-54, P-55)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from services.planner.domain.plans import ExecutionPlan, StepStatus, utc_now
+
+
+class Hit(BaseModel):
+    """One hit of a search (P-27)."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    id: str = ""
+    content: str = ""
+    source: str = ""
+    score: float = Field(default=0.0, ge=0, le=1)
+
+
+class ToolResult(BaseModel):
+    """What a tool call gave (P-11). `output` is a list of hits, a text, a question's fields (P-34), or None."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    success: bool
+    output: tuple[Hit, ...] | str | dict[str, Any] | None = None
+    confidence_factors: dict[str, float] = {}
+    error: str | None = None
+    execution_time_ms: int | None = None
+    token_usage: int = Field(default=0, ge=0)
+    cost_micro_usd: int = Field(default=0, ge=0)
+    timed_out: bool = False
+
+    @property
+    def hits(self) -> tuple[Hit, ...]:
+        """The hits; none if the output is not a hit list."""
+        return self.output if isinstance(self.output, tuple) else ()
+
+    @property
+    def text(self) -> str | None:
+        """The text; None if the output is not one."""
+        return self.output if isinstance(self.output, str) else None
+
+
+def failed_call(error: str, *, timed_out: bool = False) -> ToolResult:
+    """The result of a call that failed."""
+    return ToolResult(success=False, error=error, timed_out=timed_out)
+
+
+class StepResult(BaseModel):
+    """What a step gave (P-08)."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    step_id: int
+    status: Literal["success", "partial", "failed"]
+    output: str | None = None
+    confidence: float = Field(ge=0, le=1)
+    sources: tuple[str, ...] = ()
+    error: str | None = None
+    execution_time_ms: int | None = None
+    token_usage: int | None = None
+    created_at: datetime = Field(default_factory=utc_now)
+
+
+class OverallStatus(StrEnum):
+    """How an execution ended (P-09)."""
+
+    SUCCESS = "success"
+    PARTIAL = "partial"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class ExecutionResult(BaseModel):
+    """What an execution gave (P-09)."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    plan_id: str
+    original_query: str
+    final_answer: str | None = None
+    step_results: tuple[StepResult, ...] = ()
+    overall_confidence: float = Field(ge=0, le=1)
+    overall_status: OverallStatus
+    replan_count: int = 0
+    total_execution_time_ms: int | None = None
+    total_token_usage: int | None = None
+    total_cost_usd: float | None = None
+    created_at: datetime = Field(default_factory=utc_now)
+
+
+def overall_status(plan: ExecutionPlan, statuses: Mapping[int, StepStatus], *, cancelled: bool) -> OverallStatus:
+    """How an execution with these step statuses ended (P-54); a skipped or missing step is no success (P-134)."""
+    if cancelled:
+        return OverallStatus.CANCELLED
+    found = [statuses.get(step.step_id, StepStatus.PENDING) for step in plan.steps]
+    if found and all(status is StepStatus.SUCCESS for status in found):
+        return OverallStatus.SUCCESS
+    if any(status in (StepStatus.SUCCESS, StepStatus.PARTIAL) for status in found):
+        return OverallStatus.PARTIAL
+    return OverallStatus.FAILED
+
+
+def distinct(values: Iterable[str]) -> tuple[str, ...]:
+    """The different non-empty values, in order of first occurrence (P-42)."""
+    return tuple(dict.fromkeys(value for value in values if value))
+
+
+def in_plan_order(plan: ExecutionPlan, results: Mapping[int, StepResult]) -> Sequence[StepResult]:
+    """The results of the plan's steps, in the plan's order (P-55)."""
+    return tuple(results[step.step_id] for step in plan.steps if step.step_id in results)

@@ -1,0 +1,126 @@
+"""From a confidence to how much a person is asked, and how feedback moves that (P-75 to P-77, P-89 to P-91)."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class InterventionLevel(StrEnum):
+    """How much a person is asked."""
+
+    SILENT = "silent"
+    NOTIFY = "notify"
+    CONFIRM = "confirm"
+    ESCALATE = "escalate"
+
+    @property
+    def asks(self) -> bool:
+        """Whether the execution waits for a person."""
+        return self in (InterventionLevel.CONFIRM, InterventionLevel.ESCALATE)
+
+    @property
+    def action(self) -> str:
+        """What the level means for the executor (P-75)."""
+        return _NEXT[self]
+
+
+_NEXT = {
+    InterventionLevel.SILENT: "proceed",
+    InterventionLevel.NOTIFY: "proceed_with_status",
+    InterventionLevel.CONFIRM: "ask_confirmation",
+    InterventionLevel.ESCALATE: "request_clarification",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What follows from a confidence."""
+
+    level: InterventionLevel
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """The lowest confidence of each level (P-75); the bounds belong to the higher level."""
+
+    silent: float = 0.9
+    notify: float = 0.7
+    confirm: float = 0.4
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.confirm < self.notify < self.silent <= 1:
+            raise ValueError(
+                "thresholds must satisfy 0 <= confirm < notify < silent <= 1, "
+                f"got confirm={self.confirm}, notify={self.notify}, silent={self.silent}"
+            )
+
+    def decide_action(self, score: float) -> Decision:
+        """The level of a score, and what it means (P-75)."""
+        if score >= self.silent:
+            level = InterventionLevel.SILENT
+        elif score >= self.notify:
+            level = InterventionLevel.NOTIFY
+        elif score >= self.confirm:
+            level = InterventionLevel.CONFIRM
+        else:
+            level = InterventionLevel.ESCALATE
+        return Decision(level, level.action)
+
+    def raised(self, by: float) -> Thresholds:
+        """All three higher by `by`, none beyond its cap (P-90); one configured beyond it stays where it is."""
+        return Thresholds(*(round(max(v, min(v + by, cap)), 3) for v, cap in zip(self.values, _CAPS, strict=True)))
+
+    def lowered(self, by: float) -> Thresholds:
+        """All three lower by `by`, none beyond its floor (P-90); one configured beyond it stays where it is."""
+        return Thresholds(*(round(min(v, max(v - by, low)), 3) for v, low in zip(self.values, _FLOORS, strict=True)))
+
+    @property
+    def values(self) -> tuple[float, float, float]:
+        """silent, notify, confirm."""
+        return self.silent, self.notify, self.confirm
+
+
+_CAPS = (0.95, 0.85, 0.60)
+_FLOORS = (0.80, 0.60, 0.30)
+_TOLERATED = 3
+
+
+class DynamicThresholdAdjuster:
+    """Moves the thresholds by what people say about past confidences (P-89 to P-91)."""
+
+    def __init__(
+        self, configured: Thresholds | None = None, *, learning_rate: float = 0.05, min_samples: int = 10
+    ) -> None:
+        if not 0 < learning_rate < 1 or min_samples < 1:
+            raise ValueError(
+                f"learning_rate must be in (0, 1) and min_samples >= 1, got {learning_rate} and {min_samples}"
+            )
+        self.configured = configured or Thresholds()
+        self.thresholds = self.configured
+        self._learning_rate = learning_rate
+        self._window: deque[tuple[float, bool]] = deque(maxlen=min_samples)
+        self.records = 0
+
+    def record(self, confidence: float, correct: bool) -> bool:
+        """Takes one feedback record; True if the thresholds moved. The window stays as it is (P-91)."""
+        self._window.append((confidence, correct))
+        self.records += 1
+        if len(self._window) < (self._window.maxlen or 0):
+            return False
+        before = self.thresholds
+        too_sure = sum(value > before.notify and not right for value, right in self._window)
+        too_unsure = sum(value < before.confirm and right for value, right in self._window)
+        if too_sure > _TOLERATED:
+            self.thresholds = before.raised(self._learning_rate)
+        elif too_unsure > _TOLERATED:
+            self.thresholds = before.lowered(self._learning_rate)
+        return self.thresholds != before
+
+    def reset(self) -> None:
+        """Back to the configured thresholds, without records (P-91)."""
+        self.thresholds = self.configured
+        self._window.clear()
+        self.records = 0
