@@ -1,0 +1,185 @@
+"""The kernels at the speed of the machine: FAISS for products of vectors, numba for the loops over postings.
+
+FAISS's inner product runs directly over the index's own rows: nothing is copied, rows may be memory-mapped, and each
+product is computed alone, so equal rows give equal bits. The compiled loops run without the GIL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import faiss
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from services.search.domain.bm25 import Variant
+from services.search.domain.fusion import EQUAL_WITHIN
+from services.search.domain.kernels import Float32s, Floats, Fused, Int64s, Mask, NumpyKernels
+from services.search.domain.postings import Lists
+
+# FAISS exports its distance functions under their C++ names, unknown to its type stubs.
+_faiss: Any = faiss
+_EVERY_ROW = np.ones(1, np.bool_)
+_compiled: Callable[[Callable[..., Any]], Callable[..., Any]] = njit(cache=True, nogil=True)
+
+
+class FaissKernels(NumpyKernels):
+    """NumPy's kernels, with FAISS for the products."""
+
+    def inner_products(self, vectors: Float32s, query: Float32s) -> Float32s:
+        """See `Kernels`."""
+        rows, dimension = vectors.shape
+        products = np.empty(rows, np.float32)
+        if rows:
+            _faiss.fvec_inner_products_ny(
+                _faiss.swig_ptr(products), _faiss.swig_ptr(query), _faiss.swig_ptr(vectors), dimension, rows
+            )
+        return products
+
+
+class CompiledKernels(FaissKernels):
+    """FAISS for the products, compiled loops for the rest."""
+
+    def holding(self, lists: Lists, rows: int, mask: Mask | None) -> Int64s:
+        """See `Kernels`."""
+        counts: Int64s = _holding(*lists, rows, mask is not None, _EVERY_ROW if mask is None else mask)
+        return counts
+
+    def bm25(
+        self, lists: Lists, weights: Floats, lengths: NDArray[np.int32], average: float, variant: Variant
+    ) -> Floats:
+        """See `Kernels`."""
+        scores: Floats = _bm25(*lists, weights, lengths, average, variant.k1, variant.b, variant.gain)
+        return scores
+
+    def best(
+        self,
+        cosine: Float32s | Floats,
+        bm25: Floats,
+        order: Int64s,
+        mask: Mask | None,
+        alpha: float,
+        count: int,
+    ) -> Fused:
+        """See `Kernels`."""
+        if count > len(order) // 4 or cosine.dtype != np.float32:
+            return super().best(cosine, bm25, order, mask, alpha, count)
+        return Fused(*_best(cosine, bm25, order, mask is not None, _EVERY_ROW if mask is None else mask, alpha, count))
+
+
+@_compiled
+def _holding(  # type: ignore[no-untyped-def]
+    list_rows, list_counts, starts, list_lengths, rows, masked, mask
+):
+    counts = np.zeros(len(starts), np.int64)
+    for i in range(len(starts)):
+        start, end = starts[i], starts[i] + list_lengths[i]
+        while end > start and list_rows[end - 1] >= rows:
+            end -= 1
+        if masked:
+            for place in range(start, end):
+                counts[i] += mask[list_rows[place]]
+        else:
+            counts[i] = end - start
+    return counts
+
+
+@_compiled
+def _bm25(  # type: ignore[no-untyped-def]
+    list_rows, list_counts, starts, list_lengths, weights, lengths, average, k1, b, gain
+):
+    rows = len(lengths)
+    scores = np.zeros(rows)
+    for i in range(len(starts)):
+        weight = weights[i]
+        for place in range(starts[i], starts[i] + list_lengths[i]):
+            row = list_rows[place]
+            if row >= rows:
+                break
+            count = list_counts[place]
+            norm = k1 * (1.0 - b + b * lengths[row] / average)
+            scores[row] += weight * count * gain / (count + norm)
+    return scores
+
+
+@_compiled
+def _best(cosine: Any, bm25: Any, order: Any, masked: bool, mask: Any, alpha: float, count: int) -> Any:
+    low_v, high_v, low_b, high_b = np.inf, -np.inf, np.inf, -np.inf
+    for row in range(len(order)):
+        if masked and not mask[row]:
+            continue
+        vector, lexical = np.float64(cosine[row]), bm25[row]
+        low_v, high_v = min(low_v, vector), max(high_v, vector)
+        low_b, high_b = min(low_b, lexical), max(high_b, lexical)
+    range_v, range_b = high_v - low_v, high_b - low_b
+    flat_v, flat_b = not range_v > EQUAL_WITHIN, not range_b > EQUAL_WITHIN
+
+    # A heap whose root is the worst of the best so far: lower score, or later in order.
+    scores = np.empty(count)
+    rows = np.empty(count, np.int64)
+    size = 0
+    for row in range(len(order)):
+        if masked and not mask[row]:
+            continue
+        scaled_v = 0.5 if flat_v else (np.float64(cosine[row]) - low_v) / range_v
+        scaled_b = 0.5 if flat_b else (bm25[row] - low_b) / range_b
+        score = alpha * scaled_v + (1.0 - alpha) * scaled_b
+        if size < count:
+            place = size
+            size += 1
+            while place > 0:
+                parent = (place - 1) >> 1
+                if not _worse(score, order[row], scores[parent], order[rows[parent]]):
+                    break
+                scores[place], rows[place] = scores[parent], rows[parent]
+                place = parent
+            scores[place], rows[place] = score, row
+        elif _worse(scores[0], order[rows[0]], score, order[row]):
+            _sink(scores, rows, order, size, score, row)
+
+    return _in_order(scores, rows, order, size, cosine, bm25, low_v, range_v, flat_v, low_b, range_b, flat_b)
+
+
+@_compiled
+def _worse(score, position, other_score, other_position):  # type: ignore[no-untyped-def]
+    return score < other_score or (score == other_score and position > other_position)
+
+
+@_compiled
+def _sink(scores, rows, order, size, score, row):  # type: ignore[no-untyped-def]
+    """Put (score, row) in place of the heap's root."""
+    place = 0
+    while True:
+        child = 2 * place + 1
+        if child >= size:
+            break
+        other = child + 1
+        if other < size and _worse(scores[other], order[rows[other]], scores[child], order[rows[child]]):
+            child = other
+        if not _worse(scores[child], order[rows[child]], score, order[row]):
+            break
+        scores[place], rows[place] = scores[child], rows[child]
+        place = child
+    scores[place], rows[place] = score, row
+
+
+@_compiled
+def _in_order(  # type: ignore[no-untyped-def]
+    scores, rows, order, size, cosine, bm25, low_v, range_v, flat_v, low_b, range_b, flat_b
+):
+    """Empty the heap from its worst to its best, and scale the scores of what it held."""
+    best = np.empty(size, np.int64)
+    combined = np.empty(size)
+    vector = np.full(size, 0.5)
+    lexical = np.full(size, 0.5)
+    for place in range(size - 1, -1, -1):
+        best[place], combined[place] = rows[0], scores[0]
+        _sink(scores, rows, order, place, scores[place], rows[place])
+    for place in range(size):
+        if not flat_v:
+            vector[place] = (np.float64(cosine[best[place]]) - low_v) / range_v
+        if not flat_b:
+            lexical[place] = (bm25[best[place]] - low_b) / range_b
+    return best, vector, lexical, combined, range_v if size else 0.0

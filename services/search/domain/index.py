@@ -1,0 +1,208 @@
+"""The writer's side of a hybrid index: entries come, change and go, and every change is one new view.
+
+Rows are only ever appended. Changing an entry writes a new row and notes in which version the old one died; a view of
+an earlier version still finds the old row alive. So one writer and any number of readers work on the same arrays
+without waiting for each other, both kinds of scores always belong to the same version, and a change costs the size of
+the change. When more rows are dead than alive the living ones move to new arrays.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from typing import Generic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.search.domain.bm25 import OKAPI, Variant
+from services.search.domain.columns import Column
+from services.search.domain.entry import Entry
+from services.search.domain.errors import EmbeddingFailed
+from services.search.domain.kernels import Float32s, Floats, Kernels, NumpyKernels
+from services.search.domain.query import ItemT
+from services.search.domain.ranking import unit
+from services.search.domain.term_table import TermTable
+from services.search.domain.tokenizers import Tokenizer, terms_of, whitespace
+from services.search.domain.view import ALIVE, IndexView, facet
+
+# Dead rows are tolerated up to as many as are alive, and always up to this many.
+TOLERATED_DEAD_ROWS = 1024
+
+
+class HybridIndex(Generic[ItemT]):
+    """An index of entries with vectors of `dimension`; `view` is its newest state."""
+
+    def __init__(
+        self,
+        dimension: int,
+        tokenize: Tokenizer = whitespace,
+        variant: Variant = OKAPI,
+        kernels: Kernels | None = None,
+    ) -> None:
+        self.dimension = dimension
+        self._tokenize = tokenize
+        self._variant = variant
+        self._kernels: Kernels = kernels or NumpyKernels()
+        self._writing = threading.Lock()
+        self._row_of: dict[str, int] = {}
+        self._ids: list[str] = []
+        self._items: list[ItemT] = []
+        self._order = Column(np.int64)
+        self._confidence = Column(np.float64)
+        self._lengths = Column(np.int32)
+        self._died = Column(np.int64)
+        self._vectors = Column(np.float32, dimension)
+        self._terms = TermTable()
+        self._facets = TermTable()
+        self._holding = np.zeros(0, np.int64)
+        self._term_counts: Counter[int] = Counter()
+        self._total_length = 0
+        self._next_place = 0
+        self._version = 0
+        self.view = self._publish(0)
+
+    def __len__(self) -> int:
+        return len(self._row_of)
+
+    def __contains__(self, entry_id: str) -> bool:
+        return entry_id in self._row_of
+
+    def ids(self) -> list[str]:
+        """Ids of the entries, in no particular order."""
+        return list(self._row_of)
+
+    def apply(
+        self,
+        entries: Sequence[Entry[ItemT]] = (),
+        vectors: Floats | Float32s | None = None,
+        deleted: Sequence[str] = (),
+        revision: int = 0,
+        order: Sequence[str] | None = None,
+    ) -> IndexView[ItemT]:
+        """Delete, then add or replace, and show all of it at once as `revision`.
+
+        ``vectors`` are the entries' embeddings, finite, shape (len(entries), dimension), of any length. Ids that are
+        not there are deleted without complaint. A new entry comes last, a replaced one keeps its place, unless
+        ``order`` names the ids in the order that ties follow from now on. Raises `EmbeddingFailed` for other vectors;
+        then nothing has changed.
+        """
+        units = self._unit_vectors(entries, vectors)
+        with self._writing:
+            self._version += 1
+            for entry_id in deleted:
+                self._bury(entry_id)
+            for entry, vector in zip(entries, units, strict=True):
+                self._add(entry, vector)
+            if order is not None:
+                self._reorder(order)
+            if len(self._ids) - len(self._row_of) > max(TOLERATED_DEAD_ROWS, len(self._row_of)):
+                self._compact()
+            self.view = self._publish(revision)
+            return self.view
+
+    def _unit_vectors(self, entries: Sequence[Entry[ItemT]], vectors: Floats | Float32s | None) -> Float32s:
+        expected = (len(entries), self.dimension)
+        given = np.zeros(expected) if vectors is None and not entries else np.asarray(vectors, np.float64)
+        if given.shape != expected:
+            raise EmbeddingFailed(f"vectors of shape {given.shape} for an index of {expected}")
+        if not np.isfinite(given).all():
+            raise EmbeddingFailed("a vector with a value that is not finite")
+        return unit(given).astype(np.float32) if len(entries) else given.astype(np.float32)
+
+    def _add(self, entry: Entry[ItemT], vector: Float32s) -> None:
+        replaced = self._bury(entry.id)
+        if replaced is None:
+            place = self._next_place
+            self._next_place += 1
+        else:
+            place = int(self._order.array[replaced])
+        row = len(self._ids)
+        terms = terms_of(entry.text, entry.keywords, self._tokenize)
+        self._ids.append(entry.id)
+        self._items.append(entry.item)
+        self._order.append((place,))
+        self._confidence.append((entry.confidence,))
+        self._lengths.append((len(terms),))
+        self._died.append((ALIVE,))
+        self._vectors.append(vector[np.newaxis])
+        self._count_terms(self._terms.append(Counter(terms)), +1)
+        self._facets.append(Counter(facets_of(entry)))
+        self._row_of[entry.id] = row
+        self._total_length += len(terms)
+
+    def _reorder(self, order: Sequence[str]) -> None:
+        """Number the living rows anew; ids that `order` leaves out come last, as they stood."""
+        first = {entry_id: place for place, entry_id in reversed(list(enumerate(order)))}
+        places = self._order.rows.copy()
+        for entry_id, row in self._row_of.items():
+            places[row] = first.get(entry_id, len(order) + places[row])
+        self._order = Column.of(places)
+        self._next_place = len(order) + self._next_place
+
+    def _bury(self, entry_id: str) -> int | None:
+        """Let the entry's row die in this version; None if there is none."""
+        row = self._row_of.pop(entry_id, None)
+        if row is None:
+            return None
+        self._died.array[row] = self._version
+        self._total_length -= int(self._lengths.array[row])
+        self._count_terms(self._terms.of_row(row), -1)
+        return row
+
+    def _count_terms(self, numbers: NDArray[np.int32], change: int) -> None:
+        """Keep the number of terms that exactly n entries hold, for each n."""
+        if len(self._terms.ids) > len(self._holding):
+            self._holding = np.concatenate([self._holding, np.zeros(len(self._terms.ids), np.int64)])
+        before = self._holding[numbers]
+        self._holding[numbers] += change
+        counts = self._term_counts
+        for held in before.tolist():
+            if held:
+                counts[held] -= 1
+                if not counts[held]:
+                    del counts[held]
+            if held + change:
+                counts[held + change] += 1
+
+    def _publish(self, revision: int) -> IndexView[ItemT]:
+        rows = len(self._ids)
+        return IndexView(
+            version=self._version,
+            revision=revision,
+            rows=rows,
+            live=len(self._row_of),
+            total_length=self._total_length,
+            items=self._items,
+            order=self._order.rows,
+            confidence=self._confidence.rows,
+            lengths=self._lengths.rows,
+            died=self._died.rows,
+            vectors=self._vectors.rows,
+            terms=self._terms.view(),
+            facets=self._facets.view(),
+            term_counts=dict(self._term_counts),
+            variant=self._variant,
+            kernels=self._kernels,
+        )
+
+    def _compact(self) -> None:
+        """Move the living rows, in playbook order, to new arrays; earlier views keep the old ones."""
+        living = np.fromiter(self._row_of.values(), np.int64, len(self._row_of))
+        living = living[np.argsort(self._order.array[living], kind="stable")]
+        ids, items = self._ids, self._items
+        self._ids = [ids[row] for row in living.tolist()]
+        self._items = [items[row] for row in living.tolist()]
+        self._row_of = {entry_id: row for row, entry_id in enumerate(self._ids)}
+        self._terms, self._facets = self._terms.kept(living), self._facets.kept(living)
+        self._holding = self._terms.holding()
+        self._order, self._confidence, self._lengths, self._died, self._vectors = (
+            Column.of(column.array[living])
+            for column in (self._order, self._confidence, self._lengths, self._died, self._vectors)
+        )
+
+
+def facets_of(entry: Entry[ItemT]) -> list[str]:
+    """The terms under which filters find the entry."""
+    return [facet("", entry.section), *(facet(name, value) for name, value in entry.attributes)]

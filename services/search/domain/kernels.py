@@ -1,0 +1,120 @@
+"""The loops that a query spends its time in, in plain NumPy.
+
+Another implementation (compiled, FAISS) may take their place if it gives the same results; the tests compare them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.search.domain.bm25 import Variant
+from services.search.domain.fusion import min_max, weighted
+from services.search.domain.postings import Lists
+
+Float32s = NDArray[np.float32]
+Floats = NDArray[np.float64]
+Int64s = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+class Fused(NamedTuple):
+    """The best rows, best first, with their scaled scores; `spread` is the range of the cosines before scaling."""
+
+    rows: Int64s
+    vector: Floats
+    bm25: Floats
+    combined: Floats
+    spread: float
+
+
+class Kernels(Protocol):
+    """What the index needs computed. A mask of None admits every row."""
+
+    def inner_products(self, vectors: Float32s, query: Float32s) -> Float32s:
+        """The product of every row of `vectors` (N, d) with `query` (d,); equal rows give equal bits (S-41)."""
+        ...
+
+    def holding(self, lists: Lists, rows: int, mask: Mask | None) -> Int64s:
+        """For each list, how many of its rows are below `rows` and admitted."""
+        ...
+
+    def bm25(
+        self, lists: Lists, weights: Floats, lengths: NDArray[np.int32], average: float, variant: Variant
+    ) -> Floats:
+        """BM25 of every row: the sum over lists of weight · count · gain / (count + norm), shape of `lengths`.
+
+        Rows in the lists beyond `lengths` are later than the reader's version and are left out.
+        """
+        ...
+
+    def best(self, cosine: Float32s, bm25: Floats, order: Int64s, mask: Mask | None, alpha: float, count: int) -> Fused:
+        """The `count` best rows by min-max fusion over the admitted rows; ties by `order` (S-29 to S-34)."""
+        ...
+
+
+class NumpyKernels:
+    """The kernels in NumPy alone: no compiler, no FAISS."""
+
+    def inner_products(self, vectors: Float32s, query: Float32s) -> Float32s:
+        """See `Kernels`. einsum sums each row alone, whereas a BLAS product may round the last rows differently."""
+        products: Float32s = np.einsum("ij,j->i", vectors, query)
+        return products
+
+    def holding(self, lists: Lists, rows: int, mask: Mask | None) -> Int64s:
+        """See `Kernels`."""
+        counts = np.zeros(len(lists.start), np.int64)
+        for i in range(len(lists.start)):
+            held = _cut(lists, i, rows)[0]
+            counts[i] = len(held) if mask is None else np.count_nonzero(mask[held])
+        return counts
+
+    def bm25(
+        self, lists: Lists, weights: Floats, lengths: NDArray[np.int32], average: float, variant: Variant
+    ) -> Floats:
+        """See `Kernels`."""
+        scores = np.zeros(len(lengths))
+        for i, weight in enumerate(weights.tolist()):
+            rows, counts = _cut(lists, i, len(lengths))
+            norm = variant.k1 * (1.0 - variant.b + variant.b * lengths[rows] / average)
+            scores[rows] += weight * counts * variant.gain / (counts + norm)
+        return scores
+
+    def best(
+        self,
+        cosine: Float32s | Floats,
+        bm25: Floats,
+        order: Int64s,
+        mask: Mask | None,
+        alpha: float,
+        count: int,
+    ) -> Fused:
+        """See `Kernels`."""
+        rows = np.arange(len(bm25)) if mask is None else np.flatnonzero(mask)
+        admitted = cosine[rows].astype(np.float64)
+        vector = min_max(admitted)
+        lexical = min_max(bm25[rows])
+        combined = weighted(vector, lexical, alpha)
+        top = best_of(combined, order[rows], count)
+        spread = float(np.ptp(admitted)) if len(rows) else 0.0
+        return Fused(rows[top], vector[top], lexical[top], combined[top], spread)
+
+
+def best_of(scores: Floats, order: Int64s, count: int) -> Int64s:
+    """Indexes of the `count` highest scores, highest first, ties by ascending `order` (S-33, S-34)."""
+    if count < len(scores):
+        threshold = np.partition(scores, len(scores) - count)[len(scores) - count]
+        pool = np.flatnonzero(scores >= threshold)
+    else:
+        pool = np.arange(len(scores))
+    ranked: Int64s = pool[np.lexsort((order[pool], -scores[pool]))][:count]
+    return ranked
+
+
+def _cut(lists: Lists, i: int, rows: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    start, end = lists.start[i], lists.start[i] + lists.length[i]
+    held = lists.rows[start:end]
+    seen = int(np.searchsorted(held, rows))
+    return held[:seen], lists.counts[start : start + seen]

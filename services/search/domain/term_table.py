@@ -1,0 +1,105 @@
+"""Which terms each row holds, and which rows hold each term."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.search.domain.columns import Column
+from services.search.domain.postings import Int32s, Int64s, Postings, PostingsView
+
+
+class TermView(NamedTuple):
+    """A term table as a reader sees it: row i holds the terms `numbers[pointers[i] : pointers[i + 1]]`."""
+
+    lists: PostingsView
+    numbers: Int32s
+    pointers: Int64s
+
+
+class TermTable:
+    """The writer's side of a term table, written row by row in both directions."""
+
+    def __init__(self) -> None:
+        self._postings = Postings()
+        self._numbers = Column(np.int32)
+        self._counts = Column(np.int32)
+        self._pointers = Column(np.int64)
+        self._pointers.append((0,))
+
+    @classmethod
+    def of(cls, terms: list[str], pointers: Int64s, numbers: Int32s, counts: Int32s) -> TermTable:
+        """The table of rows given one after another; term n is `terms[n]`."""
+        table = cls()
+        ids = {term: number for number, term in enumerate(terms)}
+        table._postings = Postings.build(ids, pointers, numbers, counts)
+        table._numbers, table._counts, table._pointers = Column.of(numbers), Column.of(counts), Column.of(pointers)
+        return table
+
+    @property
+    def ids(self) -> dict[str, int]:
+        """The number of every term, in ascending order of numbers."""
+        return self._postings.ids
+
+    @property
+    def numbers(self) -> Int32s:
+        """The terms of all rows, one row after another."""
+        return self._numbers.rows
+
+    @property
+    def counts(self) -> Int32s:
+        """How often each of `numbers` occurs in its row."""
+        return self._counts.rows
+
+    @property
+    def pointers(self) -> Int64s:
+        """Where in `numbers` each row begins, and where the last one ends."""
+        return self._pointers.rows
+
+    def append(self, counted: Mapping[str, int]) -> Int32s:
+        """Write the next row; the numbers of its terms."""
+        row = self._pointers.used - 1
+        numbers = self._postings.numbers(counted)
+        counts = np.fromiter(counted.values(), np.int32, len(counted))
+        self._numbers.append(numbers)
+        self._counts.append(counts)
+        self._pointers.append((self._numbers.used,))
+        self._postings.append(row, numbers, counts)
+        return numbers
+
+    def of_row(self, row: int) -> Int32s:
+        """The numbers of the row's terms."""
+        start, end = self._pointers.array[row], self._pointers.array[row + 1]
+        return self._numbers.array[start:end]
+
+    def holding(self) -> Int64s:
+        """For each term, how many rows hold it."""
+        return np.bincount(self.numbers, minlength=len(self.ids)).astype(np.int64)
+
+    def view(self) -> TermView:
+        """The table as it is now."""
+        return TermView(self._postings.view(), self._numbers.array, self._pointers.rows)
+
+    def kept(self, rows: Int64s) -> TermTable:
+        """A table of these rows only, in this order; terms that no row holds any more are forgotten."""
+        lengths = np.diff(self.pointers)[rows]
+        pointers = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        places = _ranges(self.pointers[rows], lengths)
+        used, numbers = np.unique(self.numbers[places], return_inverse=True)
+        names = list(self.ids)
+        return TermTable.of(
+            [names[number] for number in used.tolist()],
+            pointers,
+            numbers.astype(np.int32),
+            self.counts[places],
+        )
+
+
+def _ranges(starts: Int64s, lengths: NDArray[np.int64]) -> Int64s:
+    """start, start + 1, … of every range, one range after another."""
+    before = np.cumsum(lengths) - lengths
+    places: Int64s = np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
+    return places

@@ -1,0 +1,218 @@
+"""One version of an index, as readers see it: it never changes and needs no lock.
+
+Scores are computed over the candidates only (S-13): a filter changes how many entries there are, how long they are on
+average and how common a term is, and all of that is counted for the filter at hand.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Generic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.search.domain.bm25 import Variant
+from services.search.domain.fusion import EQUAL_WITHIN, reciprocal_ranks, weighted
+from services.search.domain.kernels import Float32s, Floats, Fused, Int64s, Kernels, Mask, NumpyKernels, best_of
+from services.search.domain.postings import Lists
+from services.search.domain.query import Filter, ItemT, Ranking, Scored
+from services.search.domain.term_table import TermView
+
+# Below this range the rounding of float32 products would decide the order, so they are computed again in float64.
+SINGLE_PRECISION_NOISE = 1e-6
+REMEMBERED_FILTERS = 32
+
+ALIVE = np.iinfo(np.int64).max
+"""The version in which a living row dies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """How both scores become one: `minmax` as specified, or `rrf`; `alpha` is the vector score's share in 0..1."""
+
+    alpha: float
+    method: str = "minmax"
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """The rows a filter admits in one version; a mask of None admits all of them, and `everything` all living ones."""
+
+    view: IndexView[Any]
+    mask: Mask | None
+    everything: bool
+    count: int
+    average_length: float
+
+    @cached_property
+    def average_idf(self) -> float:
+        """Mean of the idf of all distinct terms of the candidates, before the floor (S-21)."""
+        holding = self.view.term_counts_of(None if self.everything else self.mask)
+        if not holding:
+            return 0.0
+        held = np.fromiter(holding.keys(), np.float64, len(holding))
+        terms = np.fromiter(holding.values(), np.float64, len(holding))
+        idf = np.log(self.count - held + 0.5) - np.log(held + 0.5)
+        return float((idf * terms).sum() / terms.sum())
+
+    def weights(self, holding: Int64s, times: Sequence[int], variant: Variant) -> Floats:
+        """What each query term weighs: its idf, floored (S-22), as often as the query repeats it (S-24)."""
+        weights = np.zeros(len(times))
+        for i, (held, repeated) in enumerate(zip(holding.tolist(), times, strict=True)):
+            if held:
+                idf = variant.idf(self.count, held)
+                if idf < 0:
+                    idf = variant.epsilon * self.average_idf
+                weights[i] = idf * repeated
+        return weights
+
+
+@dataclass(frozen=True, eq=False)
+class IndexView(Generic[ItemT]):
+    """All rows up to `rows` that were alive in `version`.
+
+    ``term_counts`` tells how many terms are held by exactly n live entries, for each n. ``revision`` is the writer's
+    own number for the state, for example the revision of a playbook.
+    """
+
+    version: int
+    revision: int
+    rows: int
+    live: int
+    total_length: int
+    items: Sequence[ItemT]
+    order: Int64s
+    confidence: Floats
+    lengths: NDArray[np.int32]
+    died: Int64s
+    vectors: Float32s
+    terms: TermView
+    facets: TermView
+    term_counts: Mapping[int, int]
+    variant: Variant
+    kernels: Kernels
+    _remembered: dict[Filter, Candidates] = field(default_factory=dict)
+
+    def candidates(self, admitted: Filter) -> Candidates:
+        """The rows that `admitted` lets pass (S-09, S-10). Remembered, since one version is asked the same again."""
+        known = self._remembered.get(admitted)
+        if known is None:
+            known = self._select(admitted)
+            if len(self._remembered) < REMEMBERED_FILTERS:
+                self._remembered[admitted] = known
+        return known
+
+    def search(
+        self, terms: Sequence[str], query: Float32s, admitted: Filter, fusion: Fusion, count: int
+    ) -> Ranking[ItemT]:
+        """The `count` best entries for the query's terms and its vector (unit length, float32, shape (d,))."""
+        candidates = self.candidates(admitted)
+        if not candidates.count:
+            return Ranking(alpha=fusion.alpha)
+        return self.fuse(self.kernels.inner_products(self.vectors, query), terms, query, candidates, fusion, count)
+
+    def fuse(
+        self,
+        cosine: Float32s,
+        terms: Sequence[str],
+        query: Float32s,
+        candidates: Candidates,
+        fusion: Fusion,
+        count: int,
+    ) -> Ranking[ItemT]:
+        """The `count` best candidates, given the cosine of every row."""
+        bm25 = self.bm25(terms, candidates)
+        if fusion.method == "rrf":
+            fused = _fused_by_rank(cosine, bm25, self.order, candidates.mask, fusion.alpha, count)
+        else:
+            fused = self.kernels.best(cosine, bm25, self.order, candidates.mask, fusion.alpha, count)
+            if EQUAL_WITHIN < fused.spread <= SINGLE_PRECISION_NOISE:
+                exact = (self.vectors.astype(np.float64) * query).sum(axis=1)
+                fused = NumpyKernels().best(exact, bm25, self.order, candidates.mask, fusion.alpha, count)
+        return Ranking(
+            [
+                Scored(self.items[row], vector, lexical, combined, cos, raw)
+                for row, vector, lexical, combined, cos, raw in zip(
+                    fused.rows.tolist(),
+                    fused.vector.tolist(),
+                    fused.bm25.tolist(),
+                    fused.combined.tolist(),
+                    cosine[fused.rows].tolist(),
+                    bm25[fused.rows].tolist(),
+                    strict=True,
+                )
+            ],
+            candidates.count,
+            fusion.alpha,
+        )
+
+    def bm25(self, terms: Sequence[str], candidates: Candidates) -> Floats:
+        """Raw BM25 of every row for the query's terms, over the candidates' statistics (S-19 to S-26)."""
+        lists, weights = self.weighted_lists(terms, candidates)
+        if not len(weights) or not candidates.average_length:
+            return np.zeros(self.rows)
+        return self.kernels.bm25(lists, weights, self.lengths, candidates.average_length, self.variant)
+
+    def weighted_lists(self, terms: Sequence[str], candidates: Candidates) -> tuple[Lists, Floats]:
+        """The postings of the query's known terms and what each term weighs."""
+        repeated = Counter(terms)
+        known, lists = self.terms.lists.of(repeated)
+        holding = self.kernels.holding(lists, self.rows, candidates.mask)
+        return lists, candidates.weights(holding, [repeated[term] for term in known], self.variant)
+
+    def term_counts_of(self, mask: Mask | None) -> Mapping[int, int]:
+        """How many terms are held by exactly n of the admitted entries, for each n >= 1."""
+        if mask is None:
+            return self.term_counts
+        held_by = np.repeat(mask, np.diff(self.terms.pointers))
+        holding = np.bincount(self.terms.numbers[: len(held_by)][held_by])
+        numbers = np.bincount(holding[holding > 0])
+        return {n: count for n, count in enumerate(numbers.tolist()) if count}
+
+    def _select(self, admitted: Filter) -> Candidates:
+        mask: Mask | None = None
+        if self.live < self.rows:
+            mask = self.died > self.version
+        if admitted.min_confidence > 0.0:
+            mask = _both(mask, self.confidence >= admitted.min_confidence)
+        if admitted.sections:
+            mask = _both(mask, self._holding_facet([facet("", section) for section in admitted.sections]))
+        for name, value in admitted.attributes:
+            mask = _both(mask, self._holding_facet([facet(name, value)]))
+        count = self.rows if mask is None else int(np.count_nonzero(mask))
+        everything = count == self.live
+        total = self.total_length if everything else int(self.lengths[mask].sum())
+        return Candidates(
+            self, None if count == self.rows else mask, everything, count, total / count if count else 0.0
+        )
+
+    def _holding_facet(self, names: Sequence[str]) -> Mask:
+        mask = np.zeros(self.rows, np.bool_)
+        _, lists = self.facets.lists.of(names)
+        for start, length in zip(lists.start.tolist(), lists.length.tolist(), strict=True):
+            held = lists.rows[start : start + length]
+            mask[held[: np.searchsorted(held, self.rows)]] = True
+        return mask
+
+
+def facet(name: str, value: str) -> str:
+    """The term under which entries with this attribute are listed; the name of the section is empty."""
+    return f"{name}\0{value}"
+
+
+def _both(mask: Mask | None, other: Mask) -> Mask:
+    return other if mask is None else mask & other
+
+
+def _fused_by_rank(cosine: Float32s, bm25: Floats, order: Int64s, mask: Mask | None, alpha: float, count: int) -> Fused:
+    """Weighted reciprocal rank fusion over the admitted rows; the scaled scores are the reciprocal ranks."""
+    rows = np.arange(len(bm25)) if mask is None else np.flatnonzero(mask)
+    vector = reciprocal_ranks(cosine[rows].astype(np.float64))
+    lexical = reciprocal_ranks(bm25[rows])
+    combined = weighted(vector, lexical, alpha)
+    top = best_of(combined, order[rows], count)
+    return Fused(rows[top], vector[top], lexical[top], combined[top], 0.0)

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.search.domain.errors import UnknownTokenizer
+from services.search.domain.tokenizers import ja_bigram, latin_share, mixed, terms_of, tokenizer, whitespace
+
+
+def test_whitespace_changes_nothing() -> None:  # S-18
+    assert whitespace(" Alpha\tＢＥＴＡ,\n東京都の天気 ") == ["Alpha", "ＢＥＴＡ,", "東京都の天気"]
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("東京都の天気 Python3入門", "東京 京都 都の の天 天気 Python3 入門"),
+        ("木 a木b 々", "木 a 木 b 々"),
+        ("Hello, World", "Hello, World"),
+        ("", ""),
+    ],
+)
+def test_ja_bigram(text: str, terms: str) -> None:  # S-28
+    assert terms.split() == ja_bigram(text)
+
+
+@given(st.text())
+@settings(max_examples=200)
+def test_ja_bigram_keeps_text_without_japanese(text: str) -> None:
+    if not any("\u3040" <= c <= "\u9fff" or c in "々〆" or "\uf900" <= c <= "\ufaff" for c in text):
+        assert text.split() == ja_bigram(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("Running the Runner's TESTS", "run the runner s test"),
+        ("ＡＰＩキー", "api キー"),
+        ("ﾃﾞｰﾀを読む", "読 デー ータ タを を読 読む"),
+        ("東京都の天気", "東 京 都 天 気 東京 京都 都の の天 天気"),
+        ("これは", "これは"),
+        ("snake_case-word", "snake case word"),
+        ("日々 〆切", "日 々 日々 〆 切 〆切"),
+        ("naïve café über", "naïv café über"),
+        ("서울 날씨", "서울 날씨"),
+        ("", ""),
+        ("!?、。", ""),
+    ],
+)
+def test_mixed(text: str, terms: str) -> None:
+    assert terms.split() == mixed(text)
+
+
+@given(st.text())
+@settings(max_examples=200)
+def test_tokenizers_give_terms_without_blanks_and_never_fail(text: str) -> None:
+    for tokenize in (whitespace, ja_bigram, mixed):
+        assert all(term and not term.isspace() for term in tokenize(text))
+
+
+def test_keywords_follow_the_text() -> None:  # S-18
+    assert terms_of("a b", ["c d", ""], whitespace) == ["a", "b", "c", "d"]
+
+
+def test_unknown_tokenizer() -> None:  # S-27
+    with pytest.raises(UnknownTokenizer, match="'mecab': choose one of ja_bigram, mixed, whitespace"):
+        tokenizer("mecab")
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [("abc", 1.0), ("東京", 0.0), ("ab東京", 0.5), ("123 !?", 1.0), ("", 1.0), ("Ａｂ", 1.0), ("가a", 0.5)],
+)
+def test_latin_share(text: str, share: float) -> None:
+    assert share == latin_share(text)
