@@ -4,9 +4,10 @@ import logging
 from pathlib import Path
 
 import pytest
-from chassis.errors import InvalidArgument
 from hypothesis import given
 from hypothesis import strategies as st
+
+from chassis.errors import InvalidArgument
 from libs.prompts.templates import MAX_TEMPLATE_BYTES, PromptTemplates, TemplateError, fill
 
 

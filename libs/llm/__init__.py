@@ -1,0 +1,1 @@
+"""Chat and embedding models: one way to call them, whoever serves them."""

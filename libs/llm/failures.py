@@ -1,0 +1,96 @@
+"""Naming what went wrong in a provider's library, whichever library it is.
+
+Nothing is imported from the libraries: they are optional, and what matters is the same in all of them: an HTTP
+status, the headers, and whether a connection broke.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from chassis.errors import HanseiError, shortened
+from libs.llm.errors import ModelRateLimited, ModelRefusedCall, ModelReplyMalformed, ModelUnavailable
+
+MAX_PROVIDER_TEXT = 300
+
+_MAY_PASS = frozenset({408, 409, 425})
+_BROKEN_CONNECTION = re.compile(r"(?i)connect|timeout|protocolerror|readerror|writeerror|networkerror")
+_MALFORMED = (ValueError, TypeError, LookupError, AttributeError)
+_KEY_LIKE = re.compile(r"(?i)\b(?:sk-|bearer\s+)[A-Za-z0-9._*-]{6,}")
+
+
+def failure_of(
+    error: Exception,
+    model: str,
+    secrets: Iterable[str] = (),
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> ModelUnavailable:
+    """The ModelUnavailable that stands for `error`, with a text that names model, fault and provider's message."""
+    if isinstance(error, ModelUnavailable):
+        return error
+    status = _status(error)
+    text = _told(error, secrets)
+    if status is not None:
+        return _of_status(status, f"model {model} answered HTTP {status}: {text}", error, now)
+    if isinstance(error, OSError) or _is_broken_connection(error):
+        return ModelUnavailable(f"model {model} cannot be reached: {text}")
+    if isinstance(error, _MALFORMED) and not isinstance(error, HanseiError):
+        return ModelReplyMalformed(f"model {model} sent an answer that is not the protocol's: {text}")
+    return ModelRefusedCall(f"call to model {model} failed: {text}")
+
+
+def _of_status(status: int, message: str, error: Exception, now: Callable[[], datetime]) -> ModelUnavailable:
+    retry_after = _retry_after(error, now)
+    if status == 429 and getattr(error, "code", None) != "insufficient_quota":
+        return ModelRateLimited(message, retry_after=retry_after)
+    if status >= 500 or status in _MAY_PASS:
+        return ModelUnavailable(message, retry_after=retry_after)
+    if status < 300:
+        return ModelReplyMalformed(message)
+    return ModelRefusedCall(message)
+
+
+def _status(error: Exception) -> int | None:
+    """The HTTP status: openai and httpx keep it as `status_code`, google as `code`, botocore inside `response`."""
+    response = getattr(error, "response", None)
+    metadata = response.get("ResponseMetadata", {}) if isinstance(response, Mapping) else {}
+    for candidate in (
+        getattr(error, "status_code", None),
+        getattr(response, "status_code", None),
+        metadata.get("HTTPStatusCode"),
+        getattr(error, "code", None),
+    ):
+        if isinstance(candidate, int) and 100 <= candidate <= 599:
+            return int(candidate)
+    return None
+
+
+def _retry_after(error: Exception, now: Callable[[], datetime]) -> float | None:
+    """Retry-After in seconds (RFC 9110, 10.2.3: seconds or a date); None when absent or unreadable."""
+    headers = getattr(getattr(error, "response", None), "headers", None)
+    value = headers.get("retry-after") if headers is not None else None
+    if not isinstance(value, str):
+        return None
+    if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value.strip()):
+        return float(value)
+    try:
+        when = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return max(0.0, (when.replace(tzinfo=when.tzinfo or UTC) - now()).total_seconds())
+
+
+def _is_broken_connection(error: Exception) -> bool:
+    return any(_BROKEN_CONNECTION.search(cls.__name__) for cls in type(error).__mro__)
+
+
+def _told(error: Exception, secrets: Iterable[str]) -> str:
+    """The error's class and the start of its text, on one line, with no key in it."""
+    text = " ".join(str(error).split())
+    for secret in secrets:
+        if secret:
+            text = text.replace(secret, "***")
+    return shortened(f"{type(error).__name__}: {_KEY_LIKE.sub('***', text)}", MAX_PROVIDER_TEXT)

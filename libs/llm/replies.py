@@ -1,0 +1,75 @@
+"""Reading what a model answered: its text (G-07) and the JSON object in it (G-11)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from chassis.errors import shortened
+from libs.llm.errors import ReplyNotStructured
+
+MAX_REPLY_CHARS = 4_000_000
+_FENCE = "```"
+
+
+def text_of(message: object) -> str:
+    """The text of a message: its `content`, or that content's text parts joined without separator (G-07).
+
+    Surrogates without a partner are no text in any encoding; each becomes U+FFFD.
+    """
+    content = getattr(message, "content", message)
+    parts = content if isinstance(content, list) else [content]
+    text = "".join(_part_text(part) for part in parts)
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _part_text(part: object) -> str:
+    if isinstance(part, dict) and part.get("type", "text") == "text":
+        part = part.get("text")
+    return part if isinstance(part, str) else ""
+
+
+def extract_json_object(text: str) -> dict[str, Any]:
+    """The JSON object of a reply (G-11): the whole text, else its first fenced block, else first `{` to last `}`.
+
+    Errors: ReplyNotStructured when none of these parses as an object.
+    """
+    if len(text) > MAX_REPLY_CHARS:
+        raise ReplyNotStructured(f"the reply has {len(text)} characters, more than {MAX_REPLY_CHARS}")
+    for candidate in _candidates(text):
+        found = _parsed(candidate)
+        if isinstance(found, dict):
+            return found
+    raise ReplyNotStructured(f"no JSON object in the reply: {shortened(text)!r}")
+
+
+def _candidates(text: str) -> Iterator[str]:
+    yield text
+    _, fence, rest = text.partition(_FENCE)
+    block, closing, _ = rest.partition(_FENCE)
+    if fence and closing:
+        yield _without_language(block)
+    first, last = text.find("{"), text.rfind("}")
+    if 0 <= first < last:
+        yield text[first : last + 1]
+
+
+def _without_language(block: str) -> str:
+    first_line, newline, rest = block.partition("\n")
+    return rest if newline and first_line.strip().isalnum() else block
+
+
+def _parsed(candidate: str) -> object:
+    """The JSON value of `candidate`; None if it is not one that can be stored as UTF-8."""
+    try:
+        value = json.loads(candidate, parse_constant=_no_constant)
+        if "\\ud" in candidate.lower():
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except (ValueError, RecursionError):
+        return None
+    return value
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

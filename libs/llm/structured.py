@@ -1,0 +1,79 @@
+"""Replies of a given shape: the JSON schema a backend is held to, the words that ask for it, and the check."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from libs.llm.errors import ReplyNotStructured
+from libs.llm.replies import extract_json_object
+
+S = TypeVar("S", bound=BaseModel)
+
+MAX_COMPLAINTS = 10
+
+
+def parsed(text: str, shape: type[S]) -> S:
+    """The JSON object in `text` (G-11) as a `shape`. Errors: ReplyNotStructured, naming up to ten broken fields."""
+    found = extract_json_object(text)
+    try:
+        return shape.model_validate(found)
+    except ValidationError as error:
+        complaints = "; ".join(_complaints(error))
+        raise ReplyNotStructured(f"the JSON object does not fit {shape.__name__}: {complaints}") from error
+
+
+def _complaints(error: ValidationError) -> Iterator[str]:
+    for item in error.errors(include_url=False, include_input=False, include_context=False)[:MAX_COMPLAINTS]:
+        path = ".".join(str(part) for part in item["loc"]) or "the object"
+        yield f"{path}: {item['msg']}"
+
+
+def instruction(shape: type[BaseModel]) -> str:
+    """The words that ask for a `shape`."""
+    schema = json.dumps(shape.model_json_schema(), ensure_ascii=False)
+    return f"Answer with one JSON object and nothing else. It must match this JSON schema:\n{schema}"
+
+
+def correction(error: ReplyNotStructured) -> str:
+    """The words that ask again after a reply that did not fit."""
+    return f"That reply cannot be used: {error}. Answer again, with the whole corrected JSON object and nothing else."
+
+
+def held_to(shape: type[BaseModel]) -> dict[str, Any]:
+    """What a chat completions request also says so that the reply is held to a `shape`.
+
+    It goes into the request as it is (`extra_body`): as an option, `response_format` would have LangChain parse the
+    reply and raise where a cut-off reply could still be read and counted. Strict where the schema can be, that is
+    where every object's fields are known; strict mode wants all of them required and no others allowed.
+    """
+    schema = shape.model_json_schema()
+    strict = all(_is_closed(node) for node in _objects(schema))
+    if strict:
+        for node in _objects(schema):
+            node["additionalProperties"] = False
+            node["required"] = list(node["properties"])
+            for field in node["properties"].values():
+                field.pop("default", None)
+    schema_format = {"name": shape.__name__, "schema": schema, "strict": strict}
+    return {"response_format": {"type": "json_schema", "json_schema": schema_format}}
+
+
+def _objects(node: object) -> Iterator[dict[str, Any]]:
+    """Every schema of type `object` in a JSON schema."""
+    children: list[Any] = []
+    if isinstance(node, dict):
+        if node.get("type") == "object":
+            yield node
+        children = list(node.values())
+    elif isinstance(node, list):
+        children = node
+    for child in children:
+        yield from _objects(child)
+
+
+def _is_closed(node: dict[str, Any]) -> bool:
+    return "properties" in node and node.get("additionalProperties", False) is False

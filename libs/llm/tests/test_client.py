@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import logging
+from typing import Any, Literal
+
+import pytest
+from langchain_core.messages import AIMessage
+from pydantic import BaseModel, Field
+
+from libs.llm.chat import OfflineChatModel
+from libs.llm.client import LLMClient
+from libs.llm.errors import ModelOffline, ModelRefusedCall, ModelUnavailable, ReplyNotStructured
+from libs.llm.structured import held_to
+from libs.prompts.templates import TemplateError
+
+
+class ScriptedModel:
+    """A chat model that answers from a list and keeps what it was asked."""
+
+    def __init__(self, *replies: Any, takes_schema: bool = False) -> None:
+        self.replies = list(replies)
+        self.asked: list[list[Any]] = []
+        self.options: list[dict[str, Any]] = []
+        self.takes_schema = takes_schema
+
+    def invoke(self, messages: Any, /, **options: Any) -> Any:
+        self.asked.append(list(messages))
+        self.options.append(options)
+        reply = self.replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return AIMessage(content=reply)
+
+    async def ainvoke(self, messages: Any, /, **options: Any) -> Any:
+        return self.invoke(messages, **options)
+
+
+class Verdict(BaseModel):
+    answer: str
+    score: int = Field(ge=0, le=100)
+    tags: list[Literal["good", "bad"]] = []
+
+
+PARTS: list[Any] = [{"type": "text", "text": "a"}, {"type": "image_url"}, "b"]
+
+
+async def test_a_reply_is_a_message_with_text_in_content() -> None:
+    model = ScriptedModel("plain", "plain", PARTS, PARTS)
+    client = LLMClient(model)
+    assert client.invoke([("human", "hi")]).content == "plain"  # G-04
+    assert (await client.ainvoke([("human", "hi")])).content == "plain"
+    assert client.invoke([("human", "hi")]).content == "ab"  # G-07
+    assert (await client.ainvoke([("human", "hi")])).content == "ab"
+    assert model.asked == [[("human", "hi")]] * 4
+
+
+async def test_a_template_is_filled_in_one_pass_and_its_reply_is_text() -> None:
+    model = ScriptedModel("one", PARTS)
+    client = LLMClient(model)
+    assert client.invoke_with_template("<{a}>", {"a": "{b}", "b": "x"}) == "one"  # G-04, G-06
+    assert await client.ainvoke_with_template("<{a}>", {"a": "{}"}) == "ab"
+    assert model.asked == [[("human", "<{b}>")], [("human", "<{}>")]]
+
+
+def test_a_placeholder_without_value_is_an_error_and_nothing_is_sent() -> None:
+    model = ScriptedModel("never")
+    with pytest.raises(TemplateError, match=r"placeholder \{b\} has no value"):
+        LLMClient(model).invoke_with_template("{a} {b}", {"a": "1"})  # G-06
+    assert model.asked == []
+
+
+async def test_a_failure_is_logged_with_its_traceback_and_raised_without_a_retry(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = ScriptedModel(*[ModelUnavailable("down") for _ in range(4)])
+    client = LLMClient(model)
+    with pytest.raises(ModelUnavailable, match="down"):
+        client.invoke([])
+    with pytest.raises(ModelUnavailable, match="down"):
+        await client.ainvoke([])
+    with pytest.raises(ModelUnavailable, match="down"):
+        client.invoke_with_template("", {})
+    with pytest.raises(ModelUnavailable, match="down"):
+        await client.ainvoke_with_template("", {})
+    assert len(model.asked) == 4  # G-05
+    assert [(record.levelno, record.exc_info is not None) for record in caplog.records] == [(logging.ERROR, True)] * 4
+    assert "Traceback" in caplog.text
+
+
+async def test_a_timeout_reaches_the_model_only_when_given() -> None:
+    model = ScriptedModel("a", "b")
+    await LLMClient(model).ainvoke([])
+    await LLMClient(model).ainvoke([], timeout_seconds=2)
+    assert model.options == [{}, {"timeout_seconds": 2}]
+
+
+async def test_a_backend_that_takes_a_schema_is_held_to_it() -> None:
+    model = ScriptedModel('{"answer": "x", "score": 7, "tags": ["good"]}', takes_schema=True)
+    verdict = await LLMClient(model).astructured([("human", "judge")], Verdict)
+    assert verdict == Verdict(answer="x", score=7, tags=["good"])
+    assert (model.asked, model.options) == ([[("human", "judge")]], [{"extra_body": held_to(Verdict)}])
+
+
+async def test_any_other_backend_is_asked_in_words() -> None:
+    model = ScriptedModel('Sure!\n```json\n{"answer": "x", "score": 7}\n```', '{"answer": "y", "score": 8}')
+    client = LLMClient(model)
+    assert (await client.astructured([("human", "judge")], Verdict)).score == 7
+    assert model.asked[0][0] == ("human", "judge")
+    assert '"maximum": 100' in model.asked[0][1][1]
+    await client.astructured([("human", "judge")], Verdict, describe=False)
+    assert model.asked[1] == [("human", "judge")]
+
+
+async def test_a_backend_that_refuses_the_schema_is_asked_in_words_from_then_on() -> None:
+    good = '{"answer": "x", "score": 7}'
+    model = ScriptedModel(ModelRefusedCall("HTTP 400: unknown response_format"), good, good, takes_schema=True)
+    client = LLMClient(model)
+    await client.astructured([("human", "judge")], Verdict)
+    await client.astructured([("human", "judge")], Verdict)
+    assert [bool(options) for options in model.options] == [True, False, False]
+    assert [len(asked) for asked in model.asked] == [1, 2, 2]
+
+
+async def test_another_refusal_is_raised() -> None:
+    model = ScriptedModel(ModelRefusedCall("HTTP 401: no"), takes_schema=True)
+    with pytest.raises(ModelRefusedCall, match="401"):
+        await LLMClient(model).astructured([("human", "judge")], Verdict)
+
+
+async def test_a_reply_that_does_not_fit_is_asked_again_with_what_is_wrong() -> None:
+    model = ScriptedModel('{"answer": 1, "score": 700}', '{"answer": "x", "score": 70}', takes_schema=True)
+    assert (await LLMClient(model).astructured([("human", "judge")], Verdict)).score == 70
+    question, reply, correction = model.asked[1]
+    assert (question, reply) == (("human", "judge"), ("ai", '{"answer": 1, "score": 700}'))
+    assert "answer: Input should be a valid string; score: Input should be less than or equal to 100" in correction[1]
+
+
+async def test_a_reply_that_never_fits_is_an_error_that_says_why() -> None:
+    model = ScriptedModel("no JSON", '{"answer": "x"}', "never")
+    with pytest.raises(ReplyNotStructured, match="does not fit Verdict: score: Field required"):
+        await LLMClient(model).astructured([("human", "judge")], Verdict)
+    assert model.replies == ["never"]
+    model = ScriptedModel("no JSON", "never")
+    with pytest.raises(ReplyNotStructured, match="no JSON object in the reply: 'no JSON'"):
+        await LLMClient(model).astructured([("human", "judge")], Verdict, reasks=0)
+    assert model.replies == ["never"]
+
+
+def test_the_schema_is_strict_where_all_fields_are_known() -> None:
+    class Inner(BaseModel):
+        note: str = "none"
+
+    class Outer(BaseModel):
+        inner: list[Inner]
+        maybe: int | None = None
+
+    class Open(BaseModel):
+        anything: dict[str, int]
+
+    strict = held_to(Outer)["response_format"]["json_schema"]
+    assert (strict["name"], strict["strict"]) == ("Outer", True)
+    assert strict["schema"]["required"] == ["inner", "maybe"]
+    assert strict["schema"]["additionalProperties"] is False
+    assert strict["schema"]["$defs"]["Inner"]["required"] == ["note"]
+    assert "default" not in str(strict)
+    assert held_to(Open)["response_format"]["json_schema"]["strict"] is False
+
+
+async def test_offline_there_is_no_chat_and_it_says_so() -> None:
+    client = LLMClient(OfflineChatModel())
+    assert client.is_offline
+    assert not LLMClient(ScriptedModel()).is_offline
+    with pytest.raises(ModelOffline, match="LLM_PROVIDER=offline has no chat model"):
+        await client.ainvoke([("human", "hi")])
+    with pytest.raises(ModelOffline, match="LLM_PROVIDER=offline has no chat model"):
+        client.invoke([("human", "hi")])

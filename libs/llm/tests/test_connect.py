@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import ModuleType
+from typing import Any
+
+import pytest
+from langchain_openai import AzureChatOpenAI, ChatOpenAI, OpenAIEmbeddings
+
+from chassis.settings import load
+from libs.llm.chat import OfflineChatModel
+from libs.llm.connect import connect_chat, connect_embeddings
+from libs.llm.errors import KeyMissing, ProviderNotInstalled, ProviderUnknown
+from libs.llm.providers import create_chat_model, create_embedding_model
+from libs.llm.settings import EmbeddingSettings, LLMSettings
+from libs.llm.usage import Price
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for settings in (LLMSettings, EmbeddingSettings):
+        for name in settings.model_fields:
+            monkeypatch.delenv(name.upper(), raising=False)
+            monkeypatch.delenv(f"HANSEI_{name.upper()}", raising=False)
+
+
+@pytest.mark.parametrize("provider", ["", "OpenAI", "anthropic"])
+def test_an_unknown_provider_is_named(provider: str) -> None:
+    with pytest.raises(ValueError, match=r"^Unknown provider: ") as caught:  # G-03
+        create_chat_model(provider, "m")
+    assert str(caught.value) == f"Unknown provider: {provider}"
+    with pytest.raises(ProviderUnknown):
+        create_embedding_model(provider, "m")
+
+
+def test_openai_and_azure_get_the_model_and_make_each_call_once() -> None:
+    openai = create_chat_model("openai", "gpt-x", api_key="k", temperature=0.5)
+    assert isinstance(openai, ChatOpenAI)
+    assert (openai.model_name, openai.temperature, openai.max_retries) == ("gpt-x", 0.5, 0)
+    azure = create_chat_model("azure", "d", api_key="k", azure_endpoint="http://127.0.0.1", api_version="1")
+    assert isinstance(azure, AzureChatOpenAI)
+    assert (azure.deployment_name, azure.max_retries) == ("d", 0)
+    embeddings = create_embedding_model("openai", "e", api_key="k")
+    assert isinstance(embeddings, OpenAIEmbeddings)
+    assert (embeddings.model, embeddings.max_retries, embeddings.check_embedding_ctx_length) == ("e", 0, False)
+
+
+class Recorded:
+    """Keeps what it was constructed with."""
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+
+
+@pytest.fixture
+def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand-ins for the libraries of extras that a development machine need not have."""
+    for name, classes in {
+        "langchain_aws": ["ChatBedrock", "BedrockEmbeddings"],
+        "langchain_google_genai": ["ChatGoogleGenerativeAI", "GoogleGenerativeAIEmbeddings"],
+    }.items():
+        module = ModuleType(name)
+        for cls in classes:
+            setattr(module, cls, Recorded)
+        monkeypatch.setitem(sys.modules, name, module)
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_other_providers_get_the_model_under_their_own_name() -> None:
+    bedrock: Any = create_chat_model("bedrock", "anthropic.claude", region_name="r")
+    assert bedrock.options == {"model_id": "anthropic.claude", "region_name": "r"}  # G-03
+    gemini: Any = create_chat_model("gemini", "g", api_key="k")
+    assert gemini.options == {"model": "g", "api_key": "k", "max_retries": 0}
+    assert isinstance(create_chat_model("google-gla", "g"), Recorded)
+    assert isinstance(create_embedding_model("bedrock", "t"), Recorded)
+    assert isinstance(create_embedding_model("gemini", "t"), Recorded)
+
+
+@pytest.mark.parametrize(
+    ("provider", "module", "extra"),
+    [("bedrock", "langchain_aws", "bedrock"), ("gemini", "langchain_google_genai", "google")],
+)
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, provider: str, module: str, extra: str) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ProviderNotInstalled) as caught:
+        create_chat_model(provider, "m")
+    assert f"pip install 'hansei[{extra}]'" in str(caught.value)
+
+
+def test_no_providers_library_is_imported_before_it_is_chosen() -> None:
+    program = (
+        "import sys, libs.llm.connect, libs.llm.settings; libs.llm.providers.create_chat_model('offline', '');"
+        "print([name for name in ('langchain_core', 'langchain_openai', 'openai', 'tiktoken') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"  # G-03
+
+
+def test_the_names_of_the_environment_work_and_those_under_hansei_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    defaults = LLMSettings()
+    assert (defaults.llm_provider, defaults.llm_model) == ("openai", "gpt-4o-mini")  # G-01
+    assert defaults.openai_api_key.get_secret_value() == ""
+    assert EmbeddingSettings().embedding_model == "text-embedding-3-small"
+    monkeypatch.setenv("LLM_PROVIDER", "azure")
+    monkeypatch.setenv("LLM_MODEL", "m1")
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setenv("HANSEI_LLM_MODEL", "m2")
+    monkeypatch.setenv("LLM_PRICES", '{"m2": {"input": 1, "output": 2}}')
+    settings = LLMSettings()
+    assert (settings.llm_provider, settings.llm_model) == ("azure", "m2")
+    assert settings.openai_api_key.get_secret_value() == "k"
+    assert settings.price_of("m2") == Price(input=1, output=2)
+    assert settings.price_of("gpt-4o-mini") == Price(input=0.15, output=0.60)
+    assert settings.price_of("unheard-of") is None
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "complaint"),
+    [
+        ("LLM_PROVIDER", "anthropic", "HANSEI_LLM_PROVIDER: Unknown provider: anthropic"),
+        ("LLM_CONCURRENCY", "0", "LLM_CONCURRENCY"),
+        ("LLM_TEMPERATURE", "warm", "LLM_TEMPERATURE"),
+        ("LLM_PRICES", '{"m": {"input": "cheap"}}', "LLM_PRICES"),
+    ],
+)
+def test_a_setting_that_cannot_be_parsed_ends_the_start(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], variable: str, value: str, complaint: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SystemExit) as caught:  # G-10
+        load(LLMSettings)
+    assert caught.value.code == 1
+    assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("key", ["", "  "])
+@pytest.mark.parametrize(("provider", "variable"), [("openai", "OPENAI_API_KEY"), ("gemini", "GOOGLE_API_KEY")])
+def test_a_missing_key_names_the_variable_and_the_way_out(provider: str, variable: str, key: str) -> None:
+    with pytest.raises(KeyMissing) as caught:  # G-08, G-68
+        connect_chat(LLMSettings.model_validate({"llm_provider": provider, variable.lower(): key}))
+    first, way_out = str(caught.value).splitlines()
+    assert first == f"{variable} is not set"
+    assert "LLM_PROVIDER=offline" in way_out
+    with pytest.raises(KeyMissing):
+        connect_embeddings(EmbeddingSettings(), provider)
+
+
+@pytest.mark.usefixtures("stand_ins")
+async def test_providers_without_a_key_variable_start() -> None:
+    client = connect_chat(LLMSettings(llm_provider="bedrock"))  # G-08
+    assert not client.is_offline
+    await client.aclose()
+
+
+async def test_offline_needs_no_key() -> None:
+    settings = LLMSettings(llm_provider="offline")
+    assert settings.is_offline
+    assert connect_chat(settings).is_offline
+    assert isinstance(create_chat_model("offline", ""), OfflineChatModel)
+    with pytest.raises(ProviderUnknown, match="Unknown provider: offline"):
+        connect_embeddings(EmbeddingSettings(), "offline")
+
+
+def test_a_key_is_not_shown() -> None:
+    assert "sk-secret" not in repr(LLMSettings.model_validate({"openai_api_key": "sk-secret"}))

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import ClassVar
+
+import httpx
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from chassis.errors import FailedPrecondition
+from libs.llm.errors import ModelRateLimited, ModelRefusedCall, ModelReplyMalformed, ModelUnavailable
+from libs.llm.failures import failure_of
+
+NOW = datetime(2025, 1, 1, 12, 0, 0, tzinfo=UTC)
+
+
+class StatusError(Exception):
+    """Shaped like the errors of OpenAI's library."""
+
+    def __init__(self, status: int, code: str | None = None, retry_after: str | None = None) -> None:
+        super().__init__(f"Error code: {status}")
+        self.status_code = status
+        self.code = code
+        self.response = httpx.Response(status, headers={"Retry-After": retry_after} if retry_after else {})
+
+
+class ClientError(Exception):
+    """Shaped like botocore's."""
+
+    response: ClassVar[dict[str, dict[str, int]]] = {"ResponseMetadata": {"HTTPStatusCode": 503}}
+
+
+class GoogleError(Exception):
+    """Shaped like google-genai's."""
+
+    code = 429
+
+
+def named(error: Exception) -> ModelUnavailable:
+    return failure_of(error, "m", now=lambda: NOW)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "may_pass"),
+    [
+        (StatusError(429), ModelRateLimited, True),
+        (StatusError(429, code="insufficient_quota"), ModelRefusedCall, False),
+        (StatusError(500), ModelUnavailable, True),
+        (StatusError(529), ModelUnavailable, True),
+        (StatusError(408), ModelUnavailable, True),
+        (StatusError(400), ModelRefusedCall, False),
+        (StatusError(401), ModelRefusedCall, False),
+        (StatusError(404), ModelRefusedCall, False),
+        (StatusError(200), ModelReplyMalformed, True),
+        (ClientError(), ModelUnavailable, True),
+        (GoogleError(), ModelRateLimited, True),
+        (ConnectionResetError("reset"), ModelUnavailable, True),
+        (TimeoutError("slow"), ModelUnavailable, True),
+        (httpx.ReadTimeout("slow"), ModelUnavailable, True),
+        (httpx.RemoteProtocolError("cut off"), ModelUnavailable, True),
+        (json.JSONDecodeError("no JSON", "x", 0), ModelReplyMalformed, True),
+        (IndexError("no choices"), ModelReplyMalformed, True),
+        (RuntimeError("odd"), ModelRefusedCall, False),
+        (FailedPrecondition("ours"), ModelRefusedCall, False),
+    ],
+)
+def test_what_went_wrong_is_named(error: Exception, kind: type[ModelUnavailable], may_pass: bool) -> None:
+    failure = named(error)
+    assert (type(failure), failure.may_pass, failure.code) == (kind, may_pass, "UNAVAILABLE")  # G-13
+
+
+def test_a_reply_that_fails_validation_is_malformed() -> None:
+    class Reply(BaseModel):
+        content: str
+
+    with pytest.raises(ValidationError) as caught:
+        Reply.model_validate({"content": 7})
+    assert isinstance(named(caught.value), ModelReplyMalformed)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("2", 2.0),
+        ("0.25", 0.25),
+        ("Wed, 01 Jan 2025 12:00:30 GMT", 30.0),
+        ("Wed, 01 Jan 2025 11:00:00 GMT", 0.0),
+        ("soon", None),
+        ("-1", None),
+        ("9" * 400, None),
+        (None, None),
+    ],
+)
+def test_retry_after_is_read_in_both_forms(header: str | None, seconds: float | None) -> None:
+    assert named(StatusError(429, retry_after=header)).retry_after == seconds
+    assert named(StatusError(503, retry_after=header)).retry_after == seconds
+
+
+def test_an_error_that_is_named_already_stays_as_it_is() -> None:
+    error = ModelRateLimited("429", retry_after=3)
+    assert failure_of(error, "m") is error
+
+
+def test_the_text_is_short_on_one_line_and_holds_no_key() -> None:
+    error = ValueError("key sk-abcdef1234567890 and Bearer abc.def-123456\nand my-own-key " + "x" * 1000)
+    text = str(failure_of(error, "gpt-4o-mini", secrets=["my-own-key", ""]))
+    assert "sk-abc" not in text
+    assert "abc.def" not in text
+    assert "my-own-key" not in text
+    assert text.startswith(
+        "model gpt-4o-mini sent an answer that is not the protocol's: ValueError: key *** and *** and ***"
+    )
+    assert len(text) < 400
+    assert "\n" not in text

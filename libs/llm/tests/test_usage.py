@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from pydantic import ValidationError
+
+from libs.llm.usage import Price, Usage, cost_of, measured, record
+
+
+def usage(sent: int | None = 10, received: int | None = 5, cost: float | None = 0.5) -> Usage:
+    return Usage("m", sent, received, cost)
+
+
+def test_a_bill_sums_what_was_recorded_inside() -> None:
+    record(usage())
+    with measured() as outer:
+        record(usage())
+        with measured() as inner:
+            record(usage(sent=1, received=2, cost=0.25))
+    record(usage())
+    assert (inner.calls, inner.input_tokens, inner.output_tokens, inner.cost_usd) == (1, 1, 2, 0.25)
+    assert (outer.calls, outer.input_tokens, outer.output_tokens, outer.cost_usd) == (2, 11, 7, 0.75)
+
+
+def test_a_sum_with_an_unknown_part_is_unknown() -> None:
+    with measured() as bill:
+        record(usage())
+        record(usage(cost=None))
+        record(usage(sent=None, received=None, cost=None))
+    assert (bill.calls, bill.input_tokens, bill.output_tokens, bill.cost_usd) == (3, None, None, None)
+
+
+def test_no_calls_cost_nothing() -> None:
+    with measured() as bill:
+        pass
+    assert (bill.calls, bill.input_tokens, bill.cost_usd) == (0, 0, 0)
+
+
+async def test_calls_of_tasks_started_inside_are_on_the_bill_and_others_are_not() -> None:
+    async def spend() -> int:
+        with measured() as own:
+            record(usage())
+            await asyncio.sleep(0)
+        return own.calls
+
+    with measured() as bill:
+        assert list(await asyncio.gather(spend(), spend())) == [1, 1]
+    assert bill.calls == 2
+
+
+def test_cost_is_known_only_when_everything_in_it_is() -> None:
+    price = Price(input=0.15, output=0.60)
+    assert cost_of(1_000_000, 500_000, price) == pytest.approx(0.45)
+    assert cost_of(0, 0, price) == 0
+    assert cost_of(None, 1, price) is None
+    assert cost_of(1, None, price) is None
+    assert cost_of(1, 1, None) is None
+    assert cost_of(1_000_000, None, Price(input=0.02)) == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("price", [{"input": -1}, {"input": float("inf")}, {"input": 1, "out": 2}, {}])
+def test_a_price_that_is_none_is_refused(price: dict[str, float]) -> None:
+    with pytest.raises(ValidationError):
+        Price.model_validate(price)

@@ -1,0 +1,117 @@
+"""What model calls cost: tokens as the provider counted them, money by a table of prices.
+
+What is not known is None, never 0: a provider that sends no count, or a model without a price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+_MILLION = 1_000_000
+
+Number = TypeVar("Number", int, float)
+
+
+class Price(BaseModel):
+    """What a model costs, in US dollars per million tokens."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: float = Field(ge=0, allow_inf_nan=False)
+    output: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+
+
+PUBLISHED_PRICES: Mapping[str, Price] = {
+    "gpt-4o": Price(input=2.50, output=10.00),
+    "gpt-4o-mini": Price(input=0.15, output=0.60),
+    "gpt-4.1": Price(input=2.00, output=8.00),
+    "gpt-4.1-mini": Price(input=0.40, output=1.60),
+    "text-embedding-3-small": Price(input=0.02),
+    "text-embedding-3-large": Price(input=0.13),
+}
+"""List prices of OpenAI without discounts; the setting LLM_PRICES adds to them and corrects them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """One call that a model answered, with the attempts it took."""
+
+    model: str
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+    attempts: int = 1
+
+
+UsageListener = Callable[[Usage], None]
+
+
+@dataclass(slots=True)
+class Bill:
+    """The usage of all calls made under one `measured()`; sums are None when a call's part of it is unknown."""
+
+    usages: list[Usage] = field(default_factory=list)
+
+    @property
+    def calls(self) -> int:
+        """Calls answered."""
+        return len(self.usages)
+
+    @property
+    def input_tokens(self) -> int | None:
+        """Tokens sent."""
+        return _sum(usage.input_tokens for usage in self.usages)
+
+    @property
+    def output_tokens(self) -> int | None:
+        """Tokens received."""
+        return _sum(usage.output_tokens for usage in self.usages)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """US dollars."""
+        return _sum(usage.cost_usd for usage in self.usages)
+
+
+def _sum(parts: Iterable[Number | None]) -> Number | None:
+    total: Number = 0
+    for part in parts:
+        if part is None:
+            return None
+        total += part
+    return total
+
+
+_open_bills: ContextVar[tuple[Bill, ...]] = ContextVar("hansei_open_bills", default=())
+
+
+@contextmanager
+def measured() -> Iterator[Bill]:
+    """A bill for every model call made inside, also by the tasks started there; bills may be nested."""
+    bill = Bill()
+    token = _open_bills.set((*_open_bills.get(), bill))
+    try:
+        yield bill
+    finally:
+        _open_bills.reset(token)
+
+
+def record(usage: Usage, listener: UsageListener | None = None) -> None:
+    """Puts `usage` on every open bill and tells `listener`, which feeds a service's metrics."""
+    for bill in _open_bills.get():
+        bill.usages.append(usage)
+    if listener is not None:
+        listener(usage)
+
+
+def cost_of(input_tokens: int | None, output_tokens: int | None, price: Price | None) -> float | None:
+    """US dollars for these tokens; None when the price or a count that has a price is unknown."""
+    if price is None or input_tokens is None or (output_tokens is None and price.output > 0):
+        return None
+    return (input_tokens * price.input + (output_tokens or 0) * price.output) / _MILLION

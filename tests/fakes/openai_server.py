@@ -1,0 +1,168 @@
+"""An OpenAI-compatible server with a script: chat completions and embeddings over real HTTP on a loopback port.
+
+In a test: ``with OpenAIServer() as server: server.script(error(429), chat("hello"))``; it runs in a thread of its own
+and records what it was asked. As a process: ``python -m tests.fakes.openai_server --port 8099 --script FILE``, where
+FILE is a JSON list of texts (chat replies) and {"status": 429, "retry_after": 1}; without one it repeats the prompt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.fakes.http_wire import WireRequest, WireResponse, read_request, send
+from tests.fakes.openai_answers import Answer, ModelRequest, chat, embeddings, error, json_response
+
+CHAT, EMBEDDINGS, MODELS = "/chat/completions", "/embeddings", "/models"
+PATIENCE_SECONDS = 20.0
+"""How long a test waits for something that must happen; only a failing test waits that long."""
+
+
+class OpenAIServer:
+    """Answers each request with the next scripted answer, or, when none is left, with `otherwise`."""
+
+    def __init__(self, port: int = 0, otherwise: Answer | None = None) -> None:
+        self._port = port
+        self._scripts: dict[str, deque[Answer]] = {CHAT: deque(), EMBEDDINGS: deque()}
+        self._otherwise = {CHAT: otherwise or error(500, "the script has no answer left"), EMBEDDINGS: embeddings()}
+        self._changed = threading.Condition()
+        self._held = False
+        self._connections: set[asyncio.Task[None]] = set()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self.serve()), name="openai-server", daemon=True)
+        self.requests: list[ModelRequest] = []
+        self.in_flight = 0
+        self.peak_in_flight = 0
+
+    @property
+    def base_url(self) -> str:
+        """What OPENAI_BASE_URL is to be set to."""
+        return f"http://127.0.0.1:{self._port}/v1"
+
+    def script(self, *answers: Answer) -> None:
+        """Adds answers for the next chat completions."""
+        self._scripts[CHAT].extend(answers)
+
+    def script_embeddings(self, *answers: Answer) -> None:
+        """Adds answers for the next requests for embeddings."""
+        self._scripts[EMBEDDINGS].extend(answers)
+
+    def answer_with(self, otherwise: Answer) -> None:
+        """Answers chat completions with this function when the script is at its end."""
+        self._otherwise[CHAT] = otherwise
+
+    def hold(self) -> None:
+        """Keeps answers back until `release`."""
+        self._held = True
+
+    def release(self) -> None:
+        """Sends what was held back."""
+        with self._changed:
+            self._held = False
+            self._changed.notify_all()
+
+    def wait_for_requests(self, count: int) -> None:
+        """Returns when `count` requests have come in. Errors: TimeoutError."""
+        self._wait(lambda: len(self.requests) >= count, f"{count} requests, there were {len(self.requests)}")
+
+    def _wait(self, happened: Callable[[], bool], what: str) -> None:
+        with self._changed:
+            if not self._changed.wait_for(happened, PATIENCE_SECONDS):
+                raise TimeoutError(f"waited {PATIENCE_SECONDS:g} s for {what}")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        if not self._ready.wait(PATIENCE_SECONDS):
+            raise TimeoutError("the scripted server did not start")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    async def serve(self) -> None:
+        """Serves until stopped."""
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._connected, "127.0.0.1", self._port, limit=2**20)
+        self._port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        await self._stop.wait()
+        server.close()
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            while (request := await read_request(reader)) and await self._exchange(request, reader, writer):
+                pass
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the client went away, or the server stops: nobody is left to be told
+        finally:
+            writer.close()
+            self._connections.discard(task)
+
+    async def _exchange(self, request: WireRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        self._count(+1)
+        try:
+            response = self._response(request)
+            while self._held:
+                await asyncio.to_thread(self._wait, lambda: not self._held, "release()")
+            return await send(reader, writer, response)
+        finally:
+            self._count(-1)
+
+    def _count(self, change: int) -> None:
+        self.in_flight += change
+        self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
+
+    def _response(self, request: WireRequest) -> WireResponse:
+        path = request.path.partition("?")[0].removeprefix("/v1")
+        if path == MODELS:
+            return json_response({"object": "list", "data": [{"id": "scripted", "object": "model"}]})
+        if path not in self._scripts:
+            return json_response({"error": {"message": f"no such path: {path}", "type": "scripted"}}, 404)
+        asked = ModelRequest(path, request.headers, json.loads(request.body))
+        with self._changed:
+            self.requests.append(asked)
+            self._changed.notify_all()
+        script = self._scripts[path]
+        return (script.popleft() if script else self._otherwise[path])(asked)
+
+
+def scripted(lines: Iterable[Any]) -> list[Answer]:
+    """The answers that a script file lists."""
+    return [
+        chat(line) if isinstance(line, str) else error(int(line["status"]), retry_after=line.get("retry_after"))
+        for line in lines
+    ]
+
+
+def main() -> None:
+    """Serves until interrupted, and prints the base URL."""
+    parser = argparse.ArgumentParser(description="A scripted OpenAI-compatible server on loopback.")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one")
+    parser.add_argument("--script", type=Path, help="JSON list of chat replies and errors; without it, prompts echo")
+    arguments = parser.parse_args()
+    with OpenAIServer(arguments.port, otherwise=lambda request: chat(request.prompt)(request)) as server:
+        if arguments.script:
+            server.script(*scripted(json.loads(arguments.script.read_text(encoding="utf-8"))))
+        print(f"OPENAI_BASE_URL={server.base_url}", flush=True)
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()
