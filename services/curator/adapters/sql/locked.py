@@ -1,0 +1,184 @@
+"""The newest state of one dataset inside a writing transaction: what drafts and rules read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, Connection, Row, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from chassis.errors import shortened
+from services.curator.adapters.sql import schema
+from services.curator.adapters.sql.codec import microseconds, moment, read_pending, read_policy, read_stored
+from services.curator.adapters.sql.queries import change_of
+from services.curator.domain.draft import Ballot
+from services.curator.domain.errors import PendingChangeNotFound
+from services.curator.domain.log import Change, Stored
+from services.curator.domain.review import PendingChange
+from services.curator.domain.rules import Policy
+
+
+class LockedDataset:
+    """A dataset, locked against other writers until the transaction ends. Implements `View`.
+
+    The dataset's row is the lock: on PostgreSQL it is read FOR UPDATE; SQLite has one writer anyway.
+    """
+
+    def __init__(self, connection: Connection, dataset: str, now: datetime, policy: Policy) -> None:
+        self.dataset = dataset
+        self._connection = connection
+        self._now = now
+        self._default_policy = policy
+        row = self._locked() or self._created()
+        self.revision: int = row.revision
+        self.bullets: int = row.bullets
+        self.next_slot: int = row.next_slot
+        self._committed: int = row.committed
+        self._created_at: str = row.created_at
+        self._policy: str = row.policy
+
+    # What the dataset holds (View)
+
+    def named(self, bullet_id: str) -> Sequence[Stored]:
+        """The bullets with this id, in playbook order."""
+        return self._bullets(schema.bullet.c.bullet_id == bullet_id)
+
+    def with_content(self, mark: str) -> Sequence[Stored]:
+        """The bullets whose content has this fingerprint, in playbook order."""
+        return self._bullets(schema.bullet.c.mark == mark)
+
+    def everything(self) -> Sequence[Stored]:
+        """All bullets in playbook order."""
+        return self._bullets()
+
+    def highest_number(self) -> int:
+        """The highest number in a bullet's id (C-71)."""
+        query = select(func.max(schema.bullet.c.number)).where(schema.bullet.c.dataset == self.dataset)
+        return self._connection.execute(query).scalar() or 0
+
+    def removed_after(self, bullet_id: str, revision: int) -> int | None:
+        """The newest revision after `revision` that removed the bullet with this id, None if none did."""
+        table = schema.change
+        query = select(func.max(table.c.revision)).where(
+            table.c.dataset == self.dataset,
+            table.c.bullet_id == bullet_id,
+            table.c.revision > revision,
+            table.c.after.is_(None),
+        )
+        return self._connection.execute(query).scalar()
+
+    def voted(self, slot: int, trajectory: str, round_: int) -> bool:
+        """Whether this vote is counted already."""
+        table = schema.vote
+        query = select(table.c.cast_in).where(
+            table.c.dataset == self.dataset,
+            table.c.slot == slot,
+            table.c.trajectory == trajectory,
+            table.c.round == round_,
+            table.c.withdrawn_in.is_(None),
+        )
+        return self._connection.execute(query).first() is not None
+
+    # Further reads inside the transaction
+
+    @property
+    def policy(self) -> Policy:
+        """The rules of the dataset."""
+        return read_policy(self._policy) if self._policy else self._default_policy
+
+    def tokens(self) -> int:
+        """The estimated tokens of all bullets."""
+        query = select(func.sum(schema.bullet.c.tokens)).where(schema.bullet.c.dataset == self.dataset)
+        return int(self._connection.execute(query).scalar() or 0)
+
+    @property
+    def now(self) -> datetime:
+        """The present, aware UTC, never before the newest revision."""
+        return moment(max(microseconds(self._now), self._committed))
+
+    def changes_after(self, revision: int) -> list[Change]:
+        """The changes of all revisions after `revision`, in log order."""
+        return self._changes(schema.change.c.revision > revision)
+
+    def changes_of(self, slots: Sequence[int]) -> list[Change]:
+        """All changes of these slots, in log order."""
+        return self._changes(schema.change.c.slot.in_(slots))
+
+    def revisions_of(self, trajectory: str) -> list[int]:
+        """The revisions that came from one trajectory, oldest first."""
+        table = schema.revision
+        query = select(table.c.number).where(table.c.dataset == self.dataset, table.c.source_trajectory == trajectory)
+        return [number for (number,) in self._connection.execute(query.order_by(table.c.number))]
+
+    def changes_in(self, revisions: Sequence[int]) -> dict[int, list[Change]]:
+        """The changes of these revisions."""
+        table = schema.change
+        changes: dict[int, list[Change]] = {number: [] for number in revisions}
+        query = select(table).where(table.c.dataset == self.dataset, table.c.revision.in_(revisions))
+        for row in self._connection.execute(query.order_by(table.c.revision, table.c.slot)):
+            changes[row.revision].append(change_of(row))
+        return changes
+
+    def ballots_of(self, trajectory: str) -> list[Ballot]:
+        """The standing votes that one trajectory cast."""
+        table = schema.vote
+        return self._ballots(table.c.trajectory == trajectory, table.c.withdrawn_in.is_(None))
+
+    def ballots_since(self, revision: int) -> list[Ballot]:
+        """The standing votes cast after `revision`."""
+        table = schema.vote
+        return self._ballots(table.c.cast_in > revision, table.c.withdrawn_in.is_(None))
+
+    def ballots_withdrawn_since(self, revision: int) -> list[Ballot]:
+        """The votes that stood at `revision` and were withdrawn after it."""
+        table = schema.vote
+        return self._ballots(table.c.cast_in <= revision, table.c.withdrawn_in > revision)
+
+    def ballots_on(self, slot: int) -> list[Ballot]:
+        """The standing votes on one bullet."""
+        return self._ballots(schema.vote.c.slot == slot, schema.vote.c.withdrawn_in.is_(None))
+
+    def pending(self, ids: Sequence[str]) -> list[PendingChange]:
+        """The pending changes with these ids, in their order. PendingChangeNotFound for an unknown one."""
+        table = schema.pending
+        query = select(table.c.id, table.c.body).where(table.c.dataset == self.dataset, table.c.id.in_(ids))
+        known = {row.id: read_pending(row.body) for row in self._connection.execute(query)}
+        for pending_id in ids:
+            if pending_id not in known:
+                raise PendingChangeNotFound(
+                    f'dataset "{self.dataset}" has no pending change "{shortened(pending_id)}": list them first'
+                )
+        return [known[pending_id] for pending_id in ids]
+
+    def _locked(self) -> Row[tuple[object, ...]] | None:
+        query = select(schema.dataset).where(schema.dataset.c.name == self.dataset).with_for_update()
+        return self._connection.execute(query).first()
+
+    def _created(self) -> Row[tuple[object, ...]]:
+        on_postgres = self._connection.dialect.name == "postgresql"
+        insert = postgresql.insert(schema.dataset) if on_postgres else sqlite.insert(schema.dataset)
+        statement = insert.on_conflict_do_nothing()
+        now = self._now.isoformat()
+        values = {"name": self.dataset, "revision": 0, "bullets": 0, "next_slot": 0, "committed": 0, "policy": ""}
+        self._connection.execute(statement, {**values, "created_at": now, "updated_at": now})
+        row = self._locked()
+        if row is None:
+            raise LookupError(f"dataset {self.dataset} vanished while it was created")
+        return row
+
+    def _bullets(self, *conditions: ColumnElement[bool]) -> list[Stored]:
+        table = schema.bullet
+        query = select(table.c.body).where(table.c.dataset == self.dataset, *conditions).order_by(table.c.slot)
+        return [read_stored(body) for (body,) in self._connection.execute(query)]
+
+    def _changes(self, condition: ColumnElement[bool]) -> list[Change]:
+        table = schema.change
+        query = select(table).where(table.c.dataset == self.dataset, condition)
+        return [change_of(row) for row in self._connection.execute(query.order_by(table.c.revision, table.c.slot))]
+
+    def _ballots(self, *conditions: ColumnElement[bool]) -> list[Ballot]:
+        table = schema.vote
+        query = select(table).where(table.c.dataset == self.dataset, *conditions)
+        rows = self._connection.execute(query.order_by(table.c.slot, table.c.trajectory, table.c.round))
+        return [Ballot(row.slot, row.trajectory, row.round, row.helpful, row.harmful, row.reason) for row in rows]

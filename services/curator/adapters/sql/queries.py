@@ -1,0 +1,219 @@
+"""What can be read of the store; every function works in one transaction and sees one state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select
+
+from services.curator.adapters.sql import schema
+from services.curator.adapters.sql.codec import (
+    microseconds,
+    moment,
+    read_or_none,
+    read_pending,
+    read_policy,
+    read_reported,
+    read_stored,
+)
+from services.curator.domain.errors import RevisionAhead
+from services.curator.domain.log import Change, Kind, Origin, Revision, Stamp, Stored
+from services.curator.domain.review import PendingChange, PendingState
+from services.curator.domain.rules import Policy
+from services.curator.domain.snapshot import Snapshot
+from services.curator.usecases.ports import Dataset
+
+AnyRow = Row[tuple[object, ...]]
+
+
+def head_of(connection: Connection, dataset: str) -> AnyRow | None:
+    """The row of a dataset that has a revision."""
+    table = schema.dataset
+    return connection.execute(select(table).where(table.c.name == dataset, table.c.revision > 0)).first()
+
+
+def heads(connection: Connection) -> dict[str, int]:
+    """The newest revision of every dataset."""
+    table = schema.dataset
+    rows = connection.execute(select(table.c.name, table.c.revision).where(table.c.revision > 0))
+    return {row.name: row.revision for row in rows}
+
+
+def snapshot(connection: Connection, dataset: str, revision: int | None, known: Snapshot | None) -> Snapshot:
+    """The bullets as of `revision`; `known`, an earlier snapshot, saves reading what has not changed since."""
+    head = head_of(connection, dataset)
+    newest = head.revision if head else 0
+    wanted = newest if revision is None else revision
+    if wanted > newest:
+        raise RevisionAhead(dataset, wanted, newest)
+    if head is None or wanted == 0:
+        return Snapshot(dataset)
+    if known is not None and known.revision == wanted:
+        return known
+    created_at = datetime.fromisoformat(head.created_at)
+    if wanted == newest:
+        updated_at = datetime.fromisoformat(head.updated_at)
+        stored = known_and_newer(connection, known, wanted) if known else _fold(connection, dataset)
+        return Snapshot(dataset, wanted, stored, created_at=created_at, updated_at=updated_at)
+    updated_at = committed_at(connection, dataset, wanted)
+    return Snapshot(dataset, wanted, _as_of(connection, dataset, wanted), created_at=created_at, updated_at=updated_at)
+
+
+def known_and_newer(connection: Connection, known: Snapshot, revision: int) -> Iterable[Stored]:
+    """The bullets of a snapshot with the changes since."""
+    changes = changes_between(connection, known.dataset, known.revision, revision)
+    return known.after(revision, changes).slots.values()
+
+
+def _fold(connection: Connection, dataset: str) -> list[Stored]:
+    table = schema.bullet
+    query = select(table.c.body).where(table.c.dataset == dataset).order_by(table.c.slot)
+    return [read_stored(body) for (body,) in connection.execute(query)]
+
+
+def _as_of(connection: Connection, dataset: str, revision: int) -> list[Stored]:
+    table = schema.change
+    last = (
+        select(table.c.slot, func.max(table.c.revision).label("revision"))
+        .where(table.c.dataset == dataset, table.c.revision <= revision)
+        .group_by(table.c.slot)
+        .subquery()
+    )
+    query = (
+        select(table.c.after)
+        .join(last, and_(table.c.slot == last.c.slot, table.c.revision == last.c.revision))
+        .where(table.c.dataset == dataset, table.c.after.is_not(None))
+        .order_by(table.c.slot)
+    )
+    return [read_stored(body) for (body,) in connection.execute(query)]
+
+
+def committed_at(connection: Connection, dataset: str, revision: int) -> datetime:
+    """When a revision was committed."""
+    table = schema.revision
+    query = select(table.c.committed).where(table.c.dataset == dataset, table.c.number == revision)
+    return moment(connection.execute(query).scalar_one())
+
+
+def revision_at(connection: Connection, dataset: str, at: datetime) -> int:
+    """The newest revision committed at or before `at`, 0 if none."""
+    table = schema.revision
+    query = select(func.max(table.c.number)).where(table.c.dataset == dataset, table.c.committed <= microseconds(at))
+    return connection.execute(query).scalar() or 0
+
+
+def datasets(connection: Connection, after: str, limit: int) -> list[Dataset]:
+    """Datasets with a revision whose name sorts after `after`, by name."""
+    table = schema.dataset
+    query = select(table).where(table.c.revision > 0)
+    # The order of code points, whatever the collation of the server.
+    name = table.c.name.collate("C") if connection.dialect.name == "postgresql" else table.c.name
+    rows = connection.execute(query.where(name > after).order_by(name).limit(limit))
+    return [Dataset(row.name, row.revision, row.bullets, moment(row.committed)) for row in rows]
+
+
+def changes_between(connection: Connection, dataset: str, low: int, high: int) -> list[Change]:
+    """The changes of the revisions in (low, high], in log order."""
+    table = schema.change
+    return _changes(
+        connection, select(table).where(table.c.dataset == dataset, table.c.revision > low, table.c.revision <= high)
+    )
+
+
+def _changes(connection: Connection, query: Select[tuple[object, ...]]) -> list[Change]:
+    rows = connection.execute(query.order_by(schema.change.c.revision, schema.change.c.slot))
+    return [change_of(row) for row in rows]
+
+
+def change_of(row: AnyRow) -> Change:
+    """A row of the table `change`."""
+    return Change(row.slot, read_or_none(row.before), read_or_none(row.after), row.position)
+
+
+def revisions_after(connection: Connection, dataset: str, revision: int, limit: int) -> list[Revision]:
+    """Revisions after `revision`, oldest first."""
+    table = schema.revision
+    query = select(table).where(table.c.dataset == dataset, table.c.number > revision)
+    return _revisions(connection, dataset, connection.execute(query.order_by(table.c.number).limit(limit)).all())
+
+
+def history(connection: Connection, dataset: str, before: int | None, limit: int) -> list[Revision]:
+    """Revisions below `before` (None = all), newest first."""
+    table = schema.revision
+    query = select(table).where(table.c.dataset == dataset)
+    if before is not None:
+        query = query.where(table.c.number < before)
+    rows = connection.execute(query.order_by(table.c.number.desc()).limit(limit)).all()
+    return _revisions(connection, dataset, rows)
+
+
+def bullet_history(connection: Connection, dataset: str, bullet_id: str) -> list[Revision]:
+    """The revisions that changed a bullet, oldest first, each with only that bullet's changes."""
+    table = schema.change
+    its = (table.c.dataset == dataset, table.c.bullet_id == bullet_id)
+    numbers = select(table.c.revision).where(*its)
+    rows = connection.execute(
+        select(schema.revision)
+        .where(schema.revision.c.dataset == dataset, schema.revision.c.number.in_(numbers))
+        .order_by(schema.revision.c.number)
+    ).all()
+    return _revisions(connection, dataset, rows, table.c.bullet_id == bullet_id)
+
+
+def _revisions(
+    connection: Connection, dataset: str, rows: Sequence[AnyRow], *only: ColumnElement[bool]
+) -> list[Revision]:
+    if not rows:
+        return []
+    table = schema.change
+    numbers = [row.number for row in rows]
+    mine = (table.c.dataset == dataset, table.c.revision.between(min(numbers), max(numbers)))
+    changes: dict[int, list[Change]] = {number: [] for number in numbers}
+    for row in connection.execute(select(table).where(*mine, *only).order_by(table.c.revision, table.c.slot)):
+        if row.revision in changes:
+            changes[row.revision].append(change_of(row))
+    return [_revision(row, changes[row.number]) for row in rows]
+
+
+def _revision(row: AnyRow, changes: Sequence[Change]) -> Revision:
+    reported = read_reported(row.outcome)
+    return Revision(
+        dataset=row.dataset,
+        stamp=Stamp(row.number, moment(row.committed)),
+        origin=Origin(Kind(row.kind), row.author, row.reason, row.request_id, row.source_trajectory, row.model),
+        summary=row.summary,
+        bullets_before=row.bullets_before,
+        bullets_after=row.bullets_after,
+        operations=reported.operations,
+        votes=reported.votes,
+        changes=tuple(changes),
+    )
+
+
+def done(connection: Connection, request_id: str, method: str) -> tuple[bytes, bytes] | None:
+    """Payload and answer of a request that is done, None when none is known."""
+    table = schema.request
+    query = select(table).where(table.c.request_id == request_id, table.c.method == method)
+    row = connection.execute(query).first()
+    return (bytes(row.payload), bytes(row.response)) if row else None
+
+
+def policy_of(connection: Connection, dataset: str) -> Policy | None:
+    """The rules set for a dataset, None when none were."""
+    table = schema.dataset
+    text = connection.execute(select(table.c.policy).where(table.c.name == dataset)).scalar()
+    return read_policy(text) if text else None
+
+
+def pending(
+    connection: Connection, dataset: str, states: Sequence[PendingState], after: str, limit: int
+) -> list[PendingChange]:
+    """Pending changes in these states, oldest first, behind the one with id `after` (empty = from the start)."""
+    table = schema.pending
+    query = select(table.c.body).where(table.c.dataset == dataset, table.c.state.in_([one.value for one in states]))
+    if after:
+        last = connection.execute(select(table.c.proposed).where(table.c.id == after)).scalar() or 0
+        query = query.where((table.c.proposed > last) | (and_(table.c.proposed == last, table.c.id > after)))
+    rows = connection.execute(query.order_by(table.c.proposed, table.c.id).limit(limit))
+    return [read_pending(body) for (body,) in rows]

@@ -1,0 +1,265 @@
+"""The only code that adds to the log: a revision, its changes and votes, and their fold, in one transaction."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from sqlalchemy import Connection, bindparam, func, select, update
+
+from services.curator.adapters.sql import schema
+from services.curator.adapters.sql.codec import (
+    Reported,
+    microseconds,
+    moment,
+    write_pending,
+    write_policy,
+    write_reported,
+    write_stored,
+    written_or_none,
+)
+from services.curator.adapters.sql.locked import LockedDataset
+from services.curator.domain.curation import Operation, VoteOutcome
+from services.curator.domain.draft import Draft
+from services.curator.domain.errors import RequestIdReused
+from services.curator.domain.ids import number_of
+from services.curator.domain.log import Change, Origin, Revision, Stamp, Stored
+from services.curator.domain.playbook import estimated_tokens, fingerprint
+from services.curator.domain.review import PendingChange
+from services.curator.domain.rules import Policy
+from services.curator.usecases.ports import Ticket
+
+# Counting the bullets before a slot is a range scan; beyond this many it is cheaper to read all slots once.
+_POSITIONS_BY_COUNT = 16
+
+
+class Transaction(LockedDataset):
+    """A locked dataset that can be written to. Implements `Writing`; `revisions` are those it appended."""
+
+    def __init__(self, connection: Connection, dataset: str, now: datetime, policy: Policy) -> None:
+        super().__init__(connection, dataset, now, policy)
+        self.revisions: list[Revision] = []
+
+    # Exactly once
+
+    def answer(self, ticket: Ticket) -> bytes | None:
+        """The stored answer of a request that is done. RequestIdReused when it had another payload."""
+        return stored_answer(self._connection, ticket)
+
+    def record(self, ticket: Ticket, response: bytes, payload: bytes) -> None:
+        """Stores the answer, and the payload worth keeping with it, in the transaction of what the request changed."""
+        self._connection.execute(
+            schema.request.insert(),
+            {
+                "request_id": ticket.request_id,
+                "method": ticket.method,
+                "digest": ticket.digest,
+                "payload": payload,
+                "response": response,
+                "answered": microseconds(self._now),
+            },
+        )
+
+    # Writing
+
+    def draft(self) -> Draft:
+        """A draft of the next revision. Time never runs backwards in a log, even when the clock does."""
+        at = max(microseconds(self._now), self._committed)
+        return Draft(self, Stamp(self.revision + 1, moment(at)))
+
+    def append(
+        self,
+        draft: Draft,
+        origin: Origin,
+        summary: str,
+        operations: Sequence[Operation] = (),
+        votes: Sequence[VoteOutcome] = (),
+    ) -> Revision:
+        """Adds the draft to the log as the next revision, and to the fold."""
+        if draft.stamp.revision != self.revision + 1:
+            raise ValueError(f"the draft is for revision {draft.stamp.revision}, the next one is {self.revision + 1}")
+        changes = draft.changes
+        self._write_fold(changes)
+        self._write_votes(draft, changes)
+        changes = self._placed(changes)
+        written = Revision(
+            self.dataset,
+            draft.stamp,
+            origin,
+            summary,
+            bullets_before=self.bullets,
+            bullets_after=draft.bullets,
+            operations=tuple(operations),
+            votes=tuple(votes),
+            changes=tuple(changes),
+        )
+        self._write_log(written)
+        self._advance(draft)
+        self.revisions.append(written)
+        return written
+
+    def set_policy(self, policy: Policy) -> None:
+        """Replaces the rules of the dataset."""
+        self._policy = write_policy(policy)
+        table = schema.dataset
+        self._connection.execute(update(table).where(table.c.name == self.dataset).values(policy=self._policy))
+
+    def set_created_at(self, created_at: datetime) -> None:
+        """Takes over the creation time of an imported playbook, as it is (C-20)."""
+        table = schema.dataset
+        self._created_at = created_at.isoformat()
+        values = {"created_at": self._created_at}
+        self._connection.execute(update(table).where(table.c.name == self.dataset).values(**values))
+
+    def keep_pending(self, change: PendingChange) -> None:
+        """Stores a pending change, new or decided."""
+        table = schema.pending
+        self._connection.execute(table.delete().where(table.c.id == change.id))
+        row = {
+            "id": change.id,
+            "dataset": self.dataset,
+            "state": change.state.value,
+            "proposed": microseconds(change.proposed),
+            "expires": microseconds(change.expires),
+            "body": write_pending(change),
+        }
+        self._connection.execute(table.insert(), row)
+
+    def _write_fold(self, changes: Sequence[Change]) -> None:
+        table = schema.bullet
+        gone = [{"in_slot": change.slot} for change in changes if change.before]
+        if gone:
+            one = table.delete().where(table.c.dataset == self.dataset, table.c.slot == bindparam("in_slot"))
+            self._connection.execute(one, gone)
+        rows = [self._row(change.after) for change in changes if change.after]
+        if rows:
+            self._connection.execute(table.insert(), rows)
+
+    def _row(self, stored: Stored) -> dict[str, object]:
+        return {
+            "dataset": self.dataset,
+            "slot": stored.slot,
+            "bullet_id": stored.bullet.id,
+            "number": number_of(stored.bullet.id),
+            "mark": fingerprint(stored.bullet.content),
+            "tokens": estimated_tokens(stored.bullet.content),
+            "body": write_stored(stored),
+        }
+
+    def _write_votes(self, draft: Draft, changes: Sequence[Change]) -> None:
+        table = schema.vote
+        standing = (table.c.dataset == self.dataset, table.c.withdrawn_in.is_(None))
+        withdraw = update(table).values(withdrawn_in=draft.stamp.revision)
+        removed = [{"in_slot": change.slot} for change in changes if change.after is None]
+        if removed:
+            self._connection.execute(withdraw.where(*standing, table.c.slot == bindparam("in_slot")), removed)
+        withdrawn = [
+            {"in_slot": slot, "of": trajectory, "in_round": round_}
+            for slot, trajectory, round_ in sorted(draft.withdrawn)
+        ]
+        if withdrawn:
+            one = (table.c.slot == bindparam("in_slot"), table.c.trajectory == bindparam("of"))
+            self._connection.execute(withdraw.where(*standing, *one, table.c.round == bindparam("in_round")), withdrawn)
+        cast = [
+            {
+                "dataset": self.dataset,
+                "slot": ballot.slot,
+                "trajectory": ballot.trajectory,
+                "round": ballot.round,
+                "cast_in": draft.stamp.revision,
+                "helpful": ballot.helpful,
+                "harmful": ballot.harmful,
+                "reason": ballot.reason,
+            }
+            for ballot in draft.cast.values()
+        ]
+        if cast:
+            self._connection.execute(table.insert(), cast)
+
+    def _placed(self, changes: Sequence[Change]) -> list[Change]:
+        """The changes with the place of each bullet: after the revision, or before it for a removed one."""
+        ranks = self._ranks([change.slot for change in changes])
+        removed = sorted(change.slot for change in changes if change.after is None)
+        inserted = sorted(change.slot for change in changes if change.before is None)
+
+        def place(change: Change) -> int:
+            if change.after is not None:
+                return ranks[change.slot]
+            return ranks[change.slot] + bisect_left(removed, change.slot) - bisect_left(inserted, change.slot)
+
+        return [replace(change, position=place(change)) for change in changes]
+
+    def _ranks(self, slots: Sequence[int]) -> dict[int, int]:
+        """How many bullets now stand before each slot."""
+        table = schema.bullet
+        mine = table.c.dataset == self.dataset
+        if len(slots) <= _POSITIONS_BY_COUNT:
+            count = select(func.count()).select_from(table)
+            return {
+                slot: self._connection.execute(count.where(mine, table.c.slot < slot)).scalar() or 0 for slot in slots
+            }
+        standing = sorted(slot for (slot,) in self._connection.execute(select(table.c.slot).where(mine)))
+        return {slot: bisect_left(standing, slot) for slot in slots}
+
+    def _write_log(self, written: Revision) -> None:
+        origin = written.origin
+        self._connection.execute(
+            schema.revision.insert(),
+            {
+                "dataset": self.dataset,
+                "number": written.number,
+                "committed": microseconds(written.stamp.at),
+                "kind": origin.kind.value,
+                "author": origin.author,
+                "reason": origin.reason,
+                "request_id": origin.request_id,
+                "source_trajectory": origin.source_trajectory,
+                "model": origin.model,
+                "summary": written.summary,
+                "bullets_before": written.bullets_before,
+                "bullets_after": written.bullets_after,
+                "outcome": write_reported(Reported(written.operations, written.votes)),
+            },
+        )
+        rows = [
+            {
+                "dataset": self.dataset,
+                "revision": written.number,
+                "slot": change.slot,
+                "bullet_id": change.bullet_id,
+                "position": change.position,
+                "before": written_or_none(change.before),
+                "after": written_or_none(change.after),
+            }
+            for change in written.changes
+        ]
+        if rows:
+            self._connection.execute(schema.change.insert(), rows)
+
+    def _advance(self, draft: Draft) -> None:
+        self._committed = microseconds(draft.stamp.at)
+        if self.revision == 0 and not self._created_at:
+            self._created_at = draft.stamp.at.isoformat()
+        self.revision, self.bullets, self.next_slot = draft.stamp.revision, draft.bullets, draft.next_slot
+        values = {
+            "revision": self.revision,
+            "bullets": self.bullets,
+            "next_slot": self.next_slot,
+            "committed": self._committed,
+            "updated_at": draft.stamp.at.isoformat(),
+        }
+        table = schema.dataset
+        self._connection.execute(update(table).where(table.c.name == self.dataset).values(**values))
+
+
+def stored_answer(connection: Connection, ticket: Ticket) -> bytes | None:
+    """The stored answer of a request that is done. RequestIdReused when it had another payload."""
+    table = schema.request
+    row = connection.execute(select(table).where(table.c.request_id == ticket.request_id)).first()
+    if row is None:
+        return None
+    if (row.method, row.digest) != (ticket.method, ticket.digest):
+        raise RequestIdReused(ticket.request_id)
+    return bytes(row.response)

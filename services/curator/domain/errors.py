@@ -1,0 +1,150 @@
+"""The curator's own errors. Each reason is stable and reaches the client as the same class.
+
+InvalidDatasetName, InvalidBullet, InvalidPolicy, UnreadablePlaybook   InvalidArgument
+RevisionNotFound, BulletNotFound, PendingChangeNotFound                NotFound
+RevisionAhead                                                          OutOfRange
+RequestIdReused                                                        AlreadyExists
+PendingChangeDecided, NotWritableAsText                                FailedPrecondition
+WatcherTooFarBehind                                                    Aborted
+StoreFull                                                              ResourceExhausted
+StoreUnavailable                                                       Unavailable
+StoreReadOnly                                                          FailedPrecondition
+StoreCorrupt                                                           DataLoss
+"""
+
+from __future__ import annotations
+
+from chassis.errors import (
+    Aborted,
+    AlreadyExists,
+    DataLoss,
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+    OutOfRange,
+    ResourceExhausted,
+    Unavailable,
+    Violation,
+    shortened,
+)
+
+
+class InvalidDatasetName(InvalidArgument):
+    """A dataset name outside ``[A-Za-z0-9_-]+`` (C-13)."""
+
+    reason = "INVALID_DATASET_NAME"
+
+    def __init__(self, name: str) -> None:
+        message = f"Invalid dataset name: '{shortened(name)}'"
+        super().__init__(message, violations=[Violation("dataset", message, "C-13")])
+
+
+class InvalidBullet(InvalidArgument):
+    """A bullet or delta breaks a bound; nothing of its request was written."""
+
+    reason = "INVALID_BULLET"
+
+    def __init__(self, field: str, description: str) -> None:
+        super().__init__(f"{field}: {description}", violations=[Violation(field, description)])
+
+
+class InvalidPolicy(InvalidArgument):
+    """A dataset policy with a value out of its range."""
+
+    reason = "INVALID_POLICY"
+
+
+class UnreadablePlaybook(InvalidArgument):
+    """Imported text is not a playbook in the named form; the message names line or field."""
+
+    reason = "UNREADABLE_PLAYBOOK"
+
+
+class RevisionNotFound(NotFound):
+    """No revision existed at the given time, or the dataset has none."""
+
+    reason = "REVISION_NOT_FOUND"
+
+
+class RevisionAhead(OutOfRange):
+    """A revision beyond the newest one was asked for."""
+
+    reason = "REVISION_AHEAD"
+
+    def __init__(self, dataset: str, revision: int, head: int) -> None:
+        super().__init__(
+            f'dataset "{dataset}" has no revision {revision}: its newest is {head}',
+            metadata={"dataset": dataset, "revision": str(revision), "head_revision": str(head)},
+        )
+
+
+class BulletNotFound(NotFound):
+    """No bullet with this id was ever in the dataset."""
+
+    reason = "BULLET_NOT_FOUND"
+
+
+class PendingChangeNotFound(NotFound):
+    """No pending change with this id."""
+
+    reason = "PENDING_CHANGE_NOT_FOUND"
+
+
+class PendingChangeDecided(FailedPrecondition):
+    """The pending change was approved, rejected or has expired already."""
+
+    reason = "PENDING_CHANGE_DECIDED"
+
+
+class PendingChangeStale(Aborted):
+    """The bullet changed since the pending change was proposed; the message holds its present text."""
+
+    reason = "PENDING_CHANGE_STALE"
+
+
+class RequestIdReused(AlreadyExists):
+    """A request_id that was used with another payload: nothing was changed by this request."""
+
+    reason = "REQUEST_ID_REUSED"
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(
+            f'request_id "{shortened(request_id)}" was used before with another payload: send a new request_id',
+            metadata={"request_id": shortened(request_id)},
+        )
+
+
+class NotWritableAsText(FailedPrecondition):
+    """A bullet the text dialects cannot hold; the JSON form can."""
+
+    reason = "NOT_WRITABLE_AS_TEXT"
+
+
+class WatcherTooFarBehind(Aborted):
+    """A watcher fell further behind than the feed allows; it resumes from the revision in the metadata."""
+
+    reason = "WATCHER_TOO_FAR_BEHIND"
+
+
+class StoreFull(ResourceExhausted):
+    """The disk of the playbook store is full; nothing of the request was written."""
+
+    reason = "STORE_FULL"
+
+
+class StoreReadOnly(FailedPrecondition):
+    """The playbook store cannot be written."""
+
+    reason = "STORE_READ_ONLY"
+
+
+class StoreUnavailable(Unavailable):
+    """The database does not answer; the request may be sent again with the same request_id."""
+
+    reason = "STORE_UNAVAILABLE"
+
+
+class StoreCorrupt(DataLoss):
+    """The database is damaged; the message names the file and the way out."""
+
+    reason = "STORE_CORRUPT"

@@ -1,0 +1,44 @@
+"""Bullet ids: a slug of the section and a number that counts over the whole playbook (C-68 to C-73)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+_NUMBERED = re.compile(r"^[a-z0-9]+-(\d{5,})$")
+_WORD_BREAK = re.compile(r"[^a-z0-9]+")
+_SLUGS = {"strategies_and_hard_rules": "shr", "troubleshooting_and_pitfalls": "ts", "others": "misc"}
+# A longer number does not fit the store's integer column; such an id counts as unnumbered, and C-73 still holds.
+_MAX_DIGITS = 18
+
+
+def slug(section: str) -> str:
+    """The prefix of ids in `section` (C-69, C-70)."""
+    if section in _SLUGS:
+        return _SLUGS[section]
+    words = [word for word in _WORD_BREAK.split(section.lower()) if word]
+    if not words:
+        return "misc"
+    return "".join(word[0] for word in words[:5]) if len(words) > 1 else words[0][:4]
+
+
+def number_of(bullet_id: str) -> int | None:
+    """The number an id carries, None for a uuid or any other form (C-71)."""
+    match = _NUMBERED.match(bullet_id)
+    return int(match[1]) if match and len(match[1]) <= _MAX_DIGITS else None
+
+
+def highest_number(ids: Iterable[str]) -> int:
+    """The highest number of all ids, 0 without any (C-71)."""
+    return max((number for number in map(number_of, ids) if number is not None), default=0)
+
+
+def numbered_id(section: str, number: int) -> str:
+    """``<slug>-<number, at least five digits>``."""
+    return f"{slug(section)}-{number:05d}"
+
+
+def new_id(section: str, number: int, taken: Callable[[str], bool], new_uuid: Callable[[], str]) -> str:
+    """The id for a new bullet: the numbered one, or a uuid when that exists already (C-73)."""
+    wanted = numbered_id(section, number)
+    return new_uuid() if taken(wanted) else wanted

@@ -1,0 +1,330 @@
+"""The store on a real SQLite file: a log whose fold is the playbook, votes as events, requests done once."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sqlite3
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, create_engine, event, text
+
+from services.curator.adapters.sql import schema
+from services.curator.adapters.sql.store import SqlPlaybookStore
+from services.curator.domain.curation import DeltaContextItem, DeltaType, Proposal, Vote
+from services.curator.domain.errors import (
+    InvalidDatasetName,
+    RequestIdReused,
+    RevisionAhead,
+    StoreCorrupt,
+    StoreFull,
+    StoreReadOnly,
+)
+from services.curator.domain.log import Kind, Origin, Revision, fold
+from services.curator.domain.playbook import Bullet, Source
+from services.curator.usecases.commit import Batch, Committed, commit, once
+from services.curator.usecases.ports import Ticket, Writing
+
+ORIGIN = Origin(Kind.APPLY, "tester", "because", request_id="r", source_trajectory="t")
+
+
+def delta(kind: DeltaType, bullet_id: str | None = None, content: str = "text", section: str = "general") -> Proposal:
+    item = DeltaContextItem(type=kind, section=section, bullet_id=bullet_id, content=content, reasoning="why")
+    return Proposal(item, (Source(trajectory="t", steps=(1, 2)),))
+
+
+async def apply(
+    store: SqlPlaybookStore,
+    *proposals: Proposal,
+    votes: Sequence[Vote] = (),
+    base: int | None = None,
+    dataset: str = "d",
+) -> Committed:
+    return await store.write(dataset, lambda writing: commit(writing, Batch(ORIGIN, proposals, votes, base)))
+
+
+async def bullets(store: SqlPlaybookStore, revision: int | None = None) -> list[Bullet]:
+    return (await store.load("d", revision)).bullet_list
+
+
+async def test_a_dataset_nothing_was_written_to_is_empty(store: SqlPlaybookStore) -> None:  # C-14
+    snapshot = await store.load("new")
+    assert (snapshot.revision, snapshot.bullet_list, await store.datasets("", 10)) == (0, [], [])
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../x", "a/b", "a\n", "データ", "a" * 129])
+async def test_an_invalid_dataset_name_is_refused(store: SqlPlaybookStore, name: str) -> None:  # C-13, C-82
+    with pytest.raises(InvalidDatasetName):
+        await store.load(name)
+    with pytest.raises(ValueError, match="Invalid dataset name: '"):
+        await store.write(name, lambda writing: commit(writing, Batch(ORIGIN, [delta("ADD")])))
+
+
+async def test_every_batch_is_a_revision_that_can_be_read_again(store: SqlPlaybookStore) -> None:
+    first = await apply(store, delta("ADD", content="one"), delta("ADD", content="two"))
+    second = await apply(store, delta("UPDATE", "gene-00001", "ONE"), delta("DELETE", "gene-00002"))
+    assert (first.revision, second.revision) == (1, 2)
+    assert [one.content for one in await bullets(store, 0)] == []
+    assert [one.content for one in await bullets(store, 1)] == ["one", "two"]
+    assert [one.content for one in await bullets(store, 2)] == ["ONE"]
+    with pytest.raises(RevisionAhead):
+        await store.load("d", 3)
+
+
+async def test_a_batch_that_changes_nothing_makes_no_revision(store: SqlPlaybookStore) -> None:
+    outcome = await apply(store, delta("UPDATE", "nope"), delta("ADD", content=" \n"))
+    assert (outcome.revision, [one.applied for one in outcome.operations]) == (0, [False, False])
+
+
+async def test_a_new_bullet_knows_where_it_came_from(store: SqlPlaybookStore) -> None:
+    await apply(store, delta("ADD", content="one"))
+    [bullet] = await bullets(store)
+    assert bullet == Bullet(
+        id="gene-00001",
+        section="general",
+        content="one",
+        searchable_text="one",
+        source_trajectory="t",
+        sources=(Source(trajectory="t", steps=(1, 2)),),
+    )
+
+
+async def test_votes_count_once_per_bullet_trajectory_and_round(store: SqlPlaybookStore) -> None:  # C-58, C-59
+    await apply(store, delta("ADD", content="one"))
+    votes = [Vote("gene-00001", "helpful", "run-1", 0), Vote("gene-00001", "harmful", "run-1", 1)]
+    once = await apply(store, votes=votes)
+    again = await apply(store, votes=[*votes, Vote("gene-00001", "neutral", "run-2", 0)])
+    assert [vote.applied for vote in once.votes] == [True, True]
+    assert [vote.applied for vote in again.votes] == [False, False, True]
+    assert [(one.helpful, one.harmful) for one in await bullets(store)] == [(1, 1)]
+
+
+async def test_concurrent_updates_conflict_and_adds_and_votes_commute(store: SqlPlaybookStore) -> None:  # C-23, idea 4
+    await apply(store, delta("ADD", content="one"))
+    await apply(store, delta("UPDATE", "gene-00001", "theirs"), base=1)
+    mine = await apply(
+        store,
+        delta("UPDATE", "gene-00001", "mine"),
+        delta("ADD", content="two"),
+        votes=[Vote("gene-00001", "helpful", "run")],
+        base=1,
+    )
+    assert [operation.applied for operation in mine.operations] == [False, True]
+    [conflict] = mine.conflicts
+    assert conflict.conflict is not None
+    assert conflict.conflict.present is not None
+    assert conflict.conflict.present.content == "theirs"
+    assert [(one.content, one.helpful) for one in await bullets(store)] == [("theirs", 1), ("two", 0)]
+
+
+async def test_a_delete_since_the_base_is_a_conflict(store: SqlPlaybookStore) -> None:
+    await apply(store, delta("ADD", content="one"))
+    await apply(store, delta("DELETE", "gene-00001"))
+    outcome = await apply(store, delta("UPDATE", "gene-00001", "mine"), base=1)
+    [conflict] = outcome.conflicts
+    assert conflict.conflict is not None
+    assert (conflict.conflict.changed_in, conflict.conflict.present) == (2, None)
+
+
+async def test_a_vote_does_not_make_an_update_conflict(store: SqlPlaybookStore) -> None:
+    await apply(store, delta("ADD", content="one"))
+    await apply(store, votes=[Vote("gene-00001", "helpful", "run")])
+    outcome = await apply(store, delta("UPDATE", "gene-00001", "better"), base=1)
+    assert outcome.operations[0].applied
+
+
+async def rebuilt_equals_kept(store: SqlPlaybookStore, dataset: str) -> None:
+    """The fold of the whole log is the table of bullets, and the votes sum up to their counters."""
+    head = (await store.load(dataset)).revision
+    folded = fold(await store.changes_between(dataset, 0, head))
+    kept = dict((await store.load(dataset)).slots)
+    assert folded == kept
+    connection = sqlite3.connect(store.name)
+    rows = connection.execute(
+        "SELECT slot, sum(helpful), sum(harmful) FROM vote WHERE dataset=? AND withdrawn_in IS NULL GROUP BY slot",
+        (dataset,),
+    )
+    sums = {slot: (helpful, harmful) for slot, helpful, harmful in rows}
+    connection.close()
+    counters = {slot: (one.bullet.helpful, one.bullet.harmful) for slot, one in kept.items()}
+    assert {slot: sums.get(slot, (0, 0)) for slot in kept} == counters
+    assert sums.keys() <= kept.keys()
+
+
+async def test_the_fold_of_the_log_is_the_playbook(store: SqlPlaybookStore) -> None:
+    for number in range(40):
+        await apply(store, delta("ADD", content=f"lesson {number}", section=f"s{number % 3}"))
+        victim = (await bullets(store))[number // 2].id
+        votes = [Vote(victim, "helpful" if number % 2 else "harmful", f"run-{number}")]
+        await apply(store, delta("UPDATE", victim, f"better {number}"), votes=votes)
+        if number % 5 == 4:
+            await apply(store, delta("DELETE", victim))
+        await rebuilt_equals_kept(store, "d")
+
+
+async def test_positions_are_places_in_the_playbook(store: SqlPlaybookStore) -> None:
+    await apply(store, *(delta("ADD", content=f"lesson {number}") for number in range(30)))
+    await apply(store, *(delta("DELETE", f"gene-000{number:02d}") for number in (3, 4, 10)))
+    await apply(store, delta("UPDATE", "gene-00012", "twelve"), delta("ADD", content="last"))
+    _, deleted, updated = await store.revisions_after("d", 0, 10)
+    assert [change.position for change in deleted.changes] == [2, 3, 9]
+    assert [change.position for change in updated.changes] == [8, 27]
+    assert (await bullets(store))[8].content == "twelve"
+
+
+async def test_a_repeated_request_gets_the_stored_answer(store: SqlPlaybookStore) -> None:
+    ticket = Ticket("id-1", "ApplyDeltas", "digest")
+    answers = itertools.count()
+
+    def work(writing: Writing) -> bytes:
+        commit(writing, Batch(ORIGIN, [delta("ADD", content=f"lesson {next(answers)}")]))
+        return b"answer %d" % writing.revision
+
+    first = await store.write("d", once(ticket, work, b"payload"))
+    second = await store.write("d", once(ticket, work))
+    assert (first, second, await store.answer(ticket)) == (b"answer 1", b"answer 1", b"answer 1")
+    assert await store.done("id-1", "ApplyDeltas") == (b"payload", b"answer 1")
+    assert len(await bullets(store)) == 1
+    with pytest.raises(RequestIdReused):
+        await store.write("d", once(Ticket("id-1", "ApplyDeltas", "other"), work))
+    with pytest.raises(RequestIdReused):
+        await store.answer(Ticket("id-1", "Curate", "digest"))
+
+
+async def test_work_that_fails_leaves_nothing_and_is_not_recorded(store: SqlPlaybookStore) -> None:
+    ticket = Ticket("id-1", "ApplyDeltas", "digest")
+
+    def work(writing: Writing) -> bytes:
+        commit(writing, Batch(ORIGIN, [delta("ADD")]))
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no"):
+        await store.write("d", once(ticket, work))
+    assert (await store.load("d")).revision == 0
+    assert await store.answer(ticket) is None
+
+
+async def test_many_writers_lose_nothing(store: SqlPlaybookStore, committed: list[Revision]) -> None:  # C-23
+    async def writer(name: int) -> None:
+        for number in range(10):
+            await apply(store, delta("ADD", content=f"lesson {name}.{number}"), base=0)
+
+    await asyncio.gather(*(writer(name) for name in range(20)))
+    contents = [one.content for one in await bullets(store)]
+    ids = [one.id for one in await bullets(store)]
+    assert sorted(contents) == sorted(f"lesson {name}.{number}" for name in range(20) for number in range(10))
+    assert ids == [f"gene-{number:05d}" for number in range(1, 201)]
+    assert [revision.number for revision in committed] == list(range(1, 201))
+    await rebuilt_equals_kept(store, "d")
+
+
+async def test_a_reopened_store_goes_on_where_it_was(database_url: str, store: SqlPlaybookStore) -> None:
+    await apply(store, delta("ADD", content="one"))
+    other = SqlPlaybookStore(database_url)
+    await other.open()
+    await apply(other, delta("ADD", content="two"))
+    assert [one.content for one in await bullets(store)] == ["one", "two"]
+    await other.close()
+
+
+async def test_time_never_runs_backwards_in_a_log(database_url: str) -> None:
+    start = datetime(2026, 5, 1, tzinfo=UTC)
+    times = iter([start, start - timedelta(hours=1), start + timedelta(hours=1)])
+    store = SqlPlaybookStore(database_url, clock=lambda: next(times))
+    await store.open()
+    for number in range(3):
+        await apply(store, delta("ADD", content=f"lesson {number}"))
+    revisions = await store.history("d", None, 10)
+    assert [revision.stamp.at for revision in revisions] == [start + timedelta(hours=1), start, start]
+    assert await store.revision_at("d", start) == 2
+    assert await store.revision_at("d", start - timedelta(minutes=1)) == 0
+    await store.close()
+
+
+async def test_history_tells_who_why_and_what_became_of_each_delta(store: SqlPlaybookStore) -> None:  # C-24
+    await apply(store, delta("ADD", content="one"), delta("DELETE", "nope"))
+    await apply(store, delta("UPDATE", "gene-00001", "two"), votes=[Vote("gene-00001", "helpful", "run")])
+    newest, oldest = await store.history("d", None, 10)
+    assert (oldest.origin, oldest.summary) == (ORIGIN, "ADD: 1, UPDATE: 0, DELETE: 1")
+    assert [operation.applied for operation in oldest.operations] == [True, False]
+    assert (oldest.bullets_before, oldest.bullets_after, newest.bullets_after) == (0, 1, 1)
+    [change] = newest.changes
+    assert change.before is not None
+    assert change.after is not None
+    assert (change.before.bullet.content, change.after.bullet.content) == ("one", "two")
+    assert [revision.number for revision in await store.history("d", 2, 10)] == [1]
+    assert [revision.number for revision in await store.bullet_history("d", "gene-00001")] == [1, 2]
+
+
+async def test_answers_are_forgotten_after_their_time(store: SqlPlaybookStore) -> None:
+    ticket = Ticket("id-1", "ApplyDeltas", "digest")
+    await store.write("d", once(ticket, lambda writing: b"answer"))
+    assert await store.forget_answers(timedelta(days=1)) == 0
+    assert await store.forget_answers(timedelta(seconds=-1)) == 1
+    assert await store.answer(ticket) is None
+
+
+async def test_migrations_make_the_schema_the_code_uses(store: SqlPlaybookStore) -> None:
+    engine = create_engine(f"sqlite:///{store.name}")
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, schema.metadata) == []
+        assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar() == "0001"
+    engine.dispose()
+
+
+async def test_a_file_that_is_no_database_is_data_loss(tmp_path: Path) -> None:  # C-15, C-80
+    path = tmp_path / "hansei.db"
+    path.write_bytes(b"this is not a database" * 1000)
+    store = SqlPlaybookStore(f"sqlite:///{path}")
+    with pytest.raises(StoreCorrupt, match=r"hansei\.db.*backup"):
+        await store.open()
+    assert path.read_bytes().startswith(b"this is not a database")
+
+
+async def test_a_damaged_bullet_is_data_loss_and_stays_as_it_is(store: SqlPlaybookStore) -> None:  # C-74, C-80
+    await apply(store, delta("ADD", content="one"))
+    connection = sqlite3.connect(store.name)
+    with connection:
+        connection.execute("UPDATE bullet SET body = substr(body, 1, 20)")
+    connection.close()
+    with pytest.raises(StoreCorrupt, match=r"hansei\.db"):
+        await store.load("d")
+    with pytest.raises(StoreCorrupt):
+        await apply(store, delta("UPDATE", "gene-00001", "two"))
+
+
+async def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    store = SqlPlaybookStore(f"sqlite:///{tmp_path / 'd' / 'hansei.db'}")
+    (tmp_path / "d").rmdir()
+    with pytest.raises(StoreReadOnly, match="cannot be written"):
+        await store.open()
+
+
+async def test_a_read_only_database_can_be_read_and_says_what_it_is(store: SqlPlaybookStore) -> None:
+    await apply(store, delta("ADD", content="one"))
+    read_only = SqlPlaybookStore(f"sqlite:///file:{store.name}?mode=ro&uri=true")
+    await read_only.open()
+    assert [one.content for one in await bullets(read_only)] == ["one"]
+    with pytest.raises(StoreReadOnly, match="cannot be written"):
+        await apply(read_only, delta("ADD", content="two"))
+    await read_only.close()
+
+
+async def test_a_full_disk_leaves_the_old_revision_and_says_so(store: SqlPlaybookStore) -> None:  # C-18, C-83
+    await apply(store, delta("ADD", content="one"))
+
+    def limited(connection: Connection) -> None:
+        connection.exec_driver_sql("PRAGMA max_page_count = 60")
+
+    event.listen(store.writing_engine, "begin", limited)
+    with pytest.raises(StoreFull, match="full"):
+        await apply(store, *(delta("ADD", content=f"{number} " + "x" * 10_000) for number in range(50)))
+    assert [one.content for one in await bullets(store)] == ["one"]
+    assert (await apply(store, delta("UPDATE", "gene-00001", "two"))).revision == 2

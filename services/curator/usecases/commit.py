@@ -1,0 +1,157 @@
+"""How a batch of votes and proposals enters a dataset, whoever sends it: merge, review, log, upkeep."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from services.curator.domain.curation import Operation, Proposal, Vote, VoteOutcome, summarised
+from services.curator.domain.draft import Draft
+from services.curator.domain.gate import waits_because
+from services.curator.domain.log import Kind, Origin, Stored
+from services.curator.domain.merge import Terms, count_votes, merge_deltas
+from services.curator.domain.review import PendingChange, PendingState
+from services.curator.domain.rules import Policy, Trust
+from services.curator.domain.similarity import nearest
+from services.curator.domain.upkeep import evict, retire
+from services.curator.usecases.ports import Ticket, Writing
+
+UPKEEP_AUTHOR = "hansei"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one caller wants to change in a dataset.
+
+    `base` is the revision the proposals were made against (None = the newest); `served` the ids of the bullets their
+    trajectory was given; `reliable` is False when nothing but the agent's own word says how the run ended.
+    """
+
+    origin: Origin
+    proposals: Sequence[Proposal] = ()
+    votes: Sequence[Vote] = ()
+    base: int | None = None
+    served: frozenset[str] = frozenset()
+    reliable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a batch did; `revision` is the newest one after it, upkeep included."""
+
+    revision: int
+    bullets_before: int
+    bullets_after: int
+    operations: tuple[Operation, ...]
+    votes: tuple[VoteOutcome, ...]
+    pending: tuple[PendingChange, ...] = ()
+
+    @property
+    def conflicts(self) -> list[Operation]:
+        """The operations that lost to a later change."""
+        return [operation for operation in self.operations if operation.conflict]
+
+
+def once(ticket: Ticket | None, work: Callable[[Writing], bytes], payload: bytes = b"") -> Callable[[Writing], bytes]:
+    """`work` such that a repeated ticket gets the stored answer and changes nothing (idea 3)."""
+
+    def at_most_once(dataset: Writing) -> bytes:
+        if ticket is None:
+            return work(dataset)
+        answered = dataset.answer(ticket)
+        if answered is not None:
+            return answered
+        response = work(dataset)
+        dataset.record(ticket, response, payload)
+        return response
+
+    return at_most_once
+
+
+def commit(dataset: Writing, batch: Batch, *, always: bool = False) -> Committed:
+    """Merges the batch into the newest state as one revision, then applies the dataset's own rules.
+
+    A batch that changes nothing makes no revision unless `always` (a curation leaves its trace, C-24).
+    """
+    policy = dataset.policy
+    bullets_before = dataset.bullets
+    draft = dataset.draft()
+    votes = count_votes(draft, batch.votes)
+    operations = merge_deltas(draft, batch.proposals, _terms(policy, batch))
+    operations, pending = _kept_for_review(dataset, policy, batch, operations)
+    _log_skipped(dataset.dataset, operations, votes)
+    if always or not draft.empty:
+        touched = [change.after for change in draft.changes if change.after]
+        summary = summarised(proposal.delta for proposal in batch.proposals)
+        dataset.append(draft, batch.origin, summary, operations, votes)
+        keep_house(dataset, policy, touched)
+    return Committed(dataset.revision, bullets_before, dataset.bullets, tuple(operations), tuple(votes), tuple(pending))
+
+
+def _terms(policy: Policy, batch: Batch) -> Terms:
+    trust = policy.trust_of(batch.origin.author) if batch.reliable else Trust.LOW
+    threshold = policy.duplicate_threshold
+
+    def similar(draft: Draft, content: str) -> Stored | None:
+        if threshold is None:
+            return None
+        stored, score = nearest(content, draft.everything())
+        return stored if score >= threshold else None
+
+    return Terms(
+        base=batch.base,
+        served=batch.served,
+        similar=similar,
+        waits=lambda proposal: waits_because(policy, trust, proposal),
+    )
+
+
+def _kept_for_review(
+    dataset: Writing, policy: Policy, batch: Batch, operations: Sequence[Operation]
+) -> tuple[list[Operation], list[PendingChange]]:
+    kept: list[Operation] = []
+    pending: list[PendingChange] = []
+    for operation in operations:
+        if not operation.waits:
+            kept.append(operation)
+            continue
+        change = PendingChange(
+            id=str(uuid.uuid4()),
+            dataset=dataset.dataset,
+            proposal=operation.proposal,
+            base=dataset.revision if batch.base is None else batch.base,
+            author=batch.origin.author,
+            source_trajectory=batch.origin.source_trajectory,
+            waits_because=operation.waits,
+            state=PendingState.WAITING,
+            proposed=dataset.now,
+            expires=dataset.now + policy.pending_lifetime,
+        )
+        dataset.keep_pending(change)
+        pending.append(change)
+        kept.append(replace(operation, skipped=f"waits for review: {operation.waits}", pending_id=change.id))
+    return kept, pending
+
+
+def keep_house(dataset: Writing, policy: Policy, touched: Sequence[Stored]) -> None:
+    """Retires what the votes of this batch turned against and evicts what exceeds the budget, as one revision."""
+    draft = dataset.draft()
+    retired = retire(draft, touched, policy)
+    evicted = evict(draft, policy, dataset.tokens() if policy.max_tokens else 0)
+    if draft.empty:
+        return
+    reasons = [f"{what}: {len(ids)}" for what, ids in (("retired", retired), ("evicted", evicted)) if ids]
+    dataset.append(draft, Origin(Kind.UPKEEP, UPKEEP_AUTHOR, ", ".join(reasons)), ", ".join(reasons))
+
+
+def _log_skipped(dataset: str, operations: Sequence[Operation], votes: Sequence[VoteOutcome]) -> None:
+    for operation in operations:
+        if operation.skipped:
+            _log.warning("dataset %s: %s not applied: %s", dataset, operation.delta.type, operation.skipped)
+    for vote in votes:
+        if vote.skipped:
+            _log.warning("dataset %s: vote not counted: %s", dataset, vote.skipped)
