@@ -28,7 +28,8 @@ class ReportKind:
     """One kind of report.
 
     `phrases` are its forbidden words as the specification writes them; `shape` and `rules` tell a model what to write.
-    `focus_needed`: the report is about one node, so there must be one.
+    `focus_needed`: the report is about one node, so there must be one. `takes_long`: checking it may take more than
+    about a millisecond, so it is no work for an event loop.
     """
 
     name: str
@@ -39,6 +40,7 @@ class ReportKind:
     rules: str
     render: Callable[[Mapping[str, Any]], str]
     focus_needed: bool = False
+    takes_long: bool = False
 
 
 _ORGANIZER_SHAPE = """{

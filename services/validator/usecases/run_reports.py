@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from services.validator.domain.dashboard import Brief, DashboardError, TargetError, focus_of, nodes_of
+from services.validator.domain.errors import InputsNotObject, ReportNotJson
 from services.validator.domain.kinds import ADVISOR, ORGANIZER, ReportKind
 from services.validator.domain.report_prompts import build_base_prompt, build_inputs_prompt
 from services.validator.domain.runs import DEFAULT_OPTIONS, ReportRun, RunOptions, StopReason, refused
 from services.validator.domain.wording import PhraseFinder
 from services.validator.usecases.generate_report import Assignment, ReportModel, RunObserver, generate_report
+from services.validator.usecases.kinds import Kinds, WordFinders
+from services.validator.usecases.validate_report import json_value
 
 
 async def run_organizer(
@@ -70,3 +73,40 @@ async def run_inputs_report(
     prompt = build_inputs_prompt(kind, inputs, valid_node_ids)
     assignment = Assignment(kind, prompt, valid_node_ids, (), phrases)
     return await generate_report(assignment, model, options, observer)
+
+
+class RunReports:
+    """Makes reports with the service's model, words and observer."""
+
+    def __init__(self, kinds: Kinds, words: WordFinders, model: ReportModel, observer: RunObserver) -> None:
+        self._kinds = kinds
+        self._words = words
+        self._model = model
+        self._observer = observer
+
+    async def organizer(self, brief: Brief, options: RunOptions) -> ReportRun:
+        """Makes an Organizer report. Raises ModelKeyMissing, ModelOffline."""
+        phrases = await self._words.finder(ORGANIZER, options.wording)
+        return await run_organizer(brief, self._model, options, phrases=phrases, observer=self._observer)
+
+    async def advisor(self, brief: Brief, options: RunOptions) -> ReportRun:
+        """Makes an Advisor report. Raises ModelKeyMissing, ModelOffline."""
+        phrases = await self._words.finder(ADVISOR, options.wording)
+        return await run_advisor(brief, self._model, options, phrases=phrases, observer=self._observer)
+
+    async def of_kind(
+        self, name: str, inputs_json: str, valid_node_ids: Sequence[str], options: RunOptions
+    ) -> ReportRun:
+        """Makes a report of a registered kind.
+
+        Raises ReportTypeUnknown, InputsNotObject, ModelKeyMissing, ModelOffline.
+        """
+        kind = await self._kinds.kind(name)
+        try:
+            inputs = json_value(inputs_json)
+        except ReportNotJson:
+            inputs = None
+        if not isinstance(inputs, dict):
+            raise InputsNotObject("inputs_json must be the JSON text of an object")
+        phrases = await self._words.finder(kind, options.wording)
+        return await run_inputs_report(kind, inputs, valid_node_ids, self._model, options, phrases, self._observer)

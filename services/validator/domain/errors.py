@@ -1,0 +1,95 @@
+"""What the validator refuses.
+
+HanseiError (chassis.errors)
+├── InvalidArgument
+│   ├── ReportNotJson               the report is not JSON text
+│   ├── InputsNotObject             the inputs of a registered kind are not the JSON text of an object
+│   ├── ReportTypeUnknown           no kind has this name
+│   ├── KindInvalid                 a kind's schema or rules do not compile
+│   ├── ModelIdInvalid              a model id is not `provider:model-name`
+│   ├── EvaluationInvalid           metrics, weights or texts of an evaluation break a rule
+│   ├── ComparisonsInvalid          comparisons or tasks break a rule
+│   └── NotIdentifiable             comparisons do not determine the strengths of all contestants
+├── NotFound
+│   ├── KindNotFound                no registered kind has this name
+│   └── SubmissionNotFound          the leaderboard has no such entry
+├── AlreadyExists
+│   ├── KindExists                  a kind of this name exists
+│   └── RequestIdReused             a request id came back with another request
+├── FailedPrecondition
+│   └── ModelKeyMissing             the chosen model needs a key that is not set
+└── Unavailable
+    ├── EvaluatorAPIError           the judge of a metric failed
+    ├── JudgmentAPIError            the judge of prospects failed
+    └── LeaderboardUnavailable      the leaderboard could not be written
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chassis.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound, shortened
+
+
+class ReportNotJson(InvalidArgument):
+    """The report is not JSON text (V-75)."""
+
+    reason = "REPORT_NOT_JSON"
+
+
+class InputsNotObject(InvalidArgument):
+    """The inputs of a registered kind are not the JSON text of an object."""
+
+    reason = "INPUTS_NOT_OBJECT"
+
+
+class ReportTypeUnknown(InvalidArgument):
+    """No kind has this name (G-28)."""
+
+    reason = "REPORT_TYPE_UNKNOWN"
+
+    def __init__(self, registered: Sequence[str] = ()) -> None:
+        names = ["'organizer'", "'advisor'", *(f"'{name}'" for name in registered[:20])]
+        super().__init__(f"type must be {' or '.join(names)}")
+
+
+class KindInvalid(InvalidArgument):
+    """A kind's schema or rules do not compile; one violation per fault."""
+
+    reason = "REPORT_KIND_INVALID"
+
+
+class KindNotFound(NotFound):
+    """No registered kind has this name."""
+
+    reason = "REPORT_KIND_NOT_FOUND"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"report kind '{shortened(name)}' is not registered")
+
+
+class KindExists(AlreadyExists):
+    """A kind of this name exists."""
+
+    reason = "REPORT_KIND_EXISTS"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"report kind '{name}' exists already; delete it first or choose another name")
+
+
+class RequestIdReused(AlreadyExists):
+    """A request id came back with another request."""
+
+    reason = "REQUEST_ID_REUSED"
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(f"request_id {shortened(request_id)} was used for another request; send a new UUID")
+
+
+class ModelKeyMissing(FailedPrecondition):
+    """The chosen model needs a key that is not set (V-37)."""
+
+    reason = "MODEL_KEY_MISSING"
+
+    def __init__(self, variable: str) -> None:
+        super().__init__(f"{variable} is not set", metadata={"variable": variable})

@@ -1,0 +1,167 @@
+"""The forbidden words of the built-in reports as grammar rather than substrings.
+
+Each rule looks at one morpheme and its neighbours. It finds other spellings and close paraphrases of the phrases of
+V-17 and V-27, and spares words that only contain them (調べきれない, べき乗, 非推奨, 不正解データ).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from services.validator.domain.japanese import Morpheme, Tokenize, normalised
+
+Text = Sequence[Morpheme]
+Rule = Callable[[Text, int], bool]
+"""True when the morpheme at an index is the head of a forbidden expression."""
+
+_NOTHING = Morpheme("", "", "")
+
+
+def _at(text: Text, index: int) -> Morpheme:
+    return text[index] if 0 <= index < len(text) else _NOTHING
+
+
+def _normals(text: Text, start: int, count: int) -> tuple[str, ...]:
+    return tuple(_at(text, index).normal for index in range(start, start + count))
+
+
+def obligation(text: Text, index: int) -> bool:
+    """べき, べし, 可き, べからず; not べく, which is a purpose."""
+    word = text[index]
+    return word.normal == "べし" and word.word_class == "助動詞" and not word.surface.endswith("く")
+
+
+def own_obligation(text: Text, index: int) -> bool:
+    """すべき and するべき; べき after any other verb is allowed to advisors (V-27)."""
+    return obligation(text, index) and _at(text, index - 1).normal == "為る"
+
+
+def must(text: Text, index: int) -> bool:
+    """なければならない, ねばならない, なくてはいけない, ないといけない."""
+    if _at(text, index).normal not in {"成る", "行ける", "行く"}:
+        return False
+    if _at(text, index + 1).normal not in {"ない", "ぬ", "ず", "ます"}:
+        return False
+    before = [word.surface for word in text[max(0, index - 3) : index]]
+    negated = any(surface in {"なけれ", "なく", "ない", "ね", "なきゃ"} for surface in before)
+    return negated and bool(before) and before[-1] in {"ば", "は", "と", "ちゃ", "なきゃ"}
+
+
+def request(text: Text, index: int) -> bool:
+    """ください and 下さい as a request; not くださいました, which tells."""
+    word = text[index]
+    if word.normal == "下さる" and word.surface in {"ください", "下さい"}:
+        return _at(text, index + 1).normal != "ます"
+    if word.normal == "為さる" and word.surface in {"なさい", "為さい"}:
+        return _at(text, index + 1).normal != "ます"
+    return False
+
+
+def plea(text: Text, index: int) -> bool:
+    """お願いします, お願いいたします; て頂きたい, て欲しい."""
+    word, after = text[index], _at(text, index + 1)
+    if word.normal in {"願う", "御願い"} and _at(text, index - 1).normal in {"御", "を", "を御"} | {word.normal}:
+        return after.normal in {"為る", "致す", "申し上げる", "。", ""}
+    if word.normal == "頂く" and _at(text, index - 1).normal in {"て", "で"}:
+        return after.normal == "たい"
+    return word.normal == "欲しい" and _at(text, index - 1).normal in {"て", "で"}
+
+
+_OPEN = {"か", "場合", "時", "なら", "かも", "かどうか", "ば", "と", "限り", "たび", "もの", "物", "事", "際"}
+"""What follows a need that is asked or supposed rather than claimed."""
+
+
+def need(text: Text, index: int) -> bool:
+    """が必要です, が必要だ, が必要である, 必要がある; not a question, a condition, a denial or the past."""
+    if text[index].normal != "必要":
+        return False
+    if _at(text, index - 1).surface in {"が", "も"} and _at(text, index + 1).normal in {"です", "だ"}:
+        rest = _normals(text, index + 2, 3)
+        if _at(text, index + 1).surface == "だっ" or _at(text, index + 1).surface == "でし":
+            return False
+        if _at(text, index + 1).surface in {"な", "なら", "だろう", "で"} and rest[0] != "有る":
+            return False
+        return not (set(rest) & _OPEN) and "ない" not in rest
+    if _at(text, index + 1).surface == "が" and _at(text, index + 2).normal == "有る":
+        rest = _normals(text, index + 3, 3)
+        return not (set(rest) & _OPEN) and "た" not in rest
+    return False
+
+
+_GARMENT_BEFORE = {"防寒", "安全", "反射", "救命", "ダウン", "作業", "ニット", "フリース", "制服", "蛍光"}
+_GARMENT_AFTER = {"着る", "羽織る", "脱ぐ", "着用", "洗う", "配る", "支給"}
+
+
+def best(text: Text, index: int) -> bool:
+    """ベスト, 最善, 最良, 最適, 最上 as a verdict; not 尽くす, not a garment, not 最適化."""
+    word = text[index]
+    if word.normal not in {"ベスト", "最善", "最良", "最適"} or word.word_class not in {"名詞", "形状詞"}:
+        return False
+    following = _normals(text, index + 1, 3)
+    if "尽くす" in following or following[0] == "化":
+        return False
+    return not (_at(text, index - 1).normal in _GARMENT_BEFORE or _GARMENT_AFTER & set(following))
+
+
+def superlative(text: Text, index: int) -> bool:
+    """一番良い, 最も良い."""
+    return text[index].normal in {"一番", "最も"} and _at(text, index + 1).normal == "良い"
+
+
+_TECHNICAL = {"環境", "値", "スペック", "設定", "構成", "バージョン", "動作", "要件", "規格", "サイズ", "容量"}
+_DATASETS = {"率", "データ", "ラベル", "数", "画像", "セット"}
+
+
+def recommendation(text: Text, index: int) -> bool:
+    """推奨, おすすめ, 勧める, イチオシ; not 非推奨, not technical terms such as 推奨環境."""
+    word = text[index]
+    if word.normal == "推奨":
+        if _at(text, index - 1).normal in {"非", "不"}:
+            return False
+        return _at(text, index + 1).normal not in _TECHNICAL
+    if word.normal in {"御勧め", "一押し", "イチオシ", "いちおし", "一推し", "一押"}:
+        return True
+    return word.normal in {"勧める", "薦める", "奨める"} and word.word_class == "動詞"
+
+
+def right_answer(text: Text, index: int) -> bool:
+    """正解 as a verdict; not 不正解, not 正解率 or 正解データ."""
+    if text[index].normal != "正解" or _at(text, index - 1).normal in {"不", "非"}:
+        return False
+    return _at(text, index + 1).normal not in _DATASETS
+
+
+ORGANIZER_RULES: Sequence[Rule] = (obligation, must, request, plea, need)
+ADVISOR_RULES: Sequence[Rule] = (best, superlative, recommendation, right_answer, own_obligation)
+
+
+@dataclass(frozen=True, slots=True)
+class LinguisticRules:
+    """Finds forbidden expressions by rules over morphemes."""
+
+    tokenize: Tokenize
+    rules: Sequence[Rule]
+
+    def occurs_in(self, text: str) -> bool:
+        """True when a rule applies somewhere in the text."""
+        words = self.tokenize(normalised(text))
+        return any(rule(words, index) for index in range(len(words)) for rule in self.rules)
+
+
+class LinguisticPhrases:
+    """Finds given phrases as sequences of normalised words, so that spelling and word boundaries are those of words."""
+
+    def __init__(self, tokenize: Tokenize, phrases: Sequence[str]) -> None:
+        self._tokenize = tokenize
+        self._wanted = [tuple(word.normal for word in tokenize(normalised(phrase))) for phrase in phrases]
+
+    def occurs_in(self, text: str) -> bool:
+        """True when one of the phrases occurs as whole words."""
+        normals = tuple(word.normal for word in self._tokenize(normalised(text)))
+        return any(
+            normals[start : start + len(wanted)] == wanted
+            for wanted in self._wanted
+            for start in range(len(normals) - len(wanted) + 1)
+            if wanted
+        )

@@ -1,0 +1,32 @@
+"""Settings of the validator."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from chassis.settings import ServiceSettings, named
+
+
+class ValidatorSettings(ServiceSettings):
+    """Where the validator listens, what it stores where, and which models judge.
+
+    The model that writes reports is the one of LLM_PROVIDER and LLM_MODEL.
+    """
+
+    listen_address: str = "127.0.0.1:50055"
+    """Where gRPC is served, `host:port`. Port 0 takes a free one."""
+
+    leaderboard_db: str = named("data/leaderboard.db", "LEADERBOARD_DB", min_length=1)
+    """Where entries, judgements and report kinds are kept: a file name for SQLite, or a PostgreSQL URL."""
+
+    evaluator_model: str = named("google-gla:gemini-2.5-flash", "EVALUATOR_MODEL")
+    """Model that scores submissions, `provider:model-name`."""
+
+    judge_model: str = named("google-gla:gemini-2.5-flash", "JUDGE_MODEL")
+    """Model that judges whether another round is worthwhile, and compares submissions, `provider:model-name`."""
+
+    rule_steps: int = Field(20_000, ge=100)
+    """Steps that one rule of a registered kind may take on one report."""
+
+    rule_seconds: float = Field(0.25, gt=0)
+    """Seconds that one rule of a registered kind may take on one report."""
