@@ -25,16 +25,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
-import structlog
 from opentelemetry.trace import Span, SpanKind
 
-from chassis import deadlines, status, telemetry, validation
+from chassis import deadlines, logging, status, telemetry, validation
 from chassis.admission import Admission
 from chassis.calls import Call, current_call, new_request_id, request_id_from
 from chassis.errors import HanseiError, Unavailable
 from chassis.progress import RETRY_SECONDS, CallsInProgress, going_away
 
-log = structlog.get_logger("hansei.calls")
+log = logging.get_logger("hansei.calls")
 
 _OUR_FAULT = {"INTERNAL", "UNKNOWN", "DATA_LOSS", "UNAVAILABLE", "UNIMPLEMENTED", "RESOURCE_EXHAUSTED"}
 

@@ -30,7 +30,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-import structlog
 import uvloop
 
 from chassis import logging, telemetry
@@ -40,7 +39,7 @@ from chassis.server import Server
 from chassis.service import Service
 from chassis.settings import BadSetting, ServiceSettings, exit_for
 
-log = structlog.get_logger("hansei.lifecycle")
+log = logging.get_logger("hansei.lifecycle")
 
 Services = Service | Sequence[Service]
 S = TypeVar("S", bound=ServiceSettings)

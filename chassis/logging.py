@@ -1,6 +1,7 @@
 """Structured logs: one record a line, with the request and the trace they belong to, and never a secret.
 
-``log = structlog.get_logger()`` anywhere; what the standard library's loggers say takes the same way out.
+``log = logging.get_logger("hansei.search")``, then ``log.info("index loaded", bullets=n)``; what the standard library's
+loggers say takes the same way out.
 """
 
 from __future__ import annotations
@@ -31,37 +32,39 @@ _MAX_DEPTH = 6
 Event = MutableMapping[str, Any]
 
 
+def get_logger(name: str) -> Any:
+    """A logger whose records are an event and its facts: ``log.warning("call failed", peer=peer, seconds=s)``."""
+    return structlog.get_logger(component=name)
+
+
 def configure(level: str, form: str) -> None:
     """Send all logs to stderr: `form` is ``json`` or ``console``, `level` the least severe that is written."""
     threshold = logging.getLevelNamesMapping()[level]
-    shared: list[structlog.typing.Processor] = [
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        joined_to_call,
-        structlog.processors.format_exc_info,
-        redacted,
-    ]
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
         if form == "json"
         else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
     structlog.configure(
-        processors=[*shared, renderer],
+        processors=[*_SHARED, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=False,
+        logger_factory=_to_stderr,
+        cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
+            foreign_pre_chain=_SHARED,
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
         )
     )
     logging.basicConfig(level=max(threshold, logging.INFO), handlers=[handler], force=True)
     for chatty in ("httpx", "httpcore", "openai"):
         logging.getLogger(chatty).setLevel(max(threshold, logging.WARNING))
+
+
+def _to_stderr(*names: str) -> structlog.PrintLogger:
+    return structlog.PrintLogger(sys.stderr)
 
 
 def joined_to_call(logger: Any, name: str, event: Event) -> Event:
@@ -97,3 +100,20 @@ def _redact(key: object, value: Any, depth: int = 0) -> Any:
 
 def _blanked(match: re.Match[str]) -> str:
     return f"{match['scheme'] or match['key'] or match['url']}{REDACTED}"
+
+
+_SHARED: list[structlog.typing.Processor] = [
+    structlog.stdlib.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    joined_to_call,
+    structlog.processors.format_exc_info,
+    redacted,
+]
+
+# Within a library, a test or a command line nobody calls `configure`: stdout is not ours, and details are not wanted.
+if not structlog.is_configured():
+    structlog.configure(
+        processors=[*_SHARED, structlog.dev.ConsoleRenderer(colors=False)],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=_to_stderr,
+    )

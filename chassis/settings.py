@@ -6,6 +6,7 @@ name that users know (``LLM_PROVIDER``); the name under ``HANSEI_`` wins. An emp
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -130,17 +131,20 @@ def exit_for(complaint: str) -> NoReturn:
 
 
 def _complaints(settings: type[Settings], error: ValidationError) -> Iterator[str]:
+    """One line for each bad setting. Pydantic names a field by its first variable, or by its own name if given so."""
     for item in error.errors(include_url=False):
         what = item["msg"].removeprefix("Value error, ")
-        if not item["loc"]:
-            yield what
+        place = str(item["loc"][0]) if item["loc"] else ""
+        name = place.lower().removeprefix(PREFIX.lower())
+        field = settings.model_fields.get(name)
+        if field is None:
+            yield f"{place}: {what}" if place else what
             continue
-        name = str(item["loc"][0])
-        field = settings.model_fields.get(name.lower().removeprefix(PREFIX.lower()))
-        variable = variables(name, field)[0] if field and name == name.lower() else name
+        choices = variables(name, field)
+        variable = next((choice for choice in choices if os.environ.get(choice)), choices[-1])
         if item["type"] == "missing":
             yield f"{variable} is not set"
-        elif field is None or _is_secret(field):
+        elif _is_secret(field):
             yield f"{variable}: {what}"
         else:
             yield f"{variable}: {what} (got {shortened(repr(item['input']))})"

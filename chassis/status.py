@@ -25,6 +25,7 @@ MAX_VIOLATIONS = 50
 MAX_TRAILER_BYTES = 7000
 MAX_MESSAGE_BYTES = 3000
 MAX_METADATA_CHARS = 200
+MAX_INFO_BYTES = 1500
 OMITTED = "violations_omitted"
 
 _CODES = {code.name: code for code in grpc.StatusCode}
@@ -51,7 +52,9 @@ def encode(error: HanseiError, service: str) -> WireStatus:
     message = _fitting(error.message)
     info = error_details_pb2.ErrorInfo(reason=error.reason, domain=error.domain or service + DOMAIN_SUFFIX)
     for key, value in error.metadata.items():
-        info.metadata[key] = shortened(str(value), MAX_METADATA_CHARS)
+        fact = shortened(str(value), MAX_METADATA_CHARS)
+        if info.ByteSize() + len(key.encode()) + len(fact.encode()) <= MAX_INFO_BYTES:
+            info.metadata[key] = fact
     status = status_pb2.Status(code=code.value[0], message=message)
     if error.retry_after is not None:
         retry = Duration()

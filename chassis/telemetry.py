@@ -47,12 +47,15 @@ class MethodTelemetry:
         self._name = f"{service}/{method}"
         self._kind = kind
         self._histogram = _durations["server" if kind is SpanKind.SERVER else "client"]
-        self._attributes = {"rpc.system": "grpc", "rpc.service": service, "rpc.method": method}
+        self._attributes: dict[str, str] = {"rpc.system": "grpc", "rpc.service": service, "rpc.method": method}
         self._by_code: dict[str, dict[str, str]] = {}
 
     def begin(self, parent: Context | None = None) -> Span:
         """Start a span; the caller ends it with `end`."""
-        return tracer.start_span(self._name, parent, kind=self._kind, attributes=self._attributes)
+        span = tracer.start_span(self._name, parent, kind=self._kind)
+        if span.is_recording():
+            span.set_attributes(self._attributes)
+        return span
 
     def end(self, span: Span, code: str, seconds: float) -> None:
         """Record how the call went."""

@@ -1,0 +1,59 @@
+"""A bounded pool of threads for work that lets go of the GIL (FAISS, NumPy), so that the event loop keeps turning.
+
+Pure Python that takes long does not belong here: it holds the GIL in whichever thread it runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import ParamSpec, TypeVar
+
+from chassis.errors import ResourceExhausted
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+RETRY_SECONDS = 0.5
+
+
+class CpuPool:
+    """`workers` threads (default: one per core) and at most `queue` jobs that wait for one."""
+
+    def __init__(self, name: str, *, workers: int | None = None, queue: int = 64) -> None:
+        self._workers = workers or os.cpu_count() or 1
+        self._queue = queue
+        self._executor = ThreadPoolExecutor(self._workers, thread_name_prefix=name)
+        self._jobs = 0
+
+    async def run(self, job: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """The result of `job`, run in a thread with the caller's context variables (deadline, call, span).
+
+        A caller who is cancelled while its job waits takes it out of the queue; a job that runs is not interrupted.
+        Raises `ResourceExhausted` if the queue is full, and what the job raises.
+        """
+        if self._jobs >= self._workers + self._queue:
+            raise ResourceExhausted(
+                f"{self._jobs} jobs wait for a processor; try again later",
+                reason="CPU_QUEUE_FULL",
+                retry_after=RETRY_SECONDS,
+            )
+        loop = asyncio.get_running_loop()
+        future = self._executor.submit(copy_context().run, _call, job, args, kwargs)
+        self._jobs += 1
+        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._done))
+        return await asyncio.wrap_future(future)
+
+    def _done(self) -> None:
+        self._jobs -= 1
+
+    async def close(self) -> None:
+        """Drop what waits, and wait for what runs."""
+        await asyncio.to_thread(self._executor.shutdown, wait=True, cancel_futures=True)
+
+
+def _call(job: Callable[..., R], args: tuple[object, ...], kwargs: dict[str, object]) -> R:
+    return job(*args, **kwargs)

@@ -1,0 +1,118 @@
+import json
+import logging as stdlib
+from collections.abc import Iterator
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chassis import logging
+from chassis.calls import Call, current_call
+
+KEY = "sk-abcdefghijklmnop1234"
+
+
+class Written:
+    """What a configured logger wrote to stderr."""
+
+    def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
+        self._capture = capture
+
+    def configure(self) -> None:
+        logging.configure("INFO", "json")
+
+    def getvalue(self) -> str:
+        return self._capture.readouterr().err
+
+
+@pytest.fixture
+def written(capsys: pytest.CaptureFixture[str]) -> Iterator[Written]:
+    before, root = structlog.get_config(), stdlib.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield Written(capsys)
+    structlog.configure(**before)
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_a_record_is_one_json_line_with_the_request_it_belongs_to(written: Written) -> None:
+    written.configure()
+    token = current_call.set(Call("/a.S/Get", "r-1"))
+    logging.get_logger("hansei.x").info("検索した", hits=3)
+    current_call.reset(token)
+
+    (line,) = written.getvalue().splitlines()
+    record = json.loads(line)
+    assert (record["event"], record["hits"], record["level"]) == ("検索した", 3, "info")
+    assert (record["request_id"], record["method"], record["component"]) == ("r-1", "/a.S/Get", "hansei.x")
+
+
+def test_records_below_the_level_are_not_written(written: Written) -> None:
+    written.configure()
+    logging.get_logger("hansei.x").debug("detail")
+
+    assert written.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    "key", ["api_key", "openai_api_key", "OPENAI_API_KEY", "authorization", "Authorization", "access_token", "password"]
+)
+def test_secrets_are_blanked_by_their_key_at_any_depth(key: str, written: Written) -> None:
+    written.configure()
+    logging.get_logger("x").warning("sent", headers={"nested": [{key: "hunter2"}]}, **{key: "hunter2"})
+
+    line = written.getvalue()
+    assert "hunter2" not in line
+    assert line.count(logging.REDACTED) == 2
+
+
+def test_counts_of_tokens_are_no_secret(written: Written) -> None:
+    written.configure()
+    logging.get_logger("x").info("asked", prompt_tokens=12)
+
+    assert json.loads(written.getvalue())["prompt_tokens"] == 12
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"key {KEY} refused",
+        "Bearer hunter2hunter2",
+        "postgresql://app:hunter2@db/x failed",
+        f"Authorization: Bearer {KEY}",
+    ],
+)
+def test_secrets_are_blanked_by_their_looks(text: str, written: Written) -> None:
+    written.configure()
+    logging.get_logger("x").info(text)
+    stdlib.getLogger("other.library").warning(text)
+
+    lines = written.getvalue()
+    assert KEY not in lines
+    assert "hunter2" not in lines
+    assert lines.count(logging.REDACTED) == 2
+
+
+def test_tracebacks_are_written_without_secrets(written: Written) -> None:
+    written.configure()
+    try:
+        raise RuntimeError(f"refused {KEY}")
+    except RuntimeError as error:
+        logging.get_logger("x").error("failed", exc_info=error)
+
+    record = json.loads(written.getvalue())
+    assert "RuntimeError" in record["exception"]
+    assert KEY not in record["exception"]
+
+
+def test_the_standard_librarys_records_take_the_same_way(written: Written) -> None:
+    written.configure()
+    stdlib.getLogger("other.library").warning("something %s", "old")
+
+    assert json.loads(written.getvalue())["event"] == "something old"
+
+
+@given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_for_all_values_redaction_never_fails(value: object) -> None:
+    logging.redacted(None, "", {"event": "x", "value": value})

@@ -1,0 +1,137 @@
+import pytest
+from pydantic import Field, SecretStr, ValidationError
+
+from chassis.settings import (
+    BadSetting,
+    ServiceSettings,
+    Settings,
+    exit_for,
+    load,
+    named,
+    settings_markdown,
+    settings_table,
+)
+
+
+class ShopSettings(ServiceSettings):
+    search_alpha: float = named(0.5, "SEARCH_ALPHA", ge=0, le=1)
+    """Weight of the vector score, 0 to 1."""
+
+    openai_api_key: SecretStr = named(SecretStr(""), "OPENAI_API_KEY")
+    """Key of the model provider."""
+
+    pin: SecretStr | None = Field(None, min_length=4)
+    """Pin of the shop."""
+
+    curator_addr: str = named("", "CURATOR_ADDR")
+    """Where the curator listens, `host:port`."""
+
+    search_addr: str = named("", "SEARCH_ADDR")
+    """Where search listens, `host:port`."""
+
+
+class StrictSettings(Settings):
+    shop_name: str
+    """Name of the shop."""
+
+
+def test_settings_have_defaults_and_are_frozen() -> None:
+    settings = load(ShopSettings)
+
+    assert settings.search_alpha == 0.5
+    with pytest.raises(ValidationError):
+        settings.search_alpha = 0.7  # type: ignore[misc]
+
+
+def test_the_plain_name_works_and_the_prefixed_one_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEARCH_ALPHA", "0.7")
+    assert load(ShopSettings).search_alpha == 0.7
+
+    monkeypatch.setenv("HANSEI_SEARCH_ALPHA", "0.9")
+    assert load(ShopSettings).search_alpha == 0.9
+    assert load(ShopSettings, search_alpha=0.1).search_alpha == 0.1
+
+
+def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HANSEI_SEARCH_ALPHA", "")
+    monkeypatch.setenv("SEARCH_ALPHA", "0.7")
+
+    assert load(ShopSettings).search_alpha == 0.7
+
+
+@pytest.mark.parametrize("name", ["SEARCH_ALPHA", "HANSEI_SEARCH_ALPHA"])
+@pytest.mark.parametrize("value", ["a lot", "1.5", "-0.1", "nan"])
+def test_a_bad_setting_is_named_and_the_process_exits_with_1(  # G-10
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(name, value)
+
+    with pytest.raises(SystemExit) as exit_:
+        load(ShopSettings)
+
+    assert exit_.value.code == 1
+    assert capsys.readouterr().err.startswith(f"{name}: ")
+
+
+def test_all_bad_settings_are_named_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HANSEI_LOG_LEVEL", "LOUD")
+    monkeypatch.setenv("HANSEI_MAX_MESSAGE_BYTES", "1")
+
+    with pytest.raises(SystemExit):
+        load(ShopSettings)
+
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["HANSEI_LOG_LEVEL", "HANSEI_MAX_MESSAGE_BYTES"]
+    assert "(got 'LOUD')" in lines[0]
+
+
+def test_a_missing_setting_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("HANSEI_SHOP_NAME", raising=False)
+
+    with pytest.raises(SystemExit):
+        load(StrictSettings)
+
+    assert capsys.readouterr().err == "HANSEI_SHOP_NAME is not set\n"
+
+
+def test_a_bad_secret_is_not_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HANSEI_PIN", "123")
+
+    with pytest.raises(SystemExit):
+        load(ShopSettings)
+
+    complaint = capsys.readouterr().err
+    assert complaint.startswith("HANSEI_PIN: ")
+    assert "123" not in complaint
+
+
+def test_a_complaint_goes_to_stderr_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:  # G-08
+    with pytest.raises(SystemExit) as exit_:
+        exit_for(str(BadSetting("OPENAI_API_KEY is not set")))
+
+    assert exit_.value.code == 1
+    assert capsys.readouterr().err == "OPENAI_API_KEY is not set\n"
+
+
+def test_peers_are_the_addresses_that_are_set() -> None:
+    assert load(ShopSettings, search_addr="s:1").peer_addresses() == {"search": "s:1"}
+
+
+def test_every_setting_of_a_service_is_documented_with_its_variables() -> None:
+    rows = {row.name: row for row in settings_table(ShopSettings)}
+
+    assert all(row.doc for row in rows.values())
+    assert rows["search_alpha"].variables == ("HANSEI_SEARCH_ALPHA", "SEARCH_ALPHA")
+    assert rows["log_level"].variables == ("HANSEI_LOG_LEVEL",)
+    assert rows["drain_grace_seconds"].default == "20.0"
+    assert rows["openai_api_key"].default == ""
+    assert "| `HANSEI_LOG_LEVEL` | `INFO` | " in settings_markdown(ShopSettings)
+
+
+def test_a_plain_name_that_is_not_the_fields_own_is_refused() -> None:
+    with pytest.raises(TypeError, match="HANSEI_ALPHA"):
+
+        class Wrong(Settings):
+            alpha: float = named(0.5, "SEARCH_ALPHA")

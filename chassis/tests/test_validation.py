@@ -1,0 +1,73 @@
+import pytest
+from google.protobuf.struct_pb2 import Struct
+
+from chassis import validation
+from chassis.errors import InvalidArgument, Violation
+from chassis.tests.probe import pb
+
+
+def violations(message: object) -> tuple[Violation, ...]:
+    with pytest.raises(InvalidArgument) as refused:
+        validation.check(message)  # type: ignore[arg-type]
+    assert refused.value.reason == "INVALID_REQUEST"
+    return refused.value.violations
+
+
+def text_of(message: object) -> str:
+    with pytest.raises(InvalidArgument) as refused:
+        validation.check(message)  # type: ignore[arg-type]
+    return str(refused.value)
+
+
+def test_a_message_that_keeps_its_contract_passes() -> None:
+    validation.check(pb.EchoRequest(text="x", dataset="a-b", top_k=1, steps=[pb.Step(colour=pb.COLOUR_RED)]))
+
+
+def test_a_contracts_own_message_is_used_unchanged() -> None:  # G-13
+    request = pb.EchoRequest(dataset="a b")
+
+    assert text_of(request) == "Invalid dataset name: 'a b'"
+    assert violations(request) == (Violation("dataset", "Invalid dataset name: 'a b'", "DATASET_NAME"),)
+    assert text_of(pb.EchoRequest(name="bob")) == "name must not be bob"
+
+
+def test_the_message_of_a_standard_rule_names_the_field() -> None:
+    request = pb.EchoRequest(top_k=0)
+
+    assert text_of(request) == "top_k must be greater than or equal to 1"
+    assert violations(request) == (Violation("top_k", "top_k must be greater than or equal to 1 (got 0)", "INT32_GTE"),)
+
+
+def test_fields_are_named_by_their_path_and_values_are_shortened() -> None:
+    request = pb.EchoRequest(steps=[pb.Step(), pb.Step(steps=[pb.Step(content="x" * 500)])])
+
+    (violation,) = violations(request)
+
+    assert violation.field == "steps[1].steps[0].content"
+    assert violation.description == ("steps[1].steps[0].content must be at most 10 characters (got '" + "x" * 78 + "…)")
+
+
+def test_all_violations_are_reported_and_the_first_is_the_message() -> None:
+    request = pb.EchoRequest(dataset="a b", top_k=0, name="bob")
+
+    assert [violation.field for violation in violations(request)] == ["dataset", "top_k", "name"]
+    assert text_of(request) == "Invalid dataset name: 'a b'"
+
+
+def test_enum_values_nobody_declared_are_refused_wherever_they_are() -> None:
+    request = pb.EchoRequest(steps=[pb.Step(colour=1), pb.Step(steps=[pb.Step(colour=7)])], colours={"a": 1, "b": -3})
+
+    assert violations(request) == (
+        Violation(
+            "steps[1].steps[0].colour",
+            "steps[1].steps[0].colour must be a value of probe.v1.Colour (got 7)",
+            "UNKNOWN_ENUM_VALUE",
+        ),
+        Violation('colours["b"]', 'colours["b"] must be a value of probe.v1.Colour (got -3)', "UNKNOWN_ENUM_VALUE"),
+    )
+
+
+def test_messages_without_enums_of_ours_are_not_walked() -> None:
+    assert not validation._may_hold_enums(Struct.DESCRIPTOR)
+    assert not validation._may_hold_enums(pb.TraceRequest.DESCRIPTOR)
+    assert validation._may_hold_enums(pb.EchoRequest.DESCRIPTOR)
