@@ -1,0 +1,70 @@
+"""Reads chat messages as OpenAI writes them (`role`, `content`, `tool_calls`), one step for each message."""
+
+from __future__ import annotations
+
+from services.reflector.adapters.importers.records import Record, as_json_text, content_text, validated
+from services.reflector.domain.errors import MalformedTrajectory
+from services.reflector.domain.trajectory import Role, Step, ToolCall
+
+_ROLES: dict[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+
+
+def steps_of(messages: list[Record]) -> tuple[Step, ...]:
+    """The steps of `messages`, with the same places. Raises MalformedTrajectory naming message and field."""
+    return tuple(_step(index, message) for index, message in enumerate(messages))
+
+
+def _step(index: int, message: Record) -> Step:
+    role = _ROLES.get(message.text("role"))
+    if role is None:
+        raise MalformedTrajectory(
+            message.path("role"), message.value.get("role"), f"must be one of {', '.join(_ROLES)}"
+        )
+    return validated(
+        Step,
+        message.where,
+        index=index,
+        role=role,
+        name=message.text("name"),
+        content=content_text(message),
+        tool_calls=_tool_calls(message),
+        tool_call_id=message.text("tool_call_id"),
+    )
+
+
+def _tool_calls(message: Record) -> tuple[ToolCall, ...]:
+    calls = [_tool_call(call) for call in message.records("tool_calls")]
+    if message.has("function_call"):
+        calls.append(_function(Record(message.value["function_call"], message.path("function_call")), ""))
+    return tuple(calls)
+
+
+def _tool_call(call: Record) -> ToolCall:
+    if call.has("function"):
+        return _function(Record(call.value["function"], call.path("function")), call.text("id"))
+    return _function(call, call.text("id"))
+
+
+def _function(function: Record, call_id: str) -> ToolCall:
+    name = function.text("name")
+    if not name:
+        raise MalformedTrajectory(function.path("name"), function.value.get("name"), "must name the tool")
+    arguments = as_json_text(function.value.get("arguments"))
+    return validated(ToolCall, function.where, id=call_id, name=name, arguments=arguments)
+
+
+def first_said(steps: tuple[Step, ...], role: Role) -> str:
+    """The first text a speaker of `role` said, empty if there is none."""
+    return next((step.content for step in steps if step.role == role and step.content.strip()), "")
+
+
+def last_answer(steps: tuple[Step, ...]) -> str:
+    """The last text an agent said, empty if there is none."""
+    return next((step.content for step in reversed(steps) if step.role == "assistant" and step.content.strip()), "")

@@ -1,0 +1,71 @@
+"""Offline rules over tool calls: calls that failed, with their repair, and calls repeated without a change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from services.reflector.domain.actions import Action
+from services.reflector.domain.excerpts import excerpt
+from services.reflector.domain.findings import Finding, named
+from services.reflector.domain.outcome import Outcome
+from services.reflector.domain.repairs import Repair, repairs_of
+
+REPEATS_OF_FAILURE = 2
+"""Identical calls in a row that are a loop if they failed."""
+REPEATS_OF_SUCCESS = 3
+"""Identical calls with identical results that are a loop although they worked."""
+
+
+def error_findings(actions: Sequence[Action], outcome: Outcome) -> Iterator[Finding]:
+    """One finding for each kind of error of each tool, told with the repaired occurrence if there is one."""
+    repairs = repairs_of(actions)
+    by_kind: dict[str, list[int]] = {}
+    for position, action in enumerate(actions):
+        if action.error is not None:
+            by_kind.setdefault(action.error_kind, []).append(position)
+    for kind, positions in by_kind.items():
+        told = next((position for position in positions if position in repairs), positions[0])
+        repair = repairs.get(told)
+        steps = [actions[position].last_step for position in positions]
+        if repair is not None:
+            steps.append(repair.fixed.call_step)
+        yield Finding(
+            "tool_error", named(steps), _facts(actions[told], repair, len(positions)), kind, repair, outcome.succeeded
+        )
+
+
+def repeat_findings(actions: Sequence[Action], outcome: Outcome) -> Iterator[Finding]:
+    """One finding for each tool that was called again and again with the same arguments and the same result."""
+    rows: dict[tuple[str, str, str], list[Action]] = {}
+    for action in actions:
+        if action.result_step is not None and action.output.strip():
+            rows.setdefault((action.tool, action.arguments, action.output[:2_000]), []).append(action)
+    told: set[str] = set()
+    for (tool, arguments, _), row in rows.items():
+        needed = REPEATS_OF_FAILURE if row[0].error is not None else REPEATS_OF_SUCCESS
+        if len(row) >= needed and tool not in told:
+            told.add(tool)
+            facts = {
+                "tool": tool,
+                "agent": row[0].agent,
+                "step": str(row[-1].call_step),
+                "count": str(len(row)),
+                "arguments": excerpt(arguments),
+                "message": row[0].message or excerpt(row[0].output),
+            }
+            yield Finding(
+                "repeated_call", named(action.call_step for action in row), facts, succeeded=outcome.succeeded
+            )
+
+
+def _facts(action: Action, repair: Repair | None, count: int) -> dict[str, str]:
+    return {
+        "tool": action.tool,
+        "agent": action.agent,
+        "step": str(action.last_step),
+        "message": action.message,
+        "kind": action.error_kind.removeprefix(f"{action.tool}: "),
+        "count": str(count),
+        "arguments": excerpt(action.arguments),
+        "fixed_step": str(repair.fixed.last_step) if repair is not None else "",
+    }

@@ -1,0 +1,131 @@
+"""Pairs what a run did with what came back: every tool call with its result."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from services.reflector.domain.tool_errors import READ_CHARS, ToolError, tool_error
+from services.reflector.domain.trajectory import Step, ToolCall
+
+_OBSERVATION = re.compile(r"^(?:observation|tool (?:result|output)|result|output|観測|結果|出力)\s*[:：]\s*", re.I)
+_ACTION = re.compile(r"^(?:action|tool call|行動)\s*[:：]\s*([\w.-]{1,80})[\s(:：]*(.*)", re.I | re.S)
+_FENCE = re.compile(r"```([\w+-]*)[^\n]*\n(.*?)```", re.S)
+_SHELL = frozenset({"sh", "bash", "shell", "console"})
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A tool call and its result. ``result_step`` is None while nothing came back; ``error`` is what it failed with."""
+
+    call_step: int
+    agent: str
+    tool: str
+    arguments: str
+    result_step: int | None = None
+    output: str = ""
+    error: ToolError | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """A result came back and it reports no failure."""
+        return self.result_step is not None and self.error is None
+
+    @property
+    def message(self) -> str:
+        """What it failed with, empty if it did not fail."""
+        return self.error.message if self.error is not None else ""
+
+    @property
+    def error_kind(self) -> str:
+        """`tool: normalised message`, the same for the same error in every run; empty if it did not fail."""
+        return f"{self.tool}: {self.error.kind}" if self.error is not None else ""
+
+    @property
+    def last_step(self) -> int:
+        """The step at which the outcome was known, or else the call."""
+        return self.call_step if self.result_step is None else self.result_step
+
+
+def actions_of(steps: Sequence[Step]) -> tuple[Action, ...]:
+    """Every tool call of `steps` with its result, in the order of the calls; one pass.
+
+    A result answers the newest open call with its id (ids may repeat within a run), else the oldest open call of its
+    tool, else the oldest open call. A result without any call becomes an action of the step before it, whose code
+    block, if it has one, is what ran.
+    """
+    done: list[Action] = []
+    calls = _OpenCalls()
+    before: Step | None = None
+    for step in steps:
+        if _is_result(step):
+            action = calls.answered_by(step) or _unannounced(before, step)
+            done.append(_with_result(action, step))
+        else:
+            calls.open(step)
+            if step.role != "system":
+                before = step
+    return tuple(sorted([*done, *calls.unanswered()], key=lambda action: (action.call_step, action.last_step)))
+
+
+class _OpenCalls:
+    """The calls without a result so far; every lookup is amortised constant time."""
+
+    def __init__(self) -> None:
+        self._calls: list[Action | None] = []
+        self._by_id: dict[str, deque[int]] = {}
+        self._by_tool: dict[str, deque[int]] = {}
+        self._in_order: deque[int] = deque()
+
+    def open(self, step: Step) -> None:
+        for call in _calls(step):
+            position = len(self._calls)
+            self._calls.append(Action(step.index, step.speaker, call.name, call.arguments))
+            if call.id:
+                self._by_id.setdefault(call.id, deque()).appendleft(position)
+            self._by_tool.setdefault(call.name, deque()).append(position)
+            self._in_order.append(position)
+
+    def answered_by(self, result: Step) -> Action | None:
+        none: deque[int] = deque()
+        queues = (self._by_id.get(result.tool_call_id, none), self._by_tool.get(result.name, none), self._in_order)
+        for queue in queues:
+            while queue:
+                position = queue.popleft()
+                action, self._calls[position] = self._calls[position], None
+                if action is not None:
+                    return action
+        return None
+
+    def unanswered(self) -> list[Action]:
+        return [action for action in self._calls if action is not None]
+
+
+def _is_result(step: Step) -> bool:
+    return step.role == "tool" or (step.role == "assistant" and bool(_OBSERVATION.match(step.content[:40])))
+
+
+def _calls(step: Step) -> Sequence[ToolCall]:
+    if step.tool_calls or step.role != "assistant":
+        return step.tool_calls
+    written = _ACTION.match(step.content[:READ_CHARS])
+    return [ToolCall(name=written.group(1), arguments=written.group(2).strip())] if written else []
+
+
+def _unannounced(before: Step | None, result: Step) -> Action:
+    if before is None:
+        return Action(result.index, result.speaker, result.speaker, "")
+    code = _FENCE.search(before.content[:200_000])
+    tool = result.name or "tool"
+    if code:
+        language = code.group(1).lower()
+        tool = "shell" if language in _SHELL else language or tool
+    return Action(before.index, before.speaker, tool, code.group(2) if code else "")
+
+
+def _with_result(action: Action, result: Step) -> Action:
+    label = _OBSERVATION.match(result.content[:40])
+    output = result.content[label.end() :] if label else result.content
+    return replace(action, result_step=result.index, output=output, error=tool_error(output))

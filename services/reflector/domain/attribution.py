@@ -1,0 +1,196 @@
+"""Names the step and the agent at which a failed run went wrong, by what can be seen in the steps themselves.
+
+Every step of an agent is a candidate. Ten signs that look only at form (a call that failed first, data that is made
+up, a value of the answer that turns up for the first time ...) are weighted and summed; the highest sum is blamed, the
+earlier of equals. No sign knows a question, an agent's name or a tool. The weights were fitted by conditional logistic
+regression; `bench/attribution.py` fits them again and reports the ten-fold cross-validation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from services.reflector.domain.actions import Action
+from services.reflector.domain.excerpts import ends
+from services.reflector.domain.trajectory import Step
+
+Sign = Literal[
+    "acts", "opens_with_code", "fails_first", "claims", "claims_and_acts", "invents", "postpones", "amends",
+    "answers_first", "hands_in",
+]  # fmt: skip
+
+WEIGHTS: Mapping[Sign, float] = {
+    "acts": 1.2,
+    "opens_with_code": 0.9,
+    "fails_first": 0.6,
+    "claims": 1.4,
+    "claims_and_acts": -0.2,
+    "invents": 0.6,
+    "postpones": -0.6,
+    "amends": -0.4,
+    "answers_first": 0.8,
+    "hands_in": -0.5,
+}
+"""What each sign adds to the blame of a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A step that may be to blame, and the signs it shows."""
+
+    step: Step
+    signs: frozenset[Sign]
+
+    @property
+    def weight(self) -> float:
+        """The sum of its signs' weights."""
+        return sum(WEIGHTS[sign] for sign in self.signs)
+
+    @property
+    def leading_sign(self) -> Sign | None:
+        """The sign that speaks most for it, None if none does."""
+        speaking = [sign for sign in WEIGHTS if sign in self.signs and WEIGHTS[sign] > 0]
+        return max(speaking, key=lambda sign: WEIGHTS[sign], default=None)
+
+
+def most_blamed(steps: Sequence[Step], actions: Sequence[Action]) -> Candidate | None:
+    """The step at which a failed run most likely went wrong, None if no agent said anything."""
+    return max(candidates(steps, actions), key=lambda candidate: candidate.weight, default=None)
+
+
+_READ_CHARS = 3_000
+_MAX_VALUES = 100
+_VALUE_CHARS = 60
+_PROMISE_CHARS = 900
+_DISPATCHED_SHARE = 0.8
+_MIN_DISPATCHED = 3
+_FENCE = re.compile(r"```[^\n]*\n.*?(?:```|\Z)", re.S)
+_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+_MARKED = re.compile(r"\*\*([^*\n]{1,60})\*\*|\"([^\"\n]{1,60})\"|「([^」\n]{1,60})」")
+_END_MARK = re.compile(r"\bTERMINATE\W*$")
+_INVENTED = re.compile(
+    r"\b(?:assum\w*|hypothetical\w*|simulat\w*|mock|dummy|placeholder|synthetic|sample data\w*|fictional"
+    r"|example (?:data|dataset|values?|url|id)|demonstrat\w*|for illustration|let's say|suppose|path/to|your_\w+)\b"
+    r"|仮定|架空|ダミー|サンプルデータ|仮の",
+    re.I,
+)
+_PROMISED = re.compile(
+    r"\b(?:I will|I'll|let's|let me|next,? |we need to|we will|please provide|could you|can you|shall we|hold on)\b"
+    r"|します。|しましょう|てください",
+    re.I,
+)
+_CLAIMED = re.compile(
+    r"\b(?:the (?:final )?(?:answer|result|output) (?:is|are)|therefore|thus|based on|according to"
+    r"|I (?:have )?(?:found|checked|verified|confirmed|identified|obtained|retrieved|gathered)|here (?:is|are))\b"
+    r"|\b(?:is|are) \*\*|によると|に基づ|答えは|結果は",
+    re.I,
+)
+_AMENDED = re.compile(
+    r"\b(?:it (?:seems|appears|looks like)|there (?:was|is) an (?:issue|error)|the error|correct(?:ed)? (?:the )?"
+    r"(?:code|script)|fix\w*|instead|alternative)\b|エラーが|修正|代わりに",
+    re.I,
+)
+
+
+def candidates(steps: Sequence[Step], actions: Sequence[Action]) -> list[Candidate]:
+    """The steps that may be to blame, with their signs, in order; time is linear in the steps."""
+    suspects = _suspects(steps)
+    first_failure = next((action.call_step for action in actions if action.error is not None), None)
+    values = _values_in(suspects[-2:])
+    numbers_before: set[str] = set()
+    answered = False
+    found: list[Candidate] = []
+    places = {step.index for step in suspects}
+    for step in steps:
+        text = _read(step)
+        answers = not answered and step.index > 0 and _holds_any(text, values)
+        answered |= answers
+        if step.index in places:
+            signs = _signs_of_words(text, _acts(step, text), numbers_before)
+            if step.index == first_failure:
+                signs.add("fails_first")
+            if answers:
+                signs.add("answers_first")
+            if step.index == 0 and "acts" in signs:
+                signs.add("opens_with_code")
+            found.append(Candidate(step, frozenset(signs)))
+        numbers_before.update(_NUMBER.findall(text))
+    return found
+
+
+def _suspects(steps: Sequence[Step]) -> list[Step]:
+    """What agents said: without bare closing marks, and without an agent who only hands out work to others."""
+    spoken = [step for step in steps if step.role == "assistant" and (_says_something(step) or step.tool_calls)]
+    dispatcher = _dispatcher(spoken)
+    return [step for step in spoken if step.speaker != dispatcher] or spoken
+
+
+def _says_something(step: Step) -> bool:
+    text = step.content if len(step.content) > _VALUE_CHARS else _END_MARK.sub("", step.content.strip())
+    return bool(text.strip())
+
+
+def _dispatcher(spoken: Sequence[Step]) -> str | None:
+    """The agent who never acts, speaks as often as all others together, and before nearly each of their turns."""
+    turns = Counter(step.speaker for step in spoken)
+    if len(turns) < 2:
+        return None
+    name, count = turns.most_common(1)[0]
+    before = [earlier.speaker for earlier, step in pairwise(spoken) if step.speaker != name]
+    if 2 * count < len(spoken) or len(before) < _MIN_DISPATCHED:
+        return None
+    if before.count(name) < _DISPATCHED_SHARE * len(before):
+        return None
+    return None if any(_acts(step, _read(step)) for step in spoken if step.speaker == name) else name
+
+
+def _acts(step: Step, text: str) -> bool:
+    return bool(step.tool_calls) or bool(_FENCE.search(text))
+
+
+def _signs_of_words(text: str, acts: bool, numbers_before: Collection[str]) -> set[Sign]:
+    prose = _FENCE.sub(" ", text)
+    signs: set[Sign] = set()
+    if acts:
+        signs.add("acts")
+    if _CLAIMED.search(prose):
+        signs.add("claims_and_acts" if acts else "claims")
+    if _INVENTED.search(text):
+        signs.add("invents")
+    if _AMENDED.search(prose):
+        signs.add("amends")
+    if _END_MARK.search(text):
+        signs.add("hands_in")
+    if not acts and len(text) < _PROMISE_CHARS and _PROMISED.search(prose):
+        numbers = (number for number in _NUMBER.findall(prose) if len(number) > 1)
+        if all(number in numbers_before for number in numbers):
+            signs.add("postpones")
+    return signs
+
+
+def _read(step: Step) -> str:
+    return ends(step.content, _READ_CHARS)
+
+
+def _values_in(last: Sequence[Step]) -> tuple[str, ...]:
+    """What the answer consists of: marked or quoted words and numbers of the last things said."""
+    values: dict[str, None] = {}
+    for text in map(_read, last):
+        marked = (found for groups in _MARKED.findall(text) for found in groups)
+        numbers = (number for number in _NUMBER.findall(text) if len(number) > 1)
+        values.update(dict.fromkeys(_plain(value) for value in (*marked, *numbers) if value.strip()))
+    return tuple(values)[:_MAX_VALUES]
+
+
+def _holds_any(text: str, values: Sequence[str]) -> bool:
+    plain = _plain(text)
+    return any(value in plain for value in values)
+
+
+def _plain(text: str) -> str:
+    return text.strip().lower().replace(",", "")

@@ -1,0 +1,178 @@
+"""Recognises that a tool result is a failure, and names its kind so that the same failure is the same everywhere.
+
+Only the head and the tail of a result are read, so the cost of a step does not grow with its size.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from services.reflector.domain.excerpts import ends, first_line
+
+READ_CHARS = 6_000
+"""Characters read at each end of a tool result."""
+MAX_MESSAGE_CHARS = 200
+_MAX_JSON_CHARS = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class ToolError:
+    """A failure a tool reported: its first telling line, and that line without its variable parts (the kind)."""
+
+    message: str
+    kind: str
+
+
+def tool_error(output: str) -> ToolError | None:
+    """The failure reported by a tool's `output`, None if it reports none."""
+    text = ends(output, READ_CHARS).strip()
+    if not text:
+        return None
+    for rule in _RULES:
+        message = rule(text, output)
+        if message is not None:
+            line = first_line(message, MAX_MESSAGE_CHARS) or "failed without a message"
+            return ToolError(line, normalised(line))
+    return None
+
+
+_PLACEHOLDERS = (
+    (re.compile(r"\bhttps?://[^\s\"'<>)]+"), "<url>"),
+    (re.compile(r"\b[\w.+-]+@[\w-]+\.[\w.]+\b"), "<email>"),
+    (re.compile(r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?\b"), "<date>"),
+    (re.compile(r"\b\d\d?:\d\d(?::\d\d)?\b"), "<time>"),
+    (re.compile(r"(?<![\w<])(?:[A-Za-z]:)?(?:[\w.~-]*[/\\])+[\w.-]+"), "<path>"),
+    (re.compile(r"\b0x[0-9a-fA-F]+\b"), "<id>"),
+    (re.compile(r"\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b"), "<id>"),
+    (re.compile(r"(?<![\w<])[+-]?\d+(?:[.,]\d+)*%?(?![\w>])"), "<n>"),
+    (re.compile(r"(?<![\w<])(?=[\w-]*[A-Za-z_])(?=[\w-]*\d)[\w-]{2,}(?![\w>])"), "<id>"),
+)
+_WORD = re.compile(r"[^\W\d]+(?:\.[^\W\d]+)*")
+_QUOTED = re.compile(r"(?<!\w)([\"'`])([^\"'`]{1,200})\1(?!\w)")
+
+
+def normalised(message: str) -> str:
+    """`message` with what changes from run to run replaced: urls, dates, numbers, paths, ids and quoted phrases."""
+    for pattern, placeholder in _PLACEHOLDERS:
+        message = pattern.sub(placeholder, message)
+    return _QUOTED.sub(lambda found: found.group(0) if _WORD.fullmatch(found.group(2)) else "<value>", message)
+
+
+_EXIT_CODE = re.compile(
+    r"\b(?:exit ?code|exit status|exited with(?: code| status)?|return code|returncode)\s*[:=]?\s*(-?\d+)", re.I
+)
+_EXCEPTION_LINE = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt)(?::\s.*|\s*)$")
+_ERROR_LINE = re.compile(
+    r"^\W{0,3}(?:(?:[\w.-]+: )?(?:fatal|error|fatal error|parse error|runtime error|exception|failed|failure)\b"
+    r"(?:\s*\(?[\w\s.-]{0,20}\)?)\s*[:\-]\s*\S|error\b(?!s?\s*(?:=|rate|bar))\s|エラー\s*[:：]|失敗\s*[:：])",
+    re.I,
+)
+_HTTP_LINE = re.compile(
+    r"^\W{0,3}(?:HTTP(?:/[\d.]+)?|status(?:[ _]code)?|response(?: code)?)\s*[:=]?\s*([45]\d\d)\b"
+    r"|^\W{0,3}([45]\d\d) [A-Z][a-z]+(?: [A-Z][a-z]+)*\b"
+    r"|\bHTTP ?(?:error|status)?\s*:?\s*([45]\d\d)\b",
+    re.I,
+)
+_SHELL_LINE = re.compile(
+    r"command not found|no such file or directory|permission denied|is not recognized as an internal|"
+    r"connection (?:refused|reset|timed out)|could not resolve host|access (?:is )?denied|timed? ?out\b",
+    re.I,
+)
+_LABEL = re.compile(r"^(?:code output|output|result|observation|stdout|stderr|観測|結果|出力)\s*[:：]\s*", re.I)
+_SHORT_LINES = 3
+_BAD_STATUS = frozenset({"error", "failed", "failure", "fail", "denied", "rejected"})
+
+
+def _json_failure(_: str, output: str) -> str | None:
+    if len(output) > _MAX_JSON_CHARS or output.lstrip()[:1] != "{":
+        return None
+    try:
+        value = json.loads(output)
+    except (ValueError, RecursionError):
+        return None
+    return _failure_in(value) if isinstance(value, dict) else None
+
+
+def _failure_in(value: dict[str, object]) -> str | None:
+    status = value.get("status_code", value.get("statusCode", value.get("status", value.get("code"))))
+    refused = isinstance(status, str) and status.lower() in _BAD_STATUS
+    refused |= isinstance(status, int) and not isinstance(status, bool) and 400 <= status < 600
+    refused |= any(value.get(key) is False for key in ("success", "ok"))
+    refused |= any(value.get(key) is True for key in ("isError", "is_error", "error", "failed"))
+    for key in ("error", "errors", "exception", "error_message"):
+        detail = value.get(key)
+        if detail and detail is not True:
+            return _as_message(detail)
+    if not refused:
+        return None
+    for key in ("message", "detail", "title", "reason", "msg", "body"):
+        if value.get(key):
+            return _as_message(value[key])
+    return f"status {status}" if status is not None else "the tool reported no success"
+
+
+def _as_message(detail: object) -> str:
+    if isinstance(detail, list) and detail:
+        return _as_message(detail[0])
+    if isinstance(detail, dict):
+        for key in ("message", "detail", "msg", "error", "title", "type", "code"):
+            if detail.get(key):
+                return _as_message(detail[key])
+    return detail if isinstance(detail, str) else json.dumps(detail, ensure_ascii=False, default=str)
+
+
+def _exit_code(text: str, _: str) -> str | None:
+    found = _EXIT_CODE.search(text)
+    if found is None or int(found.group(1)) == 0:
+        return None
+    return _telling_line(text) or f"exit code {found.group(1)}"
+
+
+def _traceback(text: str, _: str) -> str | None:
+    if "Traceback (most recent call last)" not in text:
+        return None
+    return _telling_line(text) or "Traceback"
+
+
+def _error_line(text: str, _: str) -> str | None:
+    """A line that says error by its form; in prose only the first line counts."""
+    for line in text.splitlines()[:40]:
+        stripped = _LABEL.sub("", line.strip())
+        if _ERROR_LINE.match(stripped) or _EXCEPTION_LINE.match(stripped):
+            return stripped
+        http = _HTTP_LINE.search(stripped[:200])
+        if http:
+            return stripped
+    return None
+
+
+def _shell_words(text: str, _: str) -> str | None:
+    lines = [line for line in text.splitlines() if line.strip()]
+    if len(lines) > _SHORT_LINES:
+        return None
+    return next((line for line in lines if _SHELL_LINE.search(line)), None)
+
+
+_RULES: tuple[Callable[[str, str], str | None], ...] = (
+    _json_failure,
+    _traceback,
+    _exit_code,
+    _error_line,
+    _shell_words,
+)
+
+
+def _telling_line(text: str) -> str | None:
+    """The line of a failing program's output that says why: the last exception, else an error line, else the last."""
+    lines = [_LABEL.sub("", line.strip()) for line in text.splitlines() if line.strip()]
+    for line in reversed(lines):
+        if _EXCEPTION_LINE.match(line):
+            return line
+    for line in lines:
+        if _ERROR_LINE.match(line) or (_SHELL_LINE.search(line) and len(line) < MAX_MESSAGE_CHARS):
+            return line
+    rest = [line for line in lines if not _EXIT_CODE.search(line)]
+    return rest[-1] if rest else None

@@ -1,0 +1,174 @@
+"""The texts of offline lessons in English."""
+
+from __future__ import annotations
+
+from services.reflector.domain.wording import Advice, LessonText, Wording
+
+_ERROR_SEEN = 'Step {step}: {agent} called `{tool}` with {arguments} and it failed: "{message}" ({count}x in this run).'
+_ERROR_KEY = '`{tool}` can fail with "{kind}". Before calling `{tool}`, {do}.'
+
+ENGLISH = Wording(
+    lessons={
+        "tool_error.repaired": LessonText(
+            reasoning="The run {outcome}. Step {step} failed and step {fixed_step} did the same with success, so what "
+            "differed between the two is the repair.",
+            error_identification=_ERROR_SEEN,
+            root_cause_analysis="{why} In this run the repair was: {repair}.",
+            correct_approach="Before calling `{tool}`, {do}. Step {fixed_step} worked after this: {repair}.",
+            key_insight=_ERROR_KEY + "{key_repair}",
+        ),
+        "tool_error": LessonText(
+            reasoning="The run {outcome}. Step {step} failed and no later call of `{tool}` for the same purpose "
+            "succeeded.",
+            error_identification=_ERROR_SEEN,
+            root_cause_analysis="{why} The run never repaired the call.",
+            correct_approach="Before calling `{tool}`, {do}; if it fails all the same, change what the message names "
+            "and do not carry on as if it had worked.",
+            key_insight=_ERROR_KEY,
+        ),
+        "repeated_call": LessonText(
+            reasoning="The run {outcome}. `{tool}` was called {count} times with the same arguments and gave the same "
+            "result each time.",
+            error_identification="{agent} repeated `{tool}` with {arguments}, up to step {step}; the result stayed: "
+            '"{message}".',
+            root_cause_analysis="Nothing was changed between the calls, so nothing else could come back.",
+            correct_approach="After the first result, change the arguments, try another tool, or say what blocks the "
+            "work.",
+            key_insight="Do not call `{tool}` again with the same arguments after it answered: change the arguments, "
+            "use another tool, or report what blocks you.",
+        ),
+        "contradicted_claim": LessonText(
+            reasoning="The run failed. Step {step} claims success although the last call of `{tool}`, at step "
+            "{failed_step}, had failed and was never repaired.",
+            error_identification='Step {step}: {agent} said "{quote}", but step {failed_step} had failed: "{message}".',
+            root_cause_analysis="The answer was written from the plan, not from the tool's last result.",
+            correct_approach="Read the last result of `{tool}` before answering; repair the call or say that it "
+            "failed.",
+            key_insight="Never report success while the last call of `{tool}` has failed: read its result again, "
+            "repair the call, or say plainly that it did not work.",
+        ),
+        "unverified_answer": LessonText(
+            reasoning="The run failed, and no step of it used a tool or any other evidence.",
+            error_identification='Step {step}: {agent} answered "{quote}" from memory.',
+            root_cause_analysis="Nothing in the run could have shown that the answer was wrong.",
+            correct_approach="Look the facts up, or compute them with a tool, before giving the answer.",
+            key_insight="Do not give a final answer from memory: look the facts up or compute them with a tool "
+            "first, and answer from that result.",
+        ),
+        "unverified_answer.values": LessonText(
+            reasoning="The run failed, and its answer holds values that no tool result and no question contains.",
+            error_identification='Step {step}: {agent} answered "{quote}"; {values} stands in no result.',
+            root_cause_analysis="The values were guessed or worked out without being checked.",
+            correct_approach="Compute {values} with a tool, or find it in a result, before answering.",
+            key_insight="Before giving a final answer, check that every number in it comes from a tool result; "
+            "compute or look up those that do not.",
+        ),
+        "refusal": LessonText(
+            reasoning="The run failed, and its last words decline or hand over the task.",
+            error_identification='Step {step}: {agent} gave up: "{quote}".',
+            root_cause_analysis="The run stopped without trying what was still possible, or handed over a task it "
+            "should have done.",
+            correct_approach="Before declining, check the rules and every tool that could still do part of the task; "
+            "decline only what the rules forbid.",
+            key_insight="Before declining or handing over a task, check which part the rules and the tools still "
+            "allow, and do that part first.",
+        ),
+        "wrong_answer": LessonText(
+            reasoning="The answer was compared with the known right one and does not contain it.",
+            error_identification='The answer "{answer}" is wrong; right is "{truth}".',
+            root_cause_analysis="The run ended with an answer that nothing in it had checked against the question.",
+            correct_approach='Answer "{truth}", and check each condition of the question before answering.',
+            key_insight='For "{query}" the right answer is "{truth}", not "{answer}".',
+        ),
+        "run_error": LessonText(
+            reasoning="The run broke off with an error instead of an answer.",
+            error_identification='The run ended with: "{message}".',
+            root_cause_analysis="{why}",
+            correct_approach="To keep the run from breaking off, {do}.",
+            key_insight='A run can break off with "{kind}". To prevent it, {do}.',
+        ),
+        "contrast.changed": LessonText(
+            reasoning="Two runs of the same task were compared; they part at `{worked_tool}`.",
+            error_identification="The failed run called `{failed_tool}` with {failed_arguments}.",
+            root_cause_analysis="The successful run called it with {worked_arguments}. What differs: {changes}.",
+            correct_approach="Call `{worked_tool}` with {worked_arguments}.",
+            key_insight='For "{query}": call `{worked_tool}` with {worked_arguments}; with {failed_arguments} the run '
+            "failed.",
+        ),
+        "contrast.missed": LessonText(
+            reasoning="Two runs of the same task were compared; only the successful one called `{worked_tool}`.",
+            error_identification="The failed run never called `{worked_tool}` this way.",
+            root_cause_analysis="The call with {worked_arguments} is what the failed run lacks.",
+            correct_approach="Call `{worked_tool}` with {worked_arguments}.",
+            key_insight='For "{query}": do not finish before calling `{worked_tool}` with {worked_arguments}; the run '
+            "that left it out failed.",
+        ),
+        "contrast.extra": LessonText(
+            reasoning="Two runs of the same task were compared; only the failed one called `{failed_tool}`.",
+            error_identification="The failed run called `{failed_tool}` with {failed_arguments}.",
+            root_cause_analysis="The successful run reached the goal without this call.",
+            correct_approach="Leave the call of `{failed_tool}` out.",
+            key_insight='For "{query}": do not call `{failed_tool}` with {failed_arguments}; the run that did failed, '
+            "and the task does not need it.",
+        ),
+    },
+    advice={
+        "syntax": Advice(
+            "What was sent could not be parsed.", "check its syntax and try the smallest piece of it first"
+        ),
+        "denied": Advice(
+            "The caller lacked the permission or the credential.",
+            "make sure that the permission or credential it needs is there, and choose another way if it is not",
+        ),
+        "network": Advice(
+            "The other side did not answer in time or refused for now.",
+            "keep the request small; if it fails, wait, try once more, then use another source",
+        ),
+        "shape": Advice(
+            "An earlier result was empty or had another shape than the code expected.",
+            "check that the earlier result is not empty and has the shape you expect",
+        ),
+        "missing": Advice(
+            "The call named something that does not exist there.",
+            "look up the exact name or id with another tool and pass it exactly as it was returned",
+        ),
+        "mismatch": Advice(
+            "The values of the call did not agree with what the tool computed itself.",
+            "compute the values from the tool's own latest data, every extra charge and item included",
+        ),
+        "shortage": Advice(
+            "There was less available than the call asked for.",
+            "check that what is available covers all that the call needs",
+        ),
+        "state": Advice(
+            "The present state did not allow the call.",
+            "read the present state and choose only what it shows as available",
+        ),
+        "unsupported": Advice(
+            "The call broke a rule of the tool on what it accepts.",
+            "check each argument against what the tool accepts, and use another kind of value if it is not accepted",
+        ),
+        "other": Advice(
+            "The message says what the tool did not accept.",
+            "check its arguments against the message of the earlier failure and change what it names",
+        ),
+    },
+    succeeded="succeeded",
+    failed="failed",
+    and_=" and ",
+    changed='`{argument}` was "{before}", then "{after}"',
+    changed_text='"{before}" became "{after}"',
+    unchanged="the same call was made again",
+    tools_between="{tools} was called first",
+    key_changed=" If it fails, correct {arguments} and call again.",
+    key_between=" If it fails, call {tools} first, then call again.",
+    blame={
+        "acts": "It is the first of the steps that act on the task and that the failure can come from.",
+        "opens_with_code": "The task was handed over together with code that was then used as it stood.",
+        "fails_first": "Its call is the first of the run that failed.",
+        "claims": "It states a result that no call of its own supports.",
+        "invents": "It works with assumed or made-up data instead of real ones.",
+        "answers_first": "It is where the values of the final answer first turn up.",
+        None: "No step shows a sign of failure; this is the first an agent took.",
+    },
+)
