@@ -243,7 +243,9 @@ def test_a_bad_dataset_name_is_refused_everywhere_with_one_text(call: Caller, na
     """C-13, G-13: the text arrives unchanged."""
     refusals = [
         _refusal(lambda: call.playbooks.GetPlaybook(playbook_service_pb2.GetPlaybookRequest(dataset=name))),
-        _refusal(lambda: call.search.Search(search_service_pb2.SearchRequest(dataset=name, query={}))),
+        _refusal(
+            lambda: call.search.Search(search_service_pb2.SearchRequest(dataset=name, query=search_pb2.SearchQuery()))
+        ),
         _refusal(lambda: call.gateway.RunWorkflow(gateway.RunWorkflowRequest(dataset=name, query="x"))),
     ]
     assert {(refused.code, refused.message) for refused in refusals} == {
