@@ -12,12 +12,13 @@ from services.reflector.domain.repairs import Repair, repairs_of
 
 REPEATS_OF_FAILURE = 2
 """Identical calls in a row that are a loop if they failed."""
+_COMPARED_CHARS = 2_000
 REPEATS_OF_SUCCESS = 3
 """Identical calls with identical results that are a loop although they worked."""
 
 
 def error_findings(actions: Sequence[Action], outcome: Outcome) -> Iterator[Finding]:
-    """One finding for each kind of error of each tool, told with the repaired occurrence if there is one."""
+    """One finding for each kind of error of each operation, told with the repaired occurrence if there is one."""
     repairs = repairs_of(actions)
     by_kind: dict[str, list[int]] = {}
     for position, action in enumerate(actions):
@@ -35,36 +36,50 @@ def error_findings(actions: Sequence[Action], outcome: Outcome) -> Iterator[Find
 
 
 def repeat_findings(actions: Sequence[Action], outcome: Outcome) -> Iterator[Finding]:
-    """One finding for each tool that was called again and again with the same arguments and the same result."""
-    rows: dict[tuple[str, str, str], list[Action]] = {}
-    for action in actions:
-        if action.result_step is not None and action.output.strip():
-            rows.setdefault((action.tool, action.arguments, action.output[:2_000]), []).append(action)
+    """One finding for each operation that was asked for again and again, with nothing else done in between."""
     told: set[str] = set()
-    for (tool, arguments, _), row in rows.items():
-        needed = REPEATS_OF_FAILURE if row[0].error is not None else REPEATS_OF_SUCCESS
-        if len(row) >= needed and tool not in told:
-            told.add(tool)
+    for row in _rows(actions):
+        first = row[0]
+        needed = REPEATS_OF_FAILURE if first.error is not None else REPEATS_OF_SUCCESS
+        if len(row) >= needed and first.operation not in told:
+            told.add(first.operation)
             facts = {
-                "tool": tool,
-                "agent": row[0].agent,
+                "tool": first.operation,
+                "agent": first.agent,
                 "step": str(row[-1].call_step),
                 "count": str(len(row)),
-                "arguments": excerpt(arguments),
-                "message": row[0].message or excerpt(row[0].output),
+                "arguments": excerpt(first.arguments),
+                "message": first.message or excerpt(first.output),
             }
             yield Finding(
                 "repeated_call", named(action.call_step for action in row), facts, succeeded=outcome.succeeded
             )
 
 
+def _rows(actions: Sequence[Action]) -> list[list[Action]]:
+    """Calls with the same arguments and the same result, grouped until another call succeeded."""
+    rows: list[list[Action]] = []
+    present: dict[tuple[str, str, str], list[Action]] = {}
+    for action in actions:
+        if action.result_step is None or not action.output.strip():
+            continue
+        key = (action.tool, action.arguments, action.output[:_COMPARED_CHARS])
+        if key not in present:
+            if action.succeeded:
+                present.clear()
+            present[key] = []
+            rows.append(present[key])
+        present[key].append(action)
+    return rows
+
+
 def _facts(action: Action, repair: Repair | None, count: int) -> dict[str, str]:
     return {
-        "tool": action.tool,
+        "tool": action.operation,
         "agent": action.agent,
         "step": str(action.last_step),
         "message": action.message,
-        "kind": action.error_kind.removeprefix(f"{action.tool}: "),
+        "kind": action.error_kind.removeprefix(f"{action.operation}: "),
         "count": str(count),
         "arguments": excerpt(action.arguments),
         "fixed_step": str(repair.fixed.last_step) if repair is not None else "",

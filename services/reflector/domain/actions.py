@@ -7,22 +7,29 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from services.reflector.domain.operations import operation_of
 from services.reflector.domain.tool_errors import READ_CHARS, ToolError, tool_error
 from services.reflector.domain.trajectory import Step, ToolCall
 
 _OBSERVATION = re.compile(r"^(?:observation|tool (?:result|output)|result|output|観測|結果|出力)\s*[:：]\s*", re.I)
 _ACTION = re.compile(r"^(?:action|tool call|行動)\s*[:：]\s*([\w.-]{1,80})[\s(:：]*(.*)", re.I | re.S)
 _FENCE = re.compile(r"```([\w+-]*)[^\n]*\n(.*?)```", re.S)
+_READ_CODE_CHARS = 200_000
 _SHELL = frozenset({"sh", "bash", "shell", "console"})
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A tool call and its result. ``result_step`` is None while nothing came back; ``error`` is what it failed with."""
+    """A tool call and its result.
+
+    ``operation`` is what the tool was asked for, as far as a name tells it (`git commit`). ``result_step`` is None
+    while nothing came back; ``error`` is what it failed with.
+    """
 
     call_step: int
     agent: str
     tool: str
+    operation: str
     arguments: str
     result_step: int | None = None
     output: str = ""
@@ -40,8 +47,8 @@ class Action:
 
     @property
     def error_kind(self) -> str:
-        """`tool: normalised message`, the same for the same error in every run; empty if it did not fail."""
-        return f"{self.tool}: {self.error.kind}" if self.error is not None else ""
+        """`operation: normalised message`, the same for the same error in every run; empty if it did not fail."""
+        return f"{self.operation}: {self.error.kind}" if self.error is not None else ""
 
     @property
     def last_step(self) -> int:
@@ -82,7 +89,7 @@ class _OpenCalls:
     def open(self, step: Step) -> None:
         for call in _calls(step):
             position = len(self._calls)
-            self._calls.append(Action(step.index, step.speaker, call.name, call.arguments))
+            self._calls.append(_asked(step, call.name, call.arguments))
             if call.id:
                 self._by_id.setdefault(call.id, deque()).appendleft(position)
             self._by_tool.setdefault(call.name, deque()).append(position)
@@ -114,15 +121,18 @@ def _calls(step: Step) -> Sequence[ToolCall]:
     return [ToolCall(name=written.group(1), arguments=written.group(2).strip())] if written else []
 
 
+def _asked(step: Step, tool: str, arguments: str) -> Action:
+    return Action(step.index, step.speaker, tool, operation_of(tool, arguments), arguments)
+
+
 def _unannounced(before: Step | None, result: Step) -> Action:
     if before is None:
-        return Action(result.index, result.speaker, result.speaker, "")
-    code = _FENCE.search(before.content[:200_000])
-    tool = result.name or "tool"
-    if code:
-        language = code.group(1).lower()
-        tool = "shell" if language in _SHELL else language or tool
-    return Action(before.index, before.speaker, tool, code.group(2) if code else "")
+        return _asked(result, result.speaker, "")
+    code = _FENCE.search(before.content[:_READ_CODE_CHARS])
+    if code is None:
+        return _asked(before, result.speaker, "")
+    language = code.group(1).lower()
+    return _asked(before, "shell" if language in _SHELL else language or result.speaker, code.group(2))
 
 
 def _with_result(action: Action, result: Step) -> Action:

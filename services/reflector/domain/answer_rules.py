@@ -39,14 +39,15 @@ def answer_findings(
     """What is wrong with how a failed run ended; nothing for a run that succeeded."""
     if outcome.succeeded:
         return
-    yield from _run_error(trajectory)
+    yield from _run_error(trajectory, actions)
     last = _last_words(trajectory.transcript)
     contradicted = list(_contradicted(last, actions))
     yield from contradicted
     yield from _refusal(last)
     if not contradicted:
         yield from _unverified(trajectory, actions, last)
-    yield from _wrong_answer(trajectory, ground_truth, last)
+    if outcome.signal == "ground_truth":
+        yield from _wrong_answer(trajectory, ground_truth, last)
 
 
 def _last_words(steps: Sequence[Step]) -> list[Step]:
@@ -55,9 +56,10 @@ def _last_words(steps: Sequence[Step]) -> list[Step]:
     return [step for step, _ in zip(spoken, range(_LAST_WORDS), strict=False)]
 
 
-def _run_error(trajectory: Trajectory) -> Iterator[Finding]:
+def _run_error(trajectory: Trajectory, actions: Sequence[Action]) -> Iterator[Finding]:
+    """What the run broke off with, unless it is the failure of a call, which is told with the call."""
     message = excerpt(trajectory.error_message or "", 200)
-    if message:
+    if message and not any(action.error is not None and action.message in message for action in actions):
         steps = (trajectory.transcript[-1].index,) if trajectory.transcript else ()
         yield Finding("run_error", steps, {"message": message, "kind": normalised(message)})
 

@@ -46,7 +46,8 @@ def outcome_of(trajectory: Trajectory, ground_truth: str, test_report: str) -> O
         return Outcome(trajectory.status == "success", trajectory.signal)
     if trajectory.reward is not None:
         return Outcome(trajectory.reward > REWARD_OF_SUCCESS, "reward")
-    verdict = _verdict(test_report)
+    built_here = bool(ground_truth.strip()) and test_report == report_for(trajectory.generated_answer, ground_truth)
+    verdict = None if built_here else _verdict(test_report)
     if verdict is not None:
         return Outcome(verdict, "test_report")
     if ground_truth.strip():

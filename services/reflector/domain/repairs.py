@@ -1,4 +1,4 @@
-"""Finds what repaired a failing action: the later call of the same tool that worked, and what differed."""
+"""Finds what repaired a failing action: the later call for the same operation that worked, and what differed."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.reflector.domain.actions import Action
-from services.reflector.domain.excerpts import excerpt
+from services.reflector.domain.excerpts import EXCERPT_CHARS, excerpt
+from services.reflector.domain.operations import COMMAND_FIELDS
 
 MIN_SIMILARITY = 0.3
 """Share of common words from which a later call counts as another try of the same thing."""
 _CANDIDATES = 8
-"""Later successes of the same tool that are looked at."""
+"""Later successes of the same operation that are looked at."""
 _READ_CHARS = 4_000
+_CONTEXT_CHARS = 20
 _MAX_JSON_CHARS = 100_000
+_BETWEEN_READ = 50
 _MAX_BETWEEN = 3
+_MAX_OPTIONS = 3
+_OPTION = re.compile(r"--?[A-Za-z][\w-]{0,30}")
 _WORD = re.compile(r"\w+")
 
 
@@ -31,12 +36,22 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """The call that worked after `failed` did not, what differed, and the other tools used successfully in between."""
+    """The call that worked after `failed` did not, what differed, and the other operations that worked in between."""
 
     failed: Action
     fixed: Action
     changes: tuple[Change, ...]
-    tools_between: tuple[str, ...]
+    operations_between: tuple[str, ...]
+
+    @property
+    def options_added(self) -> tuple[str, ...]:
+        """The options of a command line that only the working call has."""
+        change = next((change for change in self.changes if change.argument in ("", *COMMAND_FIELDS)), None)
+        if change is None:
+            return ()
+        before = set(change.before.split())
+        added = [word for word in change.after.split() if _OPTION.fullmatch(word) and word not in before]
+        return tuple(dict.fromkeys(added))[:_MAX_OPTIONS]
 
 
 def repairs_of(actions: Sequence[Action]) -> dict[int, Repair]:
@@ -49,10 +64,10 @@ def repairs_of(actions: Sequence[Action]) -> dict[int, Repair]:
     for position in range(len(actions) - 1, -1, -1):
         action = actions[position]
         if action.succeeded:
-            later.setdefault(action.tool, []).append(position)
+            later.setdefault(action.operation, []).append(position)
         elif action.error is not None:
             words = _words(action.arguments)
-            for candidate in reversed(later.get(action.tool, [])[-_CANDIDATES:]):
+            for candidate in reversed(later.get(action.operation, [])[-_CANDIDATES:]):
                 if _similarity(words, _words(actions[candidate].arguments)) >= MIN_SIMILARITY:
                     found[position] = _repair(actions, position, candidate)
                     break
@@ -61,9 +76,10 @@ def repairs_of(actions: Sequence[Action]) -> dict[int, Repair]:
 
 def _repair(actions: Sequence[Action], failed: int, fixed: int) -> Repair:
     between: list[str] = []
-    for action in actions[failed + 1 : min(fixed, failed + 50)]:
-        if action.succeeded and action.tool != actions[failed].tool and action.tool not in between:
-            between.append(action.tool)
+    for action in actions[failed + 1 : fixed][-_BETWEEN_READ:]:
+        told = action.succeeded and action.output.strip() and action.operation != actions[failed].operation
+        if told and action.operation not in between:
+            between.append(action.operation)
     changes = changes_between(actions[failed].arguments, actions[fixed].arguments)
     return Repair(actions[failed], actions[fixed], changes, tuple(between[-_MAX_BETWEEN:]))
 
@@ -74,13 +90,24 @@ def changes_between(before: str, after: str) -> tuple[Change, ...]:
         return ()
     old, new = _as_object(before), _as_object(after)
     if old is None or new is None:
-        return (Change("", _shown(before), _shown(after)),)
+        return (_change("", before, after),)
     names = [*old, *(name for name in new if name not in old)]
     return tuple(
-        Change(name, _shown(old.get(name, "")), _shown(new.get(name, "")))
+        _change(name, _as_text(old.get(name, "")), _as_text(new.get(name, "")))
         for name in names
         if old.get(name) != new.get(name)
     )
+
+
+def _change(argument: str, before: str, after: str) -> Change:
+    """The change, told from a little before the first difference on: long values often begin alike."""
+    start = 0
+    if max(len(before), len(after)) > EXCERPT_CHARS:
+        pairs = zip(before[:_READ_CHARS], after[:_READ_CHARS], strict=False)
+        alike = next((place for place, (one, other) in enumerate(pairs) if one != other), 0)
+        start = max(0, alike - _CONTEXT_CHARS)
+    lead = "…" if start else ""
+    return Change(argument, lead + excerpt(before[start:]), lead + excerpt(after[start:]))
 
 
 def _as_object(text: str) -> dict[str, object] | None:
@@ -93,9 +120,8 @@ def _as_object(text: str) -> dict[str, object] | None:
     return value if isinstance(value, dict) else None
 
 
-def _shown(value: object) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return excerpt(text)
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _words(text: str) -> frozenset[str]:

@@ -47,8 +47,8 @@ _PLACEHOLDERS = (
     (re.compile(r"(?<![\w<])(?:[A-Za-z]:)?(?:[\w.~-]*[/\\])+[\w.-]+"), "<path>"),
     (re.compile(r"\b0x[0-9a-fA-F]+\b"), "<id>"),
     (re.compile(r"\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b"), "<id>"),
-    (re.compile(r"(?<![\w<])[+-]?\d+(?:[.,]\d+)*%?(?![\w>])"), "<n>"),
-    (re.compile(r"(?<![\w<])(?=[\w-]*[A-Za-z_])(?=[\w-]*\d)[\w-]{2,}(?![\w>])"), "<id>"),
+    (re.compile(r"(?<!HTTP )(?<!status )(?<!code )(?<![\w<])[+-]?\d+(?:[.,]\d+)*%?(?![\w>])"), "<n>"),
+    (re.compile(r"(?<![\w<])(?![a-z]+\d{1,2}\b)(?=[\w-]*[A-Za-z_])(?=[\w-]*\d)[\w-]{2,}(?![\w>])"), "<id>"),
 )
 _WORD = re.compile(r"[^\W\d]+(?:\.[^\W\d]+)*")
 _QUOTED = re.compile(r"(?<!\w)([\"'`])([^\"'`]{1,200})\1(?!\w)")
@@ -83,6 +83,8 @@ _SHELL_LINE = re.compile(
 )
 _LABEL = re.compile(r"^(?:code output|output|result|observation|stdout|stderr|観測|結果|出力)\s*[:：]\s*", re.I)
 _SHORT_LINES = 3
+_ERROR_FIELDS = ("error", "errors", "exception", "error_message")
+_MESSAGE_FIELDS = ("message", "detail", "title", "reason", "msg", "body")
 _BAD_STATUS = frozenset({"error", "failed", "failure", "fail", "denied", "rejected"})
 
 
@@ -102,15 +104,16 @@ def _failure_in(value: dict[str, object]) -> str | None:
     refused |= isinstance(status, int) and not isinstance(status, bool) and 400 <= status < 600
     refused |= any(value.get(key) is False for key in ("success", "ok"))
     refused |= any(value.get(key) is True for key in ("isError", "is_error", "error", "failed"))
-    for key in ("error", "errors", "exception", "error_message"):
-        detail = value.get(key)
-        if detail and detail is not True:
-            return _as_message(detail)
+    told = next((value[key] for key in _ERROR_FIELDS if value.get(key) and value[key] is not True), None)
+    said = next((value[key] for key in _MESSAGE_FIELDS if value.get(key)), None)
+    if told is not None:
+        message = _as_message(told)
+        # A slug such as "not_found" says less than the sentence beside it.
+        return message if said is None or " " in message else f"{message}: {_as_message(said)}"
     if not refused:
         return None
-    for key in ("message", "detail", "title", "reason", "msg", "body"):
-        if value.get(key):
-            return _as_message(value[key])
+    if said is not None:
+        return _as_message(said)
     return f"status {status}" if status is not None else "the tool reported no success"
 
 
@@ -143,10 +146,22 @@ def _error_line(text: str, _: str) -> str | None:
         stripped = _LABEL.sub("", line.strip())
         if _ERROR_LINE.match(stripped) or _EXCEPTION_LINE.match(stripped):
             return stripped
-        http = _HTTP_LINE.search(stripped[:200])
-        if http:
-            return stripped
+        if _HTTP_LINE.search(stripped[:200]):
+            return _with_body(stripped, text)
     return None
+
+
+def _with_body(status_line: str, text: str) -> str:
+    """An HTTP status line with what the JSON body under it says."""
+    start = text.find("{")
+    if start < 0 or len(status_line) > MAX_MESSAGE_CHARS // 2:
+        return status_line
+    try:
+        body, _ = json.JSONDecoder().raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return status_line
+    said = _failure_in(body)
+    return f"{status_line}: {said}" if said is not None else status_line
 
 
 def _shell_words(text: str, _: str) -> str | None:

@@ -65,7 +65,10 @@ class Wording:
     """How the working call differed: `{argument}`, `{before}`, `{after}`."""
     changed_text: str
     unchanged: str
-    tools_between: str
+    operations_between: str
+    caution: str
+    """Said of a repair in a run that failed all the same."""
+    key_options: str
     key_changed: str
     key_between: str
     blame: Mapping[Sign | None, str]
@@ -81,7 +84,8 @@ def lesson(finding: Finding, wording: Wording) -> Insight:
         "why": advice.why,
         "do": advice.do,
         "repair": _repair_told(finding.repair, wording),
-        "key_repair": _repair_in_short(finding.repair, wording),
+        "key_repair": _repair_in_short(finding, wording),
+        "caution": "" if finding.succeeded else wording.caution,
     }
     texts = wording.lessons[_variant(finding)]
     return Insight(
@@ -126,8 +130,8 @@ def _repair_told(repair: Repair | None, wording: Wording) -> str:
     told = [_change_told(change, wording) for change in repair.changes[:_CHANGES_TOLD]]
     if not told:
         told = [wording.unchanged]
-    if repair.tools_between:
-        told.append(wording.tools_between.format_map({"tools": _listed(repair.tools_between, wording)}))
+    if repair.operations_between:
+        told.append(wording.operations_between.format_map({"tools": _listed(repair.operations_between, wording)}))
     return wording.and_.join(told)
 
 
@@ -136,15 +140,21 @@ def _change_told(change: Change, wording: Wording) -> str:
     return template.format_map({"argument": change.argument, "before": change.before, "after": change.after})
 
 
-def _repair_in_short(repair: Repair | None, wording: Wording) -> str:
-    """Only the names of what to change: values belong to one run, and would make every run's lesson another."""
+def _repair_in_short(finding: Finding, wording: Wording) -> str:
+    """Only the names of what to change: values belong to one run, and would make every run's lesson another.
+
+    Options are named only after a run that ended well: a failed run may have got past the error by force.
+    """
+    repair = finding.repair
     if repair is None:
         return ""
+    if repair.options_added and finding.succeeded:
+        return wording.key_options.format_map({"options": _listed(repair.options_added, wording)})
     names = [change.argument for change in repair.changes if change.argument][:_CHANGES_TOLD]
     if names:
         return wording.key_changed.format_map({"arguments": _listed(names, wording)})
-    if not repair.changes and repair.tools_between:
-        return wording.key_between.format_map({"tools": _listed(repair.tools_between, wording)})
+    if not repair.changes and repair.operations_between:
+        return wording.key_between.format_map({"tools": _listed(repair.operations_between, wording)})
     return ""
 
 

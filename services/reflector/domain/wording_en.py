@@ -14,7 +14,7 @@ ENGLISH = Wording(
             "differed between the two is the repair.",
             error_identification=_ERROR_SEEN,
             root_cause_analysis="{why} In this run the repair was: {repair}.",
-            correct_approach="Before calling `{tool}`, {do}. Step {fixed_step} worked after this: {repair}.",
+            correct_approach="Before calling `{tool}`, {do}. Step {fixed_step} worked after this: {repair}.{caution}",
             key_insight=_ERROR_KEY + "{key_repair}",
         ),
         "tool_error": LessonText(
@@ -150,7 +150,7 @@ ENGLISH = Wording(
         ),
         "other": Advice(
             "The message says what the tool did not accept.",
-            "check its arguments against the message of the earlier failure and change what it names",
+            "check what it is given against the message of the earlier failure and change what that names",
         ),
     },
     succeeded="succeeded",
@@ -159,7 +159,9 @@ ENGLISH = Wording(
     changed='`{argument}` was "{before}", then "{after}"',
     changed_text='"{before}" became "{after}"',
     unchanged="the same call was made again",
-    tools_between="{tools} was called first",
+    operations_between="{tools} was called first",
+    caution=" The run failed all the same, so check first that this is right.",
+    key_options=" If it fails, add {options} and call again.",
     key_changed=" If it fails, correct {arguments} and call again.",
     key_between=" If it fails, call {tools} first, then call again.",
     blame={

@@ -16,7 +16,7 @@ JAPANESE = Wording(
             "両者の違いが修正方法である。",
             error_identification=_ERROR_SEEN,
             root_cause_analysis="{why}この実行での修正: {repair}。",
-            correct_approach="`{tool}`を呼び出す前に、{do}。ステップ{fixed_step}は次の修正で成功した: {repair}。",
+            correct_approach="`{tool}`を呼び出す前に、{do}。ステップ{fixed_step}は次の修正で成功した: {repair}。{caution}",
             key_insight=_ERROR_KEY + "{key_repair}",
         ),
         "tool_error": LessonText(
@@ -143,7 +143,9 @@ JAPANESE = Wording(
     changed="`{argument}`を「{before}」から「{after}」に変更",
     changed_text="「{before}」を「{after}」に変更",
     unchanged="同じ呼び出しを再実行",
-    tools_between="先に{tools}を呼び出す",
+    operations_between="先に{tools}を呼び出す",
+    caution="ただし実行自体は失敗しているため、先にそれが正しいか確かめる。",
+    key_options="失敗したら、{options}を付けて呼び直す。",
     key_changed="失敗したら、{arguments}を直して呼び直す。",
     key_between="失敗したら、先に{tools}を呼び出してから呼び直す。",
     blame={
