@@ -1,0 +1,112 @@
+"""Answering without a model: the sentences of retrieved bullets that are closest to the query, word for word.
+
+A sentence counts the query's terms that it holds, rare ones more (the idf of BM25, Robertson and Zaragoza, "The
+Probabilistic Relevance Framework", 2009), divided by the square root of its length. Terms are words and numbers, and
+pairs of characters where words are not separated, as in Japanese. Equal scores keep the rank order of search.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from services.planner.domain.generation import Answer, RetrievedBullet
+
+MAX_SENTENCES = 3
+MAX_SENTENCE_CHARS = 400
+MAX_QUERY_CHARS = 2_000
+MAX_CONTENT_CHARS = 20_000
+"""Of all bullets together, in rank order: some milliseconds of work, so that it may run on the event loop."""
+
+_BOUNDARY = re.compile(r"(?<=[。！？])|(?<=[.!?])\s+(?![a-z])|\n+")
+_UNSEPARATED = r"\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_CJK = re.compile(f"[{_UNSEPARATED}]")
+_RUN = re.compile(rf"[{_UNSEPARATED}]+|[^\W_{_UNSEPARATED}]+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Wording:
+    """What the answer says of itself, in one language."""
+
+    mode: str
+    closest: str
+    highest_ranked: str
+    nothing: str
+    compared: str
+
+
+_JAPANESE_WORDING = _Wording(
+    mode="オフラインモードの抽出回答です（言語モデルは使っていません）。",
+    closest="質問に最も近い知識の文:",
+    highest_ranked="質問と共通の語を持つ文はありません。検索で上位の知識:",
+    nothing="関連する知識はありません。",
+    compared="{bullets}件のBulletの{sentences}文を質問と比較し、{shared}文に共通の語があった。",
+)
+_ENGLISH_WORDING = _Wording(
+    mode="Offline and extractive: no language model was asked. ",
+    closest="Closest to the query:",
+    highest_ranked="No sentence shares a word with the query; ranked highest by search:",
+    nothing="The playbook has nothing on this.",
+    compared="Compared {sentences} sentences of {bullets} bullets with the query; {shared} share terms with it.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    bullet_id: str
+    text: str
+    terms: frozenset[str]
+
+
+def extractive_answer(query: str, bullets: Sequence[RetrievedBullet]) -> Answer:
+    """Up to three sentences, best first, each cited as `[<id>]`, under a line that says how they were found."""
+    sentences = list(_sentences(bullets))
+    ranked = _ranked(_terms(query[:MAX_QUERY_CHARS]), sentences)
+    shared = [sentence for sentence, score in ranked if score > 0]
+    chosen = (shared or [sentence for sentence, _ in ranked])[:MAX_SENTENCES]
+    wording = _JAPANESE_WORDING if _CJK.search(query) else _ENGLISH_WORDING
+    found = wording.closest if shared else wording.highest_ranked if chosen else wording.nothing
+    lines = [wording.mode + found, *(f"- {sentence.text} [{sentence.bullet_id}]" for sentence in chosen)]
+    compared = wording.compared.format(bullets=len(bullets), sentences=len(sentences), shared=len(shared))
+    return Answer("\n".join(lines), (compared,))
+
+
+def _sentences(bullets: Sequence[RetrievedBullet]) -> Iterator[_Sentence]:
+    left = MAX_CONTENT_CHARS
+    for bullet in bullets:
+        for part in _BOUNDARY.split(bullet.content[: max(0, left)]):
+            text = part.strip()
+            if text:
+                yield _Sentence(bullet.id, _cut(text), _terms(text))
+        left -= len(bullet.content)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_SENTENCE_CHARS else text[: MAX_SENTENCE_CHARS - 1] + "…"
+
+
+def _terms(text: str) -> frozenset[str]:
+    normal = unicodedata.normalize("NFKC", text).lower()
+    return frozenset(term for run in _RUN.findall(normal) for term in _of_run(run))
+
+
+def _of_run(run: str) -> list[str]:
+    """A word as it is; of scripts that do not separate words every pair of neighbours."""
+    if len(run) == 1 or not _CJK.match(run):
+        return [run]
+    return [run[start : start + 2] for start in range(len(run) - 1)]
+
+
+def _ranked(query: frozenset[str], sentences: Sequence[_Sentence]) -> list[tuple[_Sentence, float]]:
+    """All sentences with their scores, best first."""
+    frequency = Counter(term for sentence in sentences for term in sentence.terms & query)
+    weight = {term: math.log(1 + (len(sentences) - count + 0.5) / (count + 0.5)) for term, count in frequency.items()}
+    scores = [
+        (sentence, sum(weight[term] for term in sorted(sentence.terms & query)) / math.sqrt(len(sentence.terms) or 1))
+        for sentence in sentences
+    ]
+    return sorted(scores, key=lambda scored: -scored[1])

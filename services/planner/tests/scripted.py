@@ -1,0 +1,139 @@
+"""Parts for the executor's tests: tools that do what a test says, and a clock that stands still."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from services.planner.domain.events import Effect
+from services.planner.domain.moves import Rules
+from services.planner.domain.plans import ExecutionPlan, PlanStep, new_plan_id
+from services.planner.domain.results import Hit, ToolResult
+from services.planner.domain.thresholds import Thresholds
+from services.planner.domain.tools import ToolInput
+from services.planner.usecases.execute import Executor
+from services.planner.usecases.gates import AdjustedGate
+from services.planner.usecases.judge import StepJudge
+from services.planner.usecases.models import Completion
+from services.planner.usecases.plan import Planner
+from services.planner.usecases.replan import OnReplan, ReplanOrchestrator
+from services.planner.usecases.tools import AskUserTool, Tool, ToolRegistry
+
+Script = Callable[[ToolInput], Awaitable[ToolResult] | ToolResult]
+
+
+def answer(text: str, confidence: float = 0.95, **changes: Any) -> ToolResult:
+    """An agent's answer with exactly this confidence (P-35)."""
+    return ToolResult(success=True, output=text, confidence_factors={"confidence": confidence}, **changes)
+
+
+def failure(error: str = "broken") -> ToolResult:
+    return ToolResult(success=False, error=error)
+
+
+@dataclass
+class ScriptedTool:
+    """A tool that answers each query by a script: a result, a list of results in turn, an exception, or a function."""
+
+    scripts: Mapping[str, Any] = field(default_factory=dict)
+    name: str = "run_legacy_agent"
+    effect: Effect = Effect.PURE
+    calls: list[ToolInput] = field(default_factory=list)
+
+    async def run(self, given: ToolInput) -> ToolResult:
+        self.calls.append(given)
+        found = self.scripts.get(given.query, answer(given.query))
+        if isinstance(found, list):
+            found = found.pop(0) if len(found) > 1 else found[0]
+        if isinstance(found, Exception):
+            raise found
+        if callable(found):
+            found = found(given)
+            if asyncio.iscoroutine(found):
+                found = await found
+        assert isinstance(found, ToolResult)
+        return found
+
+    @property
+    def queries(self) -> list[str]:
+        return [given.query for given in self.calls]
+
+
+class FixedBackend:
+    """A search backend with these hits in every collection."""
+
+    def __init__(self, hits: Sequence[Hit] = (), collections: Sequence[str] = ("wikipedia_ja",)) -> None:
+        self.hits = hits
+        self.collections = collections
+        self.searched: list[tuple[str, str]] = []
+
+    async def list_collections(self) -> Sequence[str]:
+        return self.collections
+
+    async def search(self, query: str, collection: str, limit: int, score_threshold: float) -> Sequence[Hit]:
+        self.searched.append((query, collection))
+        return self.hits[:limit]
+
+
+class ScriptedModel:
+    """A model that replies from a list, the last reply for ever; an exception in it is raised."""
+
+    def __init__(self, *replies: str | Exception, tokens: int = 0) -> None:
+        self.replies = list(replies)
+        self.tokens = tokens
+        self.prompts: list[tuple[str, str]] = []
+
+    async def complete(self, system: str, prompt: str) -> Completion:
+        self.prompts.append((system, prompt))
+        reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+        if isinstance(reply, Exception):
+            raise reply
+        return Completion(reply, self.tokens)
+
+
+class StandingClock:
+    """A clock that moves only when told."""
+
+    def __init__(self) -> None:
+        self.time = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.time
+
+    def advance(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)
+
+
+def agent_step(step_id: int, *depends_on: int, **changes: Any) -> PlanStep:
+    """A step whose query is `s<id>`, so that scripts can name it."""
+    fields = {"action": "run_legacy_agent", "description": f"d{step_id}", "query": f"s{step_id}"}
+    return PlanStep(**{"step_id": step_id, "depends_on": depends_on, **fields, **changes})
+
+
+def agent_plan(*steps: PlanStep, **changes: Any) -> ExecutionPlan:
+    fields = {
+        "original_query": "q",
+        "complexity": 0.5,
+        "requires_confirmation": False,
+        "plan_id": new_plan_id(),
+    }
+    return ExecutionPlan(**{**fields, "steps": steps, **changes})
+
+
+def executor(
+    *tools: Tool,
+    planner: Planner | None = None,
+    rules: Rules | None = None,
+    clock: Callable[[], datetime] | None = None,
+    on_replan: OnReplan | None = None,
+    judge: StepJudge | None = None,
+) -> Executor:
+    """An executor with these tools; its planner is offline unless one is given."""
+    rules = rules or Rules()
+    registry = ToolRegistry([AskUserTool(), *tools])
+    orchestrator = ReplanOrchestrator(planner or Planner(FixedBackend()), rules.replans, on_replan)
+    made = Executor(registry, judge or StepJudge(AdjustedGate(Thresholds())), orchestrator, rules)
+    return made if clock is None else Executor(registry, made.judge, orchestrator, rules, clock=clock)

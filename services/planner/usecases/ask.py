@@ -1,0 +1,127 @@
+"""Who answers the executor's questions: callbacks, nobody, or someone later (P-81 to P-86)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Protocol
+
+from services.planner.domain.answers import AskingPolicy, answered, unanswered
+from services.planner.domain.events import InterventionAnswered
+from services.planner.domain.execution import ExecutionState
+from services.planner.domain.interventions import (
+    HistoryEntry,
+    InterventionRequest,
+    InterventionResponse,
+    nobody_answered,
+    text_answer,
+)
+from services.planner.domain.plans import utc_now
+from services.planner.domain.replanning import ReplanManager
+from services.planner.domain.thresholds import InterventionLevel
+
+_log = logging.getLogger(__name__)
+
+Answer = InterventionResponse | str
+OnNotify = Callable[[str], Awaitable[None] | None]
+OnAsk = Callable[[InterventionRequest], Awaitable[Answer] | Answer]
+
+
+class Asking(Protocol):
+    """How an executor's questions are answered."""
+
+    async def notify(self, message: str) -> None:
+        """Tells people something; never raises."""
+
+    async def answer(
+        self, state: ExecutionState, request: InterventionRequest, now: datetime
+    ) -> InterventionAnswered | None:
+        """The answer; None if it will come later and the execution is to pause."""
+
+
+class Later:
+    """Every question pauses the execution; the answer comes by another way."""
+
+    async def notify(self, message: str) -> None:
+        """The log has it."""
+
+    async def answer(
+        self, state: ExecutionState, request: InterventionRequest, now: datetime
+    ) -> InterventionAnswered | None:
+        """None: pause."""
+        return None
+
+
+class InterventionHandler:
+    """Asks through callbacks (P-81 to P-85, P-87). Without any, nobody is there."""
+
+    def __init__(
+        self,
+        on_notify: OnNotify | None = None,
+        on_confirm: OnAsk | None = None,
+        on_escalate: OnAsk | None = None,
+        policy: AskingPolicy | None = None,
+        replans: ReplanManager | None = None,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._on_notify = on_notify
+        self._asks = {InterventionLevel.CONFIRM: on_confirm, InterventionLevel.ESCALATE: on_escalate}
+        self._policy = policy or AskingPolicy()
+        self._replans = replans or ReplanManager()
+        self._clock = clock
+        self.history: list[HistoryEntry] = []
+
+    async def notify(self, message: str) -> None:
+        """Calls `on_notify`; a missing or failing one changes nothing (P-81)."""
+        if self._on_notify is None:
+            return
+        try:
+            told = self._on_notify(message)
+            if told is not None:
+                await told
+        except Exception:  # P-81
+            _log.warning("on_notify failed", exc_info=True)
+
+    async def handle(self, request: InterventionRequest) -> InterventionResponse:
+        """The response to a request of any level; SILENT and NOTIFY go on at once."""
+        if request.level.asks:
+            response = await self._asked(request)
+        else:
+            if request.level is InterventionLevel.NOTIFY:
+                await self.notify(request.message)
+            response = text_answer("proceed")
+        self.history.append(
+            HistoryEntry(
+                timestamp=self._clock(),
+                level=request.level,
+                action=request.level.action,
+                message=request.message,
+                response_action=response.action,
+                timeout_reached=response.timeout_reached,
+            )
+        )
+        return response
+
+    async def _asked(self, request: InterventionRequest) -> InterventionResponse:
+        callback = self._asks[request.level]
+        if callback is None:
+            return nobody_answered(self._policy.auto_proceed_on_timeout)
+        try:
+            reply = callback(request)
+            if inspect.isawaitable(reply):
+                reply = await asyncio.wait_for(reply, request.timeout_seconds)
+        except TimeoutError:
+            return nobody_answered(self._policy.auto_proceed_on_timeout)
+        return text_answer(reply) if isinstance(reply, str) else reply
+
+    async def answer(
+        self, state: ExecutionState, request: InterventionRequest, now: datetime
+    ) -> InterventionAnswered | None:
+        """The callback's answer, or what holds when there is none."""
+        response = await self.handle(request)
+        if response.timeout_reached:
+            return unanswered(state, request, self._policy, self._replans, now)
+        return answered(state, request, response, self._policy)

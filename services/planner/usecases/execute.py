@@ -1,0 +1,390 @@
+"""Executes plans: asks the state what to do next, does it, and writes down what came of it (P-36 to P-57)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from chassis.errors import shortened
+from services.planner.domain.answers import answered
+from services.planner.domain.confidence import ConfidenceWeights
+from services.planner.domain.errors import LeaseLost
+from services.planner.domain.events import (
+    Budget,
+    Effect,
+    Event,
+    Finished,
+    InterventionRequested,
+    LogLine,
+    Replanned,
+    ReplanRefused,
+    Started,
+    StepFinished,
+    StepInDoubt,
+    StepSkipped,
+    StepStarted,
+    ToolReturned,
+)
+from services.planner.domain.execution import Call, ExecutionState
+from services.planner.domain.interventions import InterventionRequest, InterventionResponse
+from services.planner.domain.moves import (
+    ENDED_BEFORE,
+    Ask,
+    CallTool,
+    Finish,
+    Judge,
+    Move,
+    Refuse,
+    ReplacePlan,
+    Replan,
+    Rules,
+    Skip,
+    exhausted,
+    next_moves,
+    wall_deadline,
+)
+from services.planner.domain.plans import ExecutionPlan, StepStatus, executable, utc_now
+from services.planner.domain.results import ExecutionResult, ToolResult, failed_call
+from services.planner.domain.thresholds import InterventionLevel
+from services.planner.domain.tools import tool_input
+from services.planner.usecases.ask import Asking, InterventionHandler, Later
+from services.planner.usecases.calls import MAX_OUTPUT_CHARS, call_tool
+from services.planner.usecases.judge import StepJudge
+from services.planner.usecases.replan import ReplanOrchestrator
+from services.planner.usecases.run import MemoryLog, Run
+from services.planner.usecases.tools import ToolRegistry
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_STOP_SECONDS = 2.0
+_RECONCILE_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """Everything an execution needs besides its plan. Holds no state of any execution."""
+
+    tools: ToolRegistry
+    judge: StepJudge
+    replanner: ReplanOrchestrator
+    rules: Rules = field(default_factory=Rules)
+    weights: ConfidenceWeights = field(default_factory=ConfidenceWeights)
+    max_output_chars: int = MAX_OUTPUT_CHARS
+    clock: Callable[[], datetime] = utc_now
+
+    def started(self, plan: ExecutionPlan, budget: Budget | None = None, *, human_available: bool = True) -> Started:
+        """The first event of an execution. Errors: InvalidPlan (P-144)."""
+        return Started(
+            plan=executable(plan),
+            budget=budget or Budget(),
+            human_available=human_available,
+            max_replans=self.rules.replans.max_replans,
+        )
+
+    async def drive(self, run: Run, asking: Asking) -> None:
+        """Brings an execution forward until it pauses or ends. Errors: LeaseLost."""
+        await _Drive(self, run, asking).go()
+
+    async def execute_plan(
+        self, plan: ExecutionPlan, budget: Budget | None = None, *, people: InterventionHandler | None = None
+    ) -> ExecutionResult:
+        """Runs a plan to its end in this process; `people` answers the questions, None means nobody is there (P-36)."""
+        started = self.started(plan, budget, human_available=people is not None)
+        run = Run(ExecutionState(started.plan), MemoryLog(), self.clock)
+        run.record(started)
+        nobody = InterventionHandler(policy=self.rules.asking, replans=self.rules.replans, clock=self.clock)
+        await self.drive(run, people or nobody)
+        if run.state.result is None:
+            raise RuntimeError("an execution with someone or nobody to ask ends")
+        return run.state.result
+
+    async def execute_plan_generator(
+        self,
+        plan: ExecutionPlan,
+        state: ExecutionState | None = None,
+        response: InterventionResponse | None = None,
+    ) -> AsyncIterator[ExecutionState | LogLine]:
+        """The states of an execution, one after every step, and its log lines, until it pauses or ends (P-36, P-47).
+
+        To resume, call it again with the last state and the response to its `intervention_request` (P-48).
+        """
+        seen: asyncio.Queue[ExecutionState | LogLine | None] = asyncio.Queue()
+        run = Run(state.copy() if state else ExecutionState(executable(plan)), MemoryLog(), self.clock, _teller(seen))
+        if state is None:
+            run.record(self.started(run.state.plan))
+        elif state.intervention_request is not None and response is not None:
+            run.record(answered(run.state, state.intervention_request, response, self.rules.asking))
+        driving = asyncio.ensure_future(self.drive(run, Later()))
+        driving.add_done_callback(lambda _: seen.put_nowait(None))
+        try:
+            while (item := await seen.get()) is not None:
+                yield item
+            await driving
+        finally:
+            driving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await driving
+
+
+_TOLD = (StepFinished, StepSkipped, InterventionRequested, Replanned, Finished)
+
+
+def _teller(seen: asyncio.Queue[ExecutionState | LogLine | None]) -> Callable[[ExecutionState, Event], None]:
+    def tell(state: ExecutionState, event: Event) -> None:
+        if isinstance(event, LogLine):
+            seen.put_nowait(event)
+        elif isinstance(event, _TOLD):
+            seen.put_nowait(state.copy())
+
+    return tell
+
+
+class _Drive:
+    """One execution being driven."""
+
+    def __init__(self, executor: Executor, run: Run, asking: Asking) -> None:
+        self._of = executor
+        self._run = run
+        self._asking = asking
+        self._tasks: dict[asyncio.Task[Event], int] = {}
+
+    @property
+    def _state(self) -> ExecutionState:
+        return self._run.state
+
+    async def go(self) -> None:
+        """Until it pauses or ends."""
+        try:
+            await self._run.flush()
+            await self._recover()
+            while await self._turn():
+                pass
+        except LeaseLost:
+            raise
+        except Exception as error:  # P-53: the run ends in order, whatever happened
+            _log.exception("execution %s broke", self._state.execution_id)
+            await self._stop()
+            self._end(crash=shortened(str(error) or type(error).__name__, 300))
+            await self._run.flush()
+        finally:
+            await self._stop()
+
+    async def _turn(self) -> bool:
+        """Makes all moves that are possible now, or waits for the next change; False when there is none to wait for."""
+        moves = [move for move in next_moves(self._state, self._of.rules, self._run.now()) if not self._busy(move)]
+        if not moves:
+            await self._run.flush()
+            if not self._tasks:
+                return False
+            await self._wait()
+            return True
+        calls = [self._intended(move) for move in moves if isinstance(move, CallTool)]
+        for move in moves:
+            if not isinstance(move, CallTool):
+                await self._make(move)
+        if calls:
+            await self._run.flush()
+            for step_id in calls:
+                self._launch(step_id)
+        return True
+
+    def _busy(self, move: Move) -> bool:
+        return isinstance(move, Judge) and move.step_id in self._tasks.values()
+
+    def _intended(self, move: CallTool) -> int:
+        """Records the intent of a call; the call itself comes after the flush."""
+        tool = self._of.tools.get(move.action)
+        key = f"{self._state.execution_id}:{move.step_id}:{move.attempt}"
+        effect = tool.effect if tool else Effect.PURE
+        self._run.record(
+            StepStarted(step_id=move.step_id, action=move.action, attempt=move.attempt, key=key, effect=effect)
+        )
+        return move.step_id
+
+    def _launch(self, step_id: int) -> None:
+        call = self._state.last_call(step_id)
+        if call is None or call.result is not None or call.in_doubt:
+            return
+        if not self._run.may_act():
+            raise LeaseLost(self._state.execution_id)
+        self._keep(step_id, self._called(step_id, call))
+
+    def _keep(self, step_id: int, work: Coroutine[Any, Any, Event]) -> None:
+        self._tasks[asyncio.ensure_future(work)] = step_id
+
+    async def _called(self, step_id: int, call: Call) -> Event:
+        tool = self._of.tools.get(call.action)
+        if tool is None:
+            result = failed_call(f"Unknown action: {call.action.value}")
+        else:
+            given = tool_input(self._state, self._state.plan.step(step_id), call.action, call.key)
+            result = await call_tool(tool, given, max_output_chars=self._of.max_output_chars)
+        return ToolReturned(step_id=step_id, attempt=call.attempt, result=result)
+
+    async def _make(self, move: Move) -> None:
+        """Makes one move that is not a call."""
+        if isinstance(move, Judge):
+            await self._judge(move.step_id)
+        elif isinstance(move, Skip):
+            self._run.record(StepSkipped(step_id=move.step_id, reason=move.reason))
+        elif isinstance(move, Ask):
+            await self._ask(move.request)
+        elif isinstance(move, Replan | ReplacePlan):
+            await self._replan(move)
+        elif isinstance(move, Refuse):
+            self._run.record(ReplanRefused(trigger=move.trigger))
+        elif isinstance(move, Finish):
+            await self._stop()
+            if move.reason:
+                self._run.record(LogLine(message=move.reason))
+            self._end()
+
+    async def _judge(self, step_id: int) -> None:
+        """Judges here and now if that calls no model, else beside the running calls, with the result safe before."""
+        frugal = exhausted(self._state, self._run.now()) is not None
+        judged = self._of.judge.judge(self._state, step_id, frugal=frugal)
+        if frugal or not self._of.judge.needs_model(self._state, step_id):
+            await self._take(await judged)
+            return
+        judging: Coroutine[Any, Any, Event] = judged
+        try:
+            await self._run.flush()
+        except BaseException:
+            judging.close()
+            raise
+        self._keep(step_id, judging)
+
+    async def _take(self, event: Event) -> None:
+        self._run.record(event)
+        if isinstance(event, StepFinished) and event.status == "success" and event.level is InterventionLevel.NOTIFY:
+            message = f"Step {event.step_id} の信頼度は {event.confidence.score:.2f} です"
+            self._run.record(LogLine(message=message, step_id=event.step_id))
+            await self._asking.notify(message)
+
+    async def _ask(self, request: InterventionRequest) -> None:
+        expires = self._run.now() + timedelta(seconds=request.timeout_seconds)
+        self._run.record(
+            InterventionRequested(
+                request=request.model_copy(update={"plan": None}),
+                plan_version=self._state.plan_version,
+                expires_at=expires,
+            )
+        )
+        await self._run.flush()
+        answer = await self._asking.answer(self._state, request, self._run.now())
+        if answer is not None and self._state.is_paused:
+            self._run.record(answer)
+
+    async def _replan(self, move: Replan | ReplacePlan) -> None:
+        await self._run.flush()
+        replanner, state = self._of.replanner, self._state
+        if isinstance(move, Replan):
+            work = replanner.replan(state, move.trigger, move.step_id, move.text)
+        elif state.wish is not None:
+            work = replanner.replace(state, state.wish)
+        else:
+            return
+        event = await self._unless_interrupted(work)
+        if event is not None:
+            self._run.record(event)
+
+    async def _unless_interrupted(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """What `work` gives; None if the execution was cancelled or ran out of time before."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not task.done():
+                await self._sleep({task})
+                if self._state.is_cancelled or exhausted(self._state, self._run.now()):
+                    return None
+            return task.result()
+        finally:
+            task.cancel()
+
+    async def _wait(self) -> None:
+        """Waits until a call is back, someone interrupts, or the time is used up."""
+        await self._sleep(set(self._tasks))
+        for task in [task for task in self._tasks if task.done()]:
+            del self._tasks[task]
+            await self._take(task.result())
+        if self._out_of_time():
+            await self._stop()
+            for step in self._state.plan.steps:
+                self._give_up(step.step_id)
+
+    async def _sleep(self, tasks: set[asyncio.Task[T]]) -> None:
+        now = self._run.now()
+        deadline = wall_deadline(self._state, now)
+        seconds = None if deadline is None else max(0.0, (deadline - now).total_seconds())
+        interrupted = asyncio.ensure_future(self._run.interrupted.wait())
+        try:
+            await asyncio.wait({*tasks, interrupted}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            interrupted.cancel()
+        if self._run.interrupted.is_set():
+            await self._run.refresh()
+
+    def _out_of_time(self) -> bool:
+        limit = self._state.budget.max_wall_seconds
+        return limit is not None and self._state.wall_seconds(self._run.now()) >= limit
+
+    def _give_up(self, step_id: int) -> None:
+        """The call of a step that was stopped because the time is used up has failed."""
+        call = self._state.last_call(step_id)
+        if self._state.step_statuses[step_id] is StepStatus.RUNNING and call is not None and call.result is None:
+            result = failed_call("stopped: the execution's time is used up", timed_out=True)
+            self._run.record(ToolReturned(step_id=step_id, attempt=call.attempt, result=result))
+
+    async def _stop(self) -> None:
+        """Stops everything that runs; a tool that does not heed it is left behind."""
+        tasks, self._tasks = list(self._tasks), {}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_STOP_SECONDS)
+
+    def _end(self, crash: str | None = None) -> None:
+        for step in self._state.plan.steps:
+            if self._state.step_statuses[step.step_id] in (StepStatus.PENDING, StepStatus.RUNNING):
+                self._run.record(StepSkipped(step_id=step.step_id, reason=ENDED_BEFORE))
+        self._run.record(Finished(result=self._state.ended(self._run.now(), self._of.weights, crash=crash)))
+
+    async def _recover(self) -> None:
+        """Resolves the calls during which a previous executor died, each by its effect class."""
+        if self._state.result is not None or self._state.is_cancelled:
+            return
+        for step in self._state.plan.steps:
+            call = self._state.last_call(step.step_id)
+            running = self._state.step_statuses[step.step_id] is StepStatus.RUNNING
+            if not running or call is None or call.result is not None or call.in_doubt:
+                continue
+            if call.effect is Effect.UNSAFE:
+                self._run.record(StepInDoubt(step_id=step.step_id, attempt=call.attempt))
+            elif call.effect is Effect.RECONCILABLE:
+                await self._reconcile(step.step_id, call)
+            else:
+                self._launch(step.step_id)
+        await self._run.flush()
+
+    async def _reconcile(self, step_id: int, call: Call) -> None:
+        """Asks the tool whether the call happened; if it did not, calls again, if it cannot tell, asks a person."""
+        tool = self._of.tools.get(call.action)
+        find = getattr(tool, "find_outcome", None)
+        try:
+            if find is None:
+                raise LookupError(f"{call.action.value} cannot tell its outcomes")
+            outcome: ToolResult | None = await asyncio.wait_for(find(call.key), _RECONCILE_SECONDS)
+        except Exception as error:  # any failure to find out leaves the call in doubt
+            _log.warning("outcome of %s unknown: %s", call.key, shortened(str(error)))
+            self._run.record(StepInDoubt(step_id=step_id, attempt=call.attempt))
+            return
+        if outcome is None:
+            self._launch(step_id)
+        else:
+            self._run.record(ToolReturned(step_id=step_id, attempt=call.attempt, result=outcome))

@@ -1,0 +1,71 @@
+"""Generate: one attempt at a question, whatever happens on the way."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Protocol
+
+from chassis.errors import HanseiError
+from services.planner.domain.generation import (
+    Answer,
+    AnswerStatus,
+    GenerationOutcome,
+    Question,
+    TokenUse,
+    cited_ids,
+    used_ids,
+)
+
+_log = logging.getLogger(__name__)
+
+
+class Answerer(Protocol):
+    """Somebody who answers from bullets: a model, or the offline rules."""
+
+    @property
+    def name(self) -> str:
+        """The model, or `offline`."""
+
+    async def answer(self, question: Question) -> tuple[Answer, TokenUse | None]:
+        """The answer and what it took. Raises whatever goes wrong."""
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class GeneratorAgent:
+    """Answers questions and says which bullets were given and which are cited (P-113 to P-122)."""
+
+    def __init__(self, answerer: Answerer, clock: Callable[[], datetime] = _now) -> None:
+        """`clock` gives aware UTC times."""
+        self._answerer = answerer
+        self._clock = clock
+
+    async def generate(self, question: Question) -> GenerationOutcome:
+        """The attempt. Never raises: a failure is an outcome with status failure and the error's text (P-121)."""
+        try:
+            answer, usage = await self._answerer.answer(question)
+        except Exception as error:
+            _log.warning("generation failed: %s", error, exc_info=not isinstance(error, HanseiError))
+            return self._outcome(question, Answer(""), None, f"{type(error).__name__}: {error}")
+        return self._outcome(question, answer, usage, None)
+
+    def _outcome(
+        self, question: Question, answer: Answer, usage: TokenUse | None, error_message: str | None
+    ) -> GenerationOutcome:
+        return GenerationOutcome(
+            query=question.query,
+            dataset=question.dataset,
+            generated_answer=answer.text,
+            reasoning_steps=tuple(answer.reasoning_steps),
+            used_bullet_ids=used_ids(question.bullets),
+            cited_bullet_ids=cited_ids(answer.text, question.bullets),
+            status=AnswerStatus.SUCCESS if error_message is None else AnswerStatus.FAILURE,
+            error_message=error_message,
+            created_at=self._clock(),
+            model=self._answerer.name,
+            usage=usage,
+        )

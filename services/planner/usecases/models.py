@@ -1,0 +1,45 @@
+"""What the planner needs of models and of search: protocols that the adapters fulfil."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.planner.domain.results import Hit
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A model's reply: its text, the tokens it took, and their price in millionths of a US dollar."""
+
+    text: str
+    tokens: int = 0
+    cost_micro_usd: int = 0
+
+
+class Model(Protocol):
+    """A chat model with its temperature and length already chosen."""
+
+    async def complete(self, system: str, prompt: str) -> Completion:
+        """The reply to a prompt. Errors: any; the callers here have a way on without a model."""
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors."""
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """One row a text."""
+
+
+class SearchBackend(Protocol):
+    """Where `rag_search` looks (P-27)."""
+
+    async def list_collections(self) -> Sequence[str]:
+        """Names of what can be searched."""
+
+    async def search(self, query: str, collection: str, limit: int, score_threshold: float) -> Sequence[Hit]:
+        """Hits with scores in 0..1, best first."""
