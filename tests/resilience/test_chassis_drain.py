@@ -1,0 +1,183 @@
+"""A server leaves without breaking a call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from chassis import Peers, Registration, Service, ServiceSettings, errors, serve
+from chassis.channels import OWN
+from chassis.health import OVERALL
+from chassis.tests.probe import Probe, pb, policies, rpc, service, stub
+from tests.resilience.conftest import Connect
+from tests.resilience.process import probe_process
+
+WORKERS = 8
+CALLS_BEFORE = 200
+CALLS_AFTER = 200
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+async def test_a_rolling_restart_under_load_fails_no_call(connected: Connect) -> None:
+    """Two processes behind one name; one gets SIGTERM while calls that may not be retried keep coming."""
+    async with probe_process() as leaving, probe_process() as staying:
+        addresses = [(await process.logged("serving"))["address"] for process in (leaving, staying)]
+        probe = connected("ipv4:" + ",".join(addresses), retry=False)
+        done, enough, last = 0, asyncio.Event(), asyncio.Event()
+
+        async def caller() -> None:
+            nonlocal done
+            while not last.is_set():
+                assert (await probe.Echo(pb.EchoRequest(text="x"))).text == "x"
+                done += 1
+                if done >= CALLS_BEFORE:
+                    enough.set()
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(WORKERS):
+                group.create_task(caller())
+            await enough.wait()
+            leaving.terminate()
+            code = await leaving.finished()
+            target, enough = done + CALLS_AFTER, asyncio.Event()
+            while done < target:
+                await asyncio.sleep(0)
+            last.set()
+
+        assert code == 0
+        assert [record["event"] for record in leaving.records] == ["serving", "draining", "drained"]
+
+
+async def test_a_call_that_is_open_at_sigterm_is_finished(connected: Connect) -> None:
+    async with probe_process(HANSEI_LAME_DUCK_SECONDS="0") as process, AsyncExitStack() as stack:
+        address = (await process.logged("serving"))["address"]
+        channel = await stack.enter_async_context(grpc.aio.insecure_channel(address))
+        health = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=60)
+        assert (await health.read()).status == SERVING
+        sent = asyncio.Event()
+
+        async def numbers() -> AsyncIterator[Any]:
+            yield pb.SumRequest(number=1)
+            sent.set()
+            assert (await health.read()).status == NOT_SERVING
+            yield pb.SumRequest(number=2)
+
+        answer = asyncio.create_task(connected(address).Sum(numbers()))
+        await sent.wait()
+        process.terminate()
+
+        assert (await answer).sum == 3
+        assert await process.finished() == 0
+
+
+async def test_calls_in_progress_finish_and_their_services_close_after_them() -> None:
+    order: list[str] = []
+    probe = Probe()
+
+    async def close() -> None:
+        order.append("closed" if probe.unwound == ["Wait"] else "closed too early")
+
+    async with AsyncExitStack() as stack:
+        running = await stack.enter_async_context(serve(service(probe, close=close)))
+        peers = Peers({"probe": running.address}, policies=policies())
+        call = asyncio.create_task(stub(peers).Wait(pb.WaitRequest()))
+        await probe.waiting.acquire()
+        asyncio.get_running_loop().call_soon(probe.release.set)
+        await stack.aclose()
+
+    assert await call == pb.WaitResponse()
+    assert order == ["closed"]
+    await peers.close()
+
+
+async def test_what_outlasts_the_grace_is_cancelled_and_unwound_before_anything_closes() -> None:
+    probe = Probe()
+    closed_after: list[list[str]] = []
+
+    async def close() -> None:
+        closed_after.append(list(probe.unwound))
+
+    settings = ServiceSettings(lame_duck_seconds=0, drain_grace_seconds=0)
+    async with AsyncExitStack() as stack:
+        running = await stack.enter_async_context(serve(service(probe, close=close), settings=settings))
+        peers = Peers({"probe": running.address}, policies=policies(retry=False))
+        call = asyncio.create_task(stub(peers).Wait(pb.WaitRequest()))
+        await probe.waiting.acquire()
+        await stack.aclose()
+
+    with pytest.raises(errors.Unavailable):
+        await call
+    assert closed_after == [["Wait"]]
+    await peers.close()
+
+
+async def test_an_endless_stream_is_told_to_resume_elsewhere() -> None:
+    probe = Probe()
+    async with AsyncExitStack() as stack:
+        running = await stack.enter_async_context(serve(service(probe)))
+        peers = Peers({"probe": running.address}, policies=policies(retry=False))
+        following = stub(peers).Follow(pb.FollowRequest())
+        await anext(following)
+        await probe.following.wait()
+        await stack.aclose()
+
+    with pytest.raises(errors.Unavailable) as ended:
+        await anext(following)
+    assert ended.value.reason == "SERVER_DRAINING"
+    assert probe.unwound == ["Follow"]
+    await peers.close()
+
+
+class Asking(rpc.ProbeServiceServicer):  # type: ignore[misc]
+    """Answers `Trace` by asking the probe in the same process, once it is let."""
+
+    def __init__(self, probe: Any) -> None:
+        self.probe = probe
+        self.asked, self.go = asyncio.Event(), asyncio.Event()
+
+    async def Trace(self, request: Any, context: Any) -> Any:
+        self.asked.set()
+        await self.go.wait()
+        return await self.probe.Trace(request)
+
+
+def add_asking(servicer: Any, server: Any) -> None:
+    handler = grpc.unary_unary_rpc_method_handler(
+        servicer.Trace, pb.TraceRequest.FromString, pb.TraceResponse.SerializeToString
+    )
+    server.add_registered_method_handlers("asking.v1.AskingService", {"Trace": handler})
+
+
+async def test_services_of_one_process_still_reach_each_other_while_it_drains() -> None:
+    asking, inner = [], []
+
+    def composed(own_address: str) -> list[Service]:
+        inner.append(Peers({"probe": OWN}, own_address=own_address, policies=policies(retry=False)))
+        asking.append(Asking(stub(inner[0])))
+        return [service(Probe()), Service("asking", [Registration(add_asking, asking[0])])]
+
+    serving = serve(composed)
+    running = await serving.__aenter__()
+    async with grpc.aio.insecure_channel(running.address) as channel:
+        trace = channel.unary_unary(
+            "/asking.v1.AskingService/Trace", pb.TraceRequest.SerializeToString, pb.TraceResponse.FromString
+        )
+        outer = asyncio.ensure_future(trace(pb.TraceRequest()))
+        await asking[0].asked.wait()
+
+        leaving = asyncio.create_task(serving.__aexit__(None, None, None))
+        while running.health.status(OVERALL) != NOT_SERVING:
+            await asyncio.sleep(0)
+        asking[0].go.set()
+
+        assert len((await outer).remaining_seconds) == 1
+        await leaving
+    await inner[0].close()
