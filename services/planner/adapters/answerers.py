@@ -1,0 +1,92 @@
+"""Who answers for the generator: a chat model, or the offline rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from libs.llm.client import LLMClient
+from libs.llm.errors import ReplyNotStructured
+from libs.llm.replies import extract_json_object
+from libs.llm.usage import Bill, measured
+from libs.prompts.templates import PromptTemplates, fill
+from services.planner.domain.extraction import extractive_answer
+from services.planner.domain.generation import (
+    Answer,
+    AnswerStyle,
+    Question,
+    TokenUse,
+    cited_context,
+    plain_context,
+)
+from services.planner.domain.generator_prompts import CITED, PLAIN
+
+MAX_ANSWER_CHARS = 1_000_000
+"""What a trajectory can hold of an answer."""
+
+
+class ModelAnswerer:
+    """Answers with one call of a chat model."""
+
+    def __init__(self, client: LLMClient, name: str, prompts_dir: Path | None, language: str) -> None:
+        """Templates are `<prompts_dir>/generator/<dataset>.txt` and `default.txt` (P-114); `language` is ja or en."""
+        self._client = client
+        self._name = name
+        self._templates = PromptTemplates(prompts_dir and prompts_dir / "generator", CITED[language])
+
+    @property
+    def name(self) -> str:
+        """The model."""
+        return self._name
+
+    async def answer(self, question: Question) -> tuple[Answer, TokenUse | None]:
+        """The model's answer. Errors: see libs.llm.errors; ValueError for one that no trajectory can hold."""
+        with measured() as bill:
+            reply = await self._client.ainvoke(self._messages(question))
+        text: str = reply.content
+        answer = Answer(text) if question.style is AnswerStyle.PLAIN else _read(text)
+        if len(answer.text) > MAX_ANSWER_CHARS:
+            raise ValueError(f"the answer has {len(answer.text)} characters, more than {MAX_ANSWER_CHARS}")
+        return answer, _token_use(bill)
+
+    def _messages(self, question: Question) -> list[tuple[str, str]]:
+        """One human message (C-52), after the instruction as a system message, if there is one (P-122)."""
+        messages = [("human", self._prompt(question))]
+        return [("system", question.instruction), *messages] if question.instruction else messages
+
+    def _prompt(self, question: Question) -> str:
+        if question.style is AnswerStyle.PLAIN:
+            return fill(PLAIN, {"context": plain_context(question.bullets), "query": question.query})
+        values = {"context": cited_context(question.bullets), "query": question.query}
+        return self._templates.filled([question.dataset, "default"], values)
+
+
+def _read(text: str) -> Answer:
+    """The answer in a reply; the stripped text itself if it is not `{reasoning, answer}` (P-117)."""
+    try:
+        reply: dict[str, Any] = extract_json_object(text)
+    except ReplyNotStructured:
+        reply = {}
+    answer, reasoning = reply.get("answer"), reply.get("reasoning")
+    if not isinstance(answer, str) or not isinstance(reasoning, str):
+        return Answer(text.strip())
+    return Answer(answer, tuple(line for line in reasoning.splitlines() if line.strip()))
+
+
+def _token_use(bill: Bill) -> TokenUse | None:
+    if not bill.calls or bill.input_tokens is None or bill.output_tokens is None:
+        return None
+    return TokenUse(bill.input_tokens, bill.output_tokens, bill.cost_usd)
+
+
+class OfflineAnswerer:
+    """Answers extractively, by rules, and says so."""
+
+    @property
+    def name(self) -> str:
+        """Says that no model answers."""
+        return "offline"
+
+    async def answer(self, question: Question) -> tuple[Answer, TokenUse | None]:
+        """The sentences of the bullets that are closest to the query. An instruction cannot be followed by rules."""
+        return extractive_answer(question.query, question.bullets), None
