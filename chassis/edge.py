@@ -71,7 +71,7 @@ class MethodEdge:
         self._endless = endless
         self._telemetry = telemetry.MethodTelemetry(path, SpanKind.SERVER)
         self._admission = gate.streams if handler.request_streaming or handler.response_streaming else gate.calls
-        self._checked: Callable[[Any], Any] = _each_checked if handler.request_streaming else _checked
+        self._checked = _checking(handler)
         self._behaviour = _behaviour(path, handler)
         self.handler = _with_behaviour(handler, self._stream if handler.response_streaming else self._unary)
 
@@ -149,6 +149,17 @@ class MethodEdge:
             log.warning("call", code=code, reason=reason, seconds=seconds)
         else:
             log.info("call", code=code, reason=reason, seconds=seconds)
+
+
+def _checking(handler: Any) -> Callable[[Any], Any]:
+    """What checks a method's requests. Bytes are handed on to another service, which checks them."""
+    if handler.request_deserializer is None:
+        return _as_it_is
+    return _each_checked if handler.request_streaming else _checked
+
+
+def _as_it_is(request: Any) -> Any:
+    return request
 
 
 def _checked(request: Any) -> Any:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import grpc
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
-from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
+from google.rpc import error_details_pb2, status_pb2
 
 from chassis.errors import HanseiError, Internal, Violation, restored, shortened
 

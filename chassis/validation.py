@@ -37,10 +37,15 @@ def _explained(violation: Any) -> tuple[str, Violation]:
     broken = violation.proto
     path = _path(broken.field.elements)
     rule = broken.rule_id.upper().replace(".", "_")
-    if broken.rule.elements and broken.rule.elements[0].field_name in _CUSTOM_RULES:
+    if any(_is_the_contracts_own(element.field_name) for element in broken.rule.elements):
         return broken.message, Violation(path, broken.message, rule)
     message = f"{path} {broken.message.removeprefix('value ')}".strip()
     return message, Violation(path, message + _shown(violation.field_value), rule)
+
+
+def _is_the_contracts_own(rule: str) -> bool:
+    """Whether a rule was written for the contract: CEL beside the field, or an extension, whose name has brackets."""
+    return rule in _CUSTOM_RULES or rule.startswith("[")
 
 
 def _shown(value: Any) -> str:

@@ -2,7 +2,7 @@ from typing import Any
 
 import grpc
 import pytest
-from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
+from google.rpc import error_details_pb2, status_pb2
 from grpc.aio import Metadata
 from hypothesis import given
 from hypothesis import strategies as st
