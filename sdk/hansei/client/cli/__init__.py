@@ -1,0 +1,48 @@
+"""The `hansei` command."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from hansei.client.cli import asking, learning, playbook, stack
+from hansei.client.cli.options import EXIT_CODES, CommandFailedError, Exit
+
+EPILOG = "Exit codes: " + "; ".join(f"{code.value} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
+
+app = typer.Typer(
+    name="hansei",
+    help="Agents that learn from what they did.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+app.command()(stack.up)
+app.command()(stack.demo)
+app.command()(learning.learn)
+app.command()(asking.search)
+app.command()(asking.ask)
+app.add_typer(playbook.app, name="playbook")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command; exits with a code of `Exit`."""
+    try:
+        app(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="hansei")
+    except CommandFailedError as failure:
+        sys.stderr.write(f"Error: {failure.message}\n")
+        sys.exit(failure.code)
+    except KeyboardInterrupt:
+        sys.exit(Exit.INTERRUPTED)
+    except Exception as failure:
+        # Only now is it worth loading what tells our errors from bugs.
+        from hansei.client.cli.failures import exit_code_of
+
+        code = exit_code_of(failure)
+        if code is None:
+            raise
+        sys.exit(code)

@@ -1,0 +1,99 @@
+"""Playbooks, revisions and differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from hansei.client.cli.show.words import (
+    BAD,
+    CHANGED,
+    FAINT,
+    GOOD,
+    ID,
+    SIGN,
+    VOTE,
+    counted,
+    hanging,
+    one_line,
+    time_of,
+    votes_of,
+)
+from hansei.playbook.v1 import playbook_pb2 as pb
+
+RETIRED = Text(" retired", FAINT)
+
+
+def playbook(book: pb.Playbook) -> RenderableType:
+    """The bullets by section, in playbook order."""
+    title = Text(book.dataset, "bold")
+    title.append(f"  {counted(len(book.bullets), 'bullet')} at revision {book.revision}", FAINT)
+    if book.HasField("updated_at"):
+        title.append(f", {time_of(book.updated_at)}", FAINT)
+    return Group(title, *_sections(book.bullets))
+
+
+def _sections(bullets: Iterable[pb.Bullet]) -> Iterator[RenderableType]:
+    by_section: dict[str, list[pb.Bullet]] = {}
+    for bullet in bullets:
+        by_section.setdefault(bullet.section, []).append(bullet)
+    for section, members in by_section.items():
+        yield Text.assemble("\n", (section or "(no section)", "bold"))
+        yield from (_bullet(member) for member in members)
+
+
+def _bullet(bullet: pb.Bullet) -> RenderableType:
+    label = Text.assemble((bullet.id, ID), " ", votes_of(bullet))
+    if bullet.state == pb.BULLET_STATE_RETIRED:
+        label.append_text(RETIRED)
+    return hanging(label, bullet.content, width=22)
+
+
+def revision(entry: pb.Revision) -> RenderableType:
+    """One entry of the log: what it was, why, and what it did to each bullet."""
+    kind = pb.RevisionKind.Name(entry.kind).removeprefix("REVISION_KIND_").lower()
+    title = Text.assemble((f"{entry.revision:>4}  ", "bold"), (kind, "bold"), f"  {entry.summary}")
+    title.append(f"  {time_of(entry.committed_at)}  {entry.author}", FAINT)
+    if entry.source_trajectory:
+        title.append(f"  from {entry.source_trajectory}", FAINT)
+    return Group(title, *_details(entry))
+
+
+def _details(entry: pb.Revision) -> Iterator[RenderableType]:
+    if entry.reason:
+        yield hanging("because", one_line(entry.reason), indent=6)
+    for operation in entry.operations:
+        if operation.applied:
+            body = Text.assemble((f"{operation.bullet_id} ", ID), one_line(operation.delta.content))
+            yield hanging(SIGN[operation.delta.type], body, indent=6, width=1)
+    for outcome in entry.votes:
+        if outcome.applied:
+            body = Text.assemble((f"{outcome.vote.bullet_id} ", ID), VOTE[outcome.vote.tag])
+            yield hanging("", body, indent=6, width=1)
+
+
+def changes(listed: Iterable[pb.BulletChange]) -> RenderableType:
+    """How bullets differ: added, removed, or changed in text, section or votes."""
+    shown = [line for change in listed for line in _change(change)]
+    return Group(*shown) if shown else Text("no difference", FAINT)
+
+
+def _change(change: pb.BulletChange) -> Iterator[RenderableType]:
+    before, after = change.before, change.after
+    if not change.HasField("before"):
+        yield _side("+", GOOD, change.bullet_id, after)
+    elif not change.HasField("after"):
+        yield _side("-", BAD, change.bullet_id, before)
+    elif (before.content, before.section) != (after.content, after.section):
+        yield _side("-", BAD, change.bullet_id, before)
+        yield _side("+", GOOD, change.bullet_id, after)
+    else:
+        counters = Text.assemble((f"{change.bullet_id} ", ID), votes_of(before), " → ", votes_of(after))
+        yield hanging(Text("~", CHANGED), counters, width=1)
+
+
+def _side(sign: str, style: str, bullet_id: str, bullet: pb.Bullet) -> RenderableType:
+    body = Text.assemble((f"{bullet_id} ", ID), (f"{bullet.section} ", FAINT), (bullet.content, style))
+    return hanging(Text(sign, style), body, width=1)

@@ -1,0 +1,42 @@
+"""`hansei up` and `hansei demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hansei.client.cli.options import AsJson
+
+
+def up(
+    address: Annotated[
+        str | None,
+        typer.Option(
+            "--listen", envvar="HANSEI_LISTEN_ADDRESS", metavar="HOST:PORT", help="[default: 127.0.0.1:50050]"
+        ),
+    ] = None,
+) -> None:
+    """Run every service in this process, until ctrl-c; then finish the calls in progress and end.
+
+    Settings come from the environment. Without LLM_PROVIDER it runs offline: by rules, with no model and no key.
+    """
+    from hansei.client.cli.running import run_stack
+
+    run_stack(address)
+
+
+def demo(
+    trajectories: Annotated[
+        Path | None, typer.Option(help="A folder of recorded runs. [default: examples/trajectories]", file_okay=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Learn from recorded runs, search what was learned, answer, and learn from a run that used it.
+
+    Runs offline, on a directory that is removed at the end. Needs no server, no key and no network.
+    """
+    from hansei.client.cli.demo import run_demo
+
+    run_demo(trajectories, as_json)
