@@ -70,12 +70,14 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         return health_pb2.HealthCheckResponse(status=status)
 
     async def Watch(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
-        """Tell the status now and whenever it changes."""
+        """Tell the status now and whenever it changes, until the server stops."""
         told: int | None = None
-        while not self._ended:
+        while True:
             changed = self._changed
             status = self.status(request.service)
             if status != told:
                 told = status
                 yield health_pb2.HealthCheckResponse(status=status)
+            if self._ended:
+                return
             await changed.wait()

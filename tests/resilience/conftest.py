@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -26,6 +27,19 @@ class Served:
     @property
     def address(self) -> str:
         return self.running.address
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Give the other side its turns until the condition holds."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110  there is nothing to wait on: the other side does not know us
+            await asyncio.sleep(0)
+
+
+async def collect(responses: AsyncIterator[Any], into: list[Any]) -> None:
+    """Append what comes, so that what came before an error is known."""
+    async for response in responses:
+        into.append(response)
 
 
 @pytest.fixture

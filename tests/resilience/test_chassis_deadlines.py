@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from typing import Any
 
 import pytest
 
 from chassis import Peers, deadlines, errors
 from chassis.calls import Call, current_call
 from chassis.tests.probe import Probe, pb
-from tests.resilience.conftest import Connect, Serve
+from tests.resilience.conftest import Connect, Serve, collect, until
 
 
-async def chain(served: Serve, connected: Connect) -> object:
+async def chain(served: Serve, connected: Connect) -> Any:
     """A stub of the first of three servers, each of which calls the next one with a policy of 30 seconds."""
     last = await served()
     middle = await served(Probe(next_hop=connected(last.address)))
@@ -25,7 +26,7 @@ async def test_a_deadline_is_handed_down_two_hops_less_a_reserve(served: Serve, 
     first = await chain(served, connected)
 
     with deadlines.within(10):
-        answer = await first.Trace(pb.TraceRequest(hops=2))  # type: ignore[attr-defined]
+        answer = await first.Trace(pb.TraceRequest(hops=2))
 
     one, two, three = answer.remaining_seconds
     reserve = deadlines.RESERVE_MAX_SECONDS * 0.9  # gRPC rounds a deadline up when it sends it
@@ -46,7 +47,7 @@ async def test_all_hops_share_one_request_id(served: Serve, connected: Connect) 
     first = await chain(served, connected)
     token = current_call.set(Call("test", "request-17"))
 
-    answer = await first.Trace(pb.TraceRequest(hops=2))  # type: ignore[attr-defined]
+    answer = await first.Trace(pb.TraceRequest(hops=2))
 
     current_call.reset(token)
     assert list(answer.request_ids) == ["request-17"] * 3
@@ -55,7 +56,7 @@ async def test_all_hops_share_one_request_id(served: Serve, connected: Connect) 
 async def test_without_a_request_id_the_first_hop_makes_one(served: Serve, connected: Connect) -> None:
     first = await chain(served, connected)
 
-    answer = await first.Trace(pb.TraceRequest(hops=2))  # type: ignore[attr-defined]
+    answer = await first.Trace(pb.TraceRequest(hops=2))
 
     assert len(set(answer.request_ids)) == 1
     assert len(answer.request_ids[0]) == 32
@@ -73,11 +74,10 @@ async def test_a_slow_peer_costs_no_more_than_the_deadline(served: Serve, connec
 
 async def test_the_policys_timeout_cuts_a_slow_stream(served: Serve, connected: Connect) -> None:
     server = await served()
-    received = []
+    received: list[object] = []
 
     with pytest.raises(errors.DeadlineExceeded):
-        async for response in connected(server.address, timeout=0.3).Follow(pb.FollowRequest()):
-            received.append(response)
+        await collect(connected(server.address, timeout=0.3).Follow(pb.FollowRequest()), received)
 
     assert received == [pb.FollowResponse()]
     await until(lambda: server.probe.unwound == ["Follow"])
@@ -124,7 +124,7 @@ async def test_a_peer_that_dies_during_a_call_is_unavailable(connected: Connect)
 
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     async with server:
-        address = "127.0.0.1:{}".format(server.sockets[0].getsockname()[1])
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         with deadlines.within(20), pytest.raises(errors.Unavailable):
             await connected(address).Echo(pb.EchoRequest())
 
@@ -132,10 +132,3 @@ async def test_a_peer_that_dies_during_a_call_is_unavailable(connected: Connect)
 async def test_a_peer_without_an_address_is_named() -> None:
     with pytest.raises(errors.FailedPrecondition, match="CURATOR_ADDR is not set"):
         Peers({}, policies={}).channel("curator")
-
-
-async def until(condition: object) -> None:
-    """Give the other side its turns until the condition holds."""
-    async with asyncio.timeout(10):
-        while not condition():  # type: ignore[operator]
-            await asyncio.sleep(0)

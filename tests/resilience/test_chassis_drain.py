@@ -15,7 +15,7 @@ from chassis import Peers, Registration, Service, ServiceSettings, errors, serve
 from chassis.channels import OWN
 from chassis.health import OVERALL
 from chassis.tests.probe import Probe, pb, policies, rpc, service, stub
-from tests.resilience.conftest import Connect
+from tests.resilience.conftest import Connect, until
 from tests.resilience.process import probe_process
 
 WORKERS = 8
@@ -47,9 +47,8 @@ async def test_a_rolling_restart_under_load_fails_no_call(connected: Connect) ->
             await enough.wait()
             leaving.terminate()
             code = await leaving.finished()
-            target, enough = done + CALLS_AFTER, asyncio.Event()
-            while done < target:
-                await asyncio.sleep(0)
+            target = done + CALLS_AFTER
+            await until(lambda: done >= target)
             last.set()
 
         assert code == 0
@@ -62,16 +61,17 @@ async def test_a_call_that_is_open_at_sigterm_is_finished(connected: Connect) ->
         channel = await stack.enter_async_context(grpc.aio.insecure_channel(address))
         health = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=60)
         assert (await health.read()).status == SERVING
-        sent = asyncio.Event()
+        half_sent, probe = asyncio.Event(), connected(address)
 
         async def numbers() -> AsyncIterator[Any]:
             yield pb.SumRequest(number=1)
-            sent.set()
+            half_sent.set()
             assert (await health.read()).status == NOT_SERVING
             yield pb.SumRequest(number=2)
 
-        answer = asyncio.create_task(connected(address).Sum(numbers()))
-        await sent.wait()
+        answer = asyncio.create_task(probe.Sum(numbers()))
+        await half_sent.wait()
+        await probe.Echo(pb.EchoRequest())  # on the same connection: once answered, Sum has arrived, too
         process.terminate()
 
         assert (await answer).sum == 3
@@ -174,8 +174,7 @@ async def test_services_of_one_process_still_reach_each_other_while_it_drains() 
         await asking[0].asked.wait()
 
         leaving = asyncio.create_task(serving.__aexit__(None, None, None))
-        while running.health.status(OVERALL) != NOT_SERVING:
-            await asyncio.sleep(0)
+        await until(lambda: running.health.status(OVERALL) == NOT_SERVING)
         asking[0].go.set()
 
         assert len((await outer).remaining_seconds) == 1

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import grpc
 import pytest
-from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
+from google.rpc import error_details_pb2, status_pb2
 
 from chassis import errors
 from chassis.tests.probe import SECRET, ThingNotFound, pb, rpc
-from tests.resilience.conftest import Connect, Serve
+from tests.resilience.conftest import Connect, Serve, collect
 
 
 async def test_an_error_makes_the_round_trip_to_the_same_class(served: Serve, connected: Connect) -> None:
@@ -34,8 +36,8 @@ async def test_any_grpc_client_finds_error_info_and_bad_request(served: Serve) -
     failure = caught.value
     assert failure.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert failure.details() == "Invalid dataset name: 'a b'"  # G-13
-    trailers = dict(failure.trailing_metadata() or ())  # type: ignore[arg-type]
-    status = status_pb2.Status.FromString(trailers["grpc-status-details-bin"])
+    trailers: Any = failure.trailing_metadata()
+    status = status_pb2.Status.FromString(dict(trailers)["grpc-status-details-bin"])
     info, bad_request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
     assert [detail.Unpack(info) for detail in status.details].count(True) == 1
     assert [detail.Unpack(bad_request) for detail in status.details].count(True) == 1
@@ -91,13 +93,12 @@ async def test_an_unexpected_failure_tells_nothing_but_where_to_look(
 
 async def test_an_error_after_some_responses_arrives_after_them(served: Serve, connected: Connect) -> None:
     probe = connected((await served()).address)
-    numbers = []
+    received: list[Any] = []
 
     with pytest.raises(ThingNotFound):
-        async for response in probe.Count(pb.CountRequest(count=3, fail="thing")):
-            numbers.append(response.number)
+        await collect(probe.Count(pb.CountRequest(count=3, fail="thing")), received)
 
-    assert numbers == [0, 1, 2]
+    assert [response.number for response in received] == [0, 1, 2]
 
 
 async def test_a_quota_says_when_to_come_back(served: Serve, connected: Connect) -> None:
