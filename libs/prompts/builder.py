@@ -1,0 +1,84 @@
+"""UserPromptBuilder: the prompts of teams, evaluators and judges (spec section 2)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+from libs.prompts.clock import get_current_datetime_with_timezone
+from libs.prompts.contexts import EvaluatorPromptContext, RoundPromptContext
+from libs.prompts.formatters import (
+    Ranking,
+    format_ranking_table,
+    format_submission_history,
+    generate_position_message,
+)
+from libs.prompts.labels import LABELS
+from libs.prompts.sandbox import render
+from libs.prompts.settings import PromptBuilderSettings
+
+
+class UserPromptBuilder:
+    """Builds prompts from the templates of its settings; `current_datetime` is asked once per prompt (B-11)."""
+
+    def __init__(
+        self,
+        settings: PromptBuilderSettings,
+        current_datetime: Callable[[], str] = get_current_datetime_with_timezone,
+    ) -> None:
+        self._settings = settings
+        self._current_datetime = current_datetime
+
+    def build_evaluator_prompt(self, context: EvaluatorPromptContext) -> str:
+        """The prompt that shows an evaluator a query and a submission (B-08). Raises RuntimeError (B-12)."""
+        return render(
+            self._settings.evaluator_user_prompt,
+            {
+                "user_query": context.user_query,
+                "user_prompt": context.user_query,
+                "submission": context.submission,
+                "current_datetime": self._current_datetime(),
+            },
+        )
+
+    async def build_team_prompt(self, context: RoundPromptContext) -> str:
+        """The prompt of a team for one round (B-09). Raises RuntimeError (B-12) and what the store raises (B-19)."""
+        return await self._round_prompt(self._settings.team_user_prompt, context)
+
+    async def build_judgment_prompt(self, context: RoundPromptContext) -> str:
+        """The prompt that asks whether another round is worthwhile (B-09). Raises as `build_team_prompt`."""
+        return await self._round_prompt(self._settings.judgment_user_prompt, context)
+
+    async def _round_prompt(self, template: str, context: RoundPromptContext) -> str:
+        labels = LABELS[self._settings.language]
+        ranking = await _ranking_of(context)
+        position, total = _position(ranking, context.team_id)
+        return render(
+            template,
+            {
+                "user_prompt": context.user_prompt,
+                "user_query": context.user_prompt,
+                "round_number": context.round_number,
+                "submission_history": format_submission_history(context.round_history, labels),
+                "ranking_table": format_ranking_table(ranking, context.team_id, context.team_name, labels),
+                "team_position_message": generate_position_message(position, total, labels),
+                "current_datetime": self._current_datetime(),
+            },
+        )
+
+
+async def _ranking_of(context: RoundPromptContext) -> Ranking | None:
+    """The ranking; None in round 1 and without a store (B-17)."""
+    if context.round_number <= 1 or context.store is None:
+        return None
+    ranking = context.store.get_leader_board_ranking(context.execution_id)
+    result: Ranking | None = await ranking if inspect.isawaitable(ranking) else ranking
+    return result
+
+
+def _position(ranking: Ranking | None, team_id: str) -> tuple[int | None, int | None]:
+    """Position of the team, from 1, and number of teams (B-18)."""
+    if not ranking:
+        return None, None
+    ranks = (rank for rank, entry in enumerate(ranking, 1) if entry["team_id"] == team_id)
+    return next(ranks, None), len(ranking)

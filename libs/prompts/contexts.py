@@ -1,0 +1,76 @@
+"""What prompts are built from (spec B-01 to B-06)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+
+class ImprovementJudgment(BaseModel):
+    """Whether another round is worthwhile, why, and how sure the judge is (0 to 1) (V-63)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    should_continue: bool
+    reasoning: str
+    confidence_score: float = Field(ge=0, le=1, allow_inf_nan=False)
+
+
+class RoundState(BaseModel):
+    """One finished round of a team: what it submitted and how that was scored."""
+
+    round_number: int = Field(ge=1)
+    submission_content: str
+    evaluation_score: float
+    score_details: dict[str, Any]
+    improvement_judgment: ImprovementJudgment | None = None
+    round_started_at: datetime
+    round_ended_at: datetime
+    message_history: list[dict[str, Any]] = []
+
+
+class RoundPromptContext(BaseModel):
+    """What the team and judgment prompts are built from.
+
+    `store` may have a `get_leader_board_ranking(execution_id)`, sync or async; None: there is no ranking.
+    """
+
+    user_prompt: str
+    round_number: int
+    round_history: list[RoundState]
+    team_id: str
+    team_name: str
+    execution_id: str
+    store: Any = None
+
+    @field_validator("round_number")
+    @classmethod
+    def _counted_from_one(cls, value: int) -> int:
+        if value < 1:
+            raise ValueError("round_number must be >= 1")
+        return value
+
+    @field_validator("user_prompt", "team_id", "team_name", "execution_id")
+    @classmethod
+    def _not_blank(cls, value: str, info: ValidationInfo) -> str:
+        return _filled(value, info)
+
+
+class EvaluatorPromptContext(BaseModel):
+    """What the evaluator prompt is built from; the values are used as they are, not stripped."""
+
+    user_query: str
+    submission: str
+
+    @field_validator("user_query", "submission")
+    @classmethod
+    def _not_blank(cls, value: str, info: ValidationInfo) -> str:
+        return _filled(value, info)
+
+
+def _filled(value: str, info: ValidationInfo) -> str:
+    if not value.strip():
+        raise ValueError(f"{info.field_name} cannot be empty")
+    return value
