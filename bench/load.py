@@ -1,0 +1,65 @@
+"""Load on one method: callers that each send the next call when the last one is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+Call = Callable[[int], Awaitable[object]]
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One method under one load. Rates per second, times in milliseconds; CPU is that of the serving process."""
+
+    what: str
+    callers: int
+    calls: int
+    per_second: float
+    p50_ms: float
+    p99_ms: float
+    cpu_ms: float
+
+    def as_json(self) -> dict[str, object]:
+        """For a results file, rounded to what the clock can tell."""
+        return {key: round(value, 4) if isinstance(value, float) else value for key, value in asdict(self).items()}
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time a process has used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+async def measure(what: str, call: Call, *, pid: int, callers: int, calls: int, warm_up: int = 50) -> Measured:
+    """`calls` calls by `callers` callers, after `warm_up` calls that do not count."""
+    for number in range(warm_up):
+        await call(number)
+    times: list[float] = []
+    numbers = iter(range(calls))
+
+    async def caller() -> None:
+        for number in numbers:
+            began = time.perf_counter()
+            await call(number)
+            times.append(time.perf_counter() - began)
+
+    used, began = cpu_seconds(pid), time.perf_counter()
+    await asyncio.gather(*(caller() for _ in range(callers)))
+    seconds = time.perf_counter() - began
+    cpu = (cpu_seconds(pid) - used) / calls
+    times.sort()
+    return Measured(
+        what,
+        callers,
+        calls,
+        per_second=calls / seconds,
+        p50_ms=times[len(times) // 2] * 1000,
+        p99_ms=times[min(len(times) - 1, int(len(times) * 0.99))] * 1000,
+        cpu_ms=cpu * 1000,
+    )

@@ -1,0 +1,55 @@
+"""Where results go: a JSON file for programs and a table in `bench/README.md` for people."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+MEASURED_WITH = ("grpcio", "protobuf", "faiss-cpu", "numpy", "sqlalchemy", "uvloop")
+
+
+def machine() -> dict[str, str]:
+    """What the figures were measured on and with."""
+    model = next(
+        (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "unknown"
+    )
+    versions = {name: version(name) for name in MEASURED_WITH}
+    return {"cpu": model, "cores": str(os.cpu_count()), "python": platform.python_version(), **versions}
+
+
+def _lines(path: str) -> list[str]:
+    return Path(path).read_text().splitlines() if Path(path).exists() else []
+
+
+def write(name: str, results: dict[str, Any]) -> None:
+    """Write `results/<name>.json` and put its rows between the markers `<!-- <name> -->` and `<!-- end -->`."""
+    (HERE / "results").mkdir(exist_ok=True)
+    (HERE / "results" / f"{name}.json").write_text(json.dumps(results, indent=2) + "\n")
+    readme = HERE / "README.md"
+    table = _table(results["rows"])
+    text = re.sub(
+        rf"(<!-- {name} -->\n).*?(<!-- end -->)",
+        lambda found: found[1] + table + found[2],
+        readme.read_text(),
+        flags=re.DOTALL,
+    )
+    readme.write_text(text)
+    print(table)
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    columns = list(rows[0])
+    lines = [columns, ["---"] * len(columns), *([_cell(row[column]) for column in columns] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
