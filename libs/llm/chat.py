@@ -7,7 +7,7 @@ from typing import Any, NoReturn, Protocol
 
 from libs.llm.attempts import Attempts
 from libs.llm.errors import ModelOffline
-from libs.llm.usage import Price, Usage, UsageListener, cost_of, record
+from libs.llm.usage import Price, Usage, cost_of, record
 
 Messages = Sequence[Any]
 """LangChain messages, or (role, text) pairs with a role of `system`, `human` or `ai`."""
@@ -43,13 +43,11 @@ class ReliableChatModel:
         *,
         takes_schema: bool = False,
         price: Price | None = None,
-        on_usage: UsageListener | None = None,
     ) -> None:
         self._chat_model = chat_model
         self._name = name
         self._attempts = attempts
         self._price = price
-        self._on_usage = on_usage
         self.takes_schema = takes_schema
 
     async def ainvoke(self, messages: Messages, /, *, timeout_seconds: float | None = None, **options: Any) -> Any:
@@ -69,7 +67,7 @@ class ReliableChatModel:
     def _count(self, reply: object, attempts: int) -> None:
         sent, received = _tokens(getattr(reply, "usage_metadata", None))
         usage = Usage(self._name, sent, received, cost_of(sent, received, self._price), attempts)
-        record(usage, self._on_usage)
+        record(usage)
 
 
 def _tokens(counts: object) -> tuple[int | None, int | None]:

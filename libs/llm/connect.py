@@ -13,14 +13,11 @@ from libs.llm.errors import ModelUnavailable
 from libs.llm.failures import failure_of
 from libs.llm.providers import OFFLINE, create_chat_model, create_embedding_model, openai_connections, provider_named
 from libs.llm.settings import EmbeddingSettings, LLMSettings, ProviderSettings
-from libs.llm.usage import UsageListener
 
 Remaining = Callable[[], float | None]
 
 
-def connect_chat(
-    settings: LLMSettings, *, remaining: Remaining = no_deadline, on_usage: UsageListener | None = None, **options: Any
-) -> LLMClient:
+def connect_chat(settings: LLMSettings, *, remaining: Remaining = no_deadline, **options: Any) -> LLMClient:
     """The client of the configured chat model; nothing is sent yet. `options` go to the provider's constructor.
 
     `remaining` tells the seconds the current caller has left, or None. Errors: KeyMissing, ProviderNotInstalled.
@@ -38,7 +35,6 @@ def connect_chat(
         _attempts(settings, provider, model, remaining),
         takes_schema=provider_named(provider).speaks_openai and settings.llm_structured_output == "auto",
         price=settings.price_of(model),
-        on_usage=on_usage,
     )
     return LLMClient(reliable, close)
 
@@ -48,7 +44,6 @@ def connect_embeddings(
     provider: str = "openai",
     *,
     remaining: Remaining = no_deadline,
-    on_usage: UsageListener | None = None,
     **options: Any,
 ) -> EmbeddingClient:
     """The client of the configured embedding model; nothing is sent yet. `options` go to the provider's constructor.
@@ -63,7 +58,6 @@ def connect_embeddings(
         _attempts(settings, provider, model, remaining),
         batch_size=settings.embedding_batch_size,
         dimension=settings.embedding_dimension,
-        on_usage=on_usage,
         close=close,
     )
 

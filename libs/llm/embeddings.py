@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from libs.llm.attempts import Attempts
 from libs.llm.chat import Close, nothing_to_close
 from libs.llm.errors import ModelReplyMalformed
-from libs.llm.usage import Usage, UsageListener, record
+from libs.llm.usage import Usage, record
 
 Vectors = NDArray[np.float32]
 
@@ -35,7 +35,6 @@ class EmbeddingClient:
         *,
         batch_size: int = 128,
         dimension: int = 0,
-        on_usage: UsageListener | None = None,
         close: Close = nothing_to_close,
     ) -> None:
         self.name = name
@@ -43,7 +42,6 @@ class EmbeddingClient:
         self._embedding_model = embedding_model
         self._attempts = attempts
         self._batch_size = batch_size
-        self._on_usage = on_usage
         self._close = close
 
     async def aclose(self) -> None:
@@ -73,7 +71,7 @@ class EmbeddingClient:
         vectors, attempts = await self._attempts.run(call, timeout_seconds)
         # LangChain's embedding models do not hand on the provider's token counts.
         usage = Usage(self.name, input_tokens=None, output_tokens=None, cost_usd=None, attempts=attempts)
-        record(usage, self._on_usage)
+        record(usage)
         return vectors
 
     def _checked(self, vectors: list[list[float]], count: int) -> Vectors:

@@ -7,7 +7,7 @@ status, the headers, and whether a connection broke.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -15,6 +15,7 @@ from chassis.errors import HanseiError, shortened
 from libs.llm.errors import ModelRateLimited, ModelRefusedCall, ModelReplyMalformed, ModelUnavailable
 
 MAX_PROVIDER_TEXT = 300
+MAX_CAUSES = 8
 
 _MAY_PASS = frozenset({408, 409, 425})
 _BROKEN_CONNECTION = re.compile(r"(?i)connect|timeout|protocolerror|readerror|writeerror|networkerror")
@@ -31,10 +32,10 @@ def failure_of(
     """The ModelUnavailable that stands for `error`, with a text that names model, fault and provider's message."""
     if isinstance(error, ModelUnavailable):
         return error
-    status = _status(error)
     text = _told(error, secrets)
-    if status is not None:
-        return _of_status(status, f"model {model} answered HTTP {status}: {text}", error, now)
+    for cause in _causes(error):
+        if (status := _status(cause)) is not None:
+            return _of_status(status, f"model {model} answered HTTP {status}: {text}", cause, now)
     if isinstance(error, OSError) or _is_broken_connection(error):
         return ModelUnavailable(f"model {model} cannot be reached: {text}")
     if isinstance(error, _MALFORMED) and not isinstance(error, HanseiError):
@@ -42,7 +43,7 @@ def failure_of(
     return ModelRefusedCall(f"call to model {model} failed: {text}")
 
 
-def _of_status(status: int, message: str, error: Exception, now: Callable[[], datetime]) -> ModelUnavailable:
+def _of_status(status: int, message: str, error: BaseException, now: Callable[[], datetime]) -> ModelUnavailable:
     retry_after = _retry_after(error, now)
     if status == 429 and getattr(error, "code", None) != "insufficient_quota":
         return ModelRateLimited(message, retry_after=retry_after)
@@ -53,7 +54,16 @@ def _of_status(status: int, message: str, error: Exception, now: Callable[[], da
     return ModelRefusedCall(message)
 
 
-def _status(error: Exception) -> int | None:
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what it was raised from: LangChain often wraps the error that knows the status."""
+    for _ in range(MAX_CAUSES):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__
+
+
+def _status(error: BaseException) -> int | None:
     """The HTTP status: openai and httpx keep it as `status_code`, google as `code`, botocore inside `response`."""
     response = getattr(error, "response", None)
     metadata = response.get("ResponseMetadata", {}) if isinstance(response, Mapping) else {}
@@ -68,7 +78,7 @@ def _status(error: Exception) -> int | None:
     return None
 
 
-def _retry_after(error: Exception, now: Callable[[], datetime]) -> float | None:
+def _retry_after(error: BaseException, now: Callable[[], datetime]) -> float | None:
     """Retry-After in seconds (RFC 9110, 10.2.3: seconds or a date); None when absent or unreadable."""
     headers = getattr(getattr(error, "response", None), "headers", None)
     value = headers.get("retry-after") if headers is not None else None

@@ -62,7 +62,8 @@ def _azure_embeddings(model: str, **options: Any) -> Any:
 
 
 def _bedrock(model: str, **options: Any) -> Any:
-    return _class("bedrock", "langchain_aws", "ChatBedrock", "bedrock")(model_id=model, **options)
+    chat = _class("bedrock", "langchain_aws", "ChatBedrock", "bedrock")
+    return chat(model_id=model, **{"max_retries": 0, **options})
 
 
 def _bedrock_embeddings(model: str, **options: Any) -> Any:

@@ -5,15 +5,23 @@ What is not known is None, never 0: a provider that sends no count, or a model w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from opentelemetry import metrics
 from pydantic import BaseModel, ConfigDict, Field
 
 _MILLION = 1_000_000
+
+# Named as in OpenTelemetry's conventions for generative AI, where those have a name.
+_meter = metrics.get_meter("hansei.llm")
+_tokens = _meter.create_histogram("gen_ai.client.token.usage", "{token}", "Tokens of answered model calls.")
+_cost = _meter.create_counter("hansei.llm.cost", "{USD}", "US dollars of answered model calls, where known.")
+_calls = _meter.create_counter("hansei.llm.calls", "{call}", "Answered model calls.")
+_attempts = _meter.create_counter("hansei.llm.attempts", "{attempt}", "Attempts that answered model calls took.")
 
 Number = TypeVar("Number", int, float)
 
@@ -47,9 +55,6 @@ class Usage:
     output_tokens: int | None
     cost_usd: float | None
     attempts: int = 1
-
-
-UsageListener = Callable[[Usage], None]
 
 
 @dataclass(slots=True)
@@ -102,12 +107,18 @@ def measured() -> Iterator[Bill]:
         _open_bills.reset(token)
 
 
-def record(usage: Usage, listener: UsageListener | None = None) -> None:
-    """Puts `usage` on every open bill and tells `listener`, which feeds a service's metrics."""
+def record(usage: Usage) -> None:
+    """Puts `usage` on every open bill and into the metrics of the process."""
     for bill in _open_bills.get():
         bill.usages.append(usage)
-    if listener is not None:
-        listener(usage)
+    model = {"gen_ai.request.model": usage.model}
+    _calls.add(1, {**model, "cost_known": usage.cost_usd is not None})
+    _attempts.add(usage.attempts, model)
+    for direction, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):
+        if count is not None:
+            _tokens.record(count, {**model, "gen_ai.token.type": direction})
+    if usage.cost_usd is not None:
+        _cost.add(usage.cost_usd, model)
 
 
 def cost_of(input_tokens: int | None, output_tokens: int | None, price: Price | None) -> float | None:

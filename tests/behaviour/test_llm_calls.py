@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -50,15 +50,13 @@ def server() -> Iterator[OpenAIServer]:
 
 
 @asynccontextmanager
-async def client_of(
-    server: OpenAIServer, *, on_usage: Callable[[Usage], None] | None = None, **settings: Any
-) -> AsyncIterator[LLMClient]:
+async def client_of(server: OpenAIServer, **settings: Any) -> AsyncIterator[LLMClient]:
     """A client as a service has it, except that its pauses take no time."""
     patience = {"llm_retry_base_seconds": 0.0, "llm_provider": "openai", "llm_model": "gpt-4o-mini"}
     chosen = LLMSettings.model_validate(
         {**patience, "openai_api_key": KEY, "openai_base_url": server.base_url, **settings}
     )
-    client = connect_chat(chosen, on_usage=on_usage)
+    client = connect_chat(chosen)
     try:
         yield client
     finally:
@@ -67,8 +65,7 @@ async def client_of(
 
 async def test_messages_and_settings_arrive_and_text_and_usage_come_back(server: OpenAIServer) -> None:
     server.script(chat("hello back"))
-    heard: list[Usage] = []
-    async with client_of(server, on_usage=heard.append, llm_temperature=0.25, llm_max_tokens=99) as client:
+    async with client_of(server, llm_temperature=0.25, llm_max_tokens=99) as client:
         with measured() as bill:
             reply = await client.ainvoke(HUMAN)
     assert reply.content == "hello back"  # G-04
@@ -77,7 +74,7 @@ async def test_messages_and_settings_arrive_and_text_and_usage_come_back(server:
     assert request.headers["authorization"] == f"Bearer {KEY}"
     sent = {name: request.body.get(name) for name in ("model", "temperature", "max_completion_tokens")}
     assert sent == {"model": "gpt-4o-mini", "temperature": 0.25, "max_completion_tokens": 99}
-    assert heard == bill.usages == [Usage("gpt-4o-mini", 5, 2, bill.cost_usd, 1)]
+    assert bill.usages == [Usage("gpt-4o-mini", 5, 2, bill.cost_usd, 1)]
     assert bill.cost_usd == pytest.approx((5 * 0.15 + 2 * 0.60) / 1e6)
 
 

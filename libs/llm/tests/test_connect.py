@@ -69,7 +69,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("stand_ins")
 def test_other_providers_get_the_model_under_their_own_name() -> None:
     bedrock: Any = create_chat_model("bedrock", "anthropic.claude", region_name="r")
-    assert bedrock.options == {"model_id": "anthropic.claude", "region_name": "r"}  # G-03
+    assert bedrock.options == {"model_id": "anthropic.claude", "region_name": "r", "max_retries": 0}  # G-03
     gemini: Any = create_chat_model("gemini", "g", api_key="k")
     assert gemini.options == {"model": "g", "api_key": "k", "max_retries": 0}
     assert isinstance(create_chat_model("google-gla", "g"), Recorded)
@@ -118,7 +118,7 @@ def test_the_names_of_the_environment_work_and_those_under_hansei_win(monkeypatc
 @pytest.mark.parametrize(
     ("variable", "value", "complaint"),
     [
-        ("LLM_PROVIDER", "anthropic", "HANSEI_LLM_PROVIDER: Unknown provider: anthropic"),
+        ("LLM_PROVIDER", "anthropic", "LLM_PROVIDER: Unknown provider: anthropic"),
         ("LLM_CONCURRENCY", "0", "LLM_CONCURRENCY"),
         ("LLM_TEMPERATURE", "warm", "LLM_TEMPERATURE"),
         ("LLM_PRICES", '{"m": {"input": "cheap"}}', "LLM_PRICES"),

@@ -97,6 +97,14 @@ def test_retry_after_is_read_in_both_forms(header: str | None, seconds: float | 
     assert named(StatusError(503, retry_after=header)).retry_after == seconds
 
 
+def test_the_status_may_be_known_to_the_cause_alone() -> None:
+    wrapper = RuntimeError("Error calling model")
+    wrapper.__cause__ = StatusError(429, retry_after="5")
+    failure = named(wrapper)
+    assert (type(failure), failure.retry_after) == (ModelRateLimited, 5)
+    assert "HTTP 429: RuntimeError: Error calling model" in str(failure)
+
+
 def test_an_error_that_is_named_already_stays_as_it_is() -> None:
     error = ModelRateLimited("429", retry_after=3)
     assert failure_of(error, "m") is error

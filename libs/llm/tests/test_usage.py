@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
 from pydantic import ValidationError
@@ -63,3 +65,29 @@ def test_cost_is_known_only_when_everything_in_it_is() -> None:
 def test_a_price_that_is_none_is_refused(price: dict[str, float]) -> None:
     with pytest.raises(ValidationError):
         Price.model_validate(price)
+
+
+def test_calls_are_in_the_metrics_of_the_process_and_unknown_numbers_are_not() -> None:
+    program = """
+from opentelemetry import metrics
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from libs.llm.usage import Usage, record
+reader = InMemoryMetricReader()
+metrics.set_meter_provider(MeterProvider([reader]))
+record(Usage("m", 10, 5, 0.5, attempts=2))
+record(Usage("m", None, None, None))
+for metric in sorted(reader.get_metrics_data().resource_metrics[0].scope_metrics[0].metrics, key=lambda m: m.name):
+    for point in metric.data.data_points:
+        sum = getattr(point, "value", None) or point.sum
+        print(metric.name, sum, *(value for name, value in point.attributes.items() if name != "gen_ai.request.model"))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "gen_ai.client.token.usage 10 input",
+        "gen_ai.client.token.usage 5 output",
+        "hansei.llm.attempts 3",
+        "hansei.llm.calls 1 True",
+        "hansei.llm.calls 1 False",
+        "hansei.llm.cost 0.5",
+    ]
