@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from math import fsum
 from statistics import fmean, pvariance
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_serializer
 
 Level = Literal["high", "medium", "low", "very_low"]
 
@@ -44,6 +44,11 @@ class ConfidenceFactors(BaseModel):
     tool_success_count: int = Field(default=0, ge=0)
     query_coverage: float = 0.0
     is_search_step: bool = False
+
+    @model_serializer
+    def _only_supplied(self) -> dict[str, Any]:
+        # Presence is part of the value (P-59), so it must survive being written and read.
+        return {name: getattr(self, name) for name in sorted(self.model_fields_set)}
 
     def supplied(self, *names: str) -> bool:
         """Whether any of these factors was set."""

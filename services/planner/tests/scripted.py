@@ -54,8 +54,8 @@ class ScriptedTool:
             found = found(given)
             if asyncio.iscoroutine(found):
                 found = await found
-        assert isinstance(found, ToolResult)
-        return found
+        result: ToolResult = found
+        return result
 
     @property
     def queries(self) -> list[str]:

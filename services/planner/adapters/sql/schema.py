@@ -1,0 +1,71 @@
+"""The planner's tables. Times are microseconds since the epoch, UTC."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, String, Table, Text
+
+metadata = MetaData()
+
+executions = Table(
+    "planner_executions",
+    metadata,
+    Column("execution_id", String(12), primary_key=True),
+    # The beginning of the query, for lists; the whole one stands in the log.
+    Column("query", String(200), nullable=False),
+    Column("status", String(10), nullable=False),
+    Column("sequence", Integer, nullable=False),
+    Column("head_hash", LargeBinary(32), nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    # When the open question expires; NULL unless paused.
+    Column("wake_at", BigInteger),
+    # Who drives the execution, the number of its turn, and until when; NULL: nobody.
+    Column("owner", String(64)),
+    Column("fence", Integer, nullable=False),
+    Column("lease_until", BigInteger),
+    Index("planner_executions_started", "started_at", "execution_id"),
+    Index("planner_executions_wake", "wake_at"),
+    Index("planner_executions_status", "status", "lease_until"),
+    sqlite_with_rowid=False,
+)
+
+events = Table(
+    "planner_events",
+    metadata,
+    Column("execution_id", String(12), primary_key=True),
+    Column("sequence", Integer, primary_key=True, autoincrement=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("kind", String(32), nullable=False),
+    Column("payload", LargeBinary, nullable=False),
+    Column("hash", LargeBinary(32), nullable=False),
+    sqlite_with_rowid=False,
+)
+
+requests = Table(
+    "planner_requests",
+    metadata,
+    Column("request_id", String(36), primary_key=True),
+    Column("fingerprint", LargeBinary(32), nullable=False),
+    Column("answer", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+feedback = Table(
+    "planner_feedback",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("confidence", Float, nullable=False),
+    Column("correct", Boolean, nullable=False),
+    Column("audit_probability", Float, nullable=False),
+    Column("execution_id", String(12), nullable=False),
+    Column("step_id", Integer, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+
+secrets = Table(
+    "planner_secrets",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("value", LargeBinary, nullable=False),
+)

@@ -1,0 +1,344 @@
+"""The planner's database: SQLite by default, PostgreSQL beyond one machine (ADR 030)."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets as randomness
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, and_, insert, or_, select, update
+
+from services.planner.adapters.sql import schema
+from services.planner.adapters.sql.codec import FIRST_HASH, at, chained, micros, packed, unpacked
+from services.planner.adapters.sql.engine import opened, translated
+from services.planner.adapters.sql.writer import Writer
+from services.planner.domain.errors import LeaseLost, PlanAlreadyRun, RequestIdReused, RunNotFound
+from services.planner.domain.events import Event, Recorded, Started
+from services.planner.domain.execution import ExecutionState
+from services.planner.domain.fold import apply, replayed
+from services.planner.usecases.run import Interleaved
+from services.planner.usecases.store import (
+    Decide,
+    ExecutionStatus,
+    Feedback,
+    Filter,
+    Lease,
+    Request,
+    Summary,
+    status_of,
+)
+
+T = TypeVar("T")
+
+_READERS = 4
+_rows, _log = schema.executions, schema.events
+
+
+class SqlExecutionStore:
+    """Fulfils `ExecutionStore`. Nothing here waits inside a transaction for anything but the database."""
+
+    def __init__(self, database_url: str) -> None:
+        writing = opened(database_url, connections=1, writes=True)
+        schema.metadata.create_all(writing)
+        self._writer = Writer(writing)
+        self._reading = opened(database_url, connections=_READERS, writes=False)
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="planner-reader")
+
+    async def close(self) -> None:
+        """Finishes what is being written and lets go of the database."""
+        await self._writer.close()
+        self._readers.shutdown(wait=True)
+        self._reading.dispose()
+
+    async def _query(self, work: Callable[[Connection], T]) -> T:
+        def run() -> T:
+            with self._reading.begin() as connection:
+                return work(connection)
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._readers, run)
+        except Exception as error:
+            raise translated(error) from error
+
+    async def create(
+        self, started: Started, now: datetime, owner: str, lease_seconds: float, request: Request | None
+    ) -> Lease | None:
+        """Begins an execution and takes its lease; None for a replay."""
+        execution_id = started.plan.plan_id or ""
+
+        def work(connection: Connection) -> Lease | None:
+            if _replayed_answer(connection, request) is not None:
+                return None
+            if _locked(connection, execution_id) is not None:
+                raise PlanAlreadyRun(execution_id)
+            row = {"execution_id": execution_id, "query": started.plan.original_query[:200], "sequence": 0}
+            row |= {"head_hash": FIRST_HASH, "started_at": micros(now), "fence": 1, "owner": owner}
+            row |= {"status": "running", "updated_at": micros(now), "lease_until": _until(now, lease_seconds)}
+            connection.execute(insert(_rows).values(row))
+            state = ExecutionState(started.plan)
+            _extend(connection, execution_id, 0, FIRST_HASH, [(started, now)], state)
+            _answer_request(connection, request, execution_id, now)
+            return Lease(execution_id, owner, 1)
+
+        return await self._writer.run(work)
+
+    async def acquire(self, execution_id: str, owner: str, now: datetime, lease_seconds: float) -> Lease | None:
+        """Takes the lease of a running execution that nobody holds; None if somebody does."""
+        return await self._writer.run(lambda c: _take_lease(c, execution_id, owner, now, lease_seconds))
+
+    async def renew(self, leases: Sequence[Lease], now: datetime, lease_seconds: float) -> dict[str, int]:
+        """Prolongs leases; the sequence number of each execution whose lease is still held."""
+
+        def work(connection: Connection) -> dict[str, int]:
+            held = {}
+            for lease in leases:
+                renewed = update(_rows).where(_held(lease)).values(lease_until=_until(now, lease_seconds))
+                sequence = connection.execute(renewed.returning(_rows.c.sequence)).scalar_one_or_none()
+                if sequence is not None:
+                    held[lease.execution_id] = sequence
+            return held
+
+        return await self._writer.run(work)
+
+    async def release(self, lease: Lease) -> None:
+        """Gives a lease back, if it is still held."""
+        statement = update(_rows).where(_held(lease)).values(owner=None, lease_until=None)
+        await self._writer.run(lambda connection: connection.execute(statement) and None)
+
+    async def append(
+        self, lease: Lease, events: Sequence[tuple[Event, datetime]], after: int, state: ExecutionState
+    ) -> None:
+        """Appends under a lease; `state` is the state with the events."""
+        status, wake_at = status_of(state), state.expires_at
+
+        def work(connection: Connection) -> None:
+            row = _locked(connection, lease.execution_id)
+            if row is None or (row.owner, row.fence) != (lease.owner, lease.fence):
+                raise LeaseLost(lease.execution_id)
+            if row.sequence != after:
+                raise Interleaved
+            _write(connection, lease.execution_id, after, row.head_hash, events, status, wake_at)
+
+        await self._writer.run(work)
+
+    async def decide(
+        self,
+        execution_id: str,
+        decision: Decide,
+        now: datetime,
+        owner: str,
+        lease_seconds: float,
+        request: Request | None = None,
+    ) -> tuple[int, Lease | None]:
+        """Appends what `decision` makes of the state as it is in this very transaction."""
+
+        def work(connection: Connection) -> tuple[int, Lease | None]:
+            row = _locked(connection, execution_id)
+            if row is None:
+                raise RunNotFound(execution_id)
+            answer = _replayed_answer(connection, request)
+            if answer is not None:
+                return int(answer), None
+            recorded = _read(connection, execution_id, 0)
+            state = replayed(recorded)
+            change = decision(state, recorded)
+            events = [(event, now) for event in change.events]
+            last = _extend(connection, execution_id, row.sequence, row.head_hash, events, state)
+            _answer_request(connection, request, str(last), now)
+            take = change.take_lease and state.result is None and not state.is_paused
+            return last, _take_lease(connection, execution_id, owner, now, lease_seconds) if take else None
+
+        return await self._writer.run(work)
+
+    async def read(self, execution_id: str, after: int = 0) -> Sequence[Recorded]:
+        """The log after a sequence number, its chain of hashes checked."""
+
+        def work(connection: Connection) -> Sequence[Recorded]:
+            found = _read(connection, execution_id, after)
+            if not found and _row(connection, execution_id) is None:
+                raise RunNotFound(execution_id)
+            return found
+
+        return await self._query(work)
+
+    async def listed(self, wanted: Filter) -> Sequence[Summary]:
+        """Executions, newest first."""
+        return await self._query(lambda connection: [_summary(r) for r in connection.execute(_selected(wanted))])
+
+    async def due(self, now: datetime, limit: int) -> Sequence[str]:
+        """Paused executions whose question has expired."""
+        found = select(_rows.c.execution_id).where(_rows.c.wake_at <= micros(now)).order_by(_rows.c.wake_at)
+        return await self._query(lambda connection: connection.execute(found.limit(limit)).scalars().all())
+
+    async def orphaned(self, now: datetime, limit: int) -> Sequence[str]:
+        """Running executions that nobody drives."""
+        free = or_(_rows.c.lease_until.is_(None), _rows.c.lease_until < micros(now))
+        found = select(_rows.c.execution_id).where(_rows.c.status == "running", free).limit(limit)
+        return await self._query(lambda connection: connection.execute(found).scalars().all())
+
+    async def add_feedback(self, record: Feedback, now: datetime, request: Request | None) -> bool:
+        """Keeps a record; False for a replay."""
+
+        def work(connection: Connection) -> bool:
+            if _replayed_answer(connection, request) is not None:
+                return False
+            connection.execute(insert(schema.feedback).values(**asdict(record), created_at=micros(now)))
+            _answer_request(connection, request, "", now)
+            return True
+
+        return await self._writer.run(work)
+
+    async def all_feedback(self, after: int = 0) -> Sequence[tuple[int, Feedback]]:
+        """Feedback records after a number, oldest first."""
+        table = schema.feedback
+        statement = select(table).where(table.c.number > after).order_by(table.c.number)
+
+        def work(connection: Connection) -> Sequence[tuple[int, Feedback]]:
+            return [
+                (r.number, Feedback(r.confidence, r.correct, r.audit_probability, r.execution_id, r.step_id))
+                for r in connection.execute(statement)
+            ]
+
+        return await self._query(work)
+
+    async def answer_key(self) -> bytes:
+        """The secret that answer tokens are made with: made once, the same for all replicas."""
+
+        def work(connection: Connection) -> bytes:
+            table = schema.secrets
+            found: bytes | None = connection.execute(
+                select(table.c.value).where(table.c.name == "answers").with_for_update()
+            ).scalar_one_or_none()
+            if found is None:
+                found = randomness.token_bytes(32)
+                connection.execute(insert(table).values(name="answers", value=found))
+            return found
+
+        return await self._writer.run(work)
+
+
+def _until(now: datetime, seconds: float) -> int:
+    return micros(now + timedelta(seconds=seconds))
+
+
+def _held(lease: Lease) -> Any:
+    return and_(_rows.c.execution_id == lease.execution_id, _rows.c.owner == lease.owner, _rows.c.fence == lease.fence)
+
+
+def _row(connection: Connection, execution_id: str) -> Any:
+    return connection.execute(select(_rows).where(_rows.c.execution_id == execution_id)).one_or_none()
+
+
+def _locked(connection: Connection, execution_id: str) -> Any:
+    """The row of an execution, locked until the transaction ends; None if there is none."""
+    statement = select(_rows).where(_rows.c.execution_id == execution_id).with_for_update()
+    return connection.execute(statement).one_or_none()
+
+
+def _read(connection: Connection, execution_id: str, after: int) -> list[Recorded]:
+    own = _log.c.execution_id == execution_id
+    before = select(_log.c.hash).where(own, _log.c.sequence == after)
+    previous = FIRST_HASH if after == 0 else connection.execute(before).scalar_one_or_none() or FIRST_HASH
+    statement = select(_log).where(own, _log.c.sequence > after).order_by(_log.c.sequence)
+    return unpacked(execution_id, connection.execute(statement), previous, after)
+
+
+def _extend(
+    connection: Connection,
+    execution_id: str,
+    after: int,
+    head: bytes,
+    events: Sequence[tuple[Event, datetime]],
+    state: ExecutionState,
+) -> int:
+    """Applies events to `state` and writes them; the last sequence number."""
+    for event, time in events:
+        apply(state, event, time)
+    if events:
+        _write(connection, execution_id, after, head, events, status_of(state), state.expires_at)
+    return after + len(events)
+
+
+def _write(
+    connection: Connection,
+    execution_id: str,
+    after: int,
+    head: bytes,
+    events: Sequence[tuple[Event, datetime]],
+    status: ExecutionStatus,
+    wake_at: datetime | None,
+) -> None:
+    rows = []
+    for sequence, (event, time) in enumerate(events, start=after + 1):
+        payload, created_at = packed(event), micros(time)
+        head = chained(head, execution_id, sequence, created_at, event.kind, payload)
+        row = {"execution_id": execution_id, "sequence": sequence, "created_at": created_at}
+        rows.append(row | {"kind": event.kind, "payload": payload, "hash": head})
+    connection.execute(insert(_log), rows)
+    values = {"sequence": after + len(rows), "head_hash": head, "status": status.value}
+    values |= {"updated_at": micros(events[-1][1]), "wake_at": None if wake_at is None else micros(wake_at)}
+    if status is not ExecutionStatus.RUNNING:
+        values |= {"owner": None, "lease_until": None}
+    connection.execute(update(_rows).where(_rows.c.execution_id == execution_id).values(values))
+
+
+def _take_lease(connection: Connection, execution_id: str, owner: str, now: datetime, seconds: float) -> Lease | None:
+    free = or_(_rows.c.owner.is_(None), _rows.c.lease_until < micros(now))
+    statement = (
+        update(_rows)
+        .where(_rows.c.execution_id == execution_id, _rows.c.status == "running", free)
+        .values(owner=owner, fence=_rows.c.fence + 1, lease_until=_until(now, seconds))
+        .returning(_rows.c.fence)
+    )
+    fence = connection.execute(statement).scalar_one_or_none()
+    return None if fence is None else Lease(execution_id, owner, fence)
+
+
+def _replayed_answer(connection: Connection, request: Request | None) -> str | None:
+    """The answer this request got before; None if it is new. RequestIdReused if its content was another."""
+    if request is None:
+        return None
+    table = schema.requests
+    row = connection.execute(select(table).where(table.c.request_id == request.request_id)).one_or_none()
+    if row is None:
+        return None
+    if row.fingerprint != request.fingerprint:
+        raise RequestIdReused(request.request_id)
+    answer: str = row.answer
+    return answer
+
+
+def _answer_request(connection: Connection, request: Request | None, answer: str, now: datetime) -> None:
+    if request is not None:
+        row = {"request_id": request.request_id, "fingerprint": request.fingerprint, "answer": answer}
+        connection.execute(insert(schema.requests).values(row | {"created_at": micros(now)}))
+
+
+def _selected(wanted: Filter) -> Any:
+    statement = select(_rows).order_by(_rows.c.started_at.desc(), _rows.c.execution_id.desc()).limit(wanted.limit)
+    if wanted.status is not None:
+        statement = statement.where(_rows.c.status == wanted.status.value)
+    if wanted.query_contains:
+        statement = statement.where(_rows.c.query.contains(wanted.query_contains, autoescape=True))
+    if wanted.started_after is not None:
+        statement = statement.where(_rows.c.started_at >= micros(wanted.started_after))
+    if wanted.before is not None:
+        time, execution_id = wanted.before
+        earlier = and_(_rows.c.started_at == time, _rows.c.execution_id < execution_id)
+        statement = statement.where(or_(_rows.c.started_at < time, earlier))
+    return statement
+
+
+def _summary(row: Any) -> Summary:
+    return Summary(
+        row.execution_id,
+        row.query,
+        ExecutionStatus(row.status),
+        at(row.started_at),
+        at(row.updated_at),
+        row.sequence,
+    )
