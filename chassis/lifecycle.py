@@ -148,6 +148,7 @@ def run(build: Callable[[S, Peers], Services], settings: S) -> None:
 
 async def _main(build: Callable[[S, Peers], Services], settings: S) -> None:
     async with AsyncExitStack() as closing:
+        metrics_address = ""
 
         def composed(own_address: str) -> Services:
             peers = Peers(
@@ -155,13 +156,15 @@ async def _main(build: Callable[[S, Peers], Services], settings: S) -> None:
             )
             closing.push_async_callback(peers.close)
             services = build(settings, peers)
+            nonlocal metrics_address
             sink = telemetry.install(_process_name(services), settings.metrics_address, settings.trace_sample_ratio)
             closing.push_async_callback(asyncio.to_thread, sink.close)
+            metrics_address = sink.metrics_address
             return services
 
         stopping = _Stop()
         async with serve(composed, settings.listen_address, settings=settings) as running:
-            log.info("serving", address=running.address, pid=os.getpid())
+            log.info("serving", address=running.address, metrics_address=metrics_address, pid=os.getpid())
             stopping.may_drain = True
             await stopping.requested.wait()
             log.info("draining")

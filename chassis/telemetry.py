@@ -21,6 +21,8 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler, T
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from chassis.settings import BadSetting
+
 ENDPOINT_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _TRACE_KEYS = ("traceparent", "tracestate")
 _SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300]
@@ -92,8 +94,9 @@ def metadata_for(span: Span) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """What `install` set up; ``close`` sends what is left and ends the metrics endpoint."""
+    """What `install` set up: where metrics are served, if at all; ``close`` sends what is left and ends that."""
 
+    metrics_address: str
     close: Callable[[], None]
 
 
@@ -104,7 +107,7 @@ def install(service: str, metrics_address: str, sample_ratio: float) -> Telemetr
     # Without an exporter spans are not recorded, yet they have ids: logs and peers can still be joined by trace.
     sampler: Sampler = ParentBased(TraceIdRatioBased(sample_ratio)) if exporting else ALWAYS_OFF
     traces = TracerProvider(sampler=sampler, resource=resource, shutdown_on_exit=False)
-    readers, stop_endpoint = _prometheus(metrics_address)
+    readers, served_at, stop_endpoint = _prometheus(metrics_address)
     if exporting:
         readers.append(_otlp(traces))
     measures = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
@@ -116,24 +119,27 @@ def install(service: str, metrics_address: str, sample_ratio: float) -> Telemetr
         measures.shutdown()
         stop_endpoint()
 
-    return Telemetry(close)
+    return Telemetry(served_at, close)
 
 
-def _prometheus(address: str) -> tuple[list[MetricReader], Callable[[], None]]:
+def _prometheus(address: str) -> tuple[list[MetricReader], str, Callable[[], None]]:
     if not address:
-        return [], lambda: None
+        return [], "", lambda: None
     from opentelemetry.exporter.prometheus import PrometheusMetricReader
     from prometheus_client import start_http_server
 
     host, _, port = address.rpartition(":")
-    server, thread = start_http_server(int(port), host.strip("[]") or "127.0.0.1")
+    try:
+        server, thread = start_http_server(int(port), host.strip("[]") or "127.0.0.1")
+    except (OSError, ValueError) as error:
+        raise BadSetting(f"HANSEI_METRICS_ADDRESS: cannot serve metrics on {address!r}: {error}") from error
 
     def stop() -> None:
         server.shutdown()
         server.server_close()
         thread.join()
 
-    return [PrometheusMetricReader()], stop
+    return [PrometheusMetricReader()], f"{host}:{server.server_port}", stop
 
 
 def _otlp(traces: TracerProvider) -> MetricReader:

@@ -138,9 +138,18 @@ def stub(peers: Peers, peer: str = "probe") -> Any:
     return rpc.ProbeServiceStub(peers.channel(peer))
 
 
-def build(settings: ServiceSettings, peers: Peers) -> Service:
-    return service(Probe())
+class ProbeSettings(ServiceSettings):
+    next_addr: str = ""
+    """Where the next probe of a chain listens, `host:port`."""
+
+
+def build(settings: ProbeSettings, peers: Peers) -> Service:
+    probe = Probe()
+    own_peers = Peers(settings.peer_addresses(), policies=policies())
+    if settings.next_addr:
+        probe.next_hop = stub(own_peers, "next")
+    return service(probe, close=own_peers.close)
 
 
 if __name__ == "__main__":
-    run(build, load(ServiceSettings))
+    run(build, load(ProbeSettings))
