@@ -45,6 +45,13 @@ class _Method:
         self.response = response
         self.rpc = self.request.DESCRIPTOR.name.removesuffix("Request")
 
+    @property
+    def path(self) -> str:
+        """Full name, `hansei.search.v1.SearchService/Search`. The requests of a service stand in its file."""
+        services = self.request.DESCRIPTOR.file.services_by_name.values()
+        (owner,) = (service.full_name for service in services if self.rpc in service.methods_by_name)
+        return f"{owner}/{self.rpc}"
+
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
@@ -63,6 +70,11 @@ class _Method:
         call.__name__ = self._name
         call.__doc__ = f"{self.rpc}: the keyword arguments are the fields of {self.request.DESCRIPTOR.full_name}."
         return call
+
+
+def declared(service: type[Service[Any]]) -> dict[str, _Method]:
+    """The methods that a service declares, by name."""
+    return {name: value for name, value in vars(service).items() if isinstance(value, _Method)}
 
 
 class Unary(_Method, Generic[P, Resp]):

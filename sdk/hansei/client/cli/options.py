@@ -48,6 +48,9 @@ Dataset = Annotated[
     typer.Option("--dataset", "-d", envvar=DATASET_VARIABLE, help="The dataset; needed when there are several."),
 ]
 
+Author = Annotated[str, typer.Option(help="Who does it, for the history. [default: api]", show_default=False)]
+Reason = Annotated[str, typer.Option(help="Why, for the history.", show_default=False)]
+
 
 class CommandFailedError(Exception):
     """Ends a command: a message for stderr and an exit code."""

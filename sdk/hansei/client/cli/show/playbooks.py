@@ -22,6 +22,8 @@ from hansei.client.cli.show.words import (
     votes_of,
 )
 from hansei.playbook.v1 import playbook_pb2 as pb
+from hansei.playbook.v1.playbook_service_pb2 import MergeConflict, RevokeTrajectoryResponse
+from hansei.playbook.v1.review_pb2 import PendingChange, PendingState
 
 RETIRED = Text(" retired", FAINT)
 
@@ -97,3 +99,45 @@ def _change(change: pb.BulletChange) -> Iterator[RenderableType]:
 def _side(sign: str, style: str, bullet_id: str, bullet: pb.Bullet) -> RenderableType:
     body = Text.assemble((f"{bullet_id} ", ID), (f"{bullet.section} ", FAINT), (bullet.content, style))
     return hanging(Text(sign, style), body, width=1)
+
+
+def revoked(done: RevokeTrajectoryResponse, dry_run: bool) -> RenderableType:
+    """What a revocation took back, or would, and what a person should look at."""
+    would = "would be " if dry_run else ""
+    lines: list[RenderableType] = [
+        Text(
+            f"{counted(len(done.removed), 'bullet')} {would}removed, {len(done.reverted)} {would}reverted, "
+            f"{counted(done.votes_removed, 'vote')} {would}taken back"
+        ),
+        changes(done.changes),
+    ]
+    if done.entangled:
+        lines.append(Text(f"later changes built upon these, look at them: {', '.join(done.entangled)}", CHANGED))
+    if not dry_run:
+        lines.append(Text(f"now at revision {done.revision}", FAINT))
+    return Group(*lines)
+
+
+def merge_conflicts(conflicts: Iterable[MergeConflict]) -> RenderableType:
+    """Pairs of bullets that a merge could not make one."""
+    return Group(*(part for conflict in conflicts for part in _merge_conflict(conflict)))
+
+
+def _merge_conflict(conflict: MergeConflict) -> Iterator[RenderableType]:
+    yield Text(f"\n{conflict.reason}; {conflict.from_dataset}'s became {conflict.new_id}", CHANGED)
+    yield _side("=", FAINT, conflict.ours.id, conflict.ours)
+    yield _side("+", GOOD, conflict.theirs.id, conflict.theirs)
+
+
+def pending(change: PendingChange) -> RenderableType:
+    """A change that waits, or what was decided of it."""
+    state = PendingState.Name(change.state).removeprefix("PENDING_STATE_").lower()
+    title = Text.assemble((change.id, ID), f"  {state}  ", SIGN[change.delta.type], f" {change.delta.bullet_id}")
+    title.append(f"  by {change.author}, {time_of(change.created_at)}", FAINT)
+    parts: list[RenderableType] = [title, hanging("text", one_line(change.delta.content), indent=6)]
+    if change.HasField("present"):
+        parts.append(hanging("now", one_line(change.present.content), indent=6))
+    for label, text in (("waits", change.waits_because), ("decided", change.decision_reason)):
+        if text:
+            parts.append(hanging(label, text, indent=6))
+    return Group(*parts)

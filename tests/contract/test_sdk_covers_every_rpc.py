@@ -1,0 +1,70 @@
+"""The client has every RPC of every contract, with its request, its response and its kind of stream."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+from google.protobuf.descriptor import MethodDescriptor
+
+from chassis.policy import installed_policies
+from hansei.client import services
+from hansei.client.calls import ClientStream, ServerStream, Service, Unary, declared
+from hansei.client.client import AsyncClient, Client
+
+ROOT = Path(__file__).parents[2]
+
+
+def contract_methods() -> list[MethodDescriptor]:
+    """Every method of `hansei.*.v1`, those of the contracts that others serve included."""
+    found: list[MethodDescriptor] = []
+    for file in sorted((ROOT / "protos").glob("hansei/*/v*/*_service.proto")):
+        module = importlib.import_module(".".join(file.relative_to(ROOT / "protos").with_suffix("").parts) + "_pb2")
+        for service in module.DESCRIPTOR.services_by_name.values():
+            found.extend(service.methods)
+    return found
+
+
+METHODS = {f"{method.containing_service.full_name}/{method.name}": method for method in contract_methods()}
+CLASSES = [
+    cls for _, cls in inspect.getmembers(services, inspect.isclass) if issubclass(cls, Service) and cls is not Service
+]
+DECLARED = {method.path: method for cls in CLASSES for method in declared(cls).values()}
+
+
+def test_there_are_contracts() -> None:
+    assert len(METHODS) > 60
+
+
+@pytest.mark.parametrize("path", sorted(METHODS))
+def test_the_client_has_every_rpc(path: str) -> None:
+    assert path in DECLARED, f"add {path} to sdk/hansei/client/services.py"
+    method, ours = METHODS[path], DECLARED[path]
+    assert ours.request.DESCRIPTOR.full_name == method.input_type.full_name
+    assert ours.response.DESCRIPTOR.full_name == method.output_type.full_name
+    kinds = {(False, False): Unary, (False, True): ServerStream, (True, False): ClientStream}
+    assert type(ours) is kinds[(method.client_streaming, method.server_streaming)]
+
+
+def test_the_client_has_no_rpc_that_is_in_no_contract() -> None:
+    assert set(DECLARED) - set(METHODS) == set()
+
+
+async def test_both_clients_have_every_service() -> None:
+    expected = {cls.__name__ for cls in CLASSES}
+    async with AsyncClient("127.0.0.1:1") as asynchronous:
+        assert {type(service).__name__ for service in _services_of(asynchronous)} == expected
+    with Client("127.0.0.1:1") as blocking:
+        assert {type(service).__name__ for service in _services_of(blocking)} == expected
+
+
+def _services_of(client: object) -> list[object]:
+    names = [name for name, value in inspect.getmembers_static(type(client)) if isinstance(value, cached_property)]
+    return [getattr(client, name) for name in names]
+
+
+def test_every_rpc_has_a_policy() -> None:
+    assert {f"/{path}" for path in METHODS} <= set(installed_policies())
