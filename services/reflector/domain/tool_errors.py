@@ -15,6 +15,8 @@ from services.reflector.domain.excerpts import ends, first_line
 READ_CHARS = 6_000
 """Characters read at each end of a tool result."""
 MAX_MESSAGE_CHARS = 200
+_MARGIN_CHARS = 500
+"""Characters at each end of a result in which an exit code is looked for."""
 _MAX_JSON_CHARS = 200_000
 
 
@@ -28,15 +30,19 @@ class ToolError:
 
 def tool_error(output: str) -> ToolError | None:
     """The failure reported by a tool's `output`, None if it reports none."""
+    value = _json_of(output)
+    message = _failure_in_text(output) if value is None else _failure_in(value)
+    if message is None:
+        return None
+    line = first_line(message, MAX_MESSAGE_CHARS) or "failed without a message"
+    return ToolError(line, normalised(line))
+
+
+def _failure_in_text(output: str) -> str | None:
     text = ends(output, READ_CHARS).strip()
     if not text:
         return None
-    for rule in _RULES:
-        message = rule(text, output)
-        if message is not None:
-            line = first_line(message, MAX_MESSAGE_CHARS) or "failed without a message"
-            return ToolError(line, normalised(line))
-    return None
+    return next((message for rule in _TEXT_RULES if (message := rule(text)) is not None), None)
 
 
 _PLACEHOLDERS = (
@@ -50,7 +56,7 @@ _PLACEHOLDERS = (
     (re.compile(r"(?<!HTTP )(?<!status )(?<!code )(?<![\w<])[+-]?\d+(?:[.,]\d+)*%?(?![\w>])"), "<n>"),
     (re.compile(r"(?<![\w<])(?![a-z]+\d{1,2}\b)(?=[\w-]*[A-Za-z_])(?=[\w-]*\d)[\w-]{2,}(?![\w>])"), "<id>"),
 )
-_WORD = re.compile(r"[^\W\d]+(?:\.[^\W\d]+)*")
+_WORD = re.compile(r"[^\W\d]+")
 _QUOTED = re.compile(r"(?<!\w)([\"'`])([^\"'`]{1,200})\1(?!\w)")
 
 
@@ -84,37 +90,49 @@ _SHELL_LINE = re.compile(
 _LABEL = re.compile(r"^(?:code output|output|result|observation|stdout|stderr|観測|結果|出力)\s*[:：]\s*", re.I)
 _SHORT_LINES = 3
 _ERROR_FIELDS = ("error", "errors", "exception", "error_message")
+_EXIT_FIELDS = ("exit_code", "exitcode", "exitCode", "returncode", "return_code")
+_OUTPUT_FIELDS = ("stderr", "output", "stdout", "result", "content")
 _MESSAGE_FIELDS = ("message", "detail", "title", "reason", "msg", "body")
 _BAD_STATUS = frozenset({"error", "failed", "failure", "fail", "denied", "rejected"})
 
 
-def _json_failure(_: str, output: str) -> str | None:
-    if len(output) > _MAX_JSON_CHARS or output.lstrip()[:1] != "{":
+def _json_of(output: str) -> dict[str, object] | list[object] | None:
+    if len(output) > _MAX_JSON_CHARS or output.lstrip()[:1] not in ("{", "["):
         return None
     try:
         value = json.loads(output)
     except (ValueError, RecursionError):
         return None
-    return _failure_in(value) if isinstance(value, dict) else None
+    return value if isinstance(value, dict | list) else None
 
 
-def _failure_in(value: dict[str, object]) -> str | None:
-    status = value.get("status_code", value.get("statusCode", value.get("status", value.get("code"))))
-    refused = isinstance(status, str) and status.lower() in _BAD_STATUS
-    refused |= isinstance(status, int) and not isinstance(status, bool) and 400 <= status < 600
-    refused |= any(value.get(key) is False for key in ("success", "ok"))
-    refused |= any(value.get(key) is True for key in ("isError", "is_error", "error", "failed"))
+def _failure_in(value: object) -> str | None:
+    """What a JSON result says went wrong; a list says nothing."""
+    if not isinstance(value, dict):
+        return None
     told = next((value[key] for key in _ERROR_FIELDS if value.get(key) and value[key] is not True), None)
     said = next((value[key] for key in _MESSAGE_FIELDS if value.get(key)), None)
     if told is not None:
         message = _as_message(told)
         # A slug such as "not_found" says less than the sentence beside it.
         return message if said is None or " " in message else f"{message}: {_as_message(said)}"
-    if not refused:
-        return None
-    if said is not None:
-        return _as_message(said)
-    return f"status {status}" if status is not None else "the tool reported no success"
+    if _is_refusal(value):
+        return _as_message(said) if said is not None else "the tool reported no success"
+    shown = next((text for key in _OUTPUT_FIELDS if isinstance(text := value.get(key), str) and text.strip()), "")
+    if any(value.get(key) not in (None, 0, "0", False) for key in _EXIT_FIELDS):
+        return _telling_line(ends(shown, READ_CHARS)) or "the program failed"
+    return _failure_in_text(shown)
+
+
+def _is_refusal(value: dict[str, object]) -> bool:
+    status = next((value[key] for key in ("status_code", "statusCode", "status", "code") if key in value), None)
+    if isinstance(status, str) and status.lower() in _BAD_STATUS:
+        return True
+    if isinstance(status, int) and not isinstance(status, bool) and 400 <= status < 600:
+        return True
+    if any(value.get(key) is False for key in ("success", "ok")):
+        return True
+    return any(value.get(key) is True for key in ("isError", "is_error", "error", "failed"))
 
 
 def _as_message(detail: object) -> str:
@@ -127,20 +145,20 @@ def _as_message(detail: object) -> str:
     return detail if isinstance(detail, str) else json.dumps(detail, ensure_ascii=False, default=str)
 
 
-def _exit_code(text: str, _: str) -> str | None:
-    found = _EXIT_CODE.search(text)
+def _exit_code(text: str) -> str | None:
+    found = _EXIT_CODE.search(ends(text, _MARGIN_CHARS))
     if found is None or int(found.group(1)) == 0:
         return None
     return _telling_line(text) or f"exit code {found.group(1)}"
 
 
-def _traceback(text: str, _: str) -> str | None:
+def _traceback(text: str) -> str | None:
     if "Traceback (most recent call last)" not in text:
         return None
     return _telling_line(text) or "Traceback"
 
 
-def _error_line(text: str, _: str) -> str | None:
+def _error_line(text: str) -> str | None:
     """A line that says error by its form; in prose only the first line counts."""
     for line in text.splitlines()[:40]:
         stripped = _LABEL.sub("", line.strip())
@@ -164,20 +182,14 @@ def _with_body(status_line: str, text: str) -> str:
     return f"{status_line}: {said}" if said is not None else status_line
 
 
-def _shell_words(text: str, _: str) -> str | None:
+def _shell_words(text: str) -> str | None:
     lines = [line for line in text.splitlines() if line.strip()]
     if len(lines) > _SHORT_LINES:
         return None
     return next((line for line in lines if _SHELL_LINE.search(line)), None)
 
 
-_RULES: tuple[Callable[[str, str], str | None], ...] = (
-    _json_failure,
-    _traceback,
-    _exit_code,
-    _error_line,
-    _shell_words,
-)
+_TEXT_RULES: tuple[Callable[[str], str | None], ...] = (_traceback, _exit_code, _error_line, _shell_words)
 
 
 def _telling_line(text: str) -> str | None:
@@ -189,5 +201,5 @@ def _telling_line(text: str) -> str | None:
     for line in lines:
         if _ERROR_LINE.match(line) or (_SHELL_LINE.search(line) and len(line) < MAX_MESSAGE_CHARS):
             return line
-    rest = [line for line in lines if not _EXIT_CODE.search(line)]
+    rest = [line for line in lines if not _EXIT_CODE.search(line[:_MARGIN_CHARS])]
     return rest[-1] if rest else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
@@ -93,6 +94,12 @@ class Trajectory(BaseModel):
         _check_indices(self.steps)
         _check_size(self.steps)
         return self
+
+    @property
+    def content_id(self) -> str:
+        """A name made of the content, the same whenever the same run comes in again."""
+        content = self.model_dump_json(exclude={"id", "created_at"})
+        return f"trj-{sha256(content.encode()).hexdigest()[:24]}"
 
     @property
     def transcript(self) -> tuple[Step, ...]:

@@ -16,7 +16,8 @@ JAPANESE = Wording(
             "両者の違いが修正方法である。",
             error_identification=_ERROR_SEEN,
             root_cause_analysis="{why}この実行での修正: {repair}。",
-            correct_approach="`{tool}`を呼び出す前に、{do}。ステップ{fixed_step}は次の修正で成功した: {repair}。{caution}",
+            correct_approach="`{tool}`を呼び出す前に、{do}。"
+            "ステップ{fixed_step}は次の修正で成功した: {repair}。{caution}",
             key_insight=_ERROR_KEY + "{key_repair}",
         ),
         "tool_error": LessonText(

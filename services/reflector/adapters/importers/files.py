@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Literal, NoReturn
+from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from services.reflector.adapters.importers import hansei, openai, tau_bench, who_and_when
-from services.reflector.adapters.importers.records import Record, RecordedRun
+from services.reflector.adapters.importers.records import Record
 from services.reflector.domain.dataset import check_dataset
 from services.reflector.domain.errors import MalformedTrajectory
-
-Format = Literal["tau_bench", "who_and_when", "openai", "hansei"]
+from services.reflector.domain.recorded_run import Format, RecordedRun, TrajectoryFile
 
 MAX_FILE_BYTES = 64_000_000
 MAX_TRAJECTORIES = 10_000
@@ -32,14 +31,6 @@ _READERS: Mapping[Format, _Reader] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TrajectoryFile:
-    """What a file holds, in order, and the format it was read as."""
-
-    format: Format
-    runs: tuple[RecordedRun, ...]
-
-
 def read_trajectories(content: bytes, dataset: str, format: Format | None = None) -> TrajectoryFile:
     """The runs of a file; `dataset` is for runs that name none, a `format` of None is told by the first record.
 
@@ -49,16 +40,22 @@ def read_trajectories(content: bytes, dataset: str, format: Format | None = None
     check_dataset(dataset)
     chosen = format
     runs: list[RecordedRun] = []
-    for record in _records(_decoded(content)):
+    for record in records_of(content):
         chosen = chosen or _format_of(record)
         if len(runs) == MAX_TRAJECTORIES:
             raise MalformedTrajectory(
                 record.where, "", f"is one trajectory too many, at most {MAX_TRAJECTORIES} fit a file"
             )
-        runs.append(_READERS[chosen].read(record, dataset))
+        runs.append(_identified(_READERS[chosen].read(record, dataset)))
     if chosen is None or not runs:
         raise MalformedTrajectory("file", content[:80], "holds no trajectory")
     return TrajectoryFile(chosen, tuple(runs))
+
+
+def _identified(run: RecordedRun) -> RecordedRun:
+    if run.trajectory.id:
+        return run
+    return replace(run, trajectory=run.trajectory.model_copy(update={"id": run.trajectory.content_id}))
 
 
 def _format_of(record: Record) -> Format:
@@ -82,8 +79,9 @@ def _decoded(content: bytes) -> str:
         ) from error
 
 
-def _records(text: str) -> Iterator[Record]:
-    """The records of `text`: of its lines where its first line is an object of its own, else of the whole document."""
+def records_of(content: bytes) -> Iterator[Record]:
+    """The records of a file: of its lines where its first line is an object of its own, else of the whole document."""
+    text = _decoded(content)
     first, _, rest = text.lstrip().partition("\n")
     if rest.strip() and _is_object(first):
         for number, line in enumerate(text.splitlines(), 1):

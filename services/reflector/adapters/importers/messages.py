@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from services.reflector.adapters.importers.records import Record, as_json_text, content_text, validated
 from services.reflector.domain.errors import MalformedTrajectory
-from services.reflector.domain.trajectory import Role, Step, ToolCall
+from services.reflector.domain.trajectory import MAX_QUERY_CHARS, MAX_TEXT_CHARS, Role, Step, ToolCall
 
 _ROLES: dict[str, Role] = {
     "system": "system",
@@ -60,11 +60,20 @@ def _function(function: Record, call_id: str) -> ToolCall:
     return validated(ToolCall, function.where, id=call_id, name=name, arguments=arguments)
 
 
-def first_said(steps: tuple[Step, ...], role: Role) -> str:
-    """The first text a speaker of `role` said, empty if there is none."""
-    return next((step.content for step in steps if step.role == role and step.content.strip()), "")
+def query_of(record: Record, steps: tuple[Step, ...], field: str = "query") -> str:
+    """What was asked: the record's own `field`, or else the first thing a person, or anybody, said.
+
+    Raises MalformedTrajectory when there is neither.
+    """
+    said = [step for step in steps if step.content.strip()]
+    first = next((step for step in said if step.role == "user"), said[0] if said else None)
+    query = record.text(field) or (first.content[:MAX_QUERY_CHARS] if first is not None else "")
+    if not query.strip():
+        raise MalformedTrajectory(record.path(field), query, "is empty, and no step says what was asked")
+    return query
 
 
 def last_answer(steps: tuple[Step, ...]) -> str:
     """The last text an agent said, empty if there is none."""
-    return next((step.content for step in reversed(steps) if step.role == "assistant" and step.content.strip()), "")
+    said = (step.content for step in reversed(steps) if step.role == "assistant" and step.content.strip())
+    return next(said, "")[:MAX_TEXT_CHARS]

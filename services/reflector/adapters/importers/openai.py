@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from services.reflector.adapters.importers.messages import first_said, last_answer, steps_of
-from services.reflector.adapters.importers.records import Record, RecordedRun, validated
+from services.reflector.adapters.importers.messages import last_answer, query_of, steps_of
+from services.reflector.adapters.importers.records import Record, validated
 from services.reflector.domain.outcome import REWARD_OF_SUCCESS
+from services.reflector.domain.recorded_run import RecordedRun
 from services.reflector.domain.trajectory import Trajectory
 
 
@@ -26,7 +27,7 @@ def read(record: Record, dataset: str) -> RecordedRun:
         record.where,
         id=record.text("id"),
         task_id=record.text("task_id"),
-        query=record.text("query") or first_said(steps, "user"),
+        query=query_of(record, steps),
         dataset=record.text("dataset") or dataset,
         generated_answer=record.text("generated_answer") or last_answer(steps),
         reasoning_steps=(),

@@ -1,26 +1,15 @@
-"""What importers share: a run as a file tells it, and reading untrusted JSON with errors that name the place."""
+"""Reading untrusted JSON: every error names the place, the value and the rule."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from services.reflector.domain.errors import MalformedTrajectory
-from services.reflector.domain.trajectory import Trajectory
 
 Model = TypeVar("Model", bound=BaseModel)
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedRun:
-    """A trajectory with what its file says of the outcome; empty texts where it says nothing."""
-
-    trajectory: Trajectory
-    ground_truth: str = ""
-    test_report: str = ""
 
 
 class Record:

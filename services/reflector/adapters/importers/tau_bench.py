@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from services.reflector.adapters.importers.messages import first_said, last_answer, steps_of
-from services.reflector.adapters.importers.records import Record, RecordedRun, validated
+from services.reflector.adapters.importers.messages import last_answer, query_of, steps_of
+from services.reflector.adapters.importers.records import Record, validated
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.outcome import REWARD_OF_SUCCESS
+from services.reflector.domain.recorded_run import RecordedRun
 from services.reflector.domain.trajectory import Trajectory
 
 
@@ -26,7 +27,7 @@ def read(record: Record, dataset: str) -> RecordedRun:
         record.where,
         id=f"tau-bench-{task}-{trial}" if task and trial else "",
         task_id=task,
-        query=first_said(steps, "user"),
+        query=query_of(record, steps),
         dataset=dataset,
         generated_answer=last_answer(steps),
         reasoning_steps=(),

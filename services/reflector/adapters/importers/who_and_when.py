@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import re
 
-from services.reflector.adapters.importers.records import Record, RecordedRun, content_text, validated
+from services.reflector.adapters.importers.messages import last_answer, query_of
+from services.reflector.adapters.importers.records import Record, content_text, validated
+from services.reflector.domain.recorded_run import RecordedRun
 from services.reflector.domain.trajectory import Role, Step, Trajectory
 
 _ASIDE = re.compile(r"\s*\((?:->[^()]*|thought|termination condition|[a-z ]{1,40})\)\s*$", re.I)
 _EXECUTION = re.compile(r"exit ?code:\s*-?\d+|There is no code from the last \d+ message", re.I)
+_END_MARK = "TERMINATE"
 _PEOPLE = frozenset({"human", "user"})
-_PLAIN_ROLES = frozenset({"user", "assistant", "system", "tool"})
 
 
 def matches(record: Record) -> bool:
@@ -26,15 +28,14 @@ def matches(record: Record) -> bool:
 def read(record: Record, dataset: str) -> RecordedRun:
     """The run of one log. Raises MalformedTrajectory naming the field."""
     steps = tuple(_step(index, turn) for index, turn in enumerate(record.records("history")))
-    agents = [step for step in steps if step.role == "assistant" and step.content.strip() not in ("", "TERMINATE")]
     trajectory = validated(
         Trajectory,
         record.where,
         id=record.text("id") or record.text("question_ID"),
         task_id=record.text("question_ID"),
-        query=record.text("question") or (steps[0].content if steps else ""),
+        query=query_of(record, steps, "question"),
         dataset=dataset,
-        generated_answer=agents[-1].content if agents else "",
+        generated_answer=last_answer(tuple(step for step in steps if step.content.strip() != _END_MARK)),
         reasoning_steps=(),
         used_bullet_ids=(),
         status="success" if record.value.get("is_correct") is True else "failure",
