@@ -37,8 +37,8 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer, metrics_service_pb2
 
 async def test_a_call_joins_the_callers_trace_hands_it_on_and_is_exported_at_the_latest_on_exit() -> None:
     collector, server = Collector(), grpc.aio.server()
-    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(collector, server)
-    metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(collector, server)
+    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(collector, server)  # type: ignore[no-untyped-call]
+    metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(collector, server)  # type: ignore[no-untyped-call]
     endpoint = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
 
