@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from services.search.domain.bm25 import Variant
+from services.search.domain.bm25 import OKAPI, Variant
 from services.search.domain.fusion import EQUAL_WITHIN
 from services.search.domain.kernels import Float32s, Floats, Fused, Int64s, Mask, NumpyKernels
 from services.search.domain.postings import Lists
@@ -41,6 +41,15 @@ class FaissKernels(NumpyKernels):
 
 class CompiledKernels(FaissKernels):
     """FAISS for the products, compiled loops for the rest."""
+
+    def warm(self) -> None:
+        """Compile, or load what an earlier process compiled, so that the first query does not wait for it."""
+        rows, ones = np.zeros(1, np.int64), np.ones(1, np.int32)
+        lists = Lists(ones - 1, ones, rows, rows + 1)
+        for mask in (None, _EVERY_ROW):
+            self.holding(lists, 1, mask)
+            _best(np.ones(1, np.float32), np.ones(1), rows, mask is not None, _EVERY_ROW, 0.5, 1)
+        self.bm25(lists, np.ones(1), ones, 1.0, OKAPI)
 
     def holding(self, lists: Lists, rows: int, mask: Mask | None) -> Int64s:
         """See `Kernels`."""

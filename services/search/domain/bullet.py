@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Bullet:
-    """One lesson of a playbook (C-01); `searchable_text` and `keywords` are what is searched."""
+    """One lesson of a playbook (C-01); `searchable_text` and `keywords` are what is searched.
+
+    ``served`` is false for a retired bullet: it has its place in the playbook and is never found. ``origin`` is the
+    bullet as its owner sent it, handed on unread with every result.
+    """
 
     id: str
     section: str
@@ -17,6 +21,8 @@ class Bullet:
     helpful: int = 0
     harmful: int = 0
     source_trajectory: str = ""
+    served: bool = True
+    origin: bytes = b""
 
     @property
     def confidence_score(self) -> float:

@@ -5,14 +5,20 @@ InvalidArgument
 ├── MinConfidenceNotANumber S-02
 ├── AlphaOutOfRange         S-07
 ├── UnknownTokenizer        S-27
-└── InvalidEntry            a bullet or document that cannot be indexed
+├── InvalidEntry            a bullet or document that cannot be indexed
+└── WrongVector             a vector that came with a request and does not fit the index
 Unavailable
-└── EmbeddingFailed         S-16, S-37
+├── EmbeddingFailed         S-16, S-37
+└── PlaybookUnreachable     the feed of a playbook is broken, and what was asked for has not arrived
+DeadlineExceeded
+└── RevisionNotReached      `min_revision` did not arrive in time
 """
 
 from __future__ import annotations
 
-from chassis.errors import InvalidArgument, Unavailable, Violation, shortened
+from chassis.errors import DeadlineExceeded, InvalidArgument, Unavailable, Violation, shortened
+
+RETRY_AFTER_SECONDS = 1.0
 
 
 class TopKTooSmall(InvalidArgument):
@@ -70,5 +76,33 @@ class EmbeddingFailed(Unavailable):
 
     reason = "EMBEDDING_FAILED"
 
-    def __init__(self, cause: str) -> None:
-        super().__init__(f"Embedding failed: {cause}", retry_after=1.0)
+    def __init__(self, cause: str, retry_after: float = RETRY_AFTER_SECONDS) -> None:
+        super().__init__(f"Embedding failed: {cause}", retry_after=retry_after)
+        self.cause = cause
+
+
+class WrongVector(InvalidArgument):
+    """A query vector of another model, another dimension, or with values that are not finite."""
+
+    reason = "WRONG_VECTOR"
+
+    def __init__(self, description: str) -> None:
+        super().__init__(f"embedding: {description}", violations=[Violation("query.embedding", description)])
+
+
+class PlaybookUnreachable(Unavailable):
+    """The playbook is not followed at the moment, and what was asked for has not arrived."""
+
+    reason = "PLAYBOOK_UNREACHABLE"
+
+    def __init__(self, dataset: str, cause: str) -> None:
+        super().__init__(f"playbook {dataset} is not followed: {cause}", retry_after=RETRY_AFTER_SECONDS)
+
+
+class RevisionNotReached(DeadlineExceeded):
+    """The index did not get as far as `min_revision` in time."""
+
+    reason = "REVISION_NOT_REACHED"
+
+    def __init__(self, dataset: str, present: int, wanted: int) -> None:
+        super().__init__(f"the index of {dataset} stands at revision {present}, revision {wanted} did not arrive")

@@ -56,6 +56,14 @@ class SearchQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class TermScore:
+    """A term of the query that an item holds, and its part of the item's raw BM25."""
+
+    term: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
 class Scored(Generic[ItemT]):
     """An item with its scores: scaled to 0..1 over the candidates of one query, and raw (S-03, S-04)."""
 
@@ -65,6 +73,7 @@ class Scored(Generic[ItemT]):
     combined_score: float
     raw_cosine: float = 0.0
     raw_bm25: float = 0.0
+    terms: tuple[TermScore, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

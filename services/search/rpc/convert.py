@@ -1,0 +1,106 @@
+"""Between the messages of the contract and the domain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hansei.playbook.v1 import playbook_pb2
+from hansei.search.v1 import search_pb2, search_service_pb2
+from services.search.domain.bullet import Bullet
+from services.search.domain.embedding import Float32s
+from services.search.domain.errors import WrongVector
+from services.search.domain.query import DEFAULT_MIN_CONFIDENCE, DEFAULT_TOP_K, Scored, SearchQuery, SearchResult
+from services.search.usecases.search_playbook import Answer, Ask, QueryVector
+
+_FUSIONS = {
+    search_pb2.FUSION_UNSPECIFIED: "",
+    search_pb2.FUSION_MINMAX: "minmax",
+    search_pb2.FUSION_RECIPROCAL_RANK: "rrf",
+}
+
+
+def ask_from(message: search_pb2.SearchQuery) -> Ask:
+    """A query; unset fields get their defaults, set ones are taken as they are (S-36)."""
+    return Ask(
+        SearchQuery(
+            message.query_text,
+            message.top_k if message.HasField("top_k") else DEFAULT_TOP_K,
+            list(message.section_filter) or None,
+            message.min_confidence if message.HasField("min_confidence") else DEFAULT_MIN_CONFIDENCE,
+        ),
+        message.alpha if message.HasField("alpha") else None,
+        _FUSIONS[message.fusion],
+        vector_from(message.embedding) if message.HasField("embedding") else None,
+        message.explain,
+    )
+
+
+def vector_from(message: search_pb2.Embedding) -> QueryVector:
+    """A vector that came with a request. Raises `WrongVector`."""
+    if len(message.values) != 4 * message.dimension:
+        raise WrongVector(f"has {len(message.values)} bytes, dimension {message.dimension} takes 4 bytes each")
+    return QueryVector(message.model, np.frombuffer(message.values, "<f4"))
+
+
+def embedding_message(vector: Float32s, model: str) -> search_pb2.Embedding:
+    """A vector as little-endian float32."""
+    return search_pb2.Embedding(values=vector.astype("<f4").tobytes(), dimension=len(vector), model=model)
+
+
+def response_message(answer: Answer[Bullet]) -> search_service_pb2.SearchResponse:
+    """The answer to one query."""
+    return search_service_pb2.SearchResponse(
+        results=[scored_message(scored) for scored in answer.ranking.results],
+        revision=max(answer.revision, 0),
+        embedding_model=answer.model,
+        approximate=answer.ranking.preselected,
+    )
+
+
+def scored_message(scored: Scored[Bullet]) -> search_pb2.SearchResult:
+    """A bullet that was found in an index."""
+    return search_pb2.SearchResult(
+        bullet=playbook_pb2.Bullet.FromString(scored.item.origin),
+        vector_score=scored.vector_score,
+        bm25_score=scored.bm25_score,
+        combined_score=scored.combined_score,
+        raw_cosine=scored.raw_cosine,
+        raw_bm25=scored.raw_bm25,
+        terms=[search_pb2.TermScore(term=part.term, score=part.score) for part in scored.terms],
+    )
+
+
+def results_message(results: Sequence[SearchResult], model: str) -> search_service_pb2.RankBulletsResponse:
+    """The bullets of a request, ranked."""
+    return search_service_pb2.RankBulletsResponse(
+        results=[
+            search_pb2.SearchResult(
+                bullet=playbook_pb2.Bullet.FromString(result.bullet.origin),
+                vector_score=result.vector_score,
+                bm25_score=result.bm25_score,
+                combined_score=result.combined_score,
+                raw_cosine=result.raw_cosine,
+                raw_bm25=result.raw_bm25,
+            )
+            for result in results
+        ],
+        embedding_model=model,
+    )
+
+
+def bullet_from(message: playbook_pb2.Bullet) -> Bullet:
+    """The domain's bullet; a bullet without `searchable_text` is searched by its content."""
+    return Bullet(
+        id=message.id,
+        section=message.section,
+        content=message.content,
+        searchable_text=message.searchable_text or message.content,
+        keywords=tuple(message.keywords),
+        helpful=message.helpful,
+        harmful=message.harmful,
+        source_trajectory=message.source_trajectory,
+        served=message.state != playbook_pb2.BULLET_STATE_RETIRED,
+        origin=message.SerializeToString(),
+    )

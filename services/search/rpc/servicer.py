@@ -1,0 +1,71 @@
+"""The gRPC face of search: messages in, use case, messages out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hansei.search.v1 import search_service_pb2 as pb
+from hansei.search.v1 import search_service_pb2_grpc
+from services.search.rpc import convert
+from services.search.usecases.embed_texts import EmbedTexts
+from services.search.usecases.playbook_indexes import PlaybookIndexes
+from services.search.usecases.rank_bullets import RankBullets
+from services.search.usecases.search_playbook import SearchPlaybook
+
+
+class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
+    """Ranks bullets of playbooks."""
+
+    def __init__(
+        self,
+        search: SearchPlaybook,
+        rank_bullets: RankBullets,
+        indexes: PlaybookIndexes,
+        embed: EmbedTexts,
+        tokenizer: str,
+    ) -> None:
+        self._search = search
+        self._rank_bullets = rank_bullets
+        self._indexes = indexes
+        self._embed = embed
+        self._tokenizer = tokenizer
+
+    async def Search(self, request: pb.SearchRequest, context: Any) -> pb.SearchResponse:
+        """Ranks the bullets of a dataset."""
+        (answer,) = await self._search(request.dataset, [convert.ask_from(request.query)], request.min_revision)
+        return convert.response_message(answer)
+
+    async def BatchSearch(self, request: pb.BatchSearchRequest, context: Any) -> pb.BatchSearchResponse:
+        """Many queries over one dataset at one revision."""
+        asks = [convert.ask_from(query) for query in request.queries]
+        answers = await self._search(request.dataset, asks, request.min_revision)
+        return pb.BatchSearchResponse(responses=[convert.response_message(answer) for answer in answers])
+
+    async def RankBullets(self, request: pb.RankBulletsRequest, context: Any) -> pb.RankBulletsResponse:
+        """Ranks the bullets that the request itself carries."""
+        bullets = [convert.bullet_from(bullet) for bullet in request.bullets]
+        results = await self._rank_bullets(convert.ask_from(request.query), bullets)
+        return convert.results_message(results, self._embed.embedder.model)
+
+    async def GetIndexStatus(self, request: pb.GetIndexStatusRequest, context: Any) -> pb.GetIndexStatusResponse:
+        """Says how far the index of a dataset is."""
+        playbook = self._indexes.of(request.dataset)
+        response = pb.GetIndexStatusResponse(
+            revision=max(playbook.revision, 0),
+            bullets=playbook.bullets,
+            embedding_model=self._embed.embedder.model,
+            dimension=playbook.view.vectors.shape[1] if playbook.view else 0,
+            tokenizer=self._tokenizer,
+            feed_error=str(playbook.error) if playbook.error else "",
+        )
+        if playbook.heard_at is not None:
+            response.heard_at.FromDatetime(playbook.heard_at)
+        return response
+
+    async def Embed(self, request: pb.EmbedRequest, context: Any) -> pb.EmbedResponse:
+        """Turns texts into vectors with the service's embedder."""
+        texts = list(request.texts)
+        for_queries = request.purpose == pb.EMBED_PURPOSE_QUERY
+        vectors = await (self._embed.queries(texts) if for_queries else self._embed.documents(texts))
+        model = self._embed.embedder.model
+        return pb.EmbedResponse(embeddings=[convert.embedding_message(vector, model) for vector in vectors])

@@ -1,0 +1,67 @@
+"""Settings of search."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from chassis.settings import ServiceSettings, named
+from libs.llm.settings import EmbeddingSettings
+from services.search.domain.bm25 import VARIANTS, Variant
+
+MINILM, HASHING = "minilm", "hashing"
+
+
+MIXED = "mixed"
+
+
+class SearchSettings(ServiceSettings, EmbeddingSettings):
+    """Where search listens, whom it follows, how it reads text and how it weighs what it finds."""
+
+    listen_address: str = "127.0.0.1:50053"
+    """Where gRPC is served, `host:port`. Port 0 takes a free one."""
+
+    curator_addr: str = named("127.0.0.1:50051", "CURATOR_ADDR")
+    """Where the owner of the playbooks is, `host:port`."""
+
+    search_db: str = named("data/search.db", "SEARCH_DB", min_length=1)
+    """Where embeddings and document collections are kept: a file name for SQLite, or a PostgreSQL URL."""
+
+    llm_provider: str = named("openai", "LLM_PROVIDER")
+    """Who serves models; decides the embedder unless EMBEDDING_PROVIDER does. `offline`: a built-in embedder."""
+
+    embedding_provider: Literal[
+        "", "openai", "azure", "bedrock", "gemini", "google-gla", "offline", "minilm", "hashing"
+    ] = named("", "EMBEDDING_PROVIDER")
+    """Who makes embeddings. Empty: whoever serves the models (LLM_PROVIDER). `offline`: `minilm` where its wheel is
+    installed, else `hashing`."""
+
+    search_alpha: float = named(0.5, "SEARCH_ALPHA", ge=0, le=1)
+    """Weight of the vector score against BM25, 0 to 1 (S-38)."""
+
+    search_alpha_scaling: bool = named(True, "SEARCH_ALPHA_SCALING")
+    """Whether the default weight is scaled by what the embedder is worth: `hashing` by 0.4, `minilm`, which knows only
+    English, by the query's share of Latin letters. A weight in a request is never scaled."""
+
+    search_tokenizer: Literal["mixed", "whitespace", "ja_bigram"] = named("mixed", "SEARCH_TOKENIZER")
+    """How text becomes terms: `mixed` reads English and Japanese, `whitespace` is the reference, `ja_bigram` cuts
+    Japanese into pairs (S-27)."""
+
+    search_bm25: Literal["", "okapi", "lucene"] = named("", "SEARCH_BM25")
+    """The BM25 formula: `okapi` as specified (k1 1.5, b 0.75), or `lucene` (k1 0.9, b 0.6). Empty: what measured best,
+    `lucene` with the tokeniser `mixed`, and `okapi` with the specified tokenisers."""
+
+    search_fusion: Literal["minmax", "rrf"] = named("minmax", "SEARCH_FUSION")
+    """How both scores become one: `minmax` as specified, or `rrf`, reciprocal rank fusion."""
+
+    search_threads: int = Field(2, ge=1, le=64)
+    """Threads that score large indexes."""
+
+    search_max_datasets: int = Field(128, ge=1, le=10_000)
+    """Playbooks followed at once; the one not asked for longest makes room."""
+
+    @property
+    def bm25(self) -> Variant:
+        """The BM25 formula that is meant."""
+        return VARIANTS[self.search_bm25 or ("lucene" if self.search_tokenizer == MIXED else "okapi")]

@@ -1,0 +1,78 @@
+"""Texts become vectors once: what was embedded before is remembered by model and content."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+
+from chassis.errors import DeadlineExceeded
+from services.search.domain.embedding import Embedder, EmbeddingCache, Float32s, content_hash
+from services.search.domain.errors import EmbeddingFailed
+
+BATCH = 256
+
+
+class EmbedTexts:
+    """Embeds documents through the cache, and queries with the most recent ones in memory (S-17).
+
+    Its answers are checked (S-16): float32, shape (len(texts), dimension), finite. Raises `EmbeddingFailed`.
+    """
+
+    def __init__(self, embedder: Embedder, cache: EmbeddingCache, remembered_queries: int = 2048) -> None:
+        self.embedder = embedder
+        self._cache = cache
+        self._queries: OrderedDict[str, Float32s] = OrderedDict()
+        self._remembered = remembered_queries
+        self._dimension = 0
+
+    async def documents(self, texts: Sequence[str]) -> Float32s:
+        """Vectors of texts that are searched, in order; each distinct text goes to the model at most once."""
+        hashes = [content_hash(text) for text in texts]
+        text_of = dict(zip(hashes, texts, strict=True))
+        model = self.embedder.model
+        vectors = dict(await self._cache.get(model, list(text_of)))
+        missing = [digest for digest in text_of if digest not in vectors]
+        for start in range(0, len(missing), BATCH):
+            batch = missing[start : start + BATCH]
+            embedded = await self._embed([text_of[digest] for digest in batch])
+            fresh = dict(zip(batch, embedded, strict=True))
+            vectors.update(fresh)
+            await self._cache.put(model, fresh)
+        return self._checked([vectors[digest] for digest in hashes], len(texts))
+
+    async def queries(self, texts: Sequence[str]) -> Float32s:
+        """Vectors of texts that are searched with, in order."""
+        missing = list(dict.fromkeys(text for text in texts if text not in self._queries))
+        found = {text: self._queries[text] for text in texts if text in self._queries}
+        if missing:
+            found.update(zip(missing, await self._embed(missing), strict=True))
+        for text in texts:
+            self._queries[text] = found[text]
+            self._queries.move_to_end(text)
+        while len(self._queries) > self._remembered:
+            self._queries.popitem(last=False)
+        return self._checked([found[text] for text in texts], len(texts))
+
+    async def _embed(self, texts: Sequence[str]) -> Float32s:
+        try:
+            vectors = await self.embedder.embed(texts)
+        except (EmbeddingFailed, DeadlineExceeded):
+            raise
+        except Exception as error:
+            raise EmbeddingFailed(str(error)) from error
+        return self._checked(vectors, len(texts))
+
+    def _checked(self, vectors: Sequence[Float32s] | Float32s, expected: int) -> Float32s:
+        if len(vectors) != expected:
+            raise EmbeddingFailed(f"{len(vectors)} vectors for {expected} texts")
+        if not expected:
+            return np.zeros((0, self._dimension), np.float32)
+        if len({len(vector) for vector in vectors} | ({self._dimension} - {0})) > 1:
+            raise EmbeddingFailed("vectors of unequal dimensions")
+        matrix = np.asarray(vectors, np.float32)
+        if not np.isfinite(matrix).all():
+            raise EmbeddingFailed("a vector with a value that is not finite")
+        self._dimension = matrix.shape[1]
+        return matrix

@@ -1,0 +1,181 @@
+"""An index that follows one playbook: what is committed there is found here, moments later.
+
+The index always shows one whole revision. When the feed breaks, or a text cannot be embedded, the index stays at the
+last revision it had, says why, and goes on from there as soon as it can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+
+from chassis.cpu import CpuPool
+from chassis.errors import HanseiError, OutOfRange
+from services.search.domain.bullet import Bullet
+from services.search.domain.entry import bullet_entry
+from services.search.domain.errors import EmbeddingFailed, PlaybookUnreachable, RevisionNotReached
+from services.search.domain.feed import Alive, Change, Committed, Event, Feed, Snapshot, reordered
+from services.search.domain.index import HybridIndex
+from services.search.domain.view import IndexView
+from services.search.usecases.embed_texts import EmbedTexts
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 5.0
+# Writing so few entries takes less than handing them to another thread is worth.
+INLINE_ENTRIES = 16
+
+
+class MissedRevisionError(Exception):
+    """A revision is missing between the last one heard of and this one."""
+
+
+class FollowedPlaybook:
+    """The index of one dataset, and how far it is. `run` follows the feed until it is cancelled."""
+
+    def __init__(
+        self,
+        dataset: str,
+        feed: Feed,
+        embed: EmbedTexts,
+        new_index: Callable[[int], HybridIndex[Bullet]],
+        pool: CpuPool,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        patience_seconds: float = 2.0,
+    ) -> None:
+        self.dataset = dataset
+        self.heard_at: datetime | None = None
+        self.error: HanseiError | None = None
+        self._feed = feed
+        self._embed = embed
+        self._new_index = new_index
+        self._pool = pool
+        self._sleep = sleep
+        self._now = now
+        self._patience_seconds = patience_seconds
+        self._index: HybridIndex[Bullet] | None = None
+        self._bullets: dict[str, Bullet] = {}
+        self._order: list[str] = []
+        self._revision = -1
+        self._moved = asyncio.Event()
+
+    @property
+    def revision(self) -> int:
+        """The revision that the index shows; -1 before the first."""
+        return self._revision
+
+    @property
+    def view(self) -> IndexView[Bullet] | None:
+        """The newest state; None while there never was a bullet."""
+        return self._index.view if self._index else None
+
+    @property
+    def bullets(self) -> int:
+        """How many bullets the index holds."""
+        return len(self._index) if self._index else 0
+
+    async def reached(self, revision: int, seconds: float | None) -> IndexView[Bullet] | None:
+        """The state once it shows at least `revision`, and at least a first state, within `seconds`.
+
+        A broken feed is given a little time to come back. Raises `PlaybookUnreachable`, `EmbeddingFailed` or
+        `RevisionNotReached`.
+        """
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        while self._revision < max(revision, 0):
+            moved = self._moved
+            limits = [seconds, self._patience_seconds if self.error else None]
+            left = [limit - (clock() - began) for limit in limits if limit is not None]
+            try:
+                async with asyncio.timeout(min(left) if left else None):
+                    await moved.wait()
+            except TimeoutError:
+                if self._revision < max(revision, 0):
+                    raise self._reason(revision) from None
+        return self.view
+
+    async def run(self) -> None:
+        """Follow the feed, for ever."""
+        pause = FIRST_PAUSE_SECONDS
+        after: int | None = None
+        while True:
+            try:
+                async for event in self._feed.watch(self.dataset, after):
+                    await self._take(event)
+                    after, pause = self._revision, FIRST_PAUSE_SECONDS
+            except (MissedRevisionError, OutOfRange) as error:
+                log.warning("the feed of %s begins anew: %s", self.dataset, error)
+                after = None
+            except HanseiError as error:
+                log.warning("the feed of %s broke: %s", self.dataset, error)
+                self.error = error
+                self._pulse()
+            await self._sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+
+    async def _take(self, event: Event) -> None:
+        match event:
+            case Snapshot(revision, bullets):
+                await self._replace(bullets, revision)
+            case Committed(revision, changes) if revision > self._revision:
+                if revision != self._revision + 1:
+                    raise MissedRevisionError(f"revision {revision} after {self._revision}")
+                await self._change(changes, revision)
+            case Alive(revision) if revision > self._revision:
+                raise MissedRevisionError(f"the feed stands at revision {revision}, the index at {self._revision}")
+            case _:
+                pass
+        self.heard_at = self._now()
+        self.error = None
+        self._pulse()
+
+    async def _replace(self, bullets: Sequence[Bullet], revision: int) -> None:
+        """Become this playbook; what is the same already stays as it is."""
+        given = {bullet.id: bullet for bullet in bullets}
+        changed = [bullet for bullet in given.values() if self._bullets.get(bullet.id) != bullet]
+        gone = [bullet_id for bullet_id in self._bullets if bullet_id not in given]
+        await self._write(changed, gone, revision, list(given))
+        self._bullets, self._order = given, list(given)
+
+    async def _change(self, changes: Sequence[Change], revision: int) -> None:
+        order, moved = reordered(self._order, changes)
+        changed = [change.after for change in changes if change.after is not None]
+        gone = [change.bullet_id for change in changes if change.after is None]
+        await self._write(changed, gone, revision, order if moved else None)
+        self._order = order
+        self._bullets.update((bullet.id, bullet) for bullet in changed)
+        for bullet_id in gone:
+            self._bullets.pop(bullet_id, None)
+
+    async def _write(
+        self, changed: Sequence[Bullet], gone: Sequence[str], revision: int, order: Sequence[str] | None
+    ) -> None:
+        served = [bullet for bullet in changed if bullet.served]
+        hidden = [bullet.id for bullet in changed if not bullet.served]
+        vectors = await self._embed.documents([bullet.searchable_text for bullet in served])
+        if self._index is None and served:
+            self._index = self._new_index(vectors.shape[1])
+        if (index := self._index) is not None:
+            entries = [bullet_entry(bullet) for bullet in served]
+            given = vectors if served else None
+            if len(served) + len(gone) + len(order or ()) <= INLINE_ENTRIES:
+                index.apply(entries, given, [*gone, *hidden], revision, order)
+            else:
+                await self._pool.run(index.apply, entries, given, [*gone, *hidden], revision, order)
+        self._revision = revision
+
+    def _pulse(self) -> None:
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    def _reason(self, revision: int) -> HanseiError:
+        if isinstance(self.error, EmbeddingFailed):
+            return EmbeddingFailed(self.error.cause)
+        if self.error is not None:
+            return PlaybookUnreachable(self.dataset, str(self.error))
+        return RevisionNotReached(self.dataset, self._revision, revision)

@@ -1,0 +1,165 @@
+"""Ranks the bullets of a dataset for one query or many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic
+
+import numpy as np
+
+from chassis.cpu import CpuPool
+from services.search.domain.bullet import Bullet
+from services.search.domain.embedding import Float32s, VectorWeight
+from services.search.domain.errors import WrongVector
+from services.search.domain.fusion import checked_alpha
+from services.search.domain.query import ItemT, Ranking, SearchQuery
+from services.search.domain.ranking import unit
+from services.search.domain.tokenizers import Tokenizer
+from services.search.domain.view import Fusion, IndexView
+from services.search.usecases.embed_texts import EmbedTexts
+from services.search.usecases.playbook_indexes import PlaybookIndexes
+
+# Below this many multiplications a query is answered sooner than another thread would take it up (about 0.5 ms).
+INLINE_PRODUCTS = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class QueryVector:
+    """A vector that the caller already has: the model that made it, and its float32 values."""
+
+    model: str
+    values: Float32s
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A query and how it is to be answered; None and empty mean the service's defaults.
+
+    ``alpha`` given is taken as it is; the default is scaled by what the embedder knows of the query's script.
+    """
+
+    query: SearchQuery
+    alpha: float | None = None
+    fusion: str = ""
+    vector: QueryVector | None = None
+    explain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[ItemT]):
+    """What was found, at which revision, by vectors of which model."""
+
+    ranking: Ranking[ItemT]
+    revision: int
+    model: str
+
+
+class RankEntries:
+    """Answers queries over one state of an index: one embedding call for all, then a pass over the vectors."""
+
+    def __init__(
+        self, embed: EmbedTexts, tokenize: Tokenizer, weight: VectorWeight, method: str, pool: CpuPool
+    ) -> None:
+        self._embed = embed
+        self._tokenize = tokenize
+        self._weight = weight
+        self._method = method
+        self._pool = pool
+
+    @property
+    def model(self) -> str:
+        """Id of the embedder."""
+        return self._embed.embedder.model
+
+    async def __call__(self, view: IndexView[ItemT] | None, asks: Sequence[Ask]) -> list[Ranking[ItemT]]:
+        """One ranking a query, in order; no embedding call for queries without candidates (S-08, S-12).
+
+        Raises `EmbeddingFailed`, `WrongVector`.
+        """
+        fusions = [self._fused(ask) for ask in asks]
+        if view is None:
+            return [Ranking(alpha=fusion.alpha) for fusion in fusions]
+        vectors = await self._vectors(view, asks)
+        if view.rows * view.vectors.shape[1] * len(asks) <= INLINE_PRODUCTS:
+            return self._rank(view, asks, fusions, vectors)
+        return await self._pool.run(self._rank, view, asks, fusions, vectors)
+
+    def _rank(
+        self,
+        view: IndexView[ItemT],
+        asks: Sequence[Ask],
+        fusions: Sequence[Fusion],
+        vectors: Sequence[Float32s | None],
+    ) -> list[Ranking[ItemT]]:
+        return [
+            Ranking(alpha=fusion.alpha)
+            if vector is None
+            else view.search(
+                self._tokenize(ask.query.query_text), vector, ask.query.filter, fusion, ask.query.top_k, ask.explain
+            )
+            for ask, fusion, vector in zip(asks, fusions, vectors, strict=True)
+        ]
+
+    def _fused(self, ask: Ask) -> Fusion:
+        method = ask.fusion or self._method
+        if ask.alpha is not None:
+            return Fusion(checked_alpha(ask.alpha), method)
+        return Fusion(self._weight.of(ask.query.query_text, self._embed.embedder), method)
+
+    async def _vectors(self, view: IndexView[ItemT], asks: Sequence[Ask]) -> list[Float32s | None]:
+        """The unit vector of each query; None where it has no candidates."""
+        vectors: list[Float32s | None] = [None] * len(asks)
+        texts: dict[int, str] = {}
+        for place, ask in enumerate(asks):
+            if ask.vector is not None:
+                vectors[place] = self._given(ask.vector, view.vectors.shape[1])
+            if not view.candidates(ask.query.filter).count:
+                vectors[place] = None
+            elif ask.vector is None:
+                texts[place] = ask.query.query_text
+        if texts:
+            embedded = await self._embed.queries(list(texts.values()))
+            for place, vector in zip(texts, embedded, strict=True):
+                vectors[place] = _unit(vector)
+        return vectors
+
+    def _given(self, vector: QueryVector, dimension: int) -> Float32s:
+        if vector.model != self.model:
+            raise WrongVector(f"made by {vector.model!r}, the index is made by {self.model!r}")
+        if len(vector.values) != dimension:
+            raise WrongVector(f"has dimension {len(vector.values)}, the index has {dimension}")
+        if not np.isfinite(vector.values).all():
+            raise WrongVector("has a value that is not finite")
+        return _unit(vector.values)
+
+
+class SearchPlaybook:
+    """Ranks bullets of followed playbooks (S-01 to S-35)."""
+
+    def __init__(
+        self, indexes: PlaybookIndexes, rank: RankEntries, remaining: Callable[[], float | None] = lambda: None
+    ) -> None:
+        self._indexes = indexes
+        self._rank = rank
+        self._remaining = remaining
+
+    async def __call__(self, dataset: str, asks: Sequence[Ask], min_revision: int = 0) -> list[Answer[Bullet]]:
+        """One answer a query, all at one revision, which is at least `min_revision`.
+
+        Waits for that revision within the caller's deadline. A dataset nothing was written to gives no results (G-36).
+        Raises `EmbeddingFailed`, `WrongVector`, `PlaybookUnreachable`, `RevisionNotReached`.
+        """
+        playbook = self._indexes.of(dataset)
+        if playbook.revision >= min_revision:
+            view = playbook.view
+        else:
+            left = self._remaining()
+            # A reserve, so that the caller hears why instead of only that its time is up.
+            view = await playbook.reached(min_revision, None if left is None else left * 0.9)
+        revision = view.revision if view else playbook.revision
+        return [Answer(ranking, revision, self._rank.model) for ranking in await self._rank(view, asks)]
+
+
+def _unit(vector: Float32s) -> Float32s:
+    return unit(vector.astype(np.float64)).astype(np.float32)
