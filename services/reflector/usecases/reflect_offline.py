@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -33,7 +34,7 @@ class OfflineReflector:
 
     async def run(self, request: ReflectionRequest) -> ReflectionResult:
         """The lessons, the votes and, for a failed run, the step to blame. The same request gives the same result."""
-        return reflection_of(request)
+        return await asyncio.to_thread(reflection_of, request)
 
 
 def reflection_of(request: ReflectionRequest) -> ReflectionResult:

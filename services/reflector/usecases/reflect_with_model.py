@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Annotated, Protocol, TypeVar
@@ -92,11 +93,10 @@ class ReflectorAgent:
 
     async def _reflect(self, request: ReflectionRequest) -> ReflectionResult:
         trajectory = request.trajectory
-        actions = actions_of(trajectory.transcript)
+        actions, transcript = await asyncio.to_thread(self._read, trajectory)
         used, unknown = resolved(trajectory.used_bullet_ids, request.bullets)
         for bullet_id in unknown:
             _log.warning("used bullet %r is not in the playbook and is skipped", bullet_id)  # R-09
-        transcript = reduced(trajectory, actions, self._transcript_chars)
         insights: list[Insight] = []
         completed = 0
         for iteration in range(1, request.max_iterations + 1):
@@ -107,6 +107,11 @@ class ReflectorAgent:
                 _log.warning("iteration %d of %d failed: %s", iteration, request.max_iterations, error)  # R-12
         evaluations = [await self._evaluation(request, bullet) for bullet in used]
         return self._result(request, insights, evaluations, completed, actions)
+
+    def _read(self, trajectory: Trajectory) -> tuple[tuple[Action, ...], Transcript]:
+        """The calls of a run and its transcript for a prompt; long runs take long, so this runs in a thread."""
+        actions = actions_of(trajectory.transcript)
+        return actions, reduced(trajectory, actions, self._transcript_chars)
 
     async def _iteration(
         self, request: ReflectionRequest, transcript: Transcript, used: Sequence[Bullet], previous: Sequence[Insight]

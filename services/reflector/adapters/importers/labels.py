@@ -1,4 +1,4 @@
-"""Reads the labels of Who&When logs (`mistake_agent`, `mistake_step`), to score attribution with and for nothing else."""
+"""Reads the labels of Who&When logs (`mistake_agent`, `mistake_step`); they score attribution and do nothing else."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_run import LabelledRun
 
 _DATASET = "blame"
+_MAX_DIGITS = 9
 
 
 def read_labelled(content: bytes) -> tuple[LabelledRun, ...]:
@@ -19,6 +20,6 @@ def read_labelled(content: bytes) -> tuple[LabelledRun, ...]:
 def _labelled(record: Record) -> LabelledRun:
     run = who_and_when.read(record, _DATASET)
     label = record.text("mistake_step").strip()
-    if not label.isascii() or not label.isdigit() or int(label) >= len(run.trajectory.steps):
+    if not label.isascii() or not label.isdigit() or len(label) > _MAX_DIGITS:
         raise MalformedTrajectory(record.path("mistake_step"), label, "must be the place of a step in `history`")
     return LabelledRun(run.trajectory, int(label), record.text("mistake_agent"))

@@ -1,0 +1,193 @@
+"""Between the messages of ReflectorService and the reflector's own types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC
+
+from pydantic import ValidationError
+
+from hansei.playbook.v1 import playbook_pb2
+from hansei.reflector.v1 import reflector_service_pb2 as pb
+from hansei.reflector.v1 import trajectory_pb2 as tpb
+from services.reflector.domain.errors import MalformedTrajectory
+from services.reflector.domain.recorded_run import Format, RecordedRun, TrajectoryFile
+from services.reflector.domain.reflection import Bullet, Insight, ReflectionResult, Signal, Tag
+from services.reflector.domain.trajectory import Role, Status, Step, ToolCall, Trajectory
+from services.reflector.usecases.reflect import ReflectionRequest
+
+_STATUSES: Mapping[tpb.TrajectoryStatus.ValueType, Status] = {
+    tpb.TRAJECTORY_STATUS_SUCCESS: "success",
+    tpb.TRAJECTORY_STATUS_FAILURE: "failure",
+}
+_ROLES: Mapping[tpb.StepRole.ValueType, Role] = {
+    tpb.STEP_ROLE_SYSTEM: "system",
+    tpb.STEP_ROLE_USER: "user",
+    tpb.STEP_ROLE_ASSISTANT: "assistant",
+    tpb.STEP_ROLE_TOOL: "tool",
+}
+_SIGNALS: Mapping[tpb.SignalStrength.ValueType, Signal] = {
+    tpb.SIGNAL_STRENGTH_SELF_REPORT: "self_report",
+    tpb.SIGNAL_STRENGTH_GROUND_TRUTH: "ground_truth",
+    tpb.SIGNAL_STRENGTH_TEST_REPORT: "test_report",
+    tpb.SIGNAL_STRENGTH_REWARD: "reward",
+}
+_FORMATS: Mapping[pb.TrajectoryFormat.ValueType, Format] = {
+    pb.TRAJECTORY_FORMAT_HANSEI: "hansei",
+    pb.TRAJECTORY_FORMAT_OPENAI: "openai",
+    pb.TRAJECTORY_FORMAT_TAU_BENCH: "tau_bench",
+    pb.TRAJECTORY_FORMAT_WHO_AND_WHEN: "who_and_when",
+}
+_TAGS: Mapping[Tag, playbook_pb2.VoteTag.ValueType] = {
+    "helpful": playbook_pb2.VOTE_TAG_HELPFUL,
+    "harmful": playbook_pb2.VOTE_TAG_HARMFUL,
+    "neutral": playbook_pb2.VOTE_TAG_NEUTRAL,
+}
+_STATUS_MESSAGES = {status: number for number, status in _STATUSES.items()}
+_ROLE_MESSAGES = {role: number for number, role in _ROLES.items()}
+_SIGNAL_MESSAGES = {signal: number for number, signal in _SIGNALS.items()}
+_FORMAT_MESSAGES = {format_: number for number, format_ in _FORMATS.items()}
+
+
+def request_from(message: pb.ReflectRequest) -> ReflectionRequest:
+    """What is to be reflected on. Raises InvalidArgument naming the field (R-33)."""
+    return ReflectionRequest(
+        trajectory=trajectory_from(message.trajectory, "trajectory"),
+        dataset=message.dataset,
+        ground_truth=message.ground_truth,
+        test_report=message.test_report,
+        max_iterations=message.max_iterations if message.HasField("max_iterations") else 1,
+        bullets=tuple(Bullet(id=item.id, section=item.section, content=item.content) for item in message.bullets),
+        siblings=tuple(trajectory_from(item, f"siblings[{place}]") for place, item in enumerate(message.siblings)),
+    )
+
+
+def format_from(format_: pb.TrajectoryFormat.ValueType) -> Format | None:
+    """The format asked for, None to tell it by the content."""
+    return _FORMATS.get(format_)
+
+
+def trajectory_from(message: tpb.Trajectory, field: str) -> Trajectory:
+    """The run in `message`, with an id of its content if it has none. Raises MalformedTrajectory naming the field."""
+    try:
+        trajectory = Trajectory(
+            id=message.id,
+            task_id=message.task_id,
+            query=message.query,
+            dataset=message.dataset,
+            generated_answer=message.generated_answer,
+            reasoning_steps=tuple(message.reasoning_steps),
+            used_bullet_ids=tuple(message.used_bullet_ids),
+            cited_bullet_ids=tuple(message.cited_bullet_ids),
+            status=_STATUSES[message.status],
+            error_message=message.error_message if message.HasField("error_message") else None,
+            reward=message.reward if message.HasField("reward") else None,
+            signal=_SIGNALS.get(message.signal),
+            steps=tuple(_step_from(index, step) for index, step in enumerate(message.steps)),
+            **_created_at(message),
+        )
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        path = ".".join([field, *map(str, first["loc"])])
+        raise MalformedTrajectory(path, first.get("input"), first["msg"]) from error
+    return trajectory if trajectory.id else trajectory.model_copy(update={"id": trajectory.content_id})
+
+
+def _created_at(message: tpb.Trajectory) -> dict[str, object]:
+    if not message.HasField("created_at"):
+        return {}
+    try:
+        return {"created_at": message.created_at.ToDatetime(UTC)}
+    except (ValueError, OverflowError) as error:
+        raise MalformedTrajectory("trajectory.created_at", message.created_at.seconds, "must be a time") from error
+
+
+def _step_from(index: int, message: tpb.Step) -> Step:
+    calls = (ToolCall(id=call.id, name=call.name, arguments=call.arguments) for call in message.tool_calls)
+    return Step(
+        index=index,
+        role=_ROLES[message.role],
+        name=message.name,
+        content=message.content,
+        tool_calls=tuple(calls),
+        tool_call_id=message.tool_call_id,
+    )
+
+
+def result_message(result: ReflectionResult) -> tpb.ReflectionResult:
+    """What was learned, as a message."""
+    message = tpb.ReflectionResult(
+        insights=[_insight_message(insight) for insight in result.insights],
+        bullet_evaluations=[
+            tpb.BulletEvaluation(bullet_id=vote.bullet_id, tag=_TAGS[vote.tag], reason=vote.reason)
+            for vote in result.bullet_evaluations
+        ],
+        trajectory_query=result.trajectory_query,
+        trajectory_dataset=result.trajectory_dataset,
+        iteration_count=result.iteration_count,
+        trajectory_id=result.trajectory_id,
+        signal=_SIGNAL_MESSAGES[result.signal],
+        model=result.model,
+        status=_STATUS_MESSAGES["success" if result.succeeded else "failure"],
+        used_bullet_ids=result.used_bullet_ids,
+    )
+    if result.attribution is not None:
+        blamed = result.attribution
+        message.attribution.CopyFrom(tpb.Attribution(step=blamed.step, agent=blamed.agent, reason=blamed.reason))
+    return message
+
+
+def _insight_message(insight: Insight) -> tpb.Insight:
+    return tpb.Insight(
+        reasoning=insight.reasoning,
+        error_identification=insight.error_identification,
+        root_cause_analysis=insight.root_cause_analysis,
+        correct_approach=insight.correct_approach,
+        key_insight=insight.key_insight,
+        steps=insight.steps,
+        section=insight.section,
+    )
+
+
+def file_message(file: TrajectoryFile) -> pb.ParseTrajectoriesResponse:
+    """The runs of a file, as a message."""
+    return pb.ParseTrajectoriesResponse(
+        trajectories=[_recorded_message(run) for run in file.runs],
+        format=_FORMAT_MESSAGES[file.format],
+    )
+
+
+def _recorded_message(run: RecordedRun) -> pb.ParsedTrajectory:
+    return pb.ParsedTrajectory(
+        trajectory=_trajectory_message(run.trajectory), ground_truth=run.ground_truth, test_report=run.test_report
+    )
+
+
+def _trajectory_message(trajectory: Trajectory) -> tpb.Trajectory:
+    message = tpb.Trajectory(
+        id=trajectory.id,
+        task_id=trajectory.task_id,
+        query=trajectory.query,
+        dataset=trajectory.dataset,
+        generated_answer=trajectory.generated_answer,
+        reasoning_steps=trajectory.reasoning_steps,
+        used_bullet_ids=trajectory.used_bullet_ids,
+        cited_bullet_ids=trajectory.cited_bullet_ids,
+        status=_STATUS_MESSAGES[trajectory.status],
+        error_message=trajectory.error_message,
+        reward=trajectory.reward,
+        signal=_SIGNAL_MESSAGES[trajectory.signal] if trajectory.signal else tpb.SIGNAL_STRENGTH_UNSPECIFIED,
+        steps=[_step_message(step) for step in trajectory.steps],
+    )
+    message.created_at.FromDatetime(trajectory.created_at)
+    return message
+
+
+def _step_message(step: Step) -> tpb.Step:
+    return tpb.Step(
+        role=_ROLE_MESSAGES[step.role],
+        name=step.name,
+        content=step.content,
+        tool_calls=[tpb.ToolCall(id=call.id, name=call.name, arguments=call.arguments) for call in step.tool_calls],
+        tool_call_id=step.tool_call_id,
+    )
