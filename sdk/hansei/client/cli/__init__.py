@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import typer
 
-from hansei.client.cli import asking, learning, playbook, stack
+from hansei.client.cli import asking, config, learning, plan, playbook, stack, validating
 from hansei.client.cli.options import EXIT_CODES, CommandFailedError, Exit
 
 EPILOG = "Exit codes: " + "; ".join(f"{code.value} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
@@ -26,7 +26,10 @@ app.command()(stack.demo)
 app.command()(learning.learn)
 app.command()(asking.search)
 app.command()(asking.ask)
+app.command()(validating.validate)
 app.add_typer(playbook.app, name="playbook")
+app.add_typer(plan.app, name="plan")
+app.add_typer(config.app, name="config")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

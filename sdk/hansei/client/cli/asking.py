@@ -27,7 +27,10 @@ def search(
     local: Local = False,
     as_json: AsJson = False,
 ) -> None:
-    """Rank the bullets of a playbook: vector, BM25 and combined score."""
+    """Rank the bullets of a playbook for a query.
+
+    Shows the combined, the vector and the BM25 score of each.
+    """
     with connected(addr, local) as client:
         found = client.search(
             dataset_or_only(client, dataset),
@@ -57,7 +60,7 @@ def ask(
     local: Local = False,
     as_json: AsJson = False,
 ) -> None:
-    """Answer a question from a playbook, citing the bullets used."""
+    """Answer a question from a playbook."""
     with connected(addr, local) as client:
         answered = client.ask(dataset_or_only(client, dataset), query, min_revision=min_revision)
     from hansei.client.cli.output import console, print_json

@@ -56,7 +56,10 @@ def restore(
     local: Local = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make the bullets of an earlier revision current again, as a new revision."""
+    """Make an earlier revision current again.
+
+    It becomes a new revision; nothing of the log is lost.
+    """
     with connected(addr, local) as client:
         name = dataset_or_only(client, dataset)
         done = client.playbooks.restore_revision(dataset=name, revision=revision, author=author, reason=reason)
@@ -80,7 +83,10 @@ def revoke(
     local: Local = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take back everything that was learned from one run, as a new revision."""
+    """Take back what was learned from one run.
+
+    It becomes a new revision; nothing of the log is lost.
+    """
     with connected(addr, local) as client:
         name = dataset_or_only(client, dataset)
         done = client.playbooks.revoke_trajectory(
@@ -105,9 +111,9 @@ def review(
     local: Local = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the changes that wait for a person; with --approve or --reject, decide them.
+    """List or decide the changes that wait.
 
-    A rejection needs a --reason.
+    With --approve or --reject they are decided. A rejection needs a --reason.
     """
     if reject and not reason:
         fail("a rejection needs a --reason", Exit.USAGE)

@@ -29,6 +29,7 @@ def throwaway(directory: Path) -> dict[str, str]:
         "HANSEI_DATA_DIR": str(directory),
         "HANSEI_PLAYBOOK_DATA_DIR": str(directory / "playbooks"),
         "HANSEI_LEADERBOARD_DB": str(directory / "leaderboard.db"),
+        "HANSEI_SEARCH_DB": str(directory / "search.db"),
         "HANSEI_HTTP_ADDRESS": "",
         "HANSEI_METRICS_ADDRESS": "",
     }

@@ -33,9 +33,10 @@ def learn(
     local: Local = False,
     as_json: AsJson = False,
 ) -> None:
-    """Learn from recorded runs: JSON or JSON lines, the format is told by the content.
+    """Learn from recorded runs.
 
-    Runs are named by their content: doing it again, or going on after an interruption, learns nothing twice.
+    Takes JSON or JSON lines of any known format, told by the content. Runs are named by their content: doing it again,
+    or going on after an interruption, learns nothing twice.
     """
     sources = list(_sources(paths))
     with connected(addr, local) as client:

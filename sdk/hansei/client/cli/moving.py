@@ -67,7 +67,7 @@ def import_(
     local: Local = False,
     as_json: AsJson = False,
 ) -> None:
-    """Read a playbook from a file into a dataset, as one revision."""
+    """Read a playbook from a file."""
     if file != STDIO and not Path(file).is_file():
         fail(f"{file} does not exist", Exit.USAGE)
     content = sys.stdin.buffer.read() if file == STDIO else Path(file).read_bytes()
@@ -94,7 +94,10 @@ def merge(
     local: Local = False,
     as_json: AsJson = False,
 ) -> None:
-    """Merge playbooks into one, and say what could not be made one."""
+    """Merge playbooks into one.
+
+    Says which bullets share an id or a subject but not the text.
+    """
     with connected(addr, local) as client:
         done = client.playbooks.merge(
             dataset=into, from_datasets=sources, duplicate_threshold=threshold, author=author, reason=reason

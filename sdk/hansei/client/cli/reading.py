@@ -42,7 +42,7 @@ def history(
     local: Local = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the revisions of a playbook, or of one bullet: when, who, why and what changed."""
+    """Show the log of a playbook, or of one bullet."""
     with connected(addr, local) as client:
         name = dataset_or_only(client, dataset)
         if bullet:

@@ -18,8 +18,9 @@ def up(
         ),
     ] = None,
 ) -> None:
-    """Run every service in this process, until ctrl-c; then finish the calls in progress and end.
+    """Run every service in this process, until ctrl-c.
 
+    The calls in progress are finished then.
     Settings come from the environment. Without LLM_PROVIDER it runs offline: by rules, with no model and no key.
     """
     from hansei.client.cli.running import run_stack
@@ -33,9 +34,10 @@ def demo(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Learn from recorded runs, search what was learned, answer, and learn from a run that used it.
+    """Show the loop on recorded runs, offline.
 
-    Runs offline, on a directory that is removed at the end. Needs no server, no key and no network.
+    Learns from them, searches what was learned, answers, and learns from a run that used a bullet. Everything happens
+    in this process, on a directory that is removed at the end: no server, no key, no network.
     """
     from hansei.client.cli.demo import run_demo
 

@@ -1,0 +1,29 @@
+"""What validation found in a report."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from hansei.client.cli.show.words import BAD, CHANGED, FAINT, GOOD, counted, hanging
+from hansei.validator.v1.report_pb2 import SEVERITY_ERROR, Finding, ValidationResult
+
+
+def result(found: ValidationResult) -> RenderableType:
+    """Every finding with its place and what the rule accepts, and the verdict."""
+    verdict = Text("valid", GOOD) if found.ok else Text("invalid", BAD)
+    verdict.append(f"  {counted(len(found.errors), 'error')}, {counted(len(found.warnings), 'warning')}", FAINT)
+    return Group(*(_finding(finding) for finding in found.findings), verdict)
+
+
+def _finding(finding: Finding) -> RenderableType:
+    is_error = finding.severity == SEVERITY_ERROR
+    body = Text(finding.message)
+    body.append(f"\n{finding.code}", FAINT)
+    if finding.pointer:
+        body.append(f" at {finding.pointer}", FAINT)
+    if finding.allowed_values:
+        more = finding.allowed_values_total - len(finding.allowed_values)
+        tail = f" and {more} more" if more > 0 else ""
+        body.append(f"\naccepted: {', '.join(finding.allowed_values)}{tail}", FAINT)
+    return hanging(Text("error", BAD) if is_error else Text("warning", CHANGED), body, indent=0)
