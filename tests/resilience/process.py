@@ -1,4 +1,4 @@
-"""The probe as a process of its own, as any service runs."""
+"""The probe, or any service, as a process of its own."""
 
 from __future__ import annotations
 
@@ -51,10 +51,11 @@ def environment(**settings: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def probe_process(**settings: str) -> AsyncIterator[ProbeProcess]:
-    """Start a probe with these environment variables; it is killed at the end if it still runs."""
+async def probe_process(*program: str, **settings: str) -> AsyncIterator[ProbeProcess]:
+    """Start a probe, or another `program`, with these environment variables; killed at the end if it still runs."""
+    arguments = program or ("-m", "chassis.tests.probe")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "chassis.tests.probe", env=environment(**settings), stderr=PIPE, cwd=ROOT
+        sys.executable, *arguments, env=environment(**settings), stderr=PIPE, cwd=ROOT
     )
     try:
         yield ProbeProcess(process)
