@@ -5,7 +5,6 @@ from __future__ import annotations
 import chassis
 from hansei.validator.v1 import evaluator_service_pb2_grpc, leaderboard_service_pb2_grpc, validator_service_pb2_grpc
 from libs.llm.settings import LLMSettings
-from services.validator.adapters.chat_models import OneCallModels
 from services.validator.adapters.kind_catalog import KindCatalog
 from services.validator.adapters.linguistic import JapaneseWords
 from services.validator.adapters.report_model import ChatReportModel
@@ -20,9 +19,9 @@ from services.validator.usecases.validate_report import ValidateReport
 
 def build(settings: ValidatorSettings, peers: chassis.Peers) -> chassis.Service:
     """The validator as a service of the chassis; it calls no peers."""
-    models = OneCallModels(lambda: chassis.load(LLMSettings))
+    writer = ChatReportModel(LLMSettings)
     kinds, words = KindCatalog(), JapaneseWords()
-    runs = RunReports(kinds, words, ChatReportModel(models), Unobserved())
+    runs = RunReports(kinds, words, writer, Unobserved())
     validator = ValidatorServicer(ValidateReport(kinds, words), runs)
     return chassis.Service(
         name="validator",
@@ -37,5 +36,5 @@ def build(settings: ValidatorSettings, peers: chassis.Peers) -> chassis.Service:
                 LeaderboardServicer(),
             ),
         ],
-        close=models.close,
+        close=writer.close,
     )

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chassis.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound, shortened
+from chassis.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound, Unavailable, shortened
 
 
 class ReportNotJson(InvalidArgument):
@@ -93,3 +93,69 @@ class ModelKeyMissing(FailedPrecondition):
 
     def __init__(self, variable: str) -> None:
         super().__init__(f"{variable} is not set", metadata={"variable": variable})
+
+
+class ModelIdInvalid(InvalidArgument):
+    """A model id is not `provider:model-name` (V-55)."""
+
+    reason = "MODEL_ID_INVALID"
+
+    def __init__(self, model_id: str) -> None:
+        super().__init__(f"Invalid model id '{shortened(model_id)}': expected provider:model-name")
+
+
+class EvaluationInvalid(InvalidArgument):
+    """Metrics, weights or texts of an evaluation break a rule."""
+
+    reason = "EVALUATION_INVALID"
+
+
+class ComparisonsInvalid(InvalidArgument):
+    """Comparisons or tasks break a rule."""
+
+    reason = "COMPARISONS_INVALID"
+
+
+class NotIdentifiable(InvalidArgument):
+    """Comparisons do not determine the strengths of all contestants."""
+
+    reason = "COMPARISONS_NOT_IDENTIFIABLE"
+
+
+class EvaluatorAPIError(Unavailable):
+    """The judge of a metric failed (V-61)."""
+
+    reason = "EVALUATOR_FAILED"
+
+    def __init__(self, provider: str, metric_name: str, retry_count: int, cause: Exception) -> None:
+        super().__init__(
+            f"Failed to evaluate metric '{metric_name}' after {retry_count} retries: {cause}",
+            metadata={"provider": provider, "metric_name": metric_name, "retry_count": str(retry_count)},
+        )
+        self.provider = provider
+        self.metric_name = metric_name
+        self.retry_count = retry_count
+
+
+class JudgmentAPIError(Unavailable):
+    """The judge of prospects failed (V-66)."""
+
+    reason = "JUDGMENT_FAILED"
+
+    def __init__(self, retry_count: int, cause: Exception) -> None:
+        super().__init__(
+            f"Failed to judge improvement prospects after {retry_count} retries: {cause}",
+            metadata={"retry_count": str(retry_count)},
+        )
+
+
+class LeaderboardUnavailable(Unavailable):
+    """The leaderboard could not be read or written."""
+
+    reason = "LEADERBOARD_UNAVAILABLE"
+
+
+class SubmissionNotFound(NotFound):
+    """The leaderboard has no such entry."""
+
+    reason = "SUBMISSION_NOT_FOUND"

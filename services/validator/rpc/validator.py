@@ -57,8 +57,6 @@ class ValidatorServicer(rpc.ValidatorServiceServicer):
         """Not in this build yet."""
         raise Unimplemented("ListReportKinds is not in this build")
 
-    async def DeleteReportKind(
-        self, request: pb.DeleteReportKindRequest, context: Any
-    ) -> pb.DeleteReportKindResponse:
+    async def DeleteReportKind(self, request: pb.DeleteReportKindRequest, context: Any) -> pb.DeleteReportKindResponse:
         """Not in this build yet."""
         raise Unimplemented("DeleteReportKind is not in this build")

@@ -1,0 +1,63 @@
+"""Chat models of any provider as judges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from chassis import deadlines
+from libs.llm.client import LLMClient
+from libs.llm.connect import connect_chat
+from libs.llm.errors import KeyMissing, ProviderNotInstalled, ProviderUnknown
+from libs.llm.settings import LLMSettings
+from services.validator.domain.errors import EvaluationInvalid, ModelKeyMissing
+from services.validator.usecases.judging import JudgeCall
+
+S = TypeVar("S", bound=BaseModel)
+
+QUEUE_SECONDS = 600.0
+"""How long a call may wait for its turn, besides the time limit it has once it is sent."""
+
+
+class ChatJudgeModel:
+    """Opens each model when it is first asked; keys come from the environment, like all settings of models (G-09)."""
+
+    def __init__(self, settings: Callable[[], LLMSettings]) -> None:
+        self._settings = settings
+        self._clients: dict[tuple[object, ...], LLMClient] = {}
+
+    async def judge(self, call: JudgeCall, instruction: str, prompt: str, shape: type[S]) -> S:
+        """One call. Raises ModelKeyMissing, ModelOffline, EvaluationInvalid; a ModelUnavailable when it failed."""
+        client = self._client(call)
+        return await client.astructured([("system", instruction), ("human", prompt)], shape, reasks=0)
+
+    def _client(self, call: JudgeCall) -> LLMClient:
+        key = (call.model, call.temperature, call.timeout_seconds)
+        if key not in self._clients:
+            self._clients[key] = self._connected(call)
+        return self._clients[key]
+
+    def _connected(self, call: JudgeCall) -> LLMClient:
+        # The judge repeats its calls itself and counts them (V-54), so the model underneath makes each one once.
+        chosen = {
+            "llm_provider": call.model.provider,
+            "llm_model": call.model.name,
+            "llm_temperature": call.temperature,
+            "llm_retries": 0,
+            "llm_attempt_seconds": call.timeout_seconds,
+            "llm_call_seconds": call.timeout_seconds + QUEUE_SECONDS,
+        }
+        try:
+            return connect_chat(self._settings().model_copy(update=chosen), remaining=deadlines.remaining)
+        except KeyMissing as error:
+            raise ModelKeyMissing(error.variable) from None
+        except (ProviderUnknown, ProviderNotInstalled) as error:
+            raise EvaluationInvalid(str(error)) from None
+
+    async def close(self) -> None:
+        """Closes the connections to all providers."""
+        for client in self._clients.values():
+            await client.aclose()
+        self._clients.clear()

@@ -1,0 +1,100 @@
+"""Scores a submission by metrics, one after the other (spec section 7)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from libs.prompts.builder import UserPromptBuilder
+from services.validator.domain.confidence_sequence import mean_interval
+from services.validator.domain.errors import EvaluatorAPIError
+from services.validator.domain.evaluation import (
+    EvaluationConfig,
+    EvaluationRequest,
+    EvaluationResult,
+    MetricConfig,
+    MetricScore,
+    ModelId,
+    SampledScore,
+    Sampling,
+    overall_score,
+    weights_of,
+)
+from services.validator.domain.rubrics import Language
+from services.validator.usecases.judging import JudgeCall, JudgeFailed, PatientJudge
+from services.validator.usecases.metrics import LLMJudgeMetric, built_in_metric
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One metric to score: how it is configured, who judges it and with which call."""
+
+    config: MetricConfig
+    metric: LLMJudgeMetric
+    call: JudgeCall
+
+
+class Evaluator:
+    """Scores submissions with the models of its judge."""
+
+    def __init__(
+        self, judge: PatientJudge, prompts: UserPromptBuilder, default_model: str, language: Language = "ja"
+    ) -> None:
+        self._judge = judge
+        self._prompts = prompts
+        self._default_model = default_model
+        self._language: Language = language
+
+    async def evaluate(self, request: EvaluationRequest) -> EvaluationResult:
+        """All scores; the first metric that fails ends it with an EvaluatorAPIError (V-61).
+
+        Raises also EvaluationInvalid, ModelIdInvalid.
+        """
+        config = request.config
+        weights = weights_of(config.metrics)
+        tasks = [self._task(metric, config) for metric in config.metrics]
+        scores = [await self._score(task, request, config.sampling) for task in tasks]
+        return EvaluationResult(tuple(scores), overall_score(scores, weights))
+
+    def _task(self, metric: MetricConfig, config: EvaluationConfig) -> _Task:
+        model = ModelId.parse(metric.model or config.model or self._default_model)
+        call = JudgeCall(model, config.temperature, config.timeout_seconds, config.max_retries)
+        return _Task(metric, built_in_metric(metric.built_in)(self._judge, self._prompts, self._language), call)
+
+    async def _score(self, task: _Task, request: EvaluationRequest, sampling: Sampling | None) -> MetricScore:
+        if sampling is not None:
+            return await self._sampled(task, request, sampling)
+        try:
+            judged = await task.metric.evaluate(
+                request.user_query, request.submission, task.call, task.config.instruction
+            )
+        except JudgeFailed as failed:
+            raise _evaluator_error(task, failed) from failed.cause
+        return MetricScore(task.config.name, judged.score, judged.evaluator_comment)
+
+    async def _sampled(self, task: _Task, request: EvaluationRequest, sampling: Sampling) -> MetricScore:
+        """The mean of repeated scores; a failed call is unmeasured and only fails the metric when all of them do."""
+        samples: list[float] = []
+        comment, unmeasured = "", 0
+        for number in range(1, sampling.max_samples + 1):
+            try:
+                judged = await task.metric.evaluate(
+                    request.user_query, request.submission, task.call, task.config.instruction
+                )
+            except JudgeFailed as failed:
+                unmeasured += 1
+                if number == sampling.max_samples and not samples:
+                    raise _evaluator_error(task, failed) from failed.cause
+                continue
+            samples.append(judged.score)
+            comment = judged.evaluator_comment
+            lower, upper = mean_interval(samples)
+            if len(samples) >= sampling.min_samples and upper - lower <= 2 * sampling.half_width:
+                break
+        lower, upper = mean_interval(samples)
+        mean = math.fsum(samples) / len(samples)
+        return MetricScore(task.config.name, mean, comment, SampledScore(tuple(samples), unmeasured, lower, upper))
+
+
+def _evaluator_error(task: _Task, failed: JudgeFailed) -> EvaluatorAPIError:
+    return EvaluatorAPIError(task.call.model.provider, task.config.name, failed.retries, failed.cause)

@@ -1,0 +1,74 @@
+"""Metrics that a language model judges (spec section 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from libs.prompts.builder import UserPromptBuilder
+from libs.prompts.contexts import EvaluatorPromptContext
+from services.validator.domain.errors import EvaluationInvalid
+from services.validator.domain.rubrics import METRIC_INSTRUCTIONS, Language
+from services.validator.usecases.judging import JudgeCall, PatientJudge
+
+
+class JudgedScore(BaseModel):
+    """What a judge has to answer; both fields are required by the schema (V-53)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    score: float = Field(ge=0, le=100, allow_inf_nan=False)
+    evaluator_comment: str
+
+
+class LLMJudgeMetric:
+    """A metric judged by a model; subclasses have an instruction of their own."""
+
+    def __init__(self, judge: PatientJudge, prompts: UserPromptBuilder, language: Language = "ja") -> None:
+        self._judge = judge
+        self._prompts = prompts
+        self._language: Language = language
+
+    def get_instruction(self) -> str:
+        """The metric's rubric, in the configured language."""
+        return METRIC_INSTRUCTIONS[type(self).__name__][self._language]
+
+    def _get_user_prompt(self, user_query: str, submission: str) -> str:
+        context = EvaluatorPromptContext(user_query=user_query, submission=submission)
+        return self._prompts.build_evaluator_prompt(context)
+
+    async def evaluate(
+        self, user_query: str, submission: str, call: JudgeCall, instruction: str | None = None
+    ) -> JudgedScore:
+        """Scores a submission; `instruction` replaces the metric's own (V-52). Raises JudgeFailed."""
+        prompt = self._get_user_prompt(user_query, submission)
+        return await self._judge.judge(call, instruction or self.get_instruction(), prompt, JudgedScore)
+
+
+class ClarityCoherence(LLMJudgeMetric):
+    """Structure, simple language, sentences, readability: 25 points each."""
+
+
+class Coverage(LLMJudgeMetric):
+    """Topics 40, depth 30, completeness 30."""
+
+
+class Relevance(LLMJudgeMetric):
+    """Direct answer 40, context fit 30, focus 30."""
+
+
+class LLMPlain(LLMJudgeMetric):
+    """Overall quality; meant to get its own instruction."""
+
+
+BUILT_IN_METRICS: Mapping[str, type[LLMJudgeMetric]] = {
+    metric.__name__: metric for metric in (ClarityCoherence, Coverage, Relevance, LLMPlain)
+}
+
+
+def built_in_metric(name: str) -> type[LLMJudgeMetric]:
+    """The built-in metric of this name. Raises EvaluationInvalid."""
+    if name not in BUILT_IN_METRICS:
+        raise EvaluationInvalid(f"Unknown metric '{name}': expected one of {', '.join(BUILT_IN_METRICS)}")
+    return BUILT_IN_METRICS[name]
