@@ -123,6 +123,12 @@ class Draft:
         kept = bullet.having(helpful=stored.bullet.helpful, harmful=stored.bullet.harmful)
         return self._put(stored, replace(stored, bullet=kept, updated=self.stamp))
 
+    def turn_into(self, stored: Stored, bullet: Bullet) -> Stored:
+        """The bullet as it was at another time, counters included; its vote events are the caller's to set."""
+        same = bullet.having(helpful=0, harmful=0) == stored.bullet.having(helpful=0, harmful=0)
+        updated = stored.updated if same else self.stamp
+        return self._put(stored, replace(stored, bullet=bullet, updated=updated))
+
     def note_sources(self, stored: Stored, sources: tuple[Source, ...]) -> Stored:
         """The bullet with other sources and the same text: not an update that others could conflict with."""
         return self._put(stored, replace(stored, bullet=stored.bullet.having(sources=sources)))

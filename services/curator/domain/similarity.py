@@ -67,3 +67,15 @@ def nearest(content: str, bullets: Iterable[Stored]) -> tuple[Stored | None, flo
         if score > best_score:
             best, best_score = stored, score
     return best, best_score
+
+
+_NEGATION = re.compile(
+    r"\b(?:never|not|don't|doesn't|avoid|without|cannot|can't|no longer)\b|ない|ません|避け|禁止|不要", re.IGNORECASE
+)
+# From this cosine on two texts are about the same thing.
+SAME_SUBJECT = 0.45
+
+
+def contradict(one: str, other: str) -> bool:
+    """Whether two texts speak of the same thing, one with and one without a negation. A hint, not a proof."""
+    return similarity(one, other) >= SAME_SUBJECT and bool(_NEGATION.search(one)) != bool(_NEGATION.search(other))

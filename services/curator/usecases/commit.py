@@ -28,7 +28,8 @@ class Batch:
     """What one caller wants to change in a dataset.
 
     `base` is the revision the proposals were made against (None = the newest); `served` the ids of the bullets their
-    trajectory was given; `reliable` is False when nothing but the agent's own word says how the run ended.
+    trajectory was given; `reliable` is False when nothing but the agent's own word says how the run ended; `threshold`
+    is the similarity from which a new lesson is one that is there (None = the dataset's policy says).
     """
 
     origin: Origin
@@ -37,6 +38,7 @@ class Batch:
     base: int | None = None
     served: frozenset[str] = frozenset()
     reliable: bool = True
+    threshold: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,8 @@ def commit(dataset: Writing, batch: Batch, *, always: bool = False) -> Committed
 
 def _terms(policy: Policy, batch: Batch) -> Terms:
     trust = policy.trust_of(batch.origin.author) if batch.reliable else Trust.LOW
-    threshold = policy.duplicate_threshold
+    thresholds = [one for one in (policy.duplicate_threshold, batch.threshold) if one is not None]
+    threshold = min(thresholds, default=None)
 
     def similar(draft: Draft, content: str) -> Stored | None:
         if threshold is None:

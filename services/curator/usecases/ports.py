@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
 
 from services.curator.domain.curation import Operation, VoteOutcome
 from services.curator.domain.draft import Ballot, Draft, View
-from services.curator.domain.log import Change, Origin, Revision
+from services.curator.domain.log import Change, Origin, Revision, Stored
 from services.curator.domain.review import PendingChange, PendingState
 from services.curator.domain.rules import Policy
 from services.curator.domain.snapshot import Snapshot
@@ -55,7 +55,15 @@ class Writing(View, Protocol):
         ...
 
     def revisions_of(self, trajectory: str) -> list[int]:
-        """The revisions that came from one trajectory, oldest first."""
+        """The revisions that came from one trajectory, oldest first; its revocations aside."""
+        ...
+
+    def revoked(self) -> set[str]:
+        """The trajectories that were revoked."""
+        ...
+
+    def has_voted(self, trajectory: str) -> bool:
+        """Whether the trajectory ever voted here, also with votes that were withdrawn."""
         ...
 
     def changes_of(self, slots: Sequence[int]) -> list[Change]:
@@ -80,6 +88,10 @@ class Writing(View, Protocol):
 
     def ballots_on(self, slot: int) -> list[Ballot]:
         """The standing votes on one bullet."""
+        ...
+
+    def foreign(self, dataset: str) -> list[tuple[Stored, list[Ballot]]]:
+        """The bullets of another dataset, in its order, with their standing votes."""
         ...
 
     def answer(self, ticket: Ticket) -> bytes | None:
@@ -178,12 +190,4 @@ class PlaybookStore(Protocol):
         self, dataset: str, states: Sequence[PendingState], after: str, limit: int
     ) -> list[PendingChange]:
         """Pending changes in these states, oldest first, behind the one with id `after` (empty = from the start)."""
-        ...
-
-
-class Feed(Protocol):
-    """Tells watchers that a dataset has a newer revision."""
-
-    def newer(self, dataset: str, than: int) -> AsyncIterator[int]:
-        """Yields the newest revision whenever it is above what was yielded before; ends never."""
         ...

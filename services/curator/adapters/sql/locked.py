@@ -14,7 +14,7 @@ from services.curator.adapters.sql.codec import microseconds, moment, read_pendi
 from services.curator.adapters.sql.queries import change_of
 from services.curator.domain.draft import Ballot
 from services.curator.domain.errors import PendingChangeNotFound
-from services.curator.domain.log import Change, Stored
+from services.curator.domain.log import Change, Kind, Stored
 from services.curator.domain.review import PendingChange
 from services.curator.domain.rules import Policy
 
@@ -106,10 +106,26 @@ class LockedDataset:
         return self._changes(schema.change.c.slot.in_(slots))
 
     def revisions_of(self, trajectory: str) -> list[int]:
-        """The revisions that came from one trajectory, oldest first."""
+        """The revisions that came from one trajectory, oldest first; its revocations aside."""
         table = schema.revision
-        query = select(table.c.number).where(table.c.dataset == self.dataset, table.c.source_trajectory == trajectory)
+        query = select(table.c.number).where(
+            table.c.dataset == self.dataset,
+            table.c.source_trajectory == trajectory,
+            table.c.kind != Kind.REVOKE.value,
+        )
         return [number for (number,) in self._connection.execute(query.order_by(table.c.number))]
+
+    def revoked(self) -> set[str]:
+        """The trajectories that were revoked."""
+        table = schema.revision
+        mine = (table.c.dataset == self.dataset, table.c.kind == Kind.REVOKE.value)
+        return set(self._connection.execute(select(table.c.source_trajectory).where(*mine)).scalars())
+
+    def has_voted(self, trajectory: str) -> bool:
+        """Whether the trajectory ever voted here, also with votes that were withdrawn."""
+        table = schema.vote
+        query = select(table.c.slot).where(table.c.dataset == self.dataset, table.c.trajectory == trajectory)
+        return self._connection.execute(query.limit(1)).first() is not None
 
     def changes_in(self, revisions: Sequence[int]) -> dict[int, list[Change]]:
         """The changes of these revisions."""
@@ -138,6 +154,18 @@ class LockedDataset:
     def ballots_on(self, slot: int) -> list[Ballot]:
         """The standing votes on one bullet."""
         return self._ballots(schema.vote.c.slot == slot, schema.vote.c.withdrawn_in.is_(None))
+
+    def foreign(self, dataset: str) -> list[tuple[Stored, list[Ballot]]]:
+        """The bullets of another dataset, in its order, with their standing votes."""
+        votes = schema.vote
+        query = select(votes).where(votes.c.dataset == dataset, votes.c.withdrawn_in.is_(None))
+        ballots: dict[int, list[Ballot]] = {}
+        for row in self._connection.execute(query.order_by(votes.c.slot, votes.c.trajectory, votes.c.round)):
+            ballots.setdefault(row.slot, []).append(_ballot(row))
+        table = schema.bullet
+        bodies = self._connection.execute(select(table.c.body).where(table.c.dataset == dataset).order_by(table.c.slot))
+        stored = [read_stored(body) for (body,) in bodies]
+        return [(one, ballots.get(one.slot, [])) for one in stored]
 
     def pending(self, ids: Sequence[str]) -> list[PendingChange]:
         """The pending changes with these ids, in their order. PendingChangeNotFound for an unknown one."""
@@ -181,4 +209,8 @@ class LockedDataset:
         table = schema.vote
         query = select(table).where(table.c.dataset == self.dataset, *conditions)
         rows = self._connection.execute(query.order_by(table.c.slot, table.c.trajectory, table.c.round))
-        return [Ballot(row.slot, row.trajectory, row.round, row.helpful, row.harmful, row.reason) for row in rows]
+        return [_ballot(row) for row in rows]
+
+
+def _ballot(row: Row[tuple[object, ...]]) -> Ballot:
+    return Ballot(row.slot, row.trajectory, row.round, row.helpful, row.harmful, row.reason)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select
@@ -16,6 +17,7 @@ from services.curator.adapters.sql.codec import (
     read_policy,
     read_reported,
     read_stored,
+    write_pending,
 )
 from services.curator.domain.errors import RevisionAhead
 from services.curator.domain.log import Change, Kind, Origin, Revision, Stamp, Stored
@@ -217,3 +219,15 @@ def pending(
         query = query.where((table.c.proposed > last) | (and_(table.c.proposed == last, table.c.id > after)))
     rows = connection.execute(query.order_by(table.c.proposed, table.c.id).limit(limit))
     return [read_pending(body) for (body,) in rows]
+
+
+def expire_pending(connection: Connection, now: datetime) -> int:
+    """Marks the pending changes that nobody decided in time; how many."""
+    table = schema.pending
+    overdue = (table.c.state == PendingState.WAITING.value, table.c.expires <= microseconds(now))
+    changes = [read_pending(body) for (body,) in connection.execute(select(table.c.body).where(*overdue))]
+    for change in changes:
+        expired = replace(change, state=PendingState.EXPIRED)
+        values = {"state": expired.state.value, "body": write_pending(expired)}
+        connection.execute(table.update().where(table.c.id == change.id).values(**values))
+    return len(changes)

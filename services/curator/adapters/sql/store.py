@@ -108,6 +108,14 @@ class SqlPlaybookStore:
 
         return await self._writer.run("", job, lambda _: None)
 
+    async def expire_pending(self) -> int:
+        """Marks the pending changes that nobody decided in time; how many."""
+
+        def job(connection: Connection) -> int:
+            return queries.expire_pending(connection, self._clock())
+
+        return await self._writer.run("", job, lambda _: None)
+
     async def load(self, dataset: str, revision: int | None = None) -> Snapshot:
         """The bullets as of a revision (None = the newest). RevisionAhead beyond the newest."""
         checked_dataset(dataset)

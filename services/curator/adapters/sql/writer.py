@@ -72,7 +72,8 @@ class Writer:
         """Finishes what was accepted, then ends the thread."""
         self._closed = True
         self._jobs.put(None)
-        await asyncio.to_thread(self._thread.join)
+        if self._thread.is_alive():
+            await asyncio.to_thread(self._thread.join)
 
     def _run(self) -> None:
         while True:

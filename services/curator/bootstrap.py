@@ -1,0 +1,86 @@
+"""Puts the curator together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import chassis
+from chassis.deadlines import remaining
+from chassis.errors import HanseiError
+from hansei.curator.v1 import curator_service_pb2_grpc
+from hansei.playbook.v1 import playbook_service_pb2_grpc
+from libs.llm.client import LLMClient
+from libs.llm.connect import connect_chat
+from services.curator.adapters.feed import RevisionFeed
+from services.curator.adapters.prompt import CuratorPromptBuilder
+from services.curator.adapters.sections import DEFAULT_FILE, SHIPPED_FILE, SectionLoader
+from services.curator.adapters.sql.store import SqlPlaybookStore
+from services.curator.domain.log import Revision
+from services.curator.rpc.servicers import CuratorServicer, PlaybookServicer
+from services.curator.settings import CuratorSettings
+from services.curator.usecases.curate import Curator, CuratorAgent
+from services.curator.usecases.model_curator import ModelCurator
+from services.curator.usecases.rule_curator import RuleCurator
+from services.curator.usecases.watch import Watch
+
+HOUSEKEEPING_SECONDS = 3600
+
+_log = logging.getLogger(__name__)
+
+
+def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
+    """The curator as a service of the chassis; it calls no peers. With `LLM_PROVIDER=offline` it curates by rules."""
+    llm_client = connect_chat(settings, remaining=remaining)
+
+    def committed(revision: Revision) -> None:
+        feed.committed(revision)
+
+    store = SqlPlaybookStore(settings.database_url, policy=settings.default_policy, committed=committed)
+    feed = RevisionFeed(store, settings.curator_feed_poll_seconds)
+    sections = _sections(settings)
+    watch = Watch(store, feed, settings.curator_watch_progress_seconds, settings.curator_watch_patience)
+    agent = CuratorAgent(_curator(settings, llm_client), store, sections)
+
+    async def close() -> None:
+        await store.close()
+        await llm_client.aclose()
+
+    async def keep_house() -> None:
+        while True:
+            try:
+                await store.forget_answers(settings.answer_retention)
+                await store.expire_pending()
+            except HanseiError as error:
+                _log.warning("housekeeping is put off: %s", error)
+            await asyncio.sleep(HOUSEKEEPING_SECONDS)
+
+    return chassis.Service(
+        name="curator",
+        registrations=[
+            chassis.Registration(
+                curator_service_pb2_grpc.add_CuratorServiceServicer_to_server, CuratorServicer(agent, store)
+            ),
+            chassis.Registration(
+                playbook_service_pb2_grpc.add_PlaybookServiceServicer_to_server,
+                PlaybookServicer(store, sections, watch),
+                endless=("WatchPlaybook",),
+            ),
+        ],
+        start=store.open,
+        close=close,
+        tasks={"feed": feed.poll, "housekeeping": keep_house},
+    )
+
+
+def _curator(settings: CuratorSettings, llm_client: LLMClient) -> Curator:
+    if settings.is_offline:
+        return RuleCurator()
+    prompts = CuratorPromptBuilder(settings.curator_prompts_dir, settings.language)
+    return ModelCurator(llm_client, prompts, settings.llm_model)
+
+
+def _sections(settings: CuratorSettings) -> SectionLoader:
+    if settings.curator_sections_file:
+        return SectionLoader(settings.curator_sections_file)
+    return SectionLoader(DEFAULT_FILE if DEFAULT_FILE.exists() else SHIPPED_FILE)

@@ -1,0 +1,144 @@
+"""The three written forms of a playbook: JSON, and two text dialects. All are read back as they were written.
+
+Text dialects have a heading `## SECTION` whenever the section changes, and one bullet a line: `[id] text`, or
+`[id] helpful=5 harmful=0 :: text` with counters. A section in snake case stands there in capitals with spaces
+(`others` as `OTHERS`); any other section stands as it is. A text of several lines goes on in lines that begin with
+four spaces. Blank lines between bullets mean nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+
+from pydantic import ValidationError
+
+from chassis.errors import Violation, shortened
+from services.curator.domain.errors import InvalidBullet, NotWritableAsText, UnreadablePlaybook
+from services.curator.domain.playbook import Bullet, Playbook, checked_bullet
+
+MAX_BULLETS = 100_000
+CONTINUED = "    "
+SECTION_BEFORE_ANY = "others"
+
+_SNAKE = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)*")
+_CAPITALS = re.compile(r"[A-Z0-9]+(?: [A-Z0-9]+)*")
+_BULLET = re.compile(r"\[([^\]\n]+)\] ?(.*)", re.DOTALL)
+_COUNTED = re.compile(r"helpful=(\d{1,10}) harmful=(\d{1,10}) ::(?: (.*)|)", re.DOTALL)
+
+
+class Form(StrEnum):
+    """How a playbook is written."""
+
+    JSON = "json"
+    COUNTED = "counted"
+    PLAIN = "plain"
+
+
+def form_of(text: str) -> Form:
+    """The form a text is in, told by its first character and its first bullet."""
+    if text.lstrip().startswith("{"):
+        return Form.JSON
+    for line in text.split("\n"):
+        found = _BULLET.fullmatch(line)
+        if found:
+            return Form.COUNTED if _COUNTED.fullmatch(found[2]) else Form.PLAIN
+    return Form.PLAIN
+
+
+def read(text: str, form: Form) -> Playbook:
+    """The playbook in `text`. Errors: UnreadablePlaybook naming line or field, InvalidBullet for a broken bound."""
+    text = text.removeprefix("\ufeff")
+    playbook = _from_json(text) if form is Form.JSON else Playbook(bullets=list(_from_text(text, form)))
+    if len(playbook.bullets) > MAX_BULLETS:
+        raise _unreadable("bullets", f"{len(playbook.bullets)} bullets, at most {MAX_BULLETS} are allowed")
+    for index, bullet in enumerate(playbook.bullets):
+        checked_bullet(bullet, f"bullets[{index}]")
+    return playbook
+
+
+def write(playbook: Playbook, form: Form) -> str:
+    """`playbook` in the given form. Errors: NotWritableAsText for an id or section that would not be read back."""
+    if form is Form.JSON:
+        return playbook.model_dump_json(indent=2) + "\n"
+    return "\n".join(_lines(playbook.bullets, form)) + "\n" if playbook.bullets else ""
+
+
+def _from_json(text: str) -> Playbook:
+    try:
+        return Playbook.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+        raise _unreadable(path or "the file", first["msg"]) from error
+
+
+def _from_text(text: str, form: Form) -> Iterator[Bullet]:
+    section = SECTION_BEFORE_ANY
+    head: tuple[int, str] | None = None
+    body: list[str] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.startswith(CONTINUED) and head:
+            body.append(line.removeprefix(CONTINUED))
+            continue
+        if head:
+            yield _bullet(head, "\n".join(body), section, form)
+            head, body = None, []
+        found = _BULLET.fullmatch(line)
+        if found:
+            head, body = (number, found[1]), [found[2]]
+        elif line.startswith("##"):
+            section = _section_of(line.removeprefix("##").removeprefix(" "))
+        elif line.strip():
+            raise _unreadable(f"line {number}", f'"{shortened(line)}" is neither a heading nor a bullet `[id] text`')
+    if head:
+        yield _bullet(head, "\n".join(body), section, form)
+
+
+def _bullet(head: tuple[int, str], text: str, section: str, form: Form) -> Bullet:
+    number, bullet_id = head
+    helpful = harmful = 0
+    if form is Form.COUNTED:
+        found = _COUNTED.fullmatch(text)
+        if not found:
+            raise _unreadable(f"line {number}", f"bullet {shortened(bullet_id)} has no `helpful=N harmful=N :: text`")
+        helpful, harmful, text = int(found[1]), int(found[2]), found[3] or ""
+    try:
+        return Bullet(
+            id=bullet_id, section=section, content=text, searchable_text=text, helpful=helpful, harmful=harmful
+        )
+    except ValidationError as error:
+        raise InvalidBullet(f"line {number}", error.errors()[0]["msg"]) from error
+
+
+def _lines(bullets: Iterable[Bullet], form: Form) -> Iterator[str]:
+    section: str | None = None
+    for bullet in bullets:
+        if bullet.section != section:
+            section = bullet.section
+            yield f"## {_heading_of(section, bullet)}"
+        if "]" in bullet.id or "\n" in bullet.id:
+            raise _not_writable(bullet, 'its id has "]" or a line break')
+        counters = f"helpful={bullet.helpful} harmful={bullet.harmful} :: " if form is Form.COUNTED else ""
+        text = f"\n{CONTINUED}".join(bullet.content.split("\n"))
+        yield f"[{bullet.id}] {counters}{text}"
+
+
+def _section_of(heading: str) -> str:
+    return heading.lower().replace(" ", "_") if _CAPITALS.fullmatch(heading) else heading
+
+
+def _heading_of(section: str, bullet: Bullet) -> str:
+    heading = section.upper().replace("_", " ") if _SNAKE.fullmatch(section) else section
+    if _section_of(heading) != section or "\n" in section:
+        raise _not_writable(bullet, f'its section "{shortened(section)}" would be read as another one')
+    return heading
+
+
+def _not_writable(bullet: Bullet, why: str) -> NotWritableAsText:
+    return NotWritableAsText(f'bullet "{shortened(bullet.id)}" cannot be written as text: {why}; export as JSON')
+
+
+def _unreadable(field: str, problem: str) -> UnreadablePlaybook:
+    return UnreadablePlaybook(f"{field}: {problem}", violations=[Violation(field, problem)])

@@ -1,0 +1,184 @@
+"""PlaybookService: what reads."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import UTC
+from typing import Any
+
+from chassis.errors import OutOfRange
+from hansei.playbook.v1 import playbook_pb2 as pb
+from hansei.playbook.v1 import playbook_service_pb2 as service_pb
+from services.curator.domain.errors import BulletNotFound
+from services.curator.domain.log import Revision, Stored, by_id, inverted, net
+from services.curator.domain.snapshot import Snapshot
+from services.curator.rpc import convert
+from services.curator.rpc.pages import DEFAULT_PAGE, page_token, parts_of
+from services.curator.usecases.curate import Sections
+from services.curator.usecases.ports import PlaybookStore
+from services.curator.usecases.watch import Watch
+
+HISTORY_PAGE = 50
+SNAPSHOT_PART = 1_000
+# Below what gRPC lets through, so that a page or an event always arrives.
+MAX_PAGE_BYTES = 8 * 1024 * 1024
+MAX_EVENT_BYTES = 15 * 1024 * 1024
+KEPT_MESSAGES = 256
+
+
+class PlaybookReads:
+    """Reads of playbooks and their history, and the change feed."""
+
+    def __init__(self, store: PlaybookStore, sections: Sections, watch: Watch) -> None:
+        self._store = store
+        self._sections = sections
+        self._watch = watch
+        self._messages: OrderedDict[tuple[str, int], pb.Revision] = OrderedDict()
+
+    async def GetPlaybook(self, request: service_pb.GetPlaybookRequest, context: Any) -> service_pb.GetPlaybookResponse:
+        """A whole playbook, now or as of a revision or a time."""
+        revision: int | None = None
+        if request.WhichOneof("at") == "revision":
+            revision = request.revision
+        elif request.WhichOneof("at") == "time":
+            revision = await self._store.revision_at(request.dataset, request.time.ToDatetime(tzinfo=UTC))
+        snapshot = await self._store.load(request.dataset, revision)
+        return service_pb.GetPlaybookResponse(playbook=convert.playbook_message(snapshot))
+
+    async def ListBullets(self, request: service_pb.ListBulletsRequest, context: Any) -> service_pb.ListBulletsResponse:
+        """A page of bullets; the token holds the revision, so that all pages show one state."""
+        revision: int | None = None
+        last = -1
+        if request.page_token:
+            revision, last = (int(part) for part in parts_of(request.page_token, int, int))
+        snapshot = await self._store.load(request.dataset, revision)
+        wanted = frozenset(request.sections)
+        listed = [one for one in snapshot.everything() if not wanted or one.bullet.section in wanted]
+        rest = [one for one in listed if one.slot > last]
+        page = rest[: request.page_size or DEFAULT_PAGE]
+        more = len(rest) > len(page)
+        return service_pb.ListBulletsResponse(
+            bullets=[convert.stored_message(one) for one in page],
+            next_page_token=page_token(snapshot.revision, page[-1].slot) if more else "",
+            revision=snapshot.revision,
+            total_size=len(listed),
+        )
+
+    async def ListDatasets(
+        self, request: service_pb.ListDatasetsRequest, context: Any
+    ) -> service_pb.ListDatasetsResponse:
+        """A page of datasets, by name."""
+        after = str(parts_of(request.page_token, str)[0]) if request.page_token else ""
+        size = request.page_size or DEFAULT_PAGE
+        datasets = await self._store.datasets(after, size + 1)
+        page = datasets[:size]
+        return service_pb.ListDatasetsResponse(
+            datasets=[convert.dataset_message(one.name, one.revision, one.bullets, one.updated_at) for one in page],
+            next_page_token=page_token(page[-1].name) if len(datasets) > size else "",
+        )
+
+    async def GetSections(self, request: service_pb.GetSectionsRequest, context: Any) -> service_pb.GetSectionsResponse:
+        """The sections a dataset defines."""
+        sections = self._sections.load(request.dataset)
+        return service_pb.GetSectionsResponse(
+            sections=[pb.Section(name=one.name, description=one.description) for one in sections]
+        )
+
+    async def GetHistory(self, request: service_pb.GetHistoryRequest, context: Any) -> service_pb.GetHistoryResponse:
+        """A page of revisions, newest first; shorter than asked for when they are large."""
+        before = int(parts_of(request.page_token, int)[0]) if request.page_token else None
+        size = request.page_size or HISTORY_PAGE
+        revisions = await self._store.history(request.dataset, before, size + 1)
+        page = list(_fitting(convert.revision_message(one) for one in revisions[:size]))
+        more = len(revisions) > len(page)
+        return service_pb.GetHistoryResponse(
+            revisions=page, next_page_token=page_token(page[-1].revision) if more else ""
+        )
+
+    async def GetBulletHistory(
+        self, request: service_pb.GetBulletHistoryRequest, context: Any
+    ) -> service_pb.GetBulletHistoryResponse:
+        """What happened to one bullet, oldest first."""
+        revisions = await self._store.bullet_history(request.dataset, request.bullet_id)
+        if not revisions:
+            raise BulletNotFound(f'dataset "{request.dataset}" never had a bullet "{request.bullet_id}"')
+        return service_pb.GetBulletHistoryResponse(
+            revisions=[_only(convert.revision_message(one), request.bullet_id) for one in revisions]
+        )
+
+    async def DiffRevisions(
+        self, request: service_pb.DiffRevisionsRequest, context: Any
+    ) -> service_pb.DiffRevisionsResponse:
+        """What differs between two revisions, in either direction of time."""
+        low, high = request.from_revision, request.to_revision
+        if high == 0:
+            high = (await self._store.load(request.dataset)).revision
+        if low > high:
+            changes = inverted(await self._store.changes_between(request.dataset, high, low))
+        else:
+            changes = await self._store.changes_between(request.dataset, low, high)
+        return service_pb.DiffRevisionsResponse(
+            changes=[convert.change_message(change) for change in by_id(net(changes))],
+            from_revision=low,
+            to_revision=high,
+        )
+
+    async def WatchPlaybook(
+        self, request: service_pb.WatchPlaybookRequest, context: Any
+    ) -> AsyncIterator[service_pb.WatchPlaybookResponse]:
+        """The change feed of a dataset."""
+        events = self._watch.events(request.dataset, request.from_revision, snapshot=request.snapshot)
+        async for event in events:
+            if isinstance(event, Revision):
+                yield service_pb.WatchPlaybookResponse(revision=self._shared(event))
+            elif isinstance(event, Snapshot):
+                for part in _parts(event):
+                    yield service_pb.WatchPlaybookResponse(snapshot=part)
+            else:
+                yield service_pb.WatchPlaybookResponse(progress=service_pb.Progress(revision=event.revision))
+
+    def _shared(self, revision: Revision) -> pb.Revision:
+        """The message of a revision, made once for all its watchers."""
+        key = (revision.dataset, revision.number)
+        message = self._messages.get(key)
+        if message is None:
+            message = self._messages[key] = convert.revision_message(revision)
+            if len(self._messages) > KEPT_MESSAGES:
+                self._messages.popitem(last=False)
+        if message.ByteSize() > MAX_EVENT_BYTES:
+            raise OutOfRange(
+                f"revision {revision.number} is too large for one event: watch again with `snapshot`",
+                reason="REVISION_TOO_LARGE",
+                metadata={"revision": str(revision.number)},
+            )
+        return message
+
+
+def _parts(snapshot: Snapshot) -> Iterator[service_pb.PlaybookPart]:
+    stored: Sequence[Stored] = snapshot.everything()
+    starts = range(0, max(1, len(stored)), SNAPSHOT_PART)
+    for start in starts:
+        part = convert.playbook_part(snapshot, stored[start : start + SNAPSHOT_PART])
+        yield service_pb.PlaybookPart(playbook=part, last=start == starts[-1])
+
+
+def _fitting(messages: Iterator[pb.Revision]) -> Iterator[pb.Revision]:
+    """As many messages as fit a page, one at least."""
+    size = 0
+    for message in messages:
+        size += message.ByteSize()
+        if size > MAX_PAGE_BYTES and size > message.ByteSize():
+            return
+        yield message
+
+
+def _only(message: pb.Revision, bullet_id: str) -> pb.Revision:
+    """The revision with one bullet's operations and votes."""
+    operations = [one for one in message.operations if one.bullet_id == bullet_id]
+    votes = [one for one in message.votes if one.vote.bullet_id == bullet_id]
+    del message.operations[:]
+    del message.votes[:]
+    message.operations.extend(operations)
+    message.votes.extend(votes)
+    return message

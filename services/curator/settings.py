@@ -1,0 +1,67 @@
+"""Settings of the curator."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from chassis.settings import ServiceSettings, named
+from libs.llm.settings import LLMSettings
+from services.curator.domain.rules import DEFAULT_MAX_BULLETS, Policy
+
+
+class CuratorSettings(ServiceSettings, LLMSettings):
+    """Where the curator listens, where playbooks are kept, which model curates."""
+
+    listen_address: str = "127.0.0.1:50051"
+    """Where gRPC is served, `host:port`. Port 0 takes a free one."""
+
+    playbook_data_dir: str = named("data/playbooks", "PLAYBOOK_DATA_DIR", min_length=1)
+    """Folder of the SQLite file that keeps the playbooks, when HANSEI_CURATOR_DATABASE_URL is empty."""
+
+    curator_database_url: str = ""
+    """Where playbooks are kept: `sqlite:///FILE` or `postgresql://USER:PASSWORD@HOST/DATABASE`. Empty: the file
+    `playbooks.db` in PLAYBOOK_DATA_DIR."""
+
+    curator_sections_file: str = ""
+    """YAML file of the sections of each dataset. Empty: `config/sections.yaml` where the service runs, else the one
+    that is shipped."""
+
+    curator_prompts_dir: str = "prompts/curator"
+    """Folder of prompt templates: `<dataset>.txt`, `default.txt`. A missing one means the built-in text."""
+
+    language: Literal["ja", "en"] = "ja"
+    """Language of the built-in prompt: `ja` or `en`."""
+
+    curator_answer_retention_days: float = Field(30.0, gt=0, le=3650)
+    """Days for which the answer to a request_id is kept, so that a repeat changes nothing."""
+
+    curator_max_bullets: int = Field(DEFAULT_MAX_BULLETS, ge=1, le=DEFAULT_MAX_BULLETS)
+    """Most bullets of a dataset that sets no limit of its own; beyond it the least useful are evicted."""
+
+    curator_feed_poll_seconds: float = Field(0.5, gt=0, le=60)
+    """Seconds between looks for what other curator processes committed to the same database."""
+
+    curator_watch_progress_seconds: float = Field(15.0, gt=0, le=30)
+    """Seconds after which a quiet change feed shows that it is alive."""
+
+    curator_watch_patience: int = Field(10_000, ge=1)
+    """Revisions that a watcher which was up to date may fall behind before it is told to resume."""
+
+    @property
+    def database_url(self) -> str:
+        """Where playbooks are kept."""
+        return self.curator_database_url or f"sqlite:///{Path(self.playbook_data_dir) / 'playbooks.db'}"
+
+    @property
+    def default_policy(self) -> Policy:
+        """The rules of a dataset that sets none."""
+        return Policy(max_bullets=self.curator_max_bullets)
+
+    @property
+    def answer_retention(self) -> timedelta:
+        """How long the answer to a request_id is kept."""
+        return timedelta(days=self.curator_answer_retention_days)

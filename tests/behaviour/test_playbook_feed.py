@@ -1,0 +1,71 @@
+"""The change feed over gRPC: in order, without gap or repetition."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from services.curator.domain.errors import RevisionAhead
+from tests.behaviour.playbook_client import (
+    add,
+    apply,
+    curator,
+    import_file,
+    watched,
+)
+
+if TYPE_CHECKING:
+    from hansei.playbook.v1.playbook_service_pb2_grpc import PlaybookServiceAsyncStub as Stub
+
+
+@pytest.fixture
+async def stub(tmp_path: Path) -> AsyncIterator[Stub]:
+    async with curator(tmp_path) as stub:
+        yield stub
+
+
+async def test_a_watcher_gets_the_past_and_then_what_comes(stub: Stub) -> None:
+    await apply(stub, add("one"))
+    watcher = asyncio.create_task(watched(stub, 4))
+    for number in range(3):
+        await apply(stub, add(f"lesson {number}"))
+    events = await watcher
+    assert [event.revision.revision for event in events] == [1, 2, 3, 4]
+    assert events[-1].revision.changes[0].after.content == "lesson 2"
+    assert events[-1].revision.changes[0].position == 3
+    with pytest.raises(RevisionAhead):
+        await watched(stub, 1, from_revision=99)
+
+
+async def test_a_watcher_can_begin_with_a_snapshot(stub: Stub) -> None:
+    await import_file(stub, "\n".join(f"[x-{number:05d}] lesson {number}" for number in range(2_500)).encode())
+    events = await watched(stub, 3, snapshot=True)
+    parts = [event.snapshot for event in events]
+    assert [len(part.playbook.bullets) for part in parts] == [1000, 1000, 500]
+    assert [part.last for part in parts] == [False, False, True]
+    watcher = asyncio.create_task(watched(stub, 1, from_revision=parts[-1].playbook.revision))
+    await apply(stub, add("after the snapshot"))
+    assert [event.revision.revision for event in await watcher] == [2]
+
+
+async def test_a_watcher_resumes_across_a_restart_without_gap_or_repetition(tmp_path: Path) -> None:
+    seen: list[int] = []
+    for start in (0, 5):
+        async with curator(tmp_path) as stub:
+            watcher = asyncio.create_task(watched(stub, 5, from_revision=start))
+            for number in range(5):
+                await apply(stub, add(f"lesson {start} {number}"))
+            seen += [event.revision.revision for event in await watcher]
+    assert seen == list(range(1, 11))
+
+
+async def test_a_watcher_sees_what_another_process_commits(tmp_path: Path) -> None:
+    async with curator(tmp_path) as one, curator(tmp_path) as other:
+        watcher = asyncio.create_task(watched(one, 4))
+        for number in range(4):
+            await apply(other if number % 2 else one, add(f"lesson {number}"))
+        assert [event.revision.revision for event in await watcher] == [1, 2, 3, 4]
