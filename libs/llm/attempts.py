@@ -93,11 +93,9 @@ class Attempts:
     async def _attempt(self, call: Callable[[], Awaitable[T]], expires: float) -> T:
         """One call. Waiting for a slot counts against the caller's time, not against the attempt's."""
         try:
-            async with asyncio.timeout(expires - self._clock()) as whole, self._slots:
+            async with asyncio.timeout(expires - self._clock()), self._slots:
                 return await self._answer(call)
         except TimeoutError as error:
-            if not whole.expired():
-                raise
             raise ModelDeadlineExceeded(f"model {self._model}: no time left to wait for its answer") from error
 
     async def _answer(self, call: Callable[[], Awaitable[T]]) -> T:
