@@ -2,32 +2,120 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import secrets
+from contextlib import AsyncExitStack
 from functools import partial
+from typing import Any
 
 from chassis import deadlines
 from chassis.channels import Peers
 from chassis.service import Registration, Service
-from hansei.planner.v1 import generator_service_pb2_grpc
+from hansei.planner.v1 import generator_service_pb2_grpc, planner_service_pb2_grpc
 from libs.llm.client import LLMClient
 from libs.llm.connect import connect_chat
+from libs.llm.errors import KeyMissing
+from libs.llm.providers import OFFLINE
 from services.planner.adapters.answerers import ModelAnswerer, OfflineAnswerer
+from services.planner.adapters.chat import ChatCompletions
+from services.planner.adapters.peers import PlaybookSearch, SearchEmbedder
+from services.planner.adapters.remote_tools import keep_discovering
+from services.planner.adapters.sql.store import SqlExecutionStore
+from services.planner.config import GraceConfig, load_grace_config
+from services.planner.domain.answers import AskingPolicy
+from services.planner.domain.confidence import ConfidenceCalculator, ConfidenceWeights
+from services.planner.domain.events import Budget
+from services.planner.domain.moves import Rules
+from services.planner.domain.replanning import ReplanManager
+from services.planner.domain.thresholds import Thresholds
 from services.planner.rpc.generator_servicer import GeneratorServicer
+from services.planner.rpc.planner_servicer import PlannerServicer
 from services.planner.settings import PlannerSettings
+from services.planner.usecases.execute import Executor
+from services.planner.usecases.executions import Executions, Ownership
+from services.planner.usecases.feedback import FeedbackBook, LearningGate
+from services.planner.usecases.gates import AdjustedGate
 from services.planner.usecases.generate import Answerer, GeneratorAgent
+from services.planner.usecases.judge import StepJudge
+from services.planner.usecases.legacy_agent import LegacyAgentTool
+from services.planner.usecases.models import Model
+from services.planner.usecases.plan import Planner
+from services.planner.usecases.replan import ReplanOrchestrator
+from services.planner.usecases.tools import (
+    AskUserTool,
+    ExtractiveReasoningTool,
+    RAGSearchTool,
+    ReasoningTool,
+    Tool,
+    ToolRegistry,
+)
+
+_log = logging.getLogger(__name__)
 
 
 def build(settings: PlannerSettings, peers: Peers) -> Service:
     """The planner service. Raises BadSetting, as when the provider needs a key that is not set (G-08)."""
+    config = load_grace_config(settings.grace_config, os.environ)
+    closing = AsyncExitStack()
     client = connect_chat(settings, remaining=partial(deadlines.budget, None))
+    closing.push_async_callback(client.aclose)
     generator = GeneratorAgent(_answerer(client, settings))
+    models = _Models(settings, config, client, closing)
+    backend = PlaybookSearch(peers)
+    rules = _rules(config)
+    planner = Planner(
+        backend,
+        models.planning,
+        simple_threshold=config.planner.simple_threshold,
+        estimator=models.estimating if config.planner.llm_complexity else None,
+    )
+    registry = ToolRegistry(_tools(config, backend, models.planning))
+    if models.planning is not None:
+        registry.add(LegacyAgentTool(models.planning, registry))
+    weights = ConfidenceWeights(**config.confidence.weights.model_dump())
+    gate = _gate(config)
+    executor = Executor(
+        registry,
+        StepJudge(gate, ConfidenceCalculator(weights), evaluator=models.evaluating, embedder=SearchEmbedder(peers)),
+        ReplanOrchestrator(planner, rules.replans),
+        rules,
+        weights,
+        settings.planner_max_output_chars,
+    )
+    store = SqlExecutionStore(settings.planner_db)
+    closing.push_async_callback(store.close)
+    own = Ownership(f"planner-{secrets.token_hex(4)}", settings.planner_lease_seconds)
+    executions = Executions(store, executor, own)
+    book = FeedbackBook(store, gate, executions)
+    tool_peers = _tool_peers(settings)
+    closing.push_async_callback(tool_peers.close)
+
+    async def start() -> None:
+        closing.push_async_callback(executions.close)
+        await store.open()
+        await executions.open()
+        await book.catch_up()
+
     return Service(
         name="planner",
         registrations=[
             Registration(
                 generator_service_pb2_grpc.add_GeneratorServiceServicer_to_server, GeneratorServicer(generator)
-            )
+            ),
+            Registration(
+                planner_service_pb2_grpc.add_PlannerServiceServicer_to_server,
+                PlannerServicer(planner, executions, book, _most(settings)),
+            ),
         ],
-        close=client.aclose,
+        start=start,
+        close=closing.aclose,
+        tasks={
+            "leases": executions.keep_leases,
+            "sweep": executions.sweep,
+            "feedback": book.keep_up,
+            "tools": partial(keep_discovering, tool_peers, _tool_addresses(settings), registry),
+        },
     )
 
 
@@ -35,3 +123,77 @@ def _answerer(client: LLMClient, settings: PlannerSettings) -> Answerer:
     if client.is_offline:
         return OfflineAnswerer()
     return ModelAnswerer(client, settings.llm_model, settings.prompts_dir, settings.language)
+
+
+class _Models:
+    """The model that plans and reasons, the one that evaluates, the one that estimates; None offline (P-126, P-127)."""
+
+    def __init__(
+        self, settings: PlannerSettings, config: GraceConfig, shared: LLMClient, closing: AsyncExitStack
+    ) -> None:
+        self._settings = settings
+        self._config = config
+        self._shared = shared
+        self._closing = closing
+        self.planning = self._model(config.llm.temperature, config.llm.max_tokens)
+        self.evaluating = self._model(0.0, config.llm.max_tokens)
+        self.estimating = self._model(0.1, 10)
+
+    def _model(self, temperature: float, max_tokens: int) -> Model | None:
+        if self._settings.llm_provider == OFFLINE:
+            return None
+        own = self._config.llm
+        wanted: dict[str, Any] = {
+            "llm_temperature": temperature,
+            "llm_max_tokens": max_tokens,
+            "llm_attempt_seconds": own.timeout_seconds,
+            "llm_retries": own.retry.max_retries,
+            "llm_retry_base_seconds": own.retry.base_seconds,
+            "llm_retry_max_seconds": own.retry.max_seconds,
+        }
+        named = {"llm_provider": own.provider, "llm_model": own.model}
+        try:
+            client = connect_chat(self._settings.model_copy(update=wanted | named))
+        except KeyMissing:
+            if "provider" in own.model_fields_set:
+                raise
+            # Nobody chose the default provider and nobody gave it a key: the shared model does its work.
+            _log.warning("no key for %s: plans are made by %s", own.provider, self._settings.llm_model)
+            client = connect_chat(self._settings.model_copy(update=wanted))
+        self._closing.push_async_callback(client.aclose)
+        return ChatCompletions(client)
+
+
+def _rules(config: GraceConfig) -> Rules:
+    return Rules(
+        AskingPolicy(**config.intervention.model_dump()),
+        ReplanManager(**config.replan.model_dump()),
+        config.executor.max_parallel_steps,
+    )
+
+
+def _gate(config: GraceConfig) -> LearningGate:
+    configured = Thresholds(**config.confidence.thresholds.model_dump())
+    return AdjustedGate(configured, **config.adjustment.model_dump())
+
+
+def _tools(config: GraceConfig, backend: PlaybookSearch, model: Model | None) -> list[Tool]:
+    search = RAGSearchTool(backend, search_limit=config.search.limit, score_threshold=config.search.score_threshold)
+    return [search, ExtractiveReasoningTool() if model is None else ReasoningTool(model), AskUserTool()]
+
+
+def _most(settings: PlannerSettings) -> Budget:
+    return Budget(
+        max_tokens=settings.planner_max_tokens or None,
+        max_cost_micro_usd=round(1e6 * settings.planner_max_cost_usd) or None,
+        max_wall_seconds=settings.planner_max_wall_seconds,
+        max_tool_calls=settings.planner_max_tool_calls,
+    )
+
+
+def _tool_addresses(settings: PlannerSettings) -> list[str]:
+    return [address.strip() for address in settings.planner_tool_addrs.split(",") if address.strip()]
+
+
+def _tool_peers(settings: PlannerSettings) -> Peers:
+    return Peers({address: address for address in _tool_addresses(settings)})

@@ -5,15 +5,53 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from chassis.settings import ServiceSettings
+from pydantic import Field
+
+from chassis.settings import ServiceSettings, named
 from libs.llm.settings import LLMSettings
 
 
 class PlannerSettings(LLMSettings, ServiceSettings):
-    """Where the planner listens, which model answers, and where its prompts are."""
+    """Where the planner listens, whom it calls, where it keeps executions, and which model answers.
+
+    How plans are made, judged and repaired is in `grace_config`.
+    """
 
     listen_address: str = "127.0.0.1:50054"
     """Where gRPC is served, `host:port`. Port 0 takes a free one."""
+
+    search_addr: str = named("127.0.0.1:50053", "SEARCH_ADDR")
+    """Where search is, `host:port`: steps that look something up call it."""
+
+    curator_addr: str = named("127.0.0.1:50051", "CURATOR_ADDR")
+    """Where the owner of the playbooks is, `host:port`: it names the collections."""
+
+    planner_db: str = named("data/planner.db", "PLANNER_DB", min_length=1)
+    """Where executions are kept: a file name for SQLite, or a PostgreSQL URL, which several planners can share."""
+
+    grace_config: Path = Path("config/grace_config.yml")
+    """File with thresholds, weights, limits and the planning model; `GRACE_<SECTION>_<KEY>` goes on top of it."""
+
+    planner_lease_seconds: float = Field(10.0, gt=0)
+    """Seconds after which the executions of a planner that died are taken over by another one, or by its successor."""
+
+    planner_max_tokens: int = Field(0, ge=0)
+    """Model tokens one execution may use at most. 0: no limit."""
+
+    planner_max_cost_usd: float = Field(0.0, ge=0)
+    """US dollars one execution may use at most. 0: no limit."""
+
+    planner_max_wall_seconds: float = Field(3600.0, gt=0)
+    """Seconds one execution may take at most, pauses left out."""
+
+    planner_max_tool_calls: int = Field(100, ge=1)
+    """Tool calls one execution may make at most, fallbacks and retries included."""
+
+    planner_max_output_chars: int = Field(262_144, ge=1_000)
+    """Characters a tool may return; more fails the call."""
+
+    planner_tool_addrs: str = ""
+    """Services with further tools (`hansei.planner.v1.ToolService`): `host:port`, several separated by commas."""
 
     prompts_dir: Path = Path("prompts")
     """Folder with templates that replace built-in prompts: `generator/<dataset>.txt`, `generator/default.txt`."""

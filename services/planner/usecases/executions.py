@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -17,7 +18,6 @@ from services.planner.domain.events import (
     Event,
     Finished,
     InformationAdded,
-    InterventionRequested,
     Recorded,
 )
 from services.planner.domain.execution import ExecutionState
@@ -188,15 +188,17 @@ class Executions:
 
     async def result(self, execution_id: str) -> ExecutionResult:
         """The result of an execution, once it has ended."""
-        async for recorded in self.watch(execution_id):
+        async for recorded, _ in self.watch(execution_id):
             if isinstance(recorded.event, Finished):
                 return recorded.event.result
         raise RunEnded(execution_id)
 
-    async def watch(self, execution_id: str, after: int = 0, *, until_paused: bool = False) -> AsyncIterator[Recorded]:
+    async def watch(
+        self, execution_id: str, after: int = 0, *, until_paused: bool = False
+    ) -> AsyncIterator[tuple[Recorded, ExecutionState]]:
         """The events after a number, without gap or duplicate, then those to come, until the execution ends.
 
-        A question comes with the plan it is about. `until_paused`: the stream also ends at a question that is open.
+        With each event comes the state up to it. `until_paused`: the stream also ends at a question that is open.
         """
         woken = asyncio.Event()
         self._watchers.setdefault(execution_id, set()).add(woken)
@@ -211,7 +213,7 @@ class Executions:
                         apply(state, recorded.event, recorded.created_at)
                         state.sequence = recorded.sequence
                     if recorded.sequence > after:
-                        yield _with_plan(recorded, state)
+                        yield recorded, state
                 if state is not None and (state.result is not None or (until_paused and state.is_paused)):
                     return
                 await self._woken(woken)
@@ -259,7 +261,10 @@ class Executions:
         driven = _Driven(lease, Run(state, _LeasedLog(self, lease), self._clock), self._monotonic())
         driven.run.may_act = lambda: self._monotonic() < driven.renewed + self._own.lease_seconds
         self.driven[lease.execution_id] = driven
-        driven.task = asyncio.create_task(self._driving(driven), name=f"execution {lease.execution_id}")
+        # A context of its own: the deadline of the call that began the execution is not the execution's.
+        driven.task = asyncio.create_task(
+            self._driving(driven), name=f"execution {lease.execution_id}", context=contextvars.Context()
+        )
 
     async def _driving(self, driven: _Driven) -> None:
         execution_id = driven.lease.execution_id
@@ -337,12 +342,3 @@ class Executions:
             return Change([])
         rules = self._executor.rules
         return Change([unanswered(state, request, rules.asking, rules.replans, now)], take_lease=True)
-
-
-def _with_plan(recorded: Recorded, state: ExecutionState) -> Recorded:
-    """A question with the plan it is about, which the log stores only once."""
-    event = recorded.event
-    if not isinstance(event, InterventionRequested):
-        return recorded
-    request = event.request.model_copy(update={"plan": state.plan})
-    return recorded.model_copy(update={"event": event.model_copy(update={"request": request})})

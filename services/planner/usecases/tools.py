@@ -55,6 +55,10 @@ class ToolRegistry:
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
 
+    def add(self, tool: Tool) -> None:
+        """Enables a tool, in the place of another of the same name."""
+        self._tools[tool.name] = tool
+
     def get(self, name: str) -> Tool | None:
         """The tool of this name, if it is enabled."""
         return self._tools.get(name)

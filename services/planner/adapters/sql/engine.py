@@ -21,9 +21,9 @@ class StoreUnavailable(Unavailable):
     reason = "PLANNER_STORE_UNAVAILABLE"
 
 
-def opened(database_url: str, *, connections: int, writes: bool) -> Engine:
-    """An engine; a writing one takes SQLite's write lock when its transactions begin."""
-    url = make_url(database_url)
+def opened(place: str, *, connections: int, writes: bool) -> Engine:
+    """An engine for a file name or a URL; a writing one takes SQLite's write lock when its transactions begin."""
+    url = make_url(place) if "://" in place else URL.create("sqlite", database=place)
     if url.drivername in ("postgresql", "postgres"):
         url = url.set(drivername="postgresql+psycopg")
     if not url.drivername.startswith("sqlite"):

@@ -41,12 +41,15 @@ _rows, _log = schema.executions, schema.events
 class SqlExecutionStore:
     """Fulfils `ExecutionStore`. Nothing here waits inside a transaction for anything but the database."""
 
-    def __init__(self, database_url: str) -> None:
-        writing = opened(database_url, connections=1, writes=True)
-        schema.metadata.create_all(writing)
-        self._writer = Writer(writing)
-        self._reading = opened(database_url, connections=_READERS, writes=False)
+    def __init__(self, place: str) -> None:
+        """`place`: a file name for SQLite, or a database URL."""
+        self._writer = Writer(opened(place, connections=1, writes=True))
+        self._reading = opened(place, connections=_READERS, writes=False)
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="planner-reader")
+
+    async def open(self) -> None:
+        """Makes the tables that are not there yet. Errors: StoreUnavailable."""
+        await self._writer.run(schema.metadata.create_all)
 
     async def close(self) -> None:
         """Finishes what is being written and lets go of the database."""

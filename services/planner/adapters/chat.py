@@ -1,0 +1,22 @@
+"""Chat models as the planner's use cases want them."""
+
+from __future__ import annotations
+
+from libs.llm.client import LLMClient
+from libs.llm.replies import text_of
+from libs.llm.usage import measured
+from services.planner.usecases.models import Completion
+
+
+class ChatCompletions:
+    """One chat model with its settings; every call is counted in tokens and money where the provider tells them."""
+
+    def __init__(self, client: LLMClient) -> None:
+        self._client = client
+
+    async def complete(self, system: str, prompt: str) -> Completion:
+        """The reply. Errors: see libs.llm.errors."""
+        with measured() as bill:
+            reply = await self._client.ainvoke([("system", system), ("human", prompt)])
+        tokens = (bill.input_tokens or 0) + (bill.output_tokens or 0)
+        return Completion(text_of(reply), tokens, round(1e6 * (bill.cost_usd or 0.0)))
