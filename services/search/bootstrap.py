@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import chassis
 from chassis import deadlines
@@ -26,6 +28,7 @@ from services.search.domain.tokenizers import tokenizer
 from services.search.rpc.servicer import SearchServicer
 from services.search.settings import HASHING, MINILM, SearchSettings
 from services.search.usecases.embed_texts import EmbedTexts
+from services.search.usecases.evaluate import NAMED_VARIANTS, Quality, RankingVariant, evaluate, read_retrieval_set
 from services.search.usecases.follow_playbook import FollowedPlaybook
 from services.search.usecases.playbook_indexes import PlaybookIndexes
 from services.search.usecases.rank_bullets import RankBullets
@@ -100,3 +103,29 @@ def embedder_of(settings: SearchSettings, pool: CpuPool, closing: AsyncExitStack
     remote = RemoteEmbedder(client, settings.embedding_dimension)
     closing.push_async_callback(remote.close)
     return remote
+
+
+async def evaluate_file(settings: SearchSettings, path: Path, variants: Sequence[str] = ()) -> dict[str, Quality]:
+    """The retrieval quality of the service's defaults (`default`) and of named variants over a file.
+
+    Raises `BadRetrievalSet`, `BadSetting`, `EmbeddingFailed`, and `KeyError` for a variant that is not in
+    `NAMED_VARIANTS`.
+    """
+    retrieval_set = read_retrieval_set(path)
+    chosen = {
+        "default": RankingVariant(
+            settings.search_tokenizer,
+            settings.bm25,
+            VectorWeight(settings.search_alpha, settings.search_alpha_scaling),
+            settings.search_fusion,
+        )
+    }
+    chosen.update((name, NAMED_VARIANTS[name]) for name in variants)
+    database = Database(settings.search_db)
+    pool = CpuPool("search-embed", workers=settings.search_threads)
+    async with AsyncExitStack() as closing:
+        closing.push_async_callback(database.close)
+        closing.push_async_callback(pool.close)
+        await database.open()
+        embed = EmbedTexts(embedder_of(settings, pool, closing), StoredEmbeddings(database))
+        return await evaluate(retrieval_set, embed, CompiledKernels(), chosen)

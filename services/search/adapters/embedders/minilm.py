@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from chassis.errors import DataLoss
 from services.search.adapters.embedders.wordpiece import WordPiece
@@ -49,6 +50,8 @@ class MiniLM:
         found = hashlib.sha256(weights).hexdigest()
         if found != WEIGHTS_SHA256:
             raise DataLoss(f"model.safetensors has SHA-256 {found}, expected {WEIGHTS_SHA256}", reason="WRONG_WEIGHTS")
+        # Texts are spread over threads by the caller; BLAS threads of their own would only spin against each other.
+        threadpool_limits(1, user_api="blas")
         self._tensors = read_safetensors(weights)
         self._pieces = WordPiece((folder / "vocab.txt").read_text("utf-8").splitlines(), LONGEST)
         self._layers = [_Layer(self._tensors, number) for number in range(_LAYERS)]
