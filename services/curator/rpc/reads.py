@@ -53,8 +53,12 @@ class PlaybookReads:
         if request.page_token:
             revision, last = (int(part) for part in parts_of(request.page_token, int, int))
         snapshot = await self._store.load(request.dataset, revision)
-        wanted = frozenset(request.sections)
-        listed = [one for one in snapshot.everything() if not wanted or one.bullet.section in wanted]
+        sections, ids = frozenset(request.sections), frozenset(request.ids)
+        listed = [
+            one
+            for one in snapshot.everything()
+            if (not sections or one.bullet.section in sections) and (not ids or one.bullet.id in ids)
+        ]
         rest = [one for one in listed if one.slot > last]
         page = rest[: request.page_size or DEFAULT_PAGE]
         more = len(rest) > len(page)
