@@ -63,58 +63,57 @@ def actions_of(steps: Sequence[Step]) -> tuple[Action, ...]:
     tool, else the oldest open call. A result without any call becomes an action of the step before it, whose code
     block, if it has one, is what ran.
     """
-    done: list[Action] = []
-    calls = _OpenCalls()
+    calls = _Calls()
     before: Step | None = None
     for step in steps:
         if _is_result(step):
-            action = calls.answered_by(step) or _unannounced(before, step)
-            done.append(_with_result(action, step))
+            calls.answer(step, before)
         else:
             calls.open(step)
             if step.role != "system":
                 before = step
-    return tuple(sorted([*done, *calls.unanswered()], key=lambda action: (action.call_step, action.last_step)))
+    return calls.in_order()
 
 
-class _OpenCalls:
-    """The calls without a result so far; every lookup is amortised constant time."""
+class _Calls:
+    """The calls of a run and which of them are still open; every lookup is amortised constant time."""
 
     def __init__(self) -> None:
-        self._calls: list[Action | None] = []
+        self._actions: list[Action] = []
         self._by_id: dict[str, deque[int]] = {}
         self._by_tool: dict[str, deque[int]] = {}
-        self._in_order: deque[int] = deque()
+        self._oldest_first: deque[int] = deque()
 
     def open(self, step: Step) -> None:
-        for call in _calls(step):
-            position = len(self._calls)
-            self._calls.append(_asked(step, call.name, call.arguments))
+        for call in _calls_in(step):
+            place = len(self._actions)
+            self._actions.append(_asked(step, call.name, call.arguments))
             if call.id:
-                self._by_id.setdefault(call.id, deque()).appendleft(position)
-            self._by_tool.setdefault(call.name, deque()).append(position)
-            self._in_order.append(position)
+                self._by_id.setdefault(call.id, deque()).appendleft(place)
+            self._by_tool.setdefault(call.name, deque()).append(place)
+            self._oldest_first.append(place)
 
-    def answered_by(self, result: Step) -> Action | None:
+    def answer(self, result: Step, before: Step | None) -> None:
+        """Gives `result` to its call, or to a new one of the step `before` it."""
         none: deque[int] = deque()
-        queues = (self._by_id.get(result.tool_call_id, none), self._by_tool.get(result.name, none), self._in_order)
+        queues = (self._by_id.get(result.tool_call_id, none), self._by_tool.get(result.name, none), self._oldest_first)
         for queue in queues:
             while queue:
-                position = queue.popleft()
-                action, self._calls[position] = self._calls[position], None
-                if action is not None:
-                    return action
-        return None
+                place = queue.popleft()
+                if self._actions[place].result_step is None:
+                    self._actions[place] = _with_result(self._actions[place], result)
+                    return
+        self._actions.append(_with_result(_unannounced(before, result), result))
 
-    def unanswered(self) -> list[Action]:
-        return [action for action in self._calls if action is not None]
+    def in_order(self) -> tuple[Action, ...]:
+        return tuple(sorted(self._actions, key=lambda action: action.call_step))
 
 
 def _is_result(step: Step) -> bool:
     return step.role == "tool" or (step.role == "assistant" and bool(_OBSERVATION.match(step.content[:40])))
 
 
-def _calls(step: Step) -> Sequence[ToolCall]:
+def _calls_in(step: Step) -> Sequence[ToolCall]:
     if step.tool_calls or step.role != "assistant":
         return step.tool_calls
     written = _ACTION.match(step.content[:READ_CHARS])

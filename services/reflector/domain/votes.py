@@ -55,11 +55,13 @@ def _vote(
     if outcome.succeeded:
         if cited:
             return "helpful", f"It was cited, and {_SAYS[outcome.signal]} says that the run succeeded."
-        heeded = next((action for action in actions if action.succeeded and f"`{action.tool}`" in bullet.content), None)
+        heeded = next(
+            (action for action in actions if action.succeeded and f"`{action.operation}`" in bullet.content), None
+        )
         if heeded is not None and error is None:
             return (
                 "helpful",
-                f"The run called {heeded.tool}, which this is about, without the failure it warns of, and "
+                f"The run called {heeded.operation}, which this is about, without the failure it warns of, and "
                 f"{_SAYS[outcome.signal]} says that it succeeded.",
             )
         return "neutral", "The run succeeded, but nothing shows that it used this."
@@ -73,7 +75,7 @@ def _vote(
 
 
 def _warns_of(bullet: Bullet, action: Action) -> bool:
-    if action.error is None or action.tool.lower() not in bullet.content.lower():
+    if action.error is None or action.operation.lower() not in bullet.content.lower():
         return False
     words = {word.lower() for word in _WORD.findall(action.error.kind)}
     held = {word.lower() for word in _WORD.findall(bullet.content)}

@@ -105,4 +105,6 @@ def validated(model: type[Model], where: str, **fields: object) -> Model:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-        raise MalformedTrajectory(f"{where}{path}", first.get("input"), first["msg"]) from error
+        raise MalformedTrajectory(
+            f"{where}{path}", first.get("input"), first["msg"].removeprefix("Value error, ")
+        ) from error

@@ -1,0 +1,50 @@
+"""Short ways to write down runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from services.reflector.domain.outcome import Outcome
+from services.reflector.domain.trajectory import Step, ToolCall, Trajectory
+
+MakeStep = Callable[[int], Step]
+
+FAILED = Outcome(succeeded=False, signal="reward")
+SUCCEEDED = Outcome(succeeded=True, signal="reward")
+
+
+def says(content: str, name: str = "agent") -> MakeStep:
+    return lambda index: Step(index=index, role="assistant", name=name, content=content)
+
+
+def asks(content: str) -> MakeStep:
+    return lambda index: Step(index=index, role="user", content=content)
+
+
+def calls(tool: str, arguments: object = None, *, call_id: str = "", content: str = "") -> MakeStep:
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
+    call = ToolCall(id=call_id, name=tool, arguments=text)
+    return lambda index: Step(index=index, role="assistant", name="agent", content=content, tool_calls=(call,))
+
+
+def returns(content: str, tool: str = "", *, call_id: str = "") -> MakeStep:
+    return lambda index: Step(index=index, role="tool", name=tool, content=content, tool_call_id=call_id)
+
+
+def steps(*makers: MakeStep) -> tuple[Step, ...]:
+    return tuple(make(index) for index, make in enumerate(makers))
+
+
+def run(*makers: MakeStep, **fields: Any) -> Trajectory:
+    """A failed run of the given steps."""
+    given: dict[str, Any] = {
+        "query": "do the task",
+        "dataset": "test",
+        "generated_answer": "",
+        "reasoning_steps": (),
+        "used_bullet_ids": (),
+        "status": "failure",
+    }
+    return Trajectory(**{**given, "steps": steps(*makers), **fields})

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.reflector.domain.actions import actions_of
+from services.reflector.domain.attribution import WEIGHTS, Candidate, Sign, candidates, most_blamed
+from services.reflector.domain.recorded_run import LabelledRun
+from services.reflector.tests.runs import MakeStep, asks, calls, returns, run, says, steps
+from services.reflector.usecases.evaluate_blame import Accuracy, evaluate_blame
+
+
+def shown(*makers: MakeStep) -> dict[int, frozenset[Sign]]:
+    log = steps(*makers)
+    return {candidate.step.index: candidate.signs for candidate in candidates(log, actions_of(log))}
+
+
+def blamed(*makers: MakeStep) -> Candidate:
+    log = steps(*makers)
+    candidate = most_blamed(log, actions_of(log))
+    assert candidate is not None
+    return candidate
+
+
+def test_a_call_that_fails_first_shows_it() -> None:
+    signs = shown(asks("q"), calls("a", {}), returns("ok"), calls("b", {}), returns("Error: x"), calls("b", {}))
+    assert "fails_first" not in signs[1]
+    assert signs[3] >= {"acts", "fails_first"}
+    assert "fails_first" not in signs[5]
+
+
+@pytest.mark.parametrize(
+    ("text", "sign"),
+    [
+        ("Therefore the answer is 12.", "claims"),
+        ("結果は12です。", "claims"),
+        ("Here is the code:\n```python\nx = 12\n```", "claims_and_acts"),
+        ("We assume a mock dataset with 12 rows.", "invents"),
+        ("ダミーの値を使う。", "invents"),
+        ("I will look it up.", "postpones"),
+        ("There was an error; I corrected the code.", "amends"),
+        ("Done.\n\nTERMINATE", "hands_in"),
+    ],
+)
+def test_signs_are_read_from_form(text: str, sign: Sign) -> None:
+    assert sign in shown(asks("q"), says("Hello."), says(text))[2]
+
+
+def test_the_step_where_the_answers_value_turns_up_first_shows_it() -> None:
+    signs = shown(asks("how many"), says("Let me see."), says("It was 4,250."), says("So **4250** it is."))
+    assert [index for index, sign in signs.items() if "answers_first" in sign] == [2]
+
+
+def test_made_up_data_are_blamed_over_what_follows_from_them() -> None:
+    log = [asks("average rent"), says("Let me look for it."), says("I assume a sample: the rents are 900 and 1100, "
+           "therefore the average is 1000."), says("The average of 900 and 1100 is 1000. TERMINATE")]  # fmt: skip
+    assert blamed(*log).step.index == 2
+
+
+def test_an_agent_who_only_hands_out_work_is_not_blamed() -> None:
+    log: list[MakeStep] = [asks("find it")]
+    for number in range(4):
+        log += [says(f"Plan {number}: here is what we know.", name="Lead"), says("Search for it.", name="Lead")]
+        log += [says(f"I opened page {number}.", name="Reader")]
+    assert blamed(*log).step.speaker == "Reader"
+    assert blamed(asks("find it"), says("It is 7.", name="Lead")).step.speaker == "Lead"
+
+
+def test_the_earlier_of_equals_is_blamed_and_bare_closing_marks_never() -> None:
+    assert blamed(says("Therefore it is so."), says("Therefore it is so.")).step.index == 0
+    assert list(shown(says("TERMINATE"), says("Hello"))) == [1]
+    assert most_blamed(steps(asks("q")), ()) is None
+
+
+def test_every_sign_has_a_weight() -> None:
+    assert Candidate(steps(says("x"))[0], frozenset(WEIGHTS)).weight == pytest.approx(sum(WEIGHTS.values()))
+
+
+@given(st.lists(st.builds(says, st.text(max_size=80), st.sampled_from(["A", "B", "C"])), min_size=1, max_size=12))
+def test_the_names_of_agents_do_not_matter(log: list[MakeStep]) -> None:
+    renamed = {"A": "Zoe", "B": "Yan", "C": "Xia"}
+    one = most_blamed(steps(*log), ())
+    other_steps = tuple(step.model_copy(update={"name": renamed[step.name]}) for step in steps(*log))
+    other = most_blamed(other_steps, ())
+    assert (one is None) == (other is None)
+    if one is not None and other is not None:
+        assert one.step.index == other.step.index
+
+
+def test_scores_are_shares_beside_those_of_one_line_rules() -> None:
+    log = run(
+        says("Here is the task.", name="A"), says("I will do it.", name="B"),
+        says("```python\nrun()\n```", name="B"), returns("exitcode: 1\nValueError: x", tool="shell"),
+    )  # fmt: skip
+    scores = evaluate_blame([LabelledRun(log, 2, "B"), LabelledRun(log, 0, "A")])
+    assert (scores.n, scores.step_accuracy, scores.agent_accuracy) == (2, 0.5, 0.5)
+    assert scores.baselines["turn_before_first_error"] == Accuracy(0.5, 0.5)
+    assert scores.baselines["first_turn"] == Accuracy(0.5, 0.5)
+    assert scores.baselines["last_turn"] == Accuracy(0, 0)
+    assert evaluate_blame([]).n == 0

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+
+from services.reflector.domain.outcome import Outcome, is_correct, outcome_of, report_for
+from services.reflector.tests.runs import run
+
+
+@pytest.mark.parametrize(
+    ("answer", "truth", "correct"),
+    [
+        ("It is 42.", " 42 \n", True),
+        ("It is 42.", "43", False),
+        ("It is 42.", "", False),
+        ("", "  ", False),
+        ("正解は東京です", "東京", True),
+    ],
+)
+def test_an_answer_is_correct_when_it_contains_the_ground_truth(answer: str, truth: str, correct: bool) -> None:
+    assert is_correct(answer, truth) is correct
+
+
+def test_the_report_of_the_system() -> None:
+    assert report_for("It is 42.", "42") == "正解"
+    assert report_for("It is 42.", "43") == "不正解（正解: 43）"
+
+
+@pytest.mark.parametrize(
+    ("report", "succeeded"),
+    [
+        ("正解", True),
+        ("不正解（正解: 43）", False),
+        ("passed: newest commit is Release\n$ git log\nfix the error page", True),
+        ("failed: no commit", False),
+        ("3 passed, 1 failed", False),
+        ("12 passed, 0 failed", True),
+        ("The answer is correct.", True),
+        ("The answer is incorrect.", False),
+        ("not correct", False),
+        ("テストに合格", True),
+        ("log follows\nAssertionError: wrong total", False),
+    ],
+)
+def test_a_test_report_tells_the_outcome(report: str, succeeded: bool) -> None:
+    assert outcome_of(run(status="success"), "", report) == Outcome(succeeded, "test_report")
+
+
+def test_the_strongest_signal_decides() -> None:
+    lucky = run(status="success", reward=0.0, generated_answer="42")
+    assert outcome_of(lucky, "42", "passed") == Outcome(False, "reward")
+    answered = run(status="failure", generated_answer="42")
+    assert outcome_of(answered, "43", "passed") == Outcome(True, "test_report")
+    assert outcome_of(answered, "42", "the log of the run") == Outcome(True, "ground_truth")
+    assert outcome_of(answered, " ", "") == Outcome(False, "self_report")
+
+
+def test_a_report_built_from_the_ground_truth_is_no_test() -> None:
+    answered = run(generated_answer="42")
+    assert outcome_of(answered, "43", report_for("42", "43")) == Outcome(False, "ground_truth")
+
+
+def test_a_run_that_says_what_its_status_rests_on_is_believed() -> None:
+    assert outcome_of(run(status="success", signal="test_report", reward=0.0), "", "") == Outcome(True, "test_report")

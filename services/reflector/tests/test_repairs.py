@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from services.reflector.domain.actions import actions_of
+from services.reflector.domain.repairs import Change, changes_between, repairs_of
+from services.reflector.tests.runs import MakeStep, calls, returns, says, steps
+
+BOOKING = {"flight": "HAT030", "passenger": "Mia Li", "payment": "card_1"}
+
+
+def repair_in(*makers: MakeStep) -> object:
+    return repairs_of(actions_of(steps(*makers))).get(0)
+
+
+def test_a_repair_is_the_later_call_that_worked_and_what_differed() -> None:
+    log = [
+        calls("book", BOOKING),
+        returns("Error: card declined"),
+        calls("list_cards", {"passenger": "Mia Li"}),
+        returns('["card_1", "card_2"]'),
+        calls("book", {**BOOKING, "payment": "card_2"}),
+        returns('{"id": 1}'),
+    ]
+    repair = repairs_of(actions_of(steps(*log)))[0]
+    assert (repair.failed.call_step, repair.fixed.call_step) == (0, 4)
+    assert repair.changes == (Change("payment", "card_1", "card_2"),)
+    assert repair.operations_between == ("list_cards",)
+
+
+def test_what_happened_in_between_is_the_repair_of_an_unchanged_call() -> None:
+    commit = {"command": "git commit -m 'x'"}
+    log = [
+        calls("git", commit),
+        returns("fatal: no email was given"),
+        calls("git", {"command": "git config user.email me@example.org"}),
+        returns("exit code 0"),
+        calls("git", commit),
+        returns("exit code 0"),
+    ]
+    repair = repairs_of(actions_of(steps(*log)))[0]
+    assert repair.changes == ()
+    assert repair.operations_between == ("git config",)
+
+
+def test_a_call_for_something_else_is_no_repair() -> None:
+    failed = [calls("git", {"command": "git push"}), returns("error: failed to push some refs")]
+    assert repair_in(*failed, calls("git", {"command": "git log"}), returns("abc")) is None
+    lookup = [calls("search", {"query": "population of Colville"}), returns("Error: timeout")]
+    assert repair_in(*lookup, calls("search", {"query": "weather tomorrow"}), returns("sunny")) is None
+    assert repair_in(*failed, says("never mind")) is None
+
+
+def test_a_thought_without_a_result_is_not_told_as_a_cause() -> None:
+    log = [
+        calls("book", BOOKING),
+        returns("Error: card declined"),
+        calls("think", {"thought": "hm"}),
+        returns(""),
+        calls("book", BOOKING),
+        returns("{}"),
+    ]
+    assert repairs_of(actions_of(steps(*log)))[0].operations_between == ()
+
+
+def test_options_that_only_the_working_command_has_are_told() -> None:
+    log = [
+        calls("git", {"command": "git pull --rebase"}),
+        returns("error: cannot pull with rebase: You have unstaged changes."),
+        calls("git", {"command": "git pull --rebase --autostash"}),
+        returns("exit code 0"),
+    ]
+    assert repairs_of(actions_of(steps(*log)))[0].options_added == ("--autostash",)
+
+
+def test_changes_of_long_values_are_told_from_where_they_differ() -> None:
+    before, after = "INSERT INTO members " * 10 + "VALUES (1)", "INSERT INTO members " * 10 + "VALUES (2)"
+    (change,) = changes_between(before, after)
+    assert change.argument == ""
+    assert change.before.endswith("VALUES (1)")
+    assert change.before.startswith("…")
+    assert changes_between("same", "same") == ()
+
+
+def test_an_argument_only_one_call_has_is_a_change() -> None:
+    assert changes_between('{"a": 1}', '{"b": [2]}') == (Change("a", "1", ""), Change("b", "", "[2]"))

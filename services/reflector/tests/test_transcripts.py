@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.reflector.domain.actions import actions_of
+from services.reflector.domain.anchoring import nearest_step
+from services.reflector.domain.reduction import Transcript, ranges, reduced
+from services.reflector.domain.trajectory import Trajectory
+from services.reflector.tests.runs import MakeStep, asks, calls, returns, run, says, steps
+
+
+def prompt_of(trajectory: Trajectory, budget: int = 100_000) -> Transcript:
+    return reduced(trajectory, actions_of(trajectory.transcript), budget)
+
+
+def test_reasoning_steps_are_numbered_from_one() -> None:
+    assert prompt_of(run(reasoning_steps=("look", "decide {x}"))).text == "1. look\n2. decide {x}"
+    assert prompt_of(run()).text == ""
+
+
+def test_a_log_is_shown_with_its_indices_and_calls() -> None:
+    log = run(asks("sum"), calls("add", {"x": 1}, content="I add."), returns("2", tool="add"))
+    assert prompt_of(log) == Transcript(
+        '[0] user: sum\n[1] assistant agent: I add.\n  -> add({"x": 1})\n[2] tool add: 2'
+    )
+
+
+def long_log() -> Trajectory:
+    log: list[MakeStep] = [asks("find the rent")]
+    for number in range(60):
+        log += [calls("look", {"page": number}), returns(f"page {number} " + "filler " * 200)]
+    log += [calls("pay", {"x": 1}), returns("Error: account locked " + "detail " * 50)]
+    for number in range(60, 120):
+        log += [calls("look", {"page": number}), returns(f"page {number} " + "filler " * 200)]
+    return run(*log, says("The rent is 1200."))
+
+
+def test_a_long_log_keeps_what_matters_and_says_what_it_left_out() -> None:
+    transcript = prompt_of(long_log(), 6_000)
+    assert len(transcript.text) <= 6_000
+    assert "[0] user: find the rent" in transcript.text
+    assert "Error: account locked" in transcript.text
+    assert "The rent is 1200." in transcript.text
+    assert transcript.omitted
+    shown = [int(line[1 : line.index("]")]) for line in transcript.text.splitlines() if line.startswith("[")]
+    assert shown == sorted(shown)
+    assert set(shown) | set(transcript.omitted) == set(range(len(long_log().steps)))
+    assert not set(shown) & set(transcript.omitted)
+
+
+def test_left_out_reasoning_steps_are_named_by_the_numbers_of_the_prompt() -> None:
+    transcript = prompt_of(run(reasoning_steps=["thought " * 100] * 50), 2_000)
+    assert max(transcript.omitted) <= 50
+    assert min(transcript.shortened) == 1
+
+
+@given(st.lists(st.builds(says, st.text(max_size=400)), max_size=30), st.integers(200, 3_000))
+def test_the_budget_holds_for_any_log(log: list[MakeStep], budget: int) -> None:
+    trajectory = run(*log)
+    transcript = prompt_of(trajectory, budget)
+    assert len(transcript.text) <= budget
+    whole = prompt_of(trajectory)
+    assert (transcript.text == whole.text) == (not transcript.omitted and not transcript.shortened)
+
+
+def test_numbers_are_told_as_ranges() -> None:
+    assert ranges([]) == ""
+    assert ranges([1, 3, 4, 5, 9]) == "1, 3-5, 9"
+
+
+def test_a_lesson_rests_on_the_step_whose_rare_words_it_uses() -> None:
+    log = steps(
+        says("I search the flights to Oslo."),
+        calls("book", {"flight": "HAT030"}),
+        returns("Error: gift card balance is not enough"),
+        says("I search the flights to Rome."),
+    )
+    assert nearest_step("The gift card balance was too low to book the flight", log) == 2
+    assert nearest_step("フライトの検索", log) is None
+    assert nearest_step("anything", ()) is None

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from services.reflector.domain.actions import actions_of
+from services.reflector.domain.outcome import Outcome
+from services.reflector.domain.reflection import Bullet, BulletEvaluation
+from services.reflector.domain.trajectory import Trajectory
+from services.reflector.domain.votes import resolved, votes_on
+from services.reflector.tests.runs import FAILED, SUCCEEDED, calls, returns, run, says
+
+PUSH = Bullet(id="ts-00001", section="git", content='`git push` can fail with "error: failed to push some refs".')
+OTHER = Bullet(id="ts-00002", section="git", content="Write short subjects.")
+
+
+def vote(bullet: Bullet, trajectory: Trajectory, outcome: Outcome) -> BulletEvaluation:
+    (evaluation,) = votes_on([bullet], trajectory, actions_of(trajectory.transcript), outcome)
+    assert evaluation.bullet_id == bullet.id
+    assert evaluation.reason
+    return evaluation
+
+
+def test_used_bullets_are_resolved_in_order_each_once() -> None:
+    assert resolved(["ts-00002", "nope", "ts-00001", "ts-00002"], [PUSH, OTHER]) == ([OTHER, PUSH], ["nope"])
+
+
+def test_a_citation_is_voted_as_the_run_ended() -> None:
+    cited = run(says("done"), cited_bullet_ids=("ts-00002",))
+    assert vote(OTHER, cited, SUCCEEDED).tag == "helpful"
+    assert vote(OTHER, cited, FAILED).tag == "harmful"
+    assert "the environment's reward" in vote(OTHER, cited, FAILED).reason
+
+
+def test_a_citation_in_the_text_counts() -> None:
+    assert vote(OTHER, run(says("As [ts-00002] says, I keep it short.")), SUCCEEDED).tag == "helpful"
+    assert vote(OTHER, run(generated_answer="short [ts-00002]"), SUCCEEDED).tag == "helpful"
+
+
+def test_what_the_run_did_not_use_is_neutral() -> None:
+    assert vote(OTHER, run(says("done")), SUCCEEDED).tag == "neutral"
+    assert vote(OTHER, run(says("done")), FAILED).tag == "neutral"
+
+
+def test_a_warning_that_the_run_did_not_heed_is_not_to_blame() -> None:
+    log = run(
+        calls("git", {"command": "git push"}), returns("error: failed to push some refs"),
+        cited_bullet_ids=("ts-00001",),
+    )  # fmt: skip
+    assert vote(PUSH, log, FAILED).tag == "neutral"
+
+
+def test_a_warning_that_the_run_heeded_helped() -> None:
+    log = run(calls("git push", {}), returns("ok"))
+    assert vote(PUSH, log, SUCCEEDED).tag == "helpful"
+    unheeded = run(
+        calls("git push", {}), returns("error: failed to push some refs"), calls("git push", {}), returns("ok")
+    )
+    assert vote(PUSH, unheeded, SUCCEEDED).tag == "neutral"
+
+
+def test_a_run_that_broke_off_says_nothing_about_what_it_cited() -> None:
+    broken = run(says("x"), cited_bullet_ids=("ts-00002",), error_message="TimeoutError")
+    assert vote(OTHER, broken, FAILED).tag == "neutral"

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from services.reflector.domain.actions import actions_of
+from services.reflector.domain.attribution import WEIGHTS, most_blamed
+from services.reflector.domain.causes import cause_of
+from services.reflector.domain.findings import Finding
+from services.reflector.domain.language import language_of
+from services.reflector.domain.repairs import repairs_of
+from services.reflector.domain.wording import Wording, attribution, lesson
+from services.reflector.domain.wording_en import ENGLISH
+from services.reflector.domain.wording_ja import JAPANESE
+from services.reflector.tests.runs import asks, calls, returns, run, says, steps
+
+CALL = {
+    "tool": "book",
+    "agent": "agent",
+    "step": "3",
+    "message": "Error: card {x} declined",
+    "kind": "Error: card {x} declined",
+    "count": "2",
+    "arguments": '{"card": 1}',
+    "fixed_step": "5",
+}
+ENDING = {"agent": "agent", "step": "4", "quote": "It is {done}", "values": "", "tool": "book", "failed_step": "3"}
+PARTING = {
+    "query": "book a seat",
+    "worked_tool": "book",
+    "worked_arguments": "{2B}",
+    "failed_tool": "book",
+    "failed_arguments": "{1A}",
+    "changes": "`seat`",
+}
+REPAIR = repairs_of(
+    actions_of(steps(calls("book", {"card": 1, "for": "mia"}), returns("Error: declined"),
+                     calls("cards", {}), returns("2"),
+                     calls("book", {"card": 2, "for": "mia"}), returns("{}")))
+)[0]  # fmt: skip
+
+FINDINGS = [
+    Finding("tool_error", (3,), CALL),
+    Finding("tool_error", (3,), CALL, repair=REPAIR),
+    Finding("tool_error", (3,), CALL, repair=REPAIR, succeeded=True),
+    Finding("repeated_call", (3,), CALL),
+    Finding("contradicted_claim", (4,), {**ENDING, "message": "Error: declined"}),
+    Finding("unverified_answer", (4,), ENDING),
+    Finding("unverified_answer", (4,), {**ENDING, "values": "42"}),
+    Finding("refusal", (4,), ENDING),
+    Finding("wrong_answer", (4,), {"query": "q {", "answer": "a }", "truth": "t", "step": "4"}),
+    Finding("run_error", (4,), {"message": "Timeout", "kind": "Timeout"}),
+    Finding("contrast", (2,), PARTING),
+    Finding("contrast", (2,), {**PARTING, "failed_tool": "", "failed_arguments": ""}),
+    Finding("contrast", (2,), {**PARTING, "worked_tool": "", "worked_arguments": ""}),
+]
+
+
+@pytest.mark.parametrize("wording", [ENGLISH, JAPANESE], ids=["en", "ja"])
+@pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.kind)
+def test_every_finding_fills_all_five_texts_in_both_languages(finding: Finding, wording: Wording) -> None:
+    insight = lesson(finding, wording)
+    japanese = wording is JAPANESE
+    for text in (
+        insight.reasoning,
+        insight.error_identification,
+        insight.root_cause_analysis,
+        insight.correct_approach,
+        insight.key_insight,
+    ):
+        assert len(text) > 8
+        assert bool(re.search("[ぁ-ん]", text)) is japanese
+        assert "  " not in text
+    assert insight.steps == finding.steps
+    assert insight.section
+
+
+def test_a_lesson_of_an_error_names_operation_kind_and_repair_but_no_value_of_the_run() -> None:
+    told = lesson(Finding("tool_error", (3,), CALL, repair=REPAIR), ENGLISH).key_insight
+    assert "`book`" in told
+    assert "Error: card {x} declined" in told
+    assert "correct `card` and call again" in told
+    assert '"1"' not in told
+
+
+def test_options_are_recommended_only_after_a_run_that_succeeded() -> None:
+    log = [calls("git", {"command": "git push"}), returns("error: rejected"),
+           calls("git", {"command": "git push --force"}), returns("exit code 0")]  # fmt: skip
+    repair = repairs_of(actions_of(steps(*log)))[0]
+    failed = lesson(Finding("tool_error", (1,), CALL, repair=repair), ENGLISH)
+    assert "--force" not in failed.key_insight
+    assert "The run failed all the same" in failed.correct_approach
+    assert (
+        "add `--force`" in lesson(Finding("tool_error", (1,), CALL, repair=repair, succeeded=True), ENGLISH).key_insight
+    )
+
+
+def test_the_languages_know_the_same_lessons_causes_and_signs() -> None:
+    assert ENGLISH.lessons.keys() == JAPANESE.lessons.keys()
+    assert ENGLISH.advice.keys() == JAPANESE.advice.keys()
+    assert ENGLISH.blame.keys() == JAPANESE.blame.keys()
+    assert set(ENGLISH.blame) == {sign for sign, weight in WEIGHTS.items() if weight > 0} | {None}
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause"),
+    [
+        ("SyntaxError: invalid syntax", "syntax"),
+        ("HTTP 403 Forbidden", "denied"),
+        ("HTTP 429 Too Many Requests", "network"),
+        ("TypeError: 'NoneType' object is not iterable", "shape"),
+        ("payment method <id> not found", "missing"),
+        ("payment amount does not add up", "mismatch"),
+        ("gift card balance is not enough", "shortage"),
+        ("flight <id> not available on date <date>", "state"),
+        ("certificate cannot be used to update reservation", "unsupported"),
+        ("残高が不足しています", "shortage"),
+        ("Error: 17", "other"),
+    ],
+)
+def test_causes_are_told_by_the_words_of_the_message(kind: str, cause: str) -> None:
+    assert cause_of(kind) == cause
+
+
+def test_the_language_is_that_of_the_people_and_agents() -> None:
+    assert language_of(run(asks("git で commit してください"), says("設定して行います"))) == "ja"
+    assert language_of(run(asks("Translate 東京 and 大阪 into English, please."), says("Tokyo and Osaka."))) == "en"
+    assert language_of(run(asks("请帮我预订航班"), query="请帮我预订航班")) == "en"
+    assert language_of(run(asks("sum it"), returns("合計です。" * 100))) == "en"
+
+
+def test_blame_names_step_agent_and_the_sign_that_speaks_most_for_it() -> None:
+    log = steps(asks("find it"), says("I will look.", name="A"), says("Therefore the answer is 17.", name="B"))
+    candidate = most_blamed(log, actions_of(log))
+    assert candidate is not None
+    blamed = attribution(candidate, ENGLISH)
+    assert (blamed.step, blamed.agent) == (2, "B")
+    assert blamed.reason == ENGLISH.blame["claims"]
