@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from hansei.client.cli.embedded import throwaway
+from hansei.client.cli.embedded import embedded_client, throwaway
 from hansei.client.cli.loop import RECORDED, Chapter, chapters, recorded_runs
 from hansei.client.cli.output import console, print_json
 from hansei.client.cli.show import learned, story
@@ -26,7 +26,7 @@ def run_demo(trajectories: Path | None, lines: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="hansei-demo-") as directory:
         if not lines:
             console().print("Starting every service in this process: offline, no model, no key, no network …\n")
-        with Client.local(**throwaway(Path(directory))) as client:
+        with embedded_client(throwaway(Path(directory))) as client:
             runs = recorded_runs(client, trajectories or RECORDED)
             if lines:
                 for chapter in chapters(client, runs):

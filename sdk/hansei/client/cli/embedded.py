@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hansei.client.client import Client
 
 OFFLINE = "offline"
 
@@ -13,23 +19,30 @@ def provider() -> str:
     return os.environ.get("HANSEI_LLM_PROVIDER") or os.environ.get("LLM_PROVIDER") or OFFLINE
 
 
-def beside_output() -> dict[str, str]:
-    """Settings for a stack beside a command's own output: only what is wrong is logged."""
-    return {
-        "HANSEI_LLM_PROVIDER": provider(),
-        "HANSEI_LOG_LEVEL": os.environ.get("HANSEI_LOG_LEVEL", "WARNING"),
-        "HANSEI_LOG_FORMAT": os.environ.get("HANSEI_LOG_FORMAT", "console"),
-    }
+@contextmanager
+def embedded_client(variables: Mapping[str, str] | None = None) -> Iterator[Client]:
+    """A client of a stack in this process, on the data of the environment unless `variables` say otherwise.
+
+    Beside a command's own output only errors are logged, unless HANSEI_LOG_LEVEL asks for more.
+    """
+    from chassis import logging
+    from hansei.client.client import Client
+
+    logging.configure(os.environ.get("HANSEI_LOG_LEVEL", "ERROR"), "console")
+    with Client.local(**{"HANSEI_LLM_PROVIDER": provider(), **(variables or {})}) as client:
+        yield client
 
 
 def throwaway(directory: Path) -> dict[str, str]:
-    """Settings for an offline stack that keeps everything in `directory`, whatever the environment says."""
-    return beside_output() | {
+    """Settings of an offline stack that keeps everything in `directory`, whatever the environment says."""
+    return {
         "HANSEI_LLM_PROVIDER": OFFLINE,
-        "HANSEI_DATA_DIR": str(directory),
+        "HANSEI_EMBEDDING_PROVIDER": OFFLINE,
         "HANSEI_PLAYBOOK_DATA_DIR": str(directory / "playbooks"),
-        "HANSEI_LEADERBOARD_DB": str(directory / "leaderboard.db"),
+        "HANSEI_CURATOR_DATABASE_URL": "",
         "HANSEI_SEARCH_DB": str(directory / "search.db"),
+        "HANSEI_PLANNER_DB": str(directory / "planner.db"),
+        "HANSEI_LEADERBOARD_DB": str(directory / "leaderboard.db"),
         "HANSEI_HTTP_ADDRESS": "",
         "HANSEI_METRICS_ADDRESS": "",
     }

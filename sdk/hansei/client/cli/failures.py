@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chassis.errors import DeadlineExceeded, HanseiError, InvalidArgument, OutOfRange, Unavailable
+from chassis.settings import BadSetting
 from hansei.client.cli.options import Exit
 from hansei.client.cli.output import say
 
@@ -11,6 +12,9 @@ PEER_UNAVAILABLE = "PEER_UNAVAILABLE"
 
 def exit_code_of(failure: Exception) -> Exit | None:
     """Tell the user of an error of hansei on stderr; None for any other, which is a bug and keeps its traceback."""
+    if isinstance(failure, BadSetting):
+        say(f"Error: {failure}")
+        return Exit.FAILED
     if not isinstance(failure, HanseiError):
         return None
     for line in complaint(failure):

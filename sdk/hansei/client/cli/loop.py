@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hansei.client.cli.options import Exit, fail
 from hansei.client.client import Client
+from hansei.client.errors import HanseiError
 from hansei.client.learning import Outcome, learn
 from hansei.client.runs import Run, Unreadable, read, with_siblings
 from hansei.gateway.v1.gateway_service_pb2 import AnswerResponse
@@ -25,6 +26,8 @@ QUERIES = (
 )
 QUESTION = ("devtools", "git push was rejected. What should I do?")
 TOP_K = 3
+INDEX_BEHIND = "REVISION_NOT_REACHED"
+TRIES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +79,12 @@ def chapters(client: Client, runs: Sequence[Run]) -> Iterator[Chapter]:
     revisions: dict[str, int] = {}
     for run in runs:
         if run.trajectory.id != SECOND_RUN:
+            dataset = run.trajectory.dataset
+            if dataset not in revisions:
+                # Search follows a playbook from the first question on: asked now, it reads along during the learning.
+                client.search(dataset, run.trajectory.query, top_k=1)
             outcome = learn(client, run)
-            revisions[run.trajectory.dataset] = _revision(outcome) or revisions.get(run.trajectory.dataset, 0)
+            revisions[dataset] = _revision(outcome) or revisions.get(dataset, 0)
             yield outcome
     for dataset, query in QUERIES:
         yield Found(dataset, query, _search(client, dataset, query, revisions))
@@ -100,12 +107,20 @@ def _used_again(client: Client, run: Run, revisions: dict[str, int]) -> UsedAgai
     served.used_bullet_ids[:] = [before.id]
     served.cited_bullet_ids[:] = [before.id]
     outcome = learn(client, Run(run.source, served, run.ground_truth, run.test_report, run.siblings))
-    (after,) = client.playbooks.list_bullets(dataset=asked.dataset, ids=[before.id]).bullets
+    bullets = client.playbooks.list_bullets(dataset=asked.dataset, ids=[before.id]).bullets
+    (after,) = (bullet for bullet in bullets if bullet.id == before.id)
     return UsedAgain(found, outcome, before, after)
 
 
 def _search(client: Client, dataset: str, query: str, revisions: dict[str, int]) -> SearchResponse:
-    return client.search(dataset, query, top_k=TOP_K, min_revision=revisions.get(dataset, 0))
+    """What search finds once its index holds all that was learned; a busy machine takes a while to embed it."""
+    for patience in reversed(range(TRIES)):
+        try:
+            return client.search(dataset, query, top_k=TOP_K, min_revision=revisions.get(dataset, 0))
+        except HanseiError as error:
+            if error.reason != INDEX_BEHIND or not patience:
+                raise
+    raise AssertionError("the last try returns or raises")
 
 
 def _revision(outcome: Outcome) -> int:

@@ -69,14 +69,14 @@ def fail(message: str, code: Exit = Exit.FAILED) -> NoReturn:
 @contextmanager
 def connected(address: str | None, local: bool) -> Iterator[Client]:
     """A client of the server at `address`, or of a stack in this process."""
-    from hansei.client.client import Client
-
     if local:
-        from hansei.client.cli.embedded import beside_output
+        from hansei.client.cli.embedded import embedded_client
 
-        with Client.local(**beside_output()) as client:
+        with embedded_client() as client:
             yield client
     else:
+        from hansei.client.client import Client
+
         with Client(address) as client:
             yield client
 

@@ -11,9 +11,9 @@ from rich.text import Text
 from hansei.client.cli.output import as_json
 from hansei.client.cli.show.words import BAD, CHANGED, FAINT, GOOD, ID, SIGN, STATUS, VOTE, counted, hanging, one_line
 from hansei.client.learning import Outcome
-from hansei.curator.v1.curator_service_pb2 import CurateResponse
+from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 from hansei.playbook.v1 import playbook_pb2 as playbook
-from hansei.reflector.v1.trajectory_pb2 import Insight, ReflectionResult
+from hansei.reflector.v1.trajectory_pb2 import Insight
 
 
 def report(outcome: Outcome) -> RenderableType:
@@ -36,62 +36,74 @@ def _body(outcome: Outcome) -> Iterator[RenderableType]:
         yield hanging(Text("failed", BAD), outcome.failure)
     if outcome.response is None:
         return
-    yield from _reflected(outcome.response.reflection)
-    if outcome.response.HasField("curation"):
-        yield from _curated(outcome.response.curation)
-    else:
-        yield hanging("playbook", Text("unchanged: the reflection gave nothing", FAINT))
-
-
-def _reflected(reflection: ReflectionResult) -> Iterator[RenderableType]:
+    reflection, curation = outcome.response.reflection, outcome.response.curation
     if reflection.HasField("attribution"):
         at = reflection.attribution
         where = f"step {at.step}" + (f", {at.agent}" if at.agent else "")
-        yield hanging("went wrong", f"at {where}: {one_line(at.reason)}")
+        yield hanging("blamed", f"{where}: {one_line(at.reason)}")
+    edits = list(curation.operations)
     for insight in reflection.insights:
-        yield hanging("insight", _insight(insight))
+        yield _insight(insight, list(_taken(insight, edits)))
     if not reflection.insights:
         yield hanging("insight", Text("none", FAINT))
+    for edit in edits:
+        yield hanging(_sign(edit), _edit(edit))
+    yield from _rest(outcome.response)
 
 
-def _insight(insight: Insight) -> Text:
-    text = Text(one_line(insight.key_insight))
+def _taken(insight: Insight, edits: list[playbook.Operation]) -> Iterator[playbook.Operation]:
+    """The edits that say what the insight says, taken from the list: they need not be told twice."""
+    for edit in [each for each in edits if each.delta.content == insight.key_insight]:
+        edits.remove(edit)
+        yield edit
+
+
+def _insight(insight: Insight, edits: Sequence[playbook.Operation]) -> RenderableType:
+    """An insight with what became of it; one that taught nothing new on one line."""
+    if edits and not any(edit.applied for edit in edits):
+        known = Text(f"{edits[0].skipped_reason}: {one_line(insight.key_insight)}", FAINT, no_wrap=True)
+        known.overflow = "ellipsis"
+        return hanging(Text("insight", FAINT), known)
+    text = Text(one_line(insight.key_insight, 400))
     if insight.error_identification:
         text.append(f"\nfrom: {one_line(insight.error_identification, 200)}", FAINT)
-    return text
+    for edit in edits:
+        if edit.applied:
+            text.append("\n").append_text(_sign(edit)).append("  ").append(edit.bullet_id, ID)
+            text.append(f"  {edit.delta.section}", FAINT)
+    return hanging("insight", text)
 
 
-def _curated(curation: CurateResponse) -> Iterator[RenderableType]:
-    for operation in curation.operations:
-        yield hanging(_sign(operation), _operation(operation))
+def _sign(edit: playbook.Operation) -> Text:
+    kind = playbook.DeltaType.Name(edit.delta.type).removeprefix("DELTA_TYPE_").lower()
+    return Text.assemble(SIGN[edit.delta.type], f" {kind}") if edit.applied else Text(f"· {kind}", FAINT)
+
+
+def _edit(edit: playbook.Operation) -> Text:
+    text = Text(f"{edit.bullet_id}  ", ID)
+    if not edit.applied:
+        return text.append(f"not applied: {edit.skipped_reason}", FAINT)
+    text.append(f"{edit.delta.section}  ", FAINT)
+    return text.append(one_line(edit.delta.content, 400), "default")
+
+
+def _rest(response: LearnResponse) -> Iterator[RenderableType]:
+    """Votes, what lost or waits, and where the playbook stands."""
+    curation = response.curation
     for outcome in curation.votes:
         yield hanging("vote", _vote(outcome))
     for conflict in curation.conflicts:
         yield hanging(Text("conflict", CHANGED), one_line(f"{conflict.delta.bullet_id}: {conflict.reason}"))
     for change in curation.pending:
         yield hanging(Text("waits", CHANGED), one_line(f"{change.id}: {change.waits_because}"))
-    if curation.saved:
-        yield hanging("playbook", f"revision {curation.revision}: {counted(curation.result.bullets_after, 'bullet')}")
-
-
-def _sign(operation: playbook.Operation) -> Text:
-    kind = playbook.DeltaType.Name(operation.delta.type).removeprefix("DELTA_TYPE_").lower()
-    return Text.assemble(SIGN[operation.delta.type], f" {kind}") if operation.applied else Text(f"· {kind}", FAINT)
-
-
-def _operation(operation: playbook.Operation) -> Text:
-    text = Text()
-    if operation.bullet_id:
-        text.append(f"{operation.bullet_id} ", ID)
-    if not operation.applied:
-        return text.append(f"skipped: {operation.skipped_reason}", FAINT)
-    if operation.delta.section:
-        text.append(f"{operation.delta.section} ", FAINT)
-    return text.append(one_line(operation.delta.content))
+    if not response.HasField("curation"):
+        yield hanging("playbook", Text("unchanged: the reflection gave nothing", FAINT))
+    elif curation.saved:
+        yield hanging("playbook", f"revision {curation.revision}, {counted(curation.result.bullets_after, 'bullet')}")
 
 
 def _vote(outcome: playbook.VoteOutcome) -> Text:
-    text = Text.assemble((f"{outcome.vote.bullet_id} ", ID), VOTE[outcome.vote.tag])
+    text = Text.assemble((f"{outcome.vote.bullet_id}  ", ID), VOTE[outcome.vote.tag])
     if outcome.applied:
         return text.append(f"  {one_line(outcome.vote.reason)}", FAINT)
     return text.append(f"  not counted: {outcome.skipped_reason}", FAINT)

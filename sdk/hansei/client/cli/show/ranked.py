@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from hansei.client.cli.show.words import BAD, FAINT, ID, counted, hanging, one_line, votes_of
@@ -17,26 +16,24 @@ EXTRACTIVE = "offline"
 
 
 def bullets(results: Sequence[SearchResult]) -> RenderableType:
-    """The bullets, best first: combined, vector and BM25 score, counters and text."""
-    if not results:
-        return Text("nothing fits", FAINT)
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style=FAINT)
-    for column in ("combined", "vector", "BM25", "bullet", "votes"):
-        table.add_column(column, justify="left" if column in ("bullet", "votes") else "right", no_wrap=True)
-    table.add_column("text", ratio=1)
-    for result in results:
-        table.add_row(
-            Text(f"{result.combined_score:.3f}", "bold"),
-            f"{result.vector_score:.3f}",
-            f"{result.bm25_score:.3f}",
-            Text(result.bullet.id, ID),
+    """The bullets, best first: the combined score, what it is made of, the counters, and the text."""
+    return Group(*(_bullet(result) for result in results)) if results else Text("nothing fits", FAINT)
+
+
+def _bullet(result: SearchResult) -> RenderableType:
+    parts: list[RenderableType] = [
+        Text.assemble(
+            (f"vector {result.vector_score:.3f}  BM25 {result.bm25_score:.3f}  ", FAINT),
+            (result.bullet.id, ID),
+            "  ",
             votes_of(result.bullet),
-            Text(one_line(result.bullet.content)),
-        )
-        if result.terms:
-            terms = ", ".join(f"{term.term} {term.score:.2f}" for term in result.terms)
-            table.add_row("", "", "", "", "", Text(terms, FAINT))
-    return table
+            (f"  {result.bullet.section}", FAINT),
+        ),
+        Text(one_line(result.bullet.content), overflow="fold"),
+    ]
+    if result.terms:
+        parts.append(Text("  ".join(f"{term.term} {term.score:.2f}" for term in result.terms), FAINT))
+    return hanging(Text(f"{result.combined_score:.3f}", "bold"), Group(*parts), indent=0, width=6)
 
 
 def answer(response: AnswerResponse) -> RenderableType:

@@ -63,10 +63,10 @@ def votes_of(bullet: playbook.Bullet) -> Text:
     return counters
 
 
-def hanging(label: Text | str, body: Text | str, indent: int = 2, width: int = 10) -> RenderableType:
-    """A label with a text beside it that wraps under itself."""
+def hanging(label: Text | str, body: RenderableType, indent: int = 2, width: int = 10) -> RenderableType:
+    """A label with something beside it that wraps under itself."""
     grid = Table.grid(padding=(0, 1))
     grid.add_column(width=width, no_wrap=True)
-    grid.add_column(ratio=1)
+    grid.add_column(ratio=1, overflow="fold")
     grid.add_row(label, Text(body) if isinstance(body, str) else body)
     return Padding(grid, (0, 0, 0, indent))
