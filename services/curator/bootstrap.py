@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 
 import chassis
 from chassis.deadlines import remaining
@@ -76,7 +77,7 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
 def _curator(settings: CuratorSettings, llm_client: LLMClient) -> Curator:
     if settings.is_offline:
         return RuleCurator()
-    prompts = CuratorPromptBuilder(settings.curator_prompts_dir, settings.language)
+    prompts = CuratorPromptBuilder(Path(settings.prompts_dir) / "curator", settings.language)
     return ModelCurator(llm_client, prompts, settings.llm_model)
 
 

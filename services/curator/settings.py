@@ -30,11 +30,11 @@ class CuratorSettings(ServiceSettings, LLMSettings):
     """YAML file of the sections of each dataset. Empty: `config/sections.yaml` where the service runs, else the one
     that is shipped."""
 
-    curator_prompts_dir: str = "prompts/curator"
-    """Folder of prompt templates: `<dataset>.txt`, `default.txt`. A missing one means the built-in text."""
+    prompts_dir: str = "prompts"
+    """Folder with templates that replace the built-in prompt: `curator/<dataset>.txt`, `curator/default.txt`."""
 
     language: Literal["ja", "en"] = "ja"
-    """Language of the built-in prompt: `ja` or `en`."""
+    """Language of the built-in prompts."""
 
     curator_answer_retention_days: float = Field(30.0, gt=0, le=3650)
     """Days for which the answer to a request_id is kept, so that a repeat changes nothing."""

@@ -123,7 +123,7 @@ def _kept_for_review(
             kept.append(operation)
             continue
         change = PendingChange(
-            id=str(uuid.uuid4()),
+            id=_pending_id(dataset, batch, len(pending)),
             dataset=dataset.dataset,
             proposal=operation.proposal,
             base=dataset.revision if batch.base is None else batch.base,
@@ -138,6 +138,13 @@ def _kept_for_review(
         pending.append(change)
         kept.append(replace(operation, skipped=f"waits for review: {operation.waits}", pending_id=change.id))
     return kept, pending
+
+
+def _pending_id(dataset: Writing, batch: Batch, index: int) -> str:
+    """The id of the batch's n-th waiting change: a uuid that follows from the request, so a repeat names the same."""
+    if not batch.origin.request_id:
+        return str(uuid.uuid4())
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{dataset.dataset}/{batch.origin.request_id}/{index}"))
 
 
 def keep_house(dataset: Writing, policy: Policy, touched: Sequence[Stored]) -> None:
