@@ -1,0 +1,318 @@
+"""What every call of the client does, blocking or not: ids, retries, deadlines, errors, streams."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+import uuid
+from collections.abc import AsyncIterator, Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.message_factory import GetMessageClass
+
+import chassis
+from hansei.client import AsyncClient, Client, errors, within
+from hansei.gateway.v1 import gateway_service_pb2 as gateway
+from hansei.playbook.v1 import playbook_service_pb2 as playbook
+from hansei.playbook.v1.playbook_pb2 import Playbook, Revision
+from hansei.reflector.v1.trajectory_pb2 import TRAJECTORY_STATUS_SUCCESS, Trajectory
+from hansei.search.v1 import search_service_pb2 as search
+from tests.systems import free_port
+
+CHUNK = 1024 * 1024
+
+
+class DatasetLockedError(errors.FailedPrecondition):
+    reason = "DATASET_LOCKED"
+
+
+class Playbooks:
+    """Answers what a test arranged and keeps what it was sent."""
+
+    def __init__(self) -> None:
+        self.received: list[Any] = []
+        self.failures: list[errors.HanseiError] = []
+        self.watch_ended = asyncio.Event()
+
+    def _take(self, request: Any) -> None:
+        self.received.append(request)
+        if self.failures:
+            raise self.failures.pop(0)
+
+    async def GetPlaybook(self, request: Any, context: Any) -> Any:
+        self._take(request)
+        return playbook.GetPlaybookResponse(playbook=Playbook(dataset=request.dataset, revision=7))
+
+    async def ApplyDeltas(self, request: Any, context: Any) -> Any:
+        self._take(request)
+        return playbook.ApplyDeltasResponse(revision=8)
+
+    async def GetSections(self, request: Any, context: Any) -> Any:
+        await asyncio.Event().wait()
+
+    async def WatchPlaybook(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        try:
+            for revision in range(1, 4):
+                yield playbook.WatchPlaybookResponse(revision=Revision(revision=revision))
+            await asyncio.Event().wait()
+        finally:
+            self.watch_ended.set()
+
+    async def ImportPlaybook(self, requests: AsyncIterator[Any], context: Any) -> Any:
+        self.received = [request async for request in requests]
+        return playbook.ImportPlaybookResponse(revision=9)
+
+    async def ExportPlaybook(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        for part in self.received[1:]:
+            yield playbook.ExportPlaybookResponse(chunk=part.chunk)
+
+
+class Gateway:
+    def __init__(self) -> None:
+        self.received: list[Any] = []
+
+    async def LearnWithProgress(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        self.received.append(request)
+        yield gateway.LearnWithProgressResponse(message="done")
+
+
+class Search:
+    def __init__(self) -> None:
+        self.received: list[Any] = []
+
+    async def Search(self, request: Any, context: Any) -> Any:
+        self.received.append(request)
+        return search.SearchResponse(revision=request.min_revision)
+
+
+def registration(contract: ServiceDescriptor, servicer: Any, endless: Collection[str] = ()) -> chassis.Registration:
+    """The methods that a servicer has, under the name of a contract."""
+    made = {}
+    for method in contract.methods:
+        if hasattr(servicer, method.name):
+            kind = f"{_arity(method.client_streaming)}_{_arity(method.server_streaming)}_rpc_method_handler"
+            made[method.name] = getattr(grpc, kind)(
+                getattr(servicer, method.name),
+                request_deserializer=GetMessageClass(method.input_type).FromString,
+                response_serializer=GetMessageClass(method.output_type).SerializeToString,
+            )
+    return chassis.Registration(
+        lambda _, server: server.add_registered_method_handlers(contract.full_name, made), servicer, endless
+    )
+
+
+def _arity(streaming: bool) -> str:
+    return "stream" if streaming else "unary"
+
+
+class Server:
+    """The servicers and the address they are served at."""
+
+    def __init__(self) -> None:
+        self.playbooks, self.gateway, self.search = Playbooks(), Gateway(), Search()
+        self.address = ""
+
+    def service(self) -> chassis.Service:
+        contracts = playbook.DESCRIPTOR, gateway.DESCRIPTOR, search.DESCRIPTOR
+        (books,), (chains,), (index,) = (tuple(each.services_by_name.values()) for each in contracts)
+        return chassis.Service(
+            "pretended",
+            [
+                registration(books, self.playbooks, endless=["WatchPlaybook"]),
+                registration(chains, self.gateway),
+                registration(index, self.search),
+            ],
+        )
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    made = Server()
+    async with chassis.serve(made.service()) as running:
+        made.address = running.address
+        yield made
+
+
+Ask = Callable[[Callable[[Any], Any]], Any]
+
+
+@pytest.fixture(params=["blocking", "async"])
+async def ask(request: pytest.FixtureRequest, server: Server) -> AsyncIterator[Ask]:
+    """Runs a scenario on a client: in a thread on the blocking one, in this loop on the async one."""
+    if request.param == "blocking":
+        with Client(server.address) as blocking:
+
+            async def in_thread(scenario: Callable[[Any], Any]) -> Any:
+                return await asyncio.to_thread(lambda: _listed(scenario(blocking)))
+
+            yield in_thread
+    else:
+        async with AsyncClient(server.address) as client:
+
+            async def here(scenario: Callable[[Any], Any]) -> Any:
+                result = scenario(client)
+                return await result if inspect.isawaitable(result) else [each async for each in result]
+
+            yield here
+
+
+def _listed(result: Any) -> Any:
+    return list(result) if inspect.isgenerator(result) else result
+
+
+async def test_a_method_takes_fields_and_returns_the_response(ask: Ask, server: Server) -> None:
+    found = await ask(lambda client: client.playbooks.get(dataset="books", revision=7))
+    assert (found.playbook.dataset, found.playbook.revision) == ("books", 7)
+    assert server.playbooks.received == [playbook.GetPlaybookRequest(dataset="books", revision=7)]
+
+
+async def test_a_field_that_is_not_in_the_contract_is_refused_before_anything_is_sent(ask: Ask, server: Server) -> None:
+    with pytest.raises(ValueError, match="datset"):
+        await ask(lambda client: client.playbooks.get(datset="books"))
+    assert server.playbooks.received == []
+
+
+async def test_a_mutation_without_request_id_gets_one_that_all_its_tries_share(ask: Ask, server: Server) -> None:
+    server.playbooks.failures = [errors.Unavailable("not yet", retry_after=0.01) for _ in range(2)]
+    done = await ask(lambda client: client.playbooks.apply_deltas(dataset="books"))
+    assert done.revision == 8
+    ids = [request.request_id for request in server.playbooks.received]
+    assert len(ids) == 3
+    assert len(set(ids)) == 1
+    assert uuid.UUID(ids[0]).version == 4
+
+
+async def test_a_request_id_that_is_given_stays(ask: Ask, server: Server) -> None:
+    mine = str(uuid.uuid4())
+    await ask(lambda client: client.playbooks.apply_deltas(dataset="books", request_id=mine))
+    assert server.playbooks.received[0].request_id == mine
+
+
+async def test_a_wrapped_mutation_gets_a_request_id_too(ask: Ask, server: Server) -> None:
+    learn = gateway.LearnRequest(
+        dataset="books", trajectory=Trajectory(dataset="books", query="q", status=TRAJECTORY_STATUS_SUCCESS)
+    )
+    events = await ask(lambda client: client.gateway.learn_with_progress(learn=learn))
+    assert [event.message for event in events] == ["done"]
+    assert uuid.UUID(server.gateway.received[0].learn.request_id)
+    assert not learn.request_id, "what the caller holds is not written to"
+
+
+async def test_an_error_arrives_as_the_class_that_was_raised_with_all_it_says(ask: Ask, server: Server) -> None:
+    server.playbooks.failures = [
+        DatasetLockedError(
+            "dataset 'books' is locked",
+            violations=[errors.Violation("dataset", "is locked", "LOCK")],
+            metadata={"by": "someone"},
+            retry_after=1.5,
+        )
+    ]
+    with pytest.raises(DatasetLockedError) as raised:
+        await ask(lambda client: client.playbooks.get(dataset="books"))
+    assert raised.value.message == "dataset 'books' is locked"
+    assert raised.value.violations == (errors.Violation("dataset", "is locked", "LOCK"),)
+    assert raised.value.metadata == {"by": "someone"}
+    assert raised.value.retry_after == 1.5
+
+
+async def test_what_breaks_a_rule_of_the_contract_is_an_invalid_argument_with_its_field(ask: Ask) -> None:
+    with pytest.raises(errors.InvalidArgument) as raised:
+        await ask(lambda client: client.playbooks.get(dataset="no such name!"))
+    assert [violation.field for violation in raised.value.violations] == ["dataset"]
+
+
+async def test_within_bounds_the_calls_of_a_block(ask: Ask) -> None:
+    with within(0.2), pytest.raises(errors.DeadlineExceeded):
+        await ask(lambda client: client.playbooks.get_sections(dataset="books"))
+
+
+async def test_nothing_is_sent_when_no_time_is_left(ask: Ask, server: Server) -> None:
+    with within(0), pytest.raises(errors.DeadlineExceeded):
+        await ask(lambda client: client.playbooks.get(dataset="books"))
+    assert server.playbooks.received == []
+
+
+async def test_leaving_a_stream_early_ends_it_at_the_server(server: Server) -> None:
+    def first_blocking() -> int:
+        with Client(server.address) as client:
+            stream = client.playbooks.watch(dataset="books")
+            return next(iter(stream)).revision.revision
+
+    assert await asyncio.to_thread(first_blocking) == 1
+    await server.playbooks.watch_ended.wait()
+
+    server.playbooks.watch_ended.clear()
+    async with AsyncClient(server.address) as client:
+        stream = client.playbooks.watch(dataset="books")
+        async for event in stream:
+            assert event.revision.revision == 1
+            break
+        await stream.aclose()  # type: ignore[attr-defined]
+        await server.playbooks.watch_ended.wait()
+
+
+@pytest.mark.parametrize("size", [0, 1, CHUNK, 2 * CHUNK + 1])
+async def test_a_playbook_file_travels_in_chunks_and_comes_back_whole(ask: Ask, server: Server, size: int) -> None:
+    content = bytes(index % 251 for index in range(size))
+    done = await ask(lambda client: client.import_playbook("books", content, replace=True))
+    assert done.revision == 9
+    head, *chunks = server.playbooks.received
+    assert uuid.UUID(head.head.request_id)
+    assert head.head.replace
+    assert all(len(chunk.chunk) <= CHUNK for chunk in chunks)
+    assert await ask(lambda client: client.export_playbook("books")) == content
+
+
+async def test_a_search_says_only_what_was_asked_for(ask: Ask, server: Server) -> None:
+    # G-12: what is unset is told apart from what is zero.
+    await ask(lambda client: client.search("books", "snow"))
+    await ask(lambda client: client.search("books", "snow", top_k=3, min_confidence=0, alpha=0, sections=["winter"]))
+    plain, full = (request.query for request in server.search.received)
+    assert not any(plain.HasField(name) for name in ("top_k", "min_confidence", "alpha"))
+    assert all(full.HasField(name) for name in ("top_k", "min_confidence", "alpha"))
+    assert (full.top_k, full.min_confidence, full.alpha, list(full.section_filter)) == (3, 0, 0, ["winter"])
+
+
+async def test_a_server_that_is_not_there_is_named(ask: Ask) -> None:
+    address = f"127.0.0.1:{free_port()}"
+
+    def blocking() -> None:
+        with Client(address) as client:
+            client.playbooks.get(dataset="books")
+
+    with pytest.raises(errors.Unavailable, match=address):
+        await asyncio.to_thread(blocking)
+    async with AsyncClient(address) as client:
+        with pytest.raises(errors.Unavailable, match=address):
+            await client.playbooks.get(dataset="books")
+
+
+async def test_one_blocking_client_serves_many_threads(server: Server) -> None:
+    with Client(server.address) as client:
+
+        def get(number: int) -> tuple[str, int]:
+            return client.playbooks.get(dataset=f"books-{number}").playbook.dataset, threading.get_ident()
+
+        with ThreadPoolExecutor(8) as pool:
+            answers = await asyncio.gather(
+                *(asyncio.get_running_loop().run_in_executor(pool, get, number) for number in range(64))
+            )
+    assert [dataset for dataset, _ in answers] == [f"books-{number}" for number in range(64)]
+
+
+async def test_the_address_is_the_one_given_else_of_the_environment_else_the_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("HANSEI_ADDR", raising=False)
+    with Client() as client:
+        assert client.address == "127.0.0.1:50050"
+    monkeypatch.setenv("HANSEI_ADDR", "127.0.0.1:1234")
+    with Client() as client:
+        assert client.address == "127.0.0.1:1234"
+    with Client("127.0.0.1:4321") as client:
+        assert client.address == "127.0.0.1:4321"
