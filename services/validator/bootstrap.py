@@ -5,36 +5,63 @@ from __future__ import annotations
 import chassis
 from hansei.validator.v1 import evaluator_service_pb2_grpc, leaderboard_service_pb2_grpc, validator_service_pb2_grpc
 from libs.llm.settings import LLMSettings
+from libs.prompts.builder import UserPromptBuilder
+from libs.prompts.settings import PromptBuilderSettings
+from services.validator.adapters.judge_model import ChatJudgeModel
 from services.validator.adapters.kind_catalog import KindCatalog
 from services.validator.adapters.linguistic import JapaneseWords
 from services.validator.adapters.report_model import ChatReportModel
+from services.validator.adapters.sql.database import Database
+from services.validator.adapters.sql.leaderboard import LeaderBoardStore
 from services.validator.rpc.evaluator import EvaluatorServicer
 from services.validator.rpc.leaderboard import LeaderboardServicer
 from services.validator.rpc.validator import ValidatorServicer
 from services.validator.settings import ValidatorSettings
+from services.validator.usecases.compare import CompareSubmissions
+from services.validator.usecases.evaluate import Evaluator
 from services.validator.usecases.generate_report import Unobserved
+from services.validator.usecases.judge import JudgmentClient
+from services.validator.usecases.judging import PatientJudge
+from services.validator.usecases.leaderboard import Leaderboard
 from services.validator.usecases.run_reports import RunReports
 from services.validator.usecases.validate_report import ValidateReport
 
 
 def build(settings: ValidatorSettings, peers: chassis.Peers) -> chassis.Service:
     """The validator as a service of the chassis; it calls no peers."""
-    writer = ChatReportModel(LLMSettings)
-    kinds, words = KindCatalog(), JapaneseWords()
-    runs = RunReports(kinds, words, writer, Unobserved())
-    validator = ValidatorServicer(ValidateReport(kinds, words), runs)
+    database = Database(settings.leaderboard_db)
+    writer, judges = ChatReportModel(LLMSettings), ChatJudgeModel(LLMSettings)
+    validator = _validator(writer)
+    evaluator = _evaluator(settings, PatientJudge(judges))
+    leaderboard = LeaderboardServicer(Leaderboard(LeaderBoardStore(database)))
+
+    async def close() -> None:
+        await writer.close()
+        await judges.close()
+        await database.close()
+
     return chassis.Service(
         name="validator",
         registrations=[
             chassis.Registration(validator_service_pb2_grpc.add_ValidatorServiceServicer_to_server, validator),
-            chassis.Registration(
-                evaluator_service_pb2_grpc.add_EvaluatorServiceServicer_to_server,
-                EvaluatorServicer(),
-            ),
-            chassis.Registration(
-                leaderboard_service_pb2_grpc.add_LeaderboardServiceServicer_to_server,
-                LeaderboardServicer(),
-            ),
+            chassis.Registration(evaluator_service_pb2_grpc.add_EvaluatorServiceServicer_to_server, evaluator),
+            chassis.Registration(leaderboard_service_pb2_grpc.add_LeaderboardServiceServicer_to_server, leaderboard),
         ],
-        close=writer.close,
+        start=database.open,
+        close=close,
+    )
+
+
+def _validator(writer: ChatReportModel) -> ValidatorServicer:
+    kinds, words = KindCatalog(), JapaneseWords()
+    runs = RunReports(kinds, words, writer, Unobserved())
+    return ValidatorServicer(ValidateReport(kinds, words), runs)
+
+
+def _evaluator(settings: ValidatorSettings, judge: PatientJudge) -> EvaluatorServicer:
+    prompts = UserPromptBuilder(PromptBuilderSettings())
+    return EvaluatorServicer(
+        Evaluator(judge, prompts, settings.evaluator_model, settings.language),
+        JudgmentClient(judge, settings.judge_model, settings.language),
+        CompareSubmissions(judge, settings.judge_model, settings.language),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from chassis.settings import ServiceSettings, named
@@ -18,6 +20,9 @@ class ValidatorSettings(ServiceSettings):
 
     leaderboard_db: str = named("data/leaderboard.db", "LEADERBOARD_DB", min_length=1)
     """Where entries, judgements and report kinds are kept: a file name for SQLite, or a PostgreSQL URL."""
+
+    language: Literal["ja", "en"] = "ja"
+    """Language of the built-in instructions of evaluators and judges, and of prompts."""
 
     evaluator_model: str = named("google-gla:gemini-2.5-flash", "EVALUATOR_MODEL")
     """Model that scores submissions, `provider:model-name`."""

@@ -28,7 +28,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chassis.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound, Unavailable, shortened
+from chassis.errors import (
+    AlreadyExists,
+    DataLoss,
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+    Unavailable,
+    shortened,
+)
 
 
 class ReportNotJson(InvalidArgument):
@@ -159,3 +167,9 @@ class SubmissionNotFound(NotFound):
     """The leaderboard has no such entry."""
 
     reason = "SUBMISSION_NOT_FOUND"
+
+
+class LeaderboardCorrupt(DataLoss):
+    """The leaderboard's database is damaged."""
+
+    reason = "LEADERBOARD_CORRUPT"

@@ -2,30 +2,64 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
-from chassis.errors import Unimplemented
 from hansei.validator.v1 import evaluator_service_pb2 as pb
 from hansei.validator.v1 import evaluator_service_pb2_grpc as rpc
+from services.validator.domain.bradley_terry import rank_comparisons
+from services.validator.rpc.convert_evaluation import (
+    comparison_message,
+    comparison_of,
+    judgment_message,
+    ranking_message,
+    ranking_options_of,
+    request_of,
+    result_message,
+    task_of,
+)
+from services.validator.usecases.compare import DEFAULT_MAX_COMPARISONS, CompareSubmissions
+from services.validator.usecases.evaluate import Evaluator
+from services.validator.usecases.judge import JudgmentClient
 
 
 class EvaluatorServicer(rpc.EvaluatorServiceServicer):
-    """EvaluatorService: submissions are scored, judged and compared."""
+    """Scores, judges and compares submissions."""
+
+    def __init__(self, evaluator: Evaluator, judge: JudgmentClient, compare: CompareSubmissions) -> None:
+        self._evaluator = evaluator
+        self._judge = judge
+        self._compare = compare
 
     async def Evaluate(self, request: pb.EvaluateRequest, context: Any) -> pb.EvaluateResponse:
-        """Not in this build yet."""
-        raise Unimplemented("Evaluate is not in this build")
+        """Scores one submission by all metrics."""
+        result = await self._evaluator.evaluate(request_of(request))
+        return pb.EvaluateResponse(result=result_message(result))
 
     async def Judge(self, request: pb.JudgeRequest, context: Any) -> pb.JudgeResponse:
-        """Not in this build yet."""
-        raise Unimplemented("Judge is not in this build")
+        """Asks whether another round is worthwhile."""
+        model = request.model if request.HasField("model") else None
+        judgment = await self._judge.judge_improvement_prospects(request.formatted_prompt, model)
+        return pb.JudgeResponse(judgment=judgment_message(judgment))
 
     async def CompareSubmissions(
         self, request: pb.CompareSubmissionsRequest, context: Any
     ) -> pb.CompareSubmissionsResponse:
-        """Not in this build yet."""
-        raise Unimplemented("CompareSubmissions is not in this build")
+        """Compares submissions in pairs and ranks the contestants."""
+        tournament = await self._compare(
+            [task_of(task) for task in request.tasks],
+            ranking_options_of(request.ranking),
+            request.model if request.HasField("model") else None,
+            request.max_comparisons or DEFAULT_MAX_COMPARISONS,
+        )
+        return pb.CompareSubmissionsResponse(
+            comparisons=[comparison_message(comparison) for comparison in tournament.comparisons],
+            ranking=None if tournament.ranking is None else ranking_message(tournament.ranking),
+            not_ranked_because=tournament.not_ranked_because,
+        )
 
     async def RankComparisons(self, request: pb.RankComparisonsRequest, context: Any) -> pb.RankComparisonsResponse:
-        """Not in this build yet."""
-        raise Unimplemented("RankComparisons is not in this build")
+        """Ranks contestants from given comparisons."""
+        comparisons = [comparison_of(comparison) for comparison in request.comparisons]
+        ranking = await asyncio.to_thread(rank_comparisons, comparisons, ranking_options_of(request.options))
+        return pb.RankComparisonsResponse(ranking=ranking_message(ranking))

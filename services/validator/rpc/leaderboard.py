@@ -4,36 +4,65 @@ from __future__ import annotations
 
 from typing import Any
 
-from chassis.errors import Unimplemented
 from hansei.validator.v1 import leaderboard_service_pb2 as pb
 from hansei.validator.v1 import leaderboard_service_pb2_grpc as rpc
+from services.validator.rpc.convert_leaderboard import (
+    entry_message,
+    key_of,
+    page_token,
+    place_after,
+    record_of,
+    request_key,
+    row_message,
+    submission_of,
+)
+from services.validator.usecases.leaderboard import Leaderboard, Order
+
+DEFAULT_PAGE_SIZE = 20
 
 
 class LeaderboardServicer(rpc.LeaderboardServiceServicer):
-    """LeaderboardService: what teams submitted, how it was scored, and who leads."""
+    """Keeps the rounds of teams and ranks the teams of an execution."""
+
+    def __init__(self, leaderboard: Leaderboard) -> None:
+        self._leaderboard = leaderboard
 
     async def UpsertLeaderboardEntry(
         self, request: pb.UpsertLeaderboardEntryRequest, context: Any
     ) -> pb.UpsertLeaderboardEntryResponse:
-        """Not in this build yet."""
-        raise Unimplemented("UpsertLeaderboardEntry is not in this build")
+        """Writes the entry of one round."""
+        key = request_key(request, request.request_id)
+        entry = await self._leaderboard.store.upsert(key, submission_of(request.entry))
+        return pb.UpsertLeaderboardEntryResponse(entry=entry_message(entry))
 
     async def RecordJudgement(self, request: pb.RecordJudgementRequest, context: Any) -> pb.RecordJudgementResponse:
-        """Not in this build yet."""
-        raise Unimplemented("RecordJudgement is not in this build")
+        """Writes the judgement of one round."""
+        key = request_key(request, request.request_id)
+        await self._leaderboard.store.record_judgement(key, key_of(request.key), record_of(request.judgement))
+        return pb.RecordJudgementResponse()
 
     async def GetRanking(self, request: pb.GetRankingRequest, context: Any) -> pb.GetRankingResponse:
-        """Not in this build yet."""
-        raise Unimplemented("GetRanking is not in this build")
+        """Ranks the teams of an execution."""
+        order = Order.SHRUNKEN if request.order == pb.RANKING_ORDER_SHRUNKEN else Order.MAX_SCORE
+        rows = await self._leaderboard.ranking(request.execution_id, order)
+        return pb.GetRankingResponse(rows=[row_message(rank, row) for rank, row in enumerate(rows, 1)])
 
     async def GetBestSubmission(
         self, request: pb.GetBestSubmissionRequest, context: Any
     ) -> pb.GetBestSubmissionResponse:
-        """Not in this build yet."""
-        raise Unimplemented("GetBestSubmission is not in this build")
+        """Returns the best entry of the best team, or of a given one."""
+        team_id = request.team_id if request.HasField("team_id") else None
+        entry = await self._leaderboard.best_submission(request.execution_id, team_id)
+        return pb.GetBestSubmissionResponse(entry=entry_message(entry))
 
     async def ListLeaderboardEntries(
         self, request: pb.ListLeaderboardEntriesRequest, context: Any
     ) -> pb.ListLeaderboardEntriesResponse:
-        """Not in this build yet."""
-        raise Unimplemented("ListLeaderboardEntries is not in this build")
+        """Lists the entries of an execution."""
+        size = request.page_size or DEFAULT_PAGE_SIZE
+        after = place_after(request.page_token)
+        entries = await self._leaderboard.store.entries(request.execution_id, after, size + 1)
+        more = page_token(entries[size - 1]) if len(entries) > size else ""
+        return pb.ListLeaderboardEntriesResponse(
+            entries=[entry_message(entry) for entry in entries[:size]], next_page_token=more
+        )

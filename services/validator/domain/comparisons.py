@@ -1,0 +1,67 @@
+"""Which of two is better: comparisons by a judge, and what they say of the contestants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from services.validator.domain.errors import ComparisonsInvalid
+
+
+class Preference(Enum):
+    """A judge's answer; UNMEASURED when there is none."""
+
+    FIRST = "first"
+    SECOND = "second"
+    TIE = "tie"
+    UNMEASURED = "unmeasured"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One question to a judge, with what was shown first; lengths are in characters.
+
+    `task_id` names the task both answered; comparisons of one task are not independent. Empty: a task of its own.
+    """
+
+    first_id: str
+    second_id: str
+    preference: Preference
+    first_length: int = 0
+    second_length: int = 0
+    task_id: str = ""
+
+    def __post_init__(self) -> None:
+        if self.first_id == self.second_id:
+            raise ComparisonsInvalid(f"contestant '{self.first_id}' is compared with itself")
+
+
+@dataclass(frozen=True, slots=True)
+class RankingOptions:
+    """What the model is fitted with; `confidence_level` is the coverage of the intervals."""
+
+    position_term: bool = True
+    length_term: bool = True
+    confidence_level: float = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Rating:
+    """Strength of a contestant in logits, all strengths summing to 0, with its interval; rank from 1."""
+
+    id: str
+    strength: float
+    lower: float
+    upper: float
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonRanking:
+    """Ratings by rank, and the judge's biases in logits: for being first, and per natural log of the length ratio."""
+
+    ratings: tuple[Rating, ...]
+    position_term: float | None
+    length_term: float | None
+    measured: int
+    unmeasured: int

@@ -1,0 +1,157 @@
+"""Lets a judge compare submissions in pairs, in both orders, and ranks the contestants."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from services.validator.domain.bradley_terry import rank_comparisons
+from services.validator.domain.comparisons import Comparison, ComparisonRanking, Preference, RankingOptions
+from services.validator.domain.errors import ComparisonsInvalid, NotIdentifiable
+from services.validator.domain.evaluation import ModelId
+from services.validator.domain.rubrics import JUDGE_INSTRUCTIONS, Language
+from services.validator.usecases.judging import JudgeCall, JudgeFailed, PatientJudge
+
+DEFAULT_MAX_COMPARISONS = 2000
+TEMPERATURE = 0.0
+TIMEOUT_SECONDS = 60.0
+MAX_RETRIES = 3
+
+log = logging.getLogger("hansei.validator")
+
+
+class JudgedPreference(BaseModel):
+    """What the judge of a pair has to answer."""
+
+    model_config = ConfigDict(frozen=True)
+
+    preference: Literal["first", "second", "tie"]
+    reasoning: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContestantSubmission:
+    """What one contestant made of a task."""
+
+    id: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonTask:
+    """One task and the submissions for it, one per contestant."""
+
+    task_id: str
+    user_query: str
+    submissions: tuple[ContestantSubmission, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tournament:
+    """All comparisons, and the ranking or why there is none."""
+
+    comparisons: tuple[Comparison, ...]
+    ranking: ComparisonRanking | None
+    not_ranked_because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    task: ComparisonTask
+    first: ContestantSubmission
+    second: ContestantSubmission
+
+
+class CompareSubmissions:
+    """Compares with the models of its judge; a failed call is unmeasured, neither win nor loss nor tie."""
+
+    def __init__(
+        self, judge: PatientJudge, default_model: str, language: Language = "ja", *, concurrency: int = 16
+    ) -> None:
+        self._judge = judge
+        self._default_model = default_model
+        self._instruction = JUDGE_INSTRUCTIONS[language].comparison
+        self._concurrency = concurrency
+
+    async def __call__(
+        self,
+        tasks: Sequence[ComparisonTask],
+        options: RankingOptions,
+        model: str | None = None,
+        max_comparisons: int = DEFAULT_MAX_COMPARISONS,
+    ) -> Tournament:
+        """Compares every pair of every task in both orders. Raises ComparisonsInvalid, ModelIdInvalid."""
+        pairs = list(_pairs(tasks))
+        if len(pairs) > max_comparisons:
+            raise ComparisonsInvalid(
+                f"{len(pairs)} comparisons are needed and max_comparisons is {max_comparisons}: "
+                "raise it or send fewer tasks or submissions"
+            )
+        model_id = ModelId.parse(model or self._default_model)
+        call = JudgeCall(model_id, TEMPERATURE, TIMEOUT_SECONDS, MAX_RETRIES)
+        comparisons = await self._compared(pairs, call)
+        try:
+            ranking = await asyncio.to_thread(rank_comparisons, comparisons, options)
+        except NotIdentifiable as error:
+            return Tournament(comparisons, None, str(error))
+        return Tournament(comparisons, ranking)
+
+    async def _compared(self, pairs: Sequence[_Pair], call: JudgeCall) -> tuple[Comparison, ...]:
+        slots = asyncio.Semaphore(self._concurrency)
+
+        async def one(pair: _Pair) -> Comparison:
+            async with slots:
+                return await self._compare(pair, call)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                running = [group.create_task(one(pair)) for pair in pairs]
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        return tuple(task.result() for task in running)
+
+    async def _compare(self, pair: _Pair, call: JudgeCall) -> Comparison:
+        prompt = _prompt(pair)
+        try:
+            judged = await self._judge.judge(call, self._instruction, prompt, JudgedPreference)
+            preference = Preference(judged.preference)
+        except JudgeFailed as failed:
+            log.warning("comparison of %s and %s is unmeasured: %s", pair.first.id, pair.second.id, failed)
+            preference = Preference.UNMEASURED
+        return Comparison(
+            pair.first.id,
+            pair.second.id,
+            preference,
+            len(pair.first.content),
+            len(pair.second.content),
+            pair.task.task_id,
+        )
+
+
+def _pairs(tasks: Sequence[ComparisonTask]) -> Iterator[_Pair]:
+    _refuse_duplicates("task", [task.task_id for task in tasks])
+    for task in tasks:
+        _refuse_duplicates(f"submission of task '{task.task_id}'", [item.id for item in task.submissions])
+        for one, other in combinations(task.submissions, 2):
+            yield _Pair(task, one, other)
+            yield _Pair(task, other, one)
+
+
+def _refuse_duplicates(what: str, ids: Sequence[str]) -> None:
+    duplicates = [name for name, count in Counter(ids).items() if count > 1]
+    if duplicates:
+        raise ComparisonsInvalid(f"duplicate {what}: {', '.join(duplicates[:10])}")
+
+
+def _prompt(pair: _Pair) -> str:
+    """The request and both submissions as JSON, so that no text can pose as another part of the prompt."""
+    parts = {"request": pair.task.user_query, "first": pair.first.content, "second": pair.second.content}
+    return json.dumps(parts, ensure_ascii=False, indent=2)
