@@ -1,0 +1,363 @@
+"""What a curation does and tells, with curators that answer as scripted, on a real store."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from chassis.errors import Unavailable
+from libs.llm.client import LLMClient
+from services.curator.adapters.prompt import CuratorPromptBuilder
+from services.curator.adapters.sql.store import SqlPlaybookStore
+from services.curator.domain.curation import (
+    DeltaContextItem,
+    DeltaType,
+    Evaluation,
+    Insight,
+    Proposal,
+    Reflection,
+    SectionDefinition,
+)
+from services.curator.domain.errors import InvalidDatasetName, RequestIdReused
+from services.curator.domain.playbook import Bullet
+from services.curator.domain.snapshot import Snapshot
+from services.curator.usecases.curate import Curation, CuratorAgent, Proposed, Sections
+from services.curator.usecases.model_curator import ModelCurator
+from services.curator.usecases.ports import Ticket
+from services.curator.usecases.rule_curator import RuleCurator
+
+INSIGHT = Insight("r", "e", "c", "a", "Set the identity before the first commit.", steps=(2,))
+TICKET = Ticket("id-1", "Curate", "digest")
+
+
+class NoSections:
+    """A dataset without sections."""
+
+    def load(self, dataset: str) -> Sequence[SectionDefinition]:
+        return []
+
+
+NO_SECTIONS: Sections = NoSections()
+
+
+class Scripted:
+    """A curator that proposes what it was told, or fails as it was told."""
+
+    model = "scripted"
+
+    def __init__(self, *answers: Proposed | Exception | Callable[[Snapshot], Proposed]) -> None:
+        self.answers = list(answers)
+        self.asked: list[Snapshot] = []
+
+    async def propose(
+        self, reflection: Reflection, playbook: Snapshot, sections: Sequence[SectionDefinition]
+    ) -> Proposed:
+        self.asked.append(playbook)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, Proposed) else answer(playbook)
+
+
+class ScriptedModel:
+    """A chat model of the scripted kind: what LangChain's models look like from outside."""
+
+    def __init__(self, *replies: object) -> None:
+        self.replies = list(replies)
+        self.asked: list[Any] = []
+
+    def invoke(self, messages: Any, /, **options: Any) -> Any:
+        raise NotImplementedError
+
+    async def ainvoke(self, messages: Any, /, **options: Any) -> Any:
+        self.asked.append(messages)
+        reply = self.replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return type("Message", (), {"content": reply})()
+
+
+def delta(kind: DeltaType, content: str = "", bullet_id: str | None = None) -> Proposal:
+    item = DeltaContextItem(type=kind, section="general", bullet_id=bullet_id, content=content, reasoning="why")
+    return Proposal(item)
+
+
+def proposed(*proposals: Proposal) -> Proposed:
+    return Proposed(proposals)
+
+
+def reflection(*insights: Insight, votes: Sequence[Evaluation] = (), **fields: Any) -> Reflection:
+    return Reflection(insights or (INSIGHT,), tuple(votes), **{"trajectory_id": "run-1", **fields})
+
+
+def encoded(curation: Curation) -> bytes:
+    return f"{curation.revision} {curation.result.summary}".encode()
+
+
+async def bullets(store: SqlPlaybookStore) -> list[Bullet]:
+    return (await store.load("d")).bullet_list
+
+
+async def with_one(store: SqlPlaybookStore) -> None:
+    agent = CuratorAgent(Scripted(proposed(delta("ADD", "one"))), store, NO_SECTIONS)
+    await agent.run(reflection(trajectory_id="run-0"), "d")
+
+
+UNSAVED = "ADD: 0, UPDATE: 0, DELETE: 0"
+
+
+async def test_a_curation_is_told_and_saved(store: SqlPlaybookStore) -> None:  # C-33 to C-36, C-60
+    await with_one(store)
+    curator = Scripted(
+        proposed(delta("ADD", "two"), delta("DELETE", bullet_id="nope"), delta("UPDATE", "1", "gene-00001"))
+    )
+    votes = [Evaluation("gene-00001", "helpful"), Evaluation("gene-00001", "helpful"), Evaluation("x", "harmful")]
+    curation = await CuratorAgent(curator, store, NO_SECTIONS).run(reflection(votes=votes), "d")
+    assert (curation.result.bullets_before, curation.result.bullets_after) == (1, 2)
+    assert curation.result.summary == "ADD: 1, UPDATE: 1, DELETE: 1"
+    assert [one.type for one in curation.result.deltas] == ["ADD", "DELETE", "UPDATE"]
+    assert [one.applied for one in curation.operations] == [True, False, True]
+    assert [one.applied for one in curation.votes] == [True, True, False]
+    assert (curation.saved, curation.error, curation.revision, curation.model) == (True, "", 2, "scripted")
+    assert [(one.content, one.helpful) for one in await bullets(store)] == [("1", 2), ("two", 0)]
+    [revision, _] = await store.history("d", None, 10)
+    assert (revision.origin.source_trajectory, revision.origin.model) == ("run-1", "scripted")
+
+
+async def test_no_insights_ask_nobody_and_votes_still_count(store: SqlPlaybookStore) -> None:  # C-37
+    await with_one(store)
+    curator = Scripted()
+    empty = Reflection((), (Evaluation("gene-00001", "harmful"),), "run-1")
+    curation = await CuratorAgent(curator, store, NO_SECTIONS).run(empty, "d")
+    assert (curator.asked, curation.result.deltas, curation.saved, curation.revision) == ([], [], True, 2)
+    assert [one.harmful for one in await bullets(store)] == [1]
+
+
+@pytest.mark.parametrize("failure", [Unavailable("the model does not answer"), RuntimeError("secret detail")])
+async def test_a_failing_model_changes_nothing(store: SqlPlaybookStore, failure: Exception) -> None:  # C-38, C-42, C-79
+    await with_one(store)
+    votes = [Evaluation("gene-00001", "helpful")]
+    agent = CuratorAgent(Scripted(failure, proposed(delta("ADD", "two"))), store, NO_SECTIONS)
+    first = await agent.run_once(reflection(votes=votes), "d", TICKET, encoded)
+    assert first == f"1 {UNSAVED}".encode()
+    assert (await store.load("d")).revision == 1
+    assert [one.helpful for one in await bullets(store)] == [0]
+    again = await agent.run_once(reflection(votes=votes), "d", TICKET, encoded)
+    assert again == b"2 ADD: 1, UPDATE: 0, DELETE: 0"
+
+
+async def test_an_unknown_error_is_told_without_its_text(store: SqlPlaybookStore) -> None:
+    agent = CuratorAgent(Scripted(RuntimeError("secret detail")), store, NO_SECTIONS)
+    curation = await agent.run(reflection(), "d")
+    assert (curation.saved, curation.error) == (False, "curation failed: RuntimeError")
+
+
+async def test_a_damaged_store_is_told_and_not_touched(store: SqlPlaybookStore) -> None:  # C-40, C-80
+    await with_one(store)
+    connection = sqlite3.connect(store.name)
+    with connection:
+        connection.execute("UPDATE bullet SET body = 'x'")
+    connection.close()
+    fresh = SqlPlaybookStore(f"sqlite:///{store.name}")
+    await fresh.open()
+    curator = Scripted()
+    curation = await CuratorAgent(curator, fresh, NO_SECTIONS).run(reflection(), "d")
+    await fresh.close()
+    assert (curation.result.bullets_before, curation.result.bullets_after) == (0, 0)
+    assert (curation.saved, curator.asked, curation.result.summary) == (False, [], UNSAVED)
+    assert "corrupt" in curation.error
+
+
+async def test_a_save_that_fails_is_told(store: SqlPlaybookStore) -> None:  # C-41
+    await with_one(store)
+    connection = sqlite3.connect(store.name)
+    with connection:
+        connection.execute("CREATE TRIGGER no BEFORE INSERT ON revision BEGIN SELECT RAISE(ABORT, 'no'); END")
+    connection.close()
+    curation = await CuratorAgent(Scripted(proposed(delta("ADD", "two"))), store, NO_SECTIONS).run(reflection(), "d")
+    assert (curation.saved, curation.result.bullets_before, curation.result.bullets_after) == (False, 1, 1)
+    assert curation.error
+    assert [one.content for one in await bullets(store)] == ["one"]
+
+
+async def test_an_invalid_dataset_name_raises(store: SqlPlaybookStore) -> None:  # C-43
+    with pytest.raises(InvalidDatasetName, match="Invalid dataset name: 'a b'"):
+        await CuratorAgent(Scripted(), store, NO_SECTIONS).run(reflection(), "a b")
+
+
+async def test_a_repeated_request_asks_nobody_and_changes_nothing(store: SqlPlaybookStore) -> None:  # idea 3
+    curator = Scripted(proposed(delta("ADD", "one")))
+    agent = CuratorAgent(curator, store, NO_SECTIONS)
+    first = await agent.run_once(reflection(), "d", TICKET, encoded, payload=b"asked")
+    again = await agent.run_once(reflection(), "d", TICKET, encoded, payload=b"asked")
+    assert (first, again, len(curator.asked)) == (b"1 ADD: 1, UPDATE: 0, DELETE: 0", first, 1)
+    assert await store.done("id-1", "Curate") == (b"asked", first)
+    with pytest.raises(RequestIdReused):
+        await agent.run_once(reflection(), "d", Ticket("id-1", "Curate", "other"), encoded)
+
+
+async def test_votes_of_a_trajectory_count_once_over_several_curations(store: SqlPlaybookStore) -> None:  # idea 2
+    await with_one(store)
+    agent = CuratorAgent(Scripted(), store, NO_SECTIONS)
+    for _ in range(3):
+        await agent.run(Reflection((), (Evaluation("gene-00001", "helpful"),), "run-1"), "d")
+    assert [one.helpful for one in await bullets(store)] == [1]
+
+
+async def meddle(store: SqlPlaybookStore, content: str) -> None:
+    agent = CuratorAgent(Scripted(proposed(delta("UPDATE", content, "gene-00001"))), store, NO_SECTIONS)
+    await agent.run(reflection(trajectory_id=f"meddler-{content}"), "d")
+
+
+class Meddled(Scripted):
+    """A curator during whose first answers someone else edits the bullet it wants to edit."""
+
+    def __init__(self, store: SqlPlaybookStore, times: int) -> None:
+        super().__init__()
+        self.store = store
+        self.times = times
+
+    async def propose(
+        self, reflection: Reflection, playbook: Snapshot, sections: Sequence[SectionDefinition]
+    ) -> Proposed:
+        self.asked.append(playbook)
+        if len(self.asked) <= self.times:
+            await meddle(self.store, f"theirs {len(self.asked)}")
+        return proposed(delta("UPDATE", "mine", "gene-00001"), delta("ADD", "new"))
+
+
+async def test_a_conflict_is_proposed_anew_once(store: SqlPlaybookStore) -> None:  # idea 4
+    await with_one(store)
+    curator = Meddled(store, times=1)
+    curation = await CuratorAgent(curator, store, NO_SECTIONS).run(reflection(), "d")
+    assert [snapshot.revision for snapshot in curator.asked] == [1, 2]
+    assert [one.applied for one in curation.operations] == [True, True]
+    assert [one.content for one in await bullets(store)] == ["mine", "new"]
+
+
+async def test_a_second_conflict_is_reported_and_the_rest_applied(store: SqlPlaybookStore) -> None:  # idea 4
+    await with_one(store)
+    curation = await CuratorAgent(Meddled(store, times=2), store, NO_SECTIONS).run(reflection(), "d")
+    assert [one.conflict is not None for one in curation.operations] == [True, False]
+    assert [one.content for one in await bullets(store)] == ["theirs 2", "new"]
+
+
+async def test_what_a_trajectory_was_given_is_not_learned_from_it(store: SqlPlaybookStore) -> None:
+    await with_one(store)
+    agent = CuratorAgent(Scripted(proposed(delta("ADD", "one"))), store, NO_SECTIONS)
+    curation = await agent.run(reflection(served=frozenset({"gene-00001"})), "d")
+    assert curation.operations[0].skipped == "the trajectory was given this lesson itself: gene-00001"
+    assert (await bullets(store))[0].sources == ()
+
+
+def model_agent(store: SqlPlaybookStore, model: ScriptedModel) -> CuratorAgent:
+    curator = ModelCurator(LLMClient(model), CuratorPromptBuilder("nowhere"), "gpt-test")
+    return CuratorAgent(curator, store, NO_SECTIONS)
+
+
+REPLY = '{"deltas": [{"type": "ADD", "section": "s", "bullet_id": null, "content": "two {x}", "reasoning": "r"}]}'
+
+
+@pytest.mark.parametrize("reply", [REPLY, f"Sure:\n```json\n{REPLY}\n```", f"Here: {REPLY} done"])
+async def test_a_models_reply_becomes_deltas(store: SqlPlaybookStore, reply: str) -> None:  # C-52, C-54, C-55, C-78
+    model = ScriptedModel(reply)
+    curation = await model_agent(store, model).run(reflection(), "d")
+    [[(role, prompt)]] = model.asked
+    assert role == "human"
+    assert INSIGHT.key_insight in prompt
+    [bullet] = await bullets(store)
+    assert (bullet.content, curation.model) == ("two {x}", "gpt-test")
+    assert [(source.trajectory, source.steps) for source in bullet.sources] == [("run-1", (2,))]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["no json", "{}", '{"deltas": "x"}', '{"deltas": [{"type": "MOVE"}]}', f'{{"deltas": [{REPLY[12:-2]}, {{}}]}}'],
+)
+async def test_an_unreadable_reply_still_counts_votes(  # C-39, C-55, C-56, C-77
+    store: SqlPlaybookStore, reply: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await with_one(store)
+    votes = [Evaluation("gene-00001", "helpful")]
+    curation = await model_agent(store, ScriptedModel(reply)).run(reflection(votes=votes), "d")
+    assert (curation.saved, curation.result.deltas, curation.revision) == (True, [], 2)
+    assert curation.error
+    assert "cannot be used" in caplog.text
+    assert [one.helpful for one in await bullets(store)] == [1]
+
+
+async def test_no_deltas_is_a_reply(store: SqlPlaybookStore) -> None:  # C-57
+    curation = await model_agent(store, ScriptedModel('{"deltas": []}')).run(reflection(), "d")
+    assert (curation.saved, curation.error, curation.result.summary) == (True, "", UNSAVED)
+
+
+async def test_a_model_cannot_set_ids_counters_or_provenance(store: SqlPlaybookStore) -> None:
+    reply = (
+        '{"deltas": [{"type": "ADD", "section": "s", "bullet_id": "own-99999", "content": "c", "reasoning": "r",'
+        ' "helpful": 99, "sources": [{"trajectory": "x"}], "id": "mine", "retired": ""}]}'
+    )
+    await model_agent(store, ScriptedModel(reply)).run(reflection(), "d")
+    [bullet] = await bullets(store)
+    assert (bullet.id, bullet.helpful, bullet.source_trajectory) == ("s-00001", 0, "run-1")
+
+
+def rules(store: SqlPlaybookStore) -> CuratorAgent:
+    return CuratorAgent(RuleCurator(), store, NO_SECTIONS)
+
+
+def lesson(text: str, section: str = "general") -> Insight:
+    return Insight("r", "e", "c", "a", text, steps=(1,), section=section)
+
+
+async def test_rules_add_what_is_new_and_confirm_what_is_known(store: SqlPlaybookStore) -> None:
+    text = "Set user.name and user.email before the first commit in a new repository."
+    other = "Before the first commit in new repositories, set user.name and user.email."
+    first = await rules(store).run(reflection(lesson(text), trajectory_id="a"), "d")
+    second = await rules(store).run(reflection(lesson(text), lesson("Retry on 429."), trajectory_id="b"), "d")
+    third = await rules(store).run(reflection(lesson(other), trajectory_id="c"), "d")
+    assert (first.result.summary, first.model) == ("ADD: 1, UPDATE: 0, DELETE: 0", "offline")
+    assert [one.applied for one in second.operations] == [False, True]
+    assert [one.applied for one in third.operations] == [False]
+    assert [one.content for one in await bullets(store)] == [text, "Retry on 429."]
+    assert [source.trajectory for source in (await bullets(store))[0].sources] == ["a", "b", "c"]
+    assert all(one.delta.reasoning for one in (*first.operations, *second.operations, *third.operations))
+
+
+async def test_rules_keep_the_text_that_says_more(store: SqlPlaybookStore) -> None:
+    short = "Check the refund policy before cancelling"
+    longer = "Check the refund policy before cancelling; policy codes"
+    await rules(store).run(reflection(lesson(short)), "d")
+    curation = await rules(store).run(reflection(lesson(longer), trajectory_id="b"), "d")
+    assert curation.result.summary == "ADD: 0, UPDATE: 1, DELETE: 0"
+    assert [one.content for one in await bullets(store)] == [longer]
+
+
+async def test_rules_remove_what_is_contradicted_and_out_voted(store: SqlPlaybookStore) -> None:
+    await rules(store).run(reflection(lesson("Use pagination page_size 100 for the orders API")), "d")
+    harmful = [Evaluation("gene-00001", "harmful")]
+    await rules(store).run(Reflection((), tuple(harmful), "run-2"), "d")
+    against = lesson("Never use pagination page_size 100 for the orders API")
+    curation = await rules(store).run(reflection(against, votes=harmful, trajectory_id="run-3"), "d")
+    assert curation.result.summary == "ADD: 1, UPDATE: 0, DELETE: 1"
+    assert [one.content for one in await bullets(store)] == [against.key_insight]
+
+
+async def test_rules_are_deterministic(store: SqlPlaybookStore) -> None:
+    await with_one(store)
+    snapshot = await store.load("d")
+    insights = reflection(*(lesson(f"lesson {number} of retries and limits", "") for number in range(10)))
+    sections = [SectionDefinition("limits", "Limits and retries"), SectionDefinition("others", "the rest")]
+    answers = [await RuleCurator().propose(insights, snapshot, sections) for _ in range(3)]
+    assert answers[0] == answers[1] == answers[2]
+    assert {one.delta.section for one in answers[0].proposals} == {"limits"}
+
+
+async def test_rules_learn_from_japanese(store: SqlPlaybookStore) -> None:
+    text = "新しいリポジトリでは、最初のコミットの前に名前とメールを設定する。"
+    again = "新しいリポジトリでは最初のコミットの前に、名前とメールを設定する"
+    await rules(store).run(reflection(lesson(text)), "d")
+    curation = await rules(store).run(reflection(lesson(again), trajectory_id="b"), "d")
+    assert [one.applied for one in curation.operations] == [False]
