@@ -21,6 +21,7 @@ from services.validator.usecases.compare import CompareSubmissions
 from services.validator.usecases.evaluate import Evaluator
 from services.validator.usecases.generate_report import Unobserved
 from services.validator.usecases.judge import JudgmentClient
+from services.validator.usecases.judge_by_rules import OFFLINE_MODEL, RuleJudge
 from services.validator.usecases.judging import PatientJudge
 from services.validator.usecases.leaderboard import Leaderboard
 from services.validator.usecases.run_reports import RunReports
@@ -30,7 +31,7 @@ from services.validator.usecases.validate_report import ValidateReport
 def build(settings: ValidatorSettings, peers: chassis.Peers) -> chassis.Service:
     """The validator as a service of the chassis; it calls no peers."""
     database = Database(settings.leaderboard_db)
-    writer, judges = ChatReportModel(LLMSettings), ChatJudgeModel(LLMSettings)
+    writer, judges = ChatReportModel(LLMSettings), ChatJudgeModel(LLMSettings, RuleJudge(settings.language))
     validator = _validator(writer)
     evaluator = _evaluator(settings, PatientJudge(judges))
     leaderboard = LeaderboardServicer(Leaderboard(LeaderBoardStore(database)))
@@ -60,8 +61,19 @@ def _validator(writer: ChatReportModel) -> ValidatorServicer:
 
 def _evaluator(settings: ValidatorSettings, judge: PatientJudge) -> EvaluatorServicer:
     prompts = UserPromptBuilder(PromptBuilderSettings())
+    scoring, judging = _judge_models(settings, LLMSettings())
     return EvaluatorServicer(
-        Evaluator(judge, prompts, settings.evaluator_model, settings.language),
-        JudgmentClient(judge, settings.judge_model, settings.language),
-        CompareSubmissions(judge, settings.judge_model, settings.language),
+        Evaluator(judge, prompts, scoring, settings.language),
+        JudgmentClient(judge, judging, settings.language),
+        CompareSubmissions(judge, judging, settings.language),
+    )
+
+
+def _judge_models(settings: ValidatorSettings, models: LLMSettings) -> tuple[str, str]:
+    """The models that score and judge. Offline it is the rules, unless a model was chosen for the purpose."""
+    chosen = settings.model_fields_set
+    offline = models.is_offline
+    return (
+        OFFLINE_MODEL if offline and "evaluator_model" not in chosen else settings.evaluator_model,
+        OFFLINE_MODEL if offline and "judge_model" not in chosen else settings.judge_model,
     )

@@ -11,9 +11,11 @@ from chassis import deadlines
 from libs.llm.client import LLMClient
 from libs.llm.connect import connect_chat
 from libs.llm.errors import KeyMissing, ProviderNotInstalled, ProviderUnknown
+from libs.llm.providers import OFFLINE
 from libs.llm.settings import LLMSettings
 from services.validator.domain.errors import EvaluationInvalid, ModelKeyMissing
-from services.validator.usecases.judging import JudgeCall
+from services.validator.usecases.judge_by_rules import RuleJudge
+from services.validator.usecases.judging import JudgeCall, Question
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -22,16 +24,22 @@ QUEUE_SECONDS = 600.0
 
 
 class ChatJudgeModel:
-    """Opens each model when it is first asked; keys come from the environment, like all settings of models (G-09)."""
+    """Opens each model when it is first asked; keys come from the environment, like all settings of models (G-09).
 
-    def __init__(self, settings: Callable[[], LLMSettings]) -> None:
+    The provider `offline` has no models: its judge works by rules.
+    """
+
+    def __init__(self, settings: Callable[[], LLMSettings], rules: RuleJudge) -> None:
         self._settings = settings
+        self._rules = rules
         self._clients: dict[tuple[object, ...], LLMClient] = {}
 
-    async def judge(self, call: JudgeCall, instruction: str, prompt: str, shape: type[S]) -> S:
-        """One call. Raises ModelKeyMissing, ModelOffline, EvaluationInvalid; a ModelUnavailable when it failed."""
-        client = self._client(call)
-        return await client.astructured([("system", instruction), ("human", prompt)], shape, reasks=0)
+    async def judge(self, call: JudgeCall, question: Question, shape: type[S]) -> S:
+        """One call. Raises ModelKeyMissing, EvaluationInvalid; a ModelUnavailable when it failed."""
+        if call.model.provider == OFFLINE:
+            return self._rules.judge(question, shape)
+        messages = [("system", question.instruction), ("human", question.prompt)]
+        return await self._client(call).astructured(messages, shape, reasks=0)
 
     def _client(self, call: JudgeCall) -> LLMClient:
         key = (call.model, call.temperature, call.timeout_seconds)

@@ -28,6 +28,7 @@ class StopReason(Enum):
     REPEATED_FAULTS = "repeated_faults"
     DASHBOARD_INVALID = "dashboard_invalid"
     TARGET_UNKNOWN = "target_unknown"
+    MODEL_OFFLINE = "model_offline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,5 +132,5 @@ class ReportRun:
 
 
 def refused(error: str, reason: StopReason) -> ReportRun:
-    """The outcome of a run that could not begin: no model was called (V-33, V-34)."""
+    """The outcome of a run that could not begin: no model was called (V-33, V-34, offline)."""
     return ReportRun(False, None, (error,), (), reason)

@@ -17,7 +17,7 @@ from services.validator.domain.bradley_terry import rank_comparisons
 from services.validator.domain.comparisons import Comparison, Preference, RankingOptions
 from services.validator.domain.errors import ComparisonsInvalid, ModelKeyMissing, NotIdentifiable
 from services.validator.usecases.compare import CompareSubmissions, ComparisonTask, ContestantSubmission
-from services.validator.usecases.judging import JudgeCall, PatientJudge
+from services.validator.usecases.judging import JudgeCall, PatientJudge, Question
 
 S = TypeVar("S", bound=BaseModel)
 FIRST, SECOND, TIE, NONE = Preference.FIRST, Preference.SECOND, Preference.TIE, Preference.UNMEASURED
@@ -127,9 +127,9 @@ class PreferenceJudge:
         self._failing = failing
         self.prompts: list[str] = []
 
-    async def judge(self, call: JudgeCall, instruction: str, prompt: str, shape: type[S]) -> S:
-        self.prompts.append(prompt)
-        parts = json.loads(prompt)
+    async def judge(self, call: JudgeCall, question: Question, shape: type[S]) -> S:
+        self.prompts.append(question.prompt)
+        parts = json.loads(question.prompt)
         if (parts["first"], parts["second"]) in self._failing:
             raise RuntimeError("503")
         longer = "first" if len(parts["first"]) >= len(parts["second"]) else "second"
@@ -193,7 +193,7 @@ async def test_duplicates_are_refused() -> None:
 
 async def test_a_missing_key_ends_it_with_that_error() -> None:
     class Keyless:
-        async def judge(self, call: JudgeCall, instruction: str, prompt: str, shape: type[S]) -> S:
+        async def judge(self, call: JudgeCall, question: Question, shape: type[S]) -> S:
             raise ModelKeyMissing("GOOGLE_API_KEY")
 
     compare = CompareSubmissions(PatientJudge(Keyless(), no_pause), "openai:m")

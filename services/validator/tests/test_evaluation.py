@@ -34,7 +34,7 @@ from services.validator.domain.evaluation import (
 )
 from services.validator.usecases.evaluate import Evaluator
 from services.validator.usecases.judge import JudgmentClient
-from services.validator.usecases.judging import JudgeCall, PatientJudge
+from services.validator.usecases.judging import JudgeCall, PatientJudge, Question
 from services.validator.usecases.metrics import BUILT_IN_METRICS, JudgedScore
 
 S = TypeVar("S", bound=BaseModel)
@@ -48,8 +48,8 @@ class ScriptedJudge:
         self._answers = iter(answers)
         self.asked: list[tuple[JudgeCall, str, str]] = []
 
-    async def judge(self, call: JudgeCall, instruction: str, prompt: str, shape: type[S]) -> S:
-        self.asked.append((call, instruction, prompt))
+    async def judge(self, call: JudgeCall, question: Question, shape: type[S]) -> S:
+        self.asked.append((call, question.instruction, question.prompt))
         answer = next(self._answers)
         if isinstance(answer, Exception):
             raise answer

@@ -94,14 +94,33 @@ def test_arbitrary_json_never_raises_and_is_never_changed(report: Any, ids: list
     assert repr(report) == repr(before)  # repr: NaN is not equal to itself
 
 
-@settings(max_examples=100, deadline=None)
+ODDITIES: list[Any] = [
+    None,
+    True,
+    0,
+    1.5,
+    "",
+    " ",
+    "推奨べき",
+    [],
+    {},
+    [None],
+    [[]],
+    [{}],
+    {"reason": []},
+    [1, "n1"],
+    "n1",
+]
+
+
+@settings(max_examples=200, deadline=None)
 @given(data=st.data())
-def test_any_value_replaced_by_any_json_never_raises(data: st.DataObject) -> None:  # V-77
+def test_any_value_replaced_by_another_type_never_raises(data: st.DataObject) -> None:  # V-77
     report = data.draw(st.sampled_from([full_organizer(), full_advisor()]))
     places = _places(report)
     for _ in range(data.draw(st.integers(1, 5))):
         steps = data.draw(st.sampled_from(places))
-        _replace(report, steps, data.draw(json_values()))
+        _replace(report, steps, data.draw(st.sampled_from(ODDITIES)))
     for validate in (validate_organizer_report, validate_advisor_report):
         for finding in validate(report, IDS).findings:
             for pointer in finding.pointers:

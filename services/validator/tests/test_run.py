@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from chassis.errors import FailedPrecondition
+from libs.llm.errors import ModelOffline
 from services.validator.domain.dashboard import Brief, valid_node_ids
 from services.validator.domain.kinds import ORGANIZER
 from services.validator.domain.report_prompts import build_correction_prompt
@@ -316,3 +317,9 @@ async def test_a_repair_without_usable_parts_is_a_failed_attempt() -> None:
     assert (run.ok, run.retry_count) == (True, 2)
     assert run.attempts[1].failure == "Failed to parse OrganizerReport from LLM response"
     assert model.prompts[2] == model.prompts[1]
+
+
+async def test_offline_the_run_ends_at_once_and_says_so() -> None:
+    run = await run_organizer(BRIEF, ScriptedModel([ModelOffline("LLM_PROVIDER=offline has no chat model")]))
+    assert (run.ok, run.retry_count, run.stop_reason) == (False, 0, StopReason.MODEL_OFFLINE)
+    assert "offline" in run.errors[0]

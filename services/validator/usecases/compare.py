@@ -18,7 +18,7 @@ from services.validator.domain.comparisons import Comparison, ComparisonRanking,
 from services.validator.domain.errors import ComparisonsInvalid, NotIdentifiable
 from services.validator.domain.evaluation import ModelId
 from services.validator.domain.rubrics import JUDGE_INSTRUCTIONS, Language
-from services.validator.usecases.judging import JudgeCall, JudgeFailed, PatientJudge
+from services.validator.usecases.judging import JudgeCall, JudgeFailed, PatientJudge, Question, Subject
 
 DEFAULT_MAX_COMPARISONS = 2000
 TEMPERATURE = 0.0
@@ -119,9 +119,10 @@ class CompareSubmissions:
         return tuple(task.result() for task in running)
 
     async def _compare(self, pair: _Pair, call: JudgeCall) -> Comparison:
-        prompt = _prompt(pair)
+        subject = Subject(pair.task.user_query, (pair.first.content, pair.second.content))
+        question = Question(self._instruction, _prompt(pair), subject)
         try:
-            judged = await self._judge.judge(call, self._instruction, prompt, JudgedPreference)
+            judged = await self._judge.judge(call, question, JudgedPreference)
             preference = Preference(judged.preference)
         except JudgeFailed as failed:
             log.warning("comparison of %s and %s is unmeasured: %s", pair.first.id, pair.second.id, failed)

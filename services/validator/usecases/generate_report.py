@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from chassis.errors import DeadlineExceeded, FailedPrecondition
-from libs.llm.errors import ReplyNotStructured
+from libs.llm.errors import ModelOffline, ReplyNotStructured
 from libs.llm.replies import extract_json_object
 from services.validator.domain.dashboard import Node
 from services.validator.domain.findings import Finding, Severity
@@ -17,7 +17,7 @@ from services.validator.domain.kinds import ReportKind
 from services.validator.domain.quoting import one_line
 from services.validator.domain.repairs import broken_parts, build_repair_prompt, repaired
 from services.validator.domain.report_prompts import build_correction_prompt, build_regeneration_prompt
-from services.validator.domain.runs import Attempt, Repair, ReportRun, RunOptions, StopReason, TokenUsage
+from services.validator.domain.runs import Attempt, Repair, ReportRun, RunOptions, StopReason, TokenUsage, refused
 from services.validator.domain.wording import PhraseFinder
 
 log = logging.getLogger("hansei.validator")
@@ -73,7 +73,19 @@ class Assignment:
 async def generate_report(
     assignment: Assignment, model: ReportModel, options: RunOptions, observer: RunObserver | None = None
 ) -> ReportRun:
-    """Runs the loop of V-38 to V-45. Raises what `ReportModel.answer` raises for a model that cannot be asked."""
+    """Runs the loop of V-38 to V-45; offline it ends at once and says so.
+
+    Raises what `ReportModel.answer` raises for a model that cannot be asked.
+    """
+    try:
+        return await _corrected(assignment, model, options, observer or Unobserved())
+    except ModelOffline as error:
+        return refused(str(error), StopReason.MODEL_OFFLINE)
+
+
+async def _corrected(
+    assignment: Assignment, model: ReportModel, options: RunOptions, observer: RunObserver
+) -> ReportRun:
     attempts: list[Attempt] = []
     stop = StopReason.ATTEMPTS_EXHAUSTED
     for number in range(1 + options.max_regenerations):
@@ -89,7 +101,7 @@ async def generate_report(
     run = _outcome(assignment.kind, attempts, stop)
     # The specification counts every record it names as one of WARNING or above (README, "Logged").
     log.warning("[%s] final retryCount=%d ok=%s", assignment.kind.name, run.retry_count, _lower(run.ok))
-    (observer or Unobserved()).run_ended(assignment.kind, run)
+    observer.run_ended(assignment.kind, run)
     return run
 
 

@@ -6,7 +6,7 @@ from libs.prompts.contexts import ImprovementJudgment
 from services.validator.domain.errors import EvaluationInvalid, JudgmentAPIError
 from services.validator.domain.evaluation import ModelId
 from services.validator.domain.rubrics import JUDGE_INSTRUCTIONS, Language
-from services.validator.usecases.judging import JudgeCall, JudgeFailed, PatientJudge
+from services.validator.usecases.judging import JudgeCall, JudgeFailed, PatientJudge, Question
 
 TEMPERATURE = 0.0
 TIMEOUT_SECONDS = 60.0
@@ -28,6 +28,6 @@ class JudgmentClient:
         model_id = ModelId.parse(model or self._default_model)
         call = JudgeCall(model_id, TEMPERATURE, TIMEOUT_SECONDS, MAX_RETRIES)
         try:
-            return await self._judge.judge(call, self._instruction, formatted_prompt, ImprovementJudgment)
+            return await self._judge.judge(call, Question(self._instruction, formatted_prompt), ImprovementJudgment)
         except JudgeFailed as failed:
             raise JudgmentAPIError(failed.retries, failed.cause) from failed.cause

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
@@ -32,10 +32,28 @@ class JudgeCall:
     max_retries: int
 
 
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a prompt is about, for judges that work by rules instead of reading prompts."""
+
+    user_query: str = ""
+    submissions: tuple[str, ...] = ()
+    metric: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a judge is asked: who it is, the prompt, and what that is about."""
+
+    instruction: str
+    prompt: str
+    subject: Subject = field(default_factory=Subject)
+
+
 class JudgeModel(Protocol):
     """Models that answer in a given shape."""
 
-    async def judge(self, call: JudgeCall, instruction: str, prompt: str, shape: type[S]) -> S:
+    async def judge(self, call: JudgeCall, question: Question, shape: type[S]) -> S:
         """One call. A reply that does not fit the shape is a failure.
 
         Raises FailedPrecondition or InvalidArgument when the model cannot be asked at all.
@@ -59,11 +77,11 @@ class PatientJudge:
         self._model = model
         self._sleep = sleep
 
-    async def judge(self, call: JudgeCall, instruction: str, prompt: str, shape: type[S]) -> S:
+    async def judge(self, call: JudgeCall, question: Question, shape: type[S]) -> S:
         """The first answer that fits. Raises JudgeFailed after the last one, and what ends every call at once."""
         for attempt in range(call.max_retries + 1):
             try:
-                return await self._model.judge(call, instruction, prompt, shape)
+                return await self._model.judge(call, question, shape)
             except (FailedPrecondition, InvalidArgument, DeadlineExceeded):
                 raise
             except Exception as error:

@@ -10,7 +10,7 @@ from libs.prompts.builder import UserPromptBuilder
 from libs.prompts.contexts import EvaluatorPromptContext
 from services.validator.domain.errors import EvaluationInvalid
 from services.validator.domain.rubrics import METRIC_INSTRUCTIONS, Language
-from services.validator.usecases.judging import JudgeCall, PatientJudge
+from services.validator.usecases.judging import JudgeCall, PatientJudge, Question, Subject
 
 
 class JudgedScore(BaseModel):
@@ -42,8 +42,10 @@ class LLMJudgeMetric:
         self, user_query: str, submission: str, call: JudgeCall, instruction: str | None = None
     ) -> JudgedScore:
         """Scores a submission; `instruction` replaces the metric's own (V-52). Raises JudgeFailed."""
+        subject = Subject(user_query, (submission,), type(self).__name__)
         prompt = self._get_user_prompt(user_query, submission)
-        return await self._judge.judge(call, instruction or self.get_instruction(), prompt, JudgedScore)
+        question = Question(instruction or self.get_instruction(), prompt, subject)
+        return await self._judge.judge(call, question, JudgedScore)
 
 
 class ClarityCoherence(LLMJudgeMetric):

@@ -27,7 +27,8 @@ if _version_not_supported:
 
 class EvaluatorServiceStub:
     """Scores submissions by metrics, judges whether another round is worthwhile, and compares submissions in pairs.
-    A judge that fails is UNAVAILABLE; a request the model or the weights do not fit is INVALID_ARGUMENT.
+    A judge that fails is UNAVAILABLE; a request the model or the weights do not fit is INVALID_ARGUMENT. The model
+    `offline:rules` judges by rules over the text, says so, and is the default where LLM_PROVIDER=offline.
     """
 
     def __init__(self, channel):
@@ -60,7 +61,8 @@ class EvaluatorServiceStub:
 
 class EvaluatorServiceServicer:
     """Scores submissions by metrics, judges whether another round is worthwhile, and compares submissions in pairs.
-    A judge that fails is UNAVAILABLE; a request the model or the weights do not fit is INVALID_ARGUMENT.
+    A judge that fails is UNAVAILABLE; a request the model or the weights do not fit is INVALID_ARGUMENT. The model
+    `offline:rules` judges by rules over the text, says so, and is the default where LLM_PROVIDER=offline.
     """
 
     def Evaluate(self, request, context):
@@ -126,7 +128,8 @@ def add_EvaluatorServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class EvaluatorService:
     """Scores submissions by metrics, judges whether another round is worthwhile, and compares submissions in pairs.
-    A judge that fails is UNAVAILABLE; a request the model or the weights do not fit is INVALID_ARGUMENT.
+    A judge that fails is UNAVAILABLE; a request the model or the weights do not fit is INVALID_ARGUMENT. The model
+    `offline:rules` judges by rules over the text, says so, and is the default where LLM_PROVIDER=offline.
     """
 
     @staticmethod

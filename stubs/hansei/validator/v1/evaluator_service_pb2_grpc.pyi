@@ -28,7 +28,8 @@ GRPC_VERSION: str
 
 class EvaluatorServiceStub:
     """Scores submissions by metrics, judges whether another round is worthwhile, and compares submissions in pairs.
-    A judge that fails is UNAVAILABLE; a request the model or the weights do not fit is INVALID_ARGUMENT.
+    A judge that fails is UNAVAILABLE; a request the model or the weights do not fit is INVALID_ARGUMENT. The model
+    `offline:rules` judges by rules over the text, says so, and is the default where LLM_PROVIDER=offline.
     """
 
     @_typing.overload
@@ -51,7 +52,8 @@ class EvaluatorServiceStub:
 @_typing.type_check_only
 class EvaluatorServiceAsyncStub(EvaluatorServiceStub):
     """Scores submissions by metrics, judges whether another round is worthwhile, and compares submissions in pairs.
-    A judge that fails is UNAVAILABLE; a request the model or the weights do not fit is INVALID_ARGUMENT.
+    A judge that fails is UNAVAILABLE; a request the model or the weights do not fit is INVALID_ARGUMENT. The model
+    `offline:rules` judges by rules over the text, says so, and is the default where LLM_PROVIDER=offline.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -70,7 +72,8 @@ class EvaluatorServiceAsyncStub(EvaluatorServiceStub):
 
 class EvaluatorServiceServicer(metaclass=_abc_1.ABCMeta):
     """Scores submissions by metrics, judges whether another round is worthwhile, and compares submissions in pairs.
-    A judge that fails is UNAVAILABLE; a request the model or the weights do not fit is INVALID_ARGUMENT.
+    A judge that fails is UNAVAILABLE; a request the model or the weights do not fit is INVALID_ARGUMENT. The model
+    `offline:rules` judges by rules over the text, says so, and is the default where LLM_PROVIDER=offline.
     """
 
     @_abc_1.abstractmethod

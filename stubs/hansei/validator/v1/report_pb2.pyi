@@ -109,6 +109,8 @@ class _StopReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StopReason
     """The dashboard is missing or has no object `trays`; no model was called."""
     STOP_REASON_TARGET_UNKNOWN: _StopReason.ValueType  # 5
     """The focus node is not on the dashboard, or there is no node to advise on; no model was called."""
+    STOP_REASON_MODEL_OFFLINE: _StopReason.ValueType  # 6
+    """There is no model to ask: LLM_PROVIDER=offline."""
 
 class StopReason(_StopReason, metaclass=_StopReasonEnumTypeWrapper):
     """Why a run of generate, validate, correct ended."""
@@ -125,6 +127,8 @@ STOP_REASON_DASHBOARD_INVALID: StopReason.ValueType  # 4
 """The dashboard is missing or has no object `trays`; no model was called."""
 STOP_REASON_TARGET_UNKNOWN: StopReason.ValueType  # 5
 """The focus node is not on the dashboard, or there is no node to advise on; no model was called."""
+STOP_REASON_MODEL_OFFLINE: StopReason.ValueType  # 6
+"""There is no model to ask: LLM_PROVIDER=offline."""
 Global___StopReason: _TypeAlias = StopReason  # noqa: Y015
 
 @_typing.final
