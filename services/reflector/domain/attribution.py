@@ -71,7 +71,7 @@ _DISPATCHED_SHARE = 0.8
 _MIN_DISPATCHED = 3
 _FENCE = re.compile(r"```[^\n]*\n.*?(?:```|\Z)", re.S)
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
-_MARKED = re.compile(r"\*\*([^*\n]{1,60})\*\*|\"([^\"\n]{1,60})\"|「([^」\n]{1,60})」")
+_MARKED = re.compile(r"\*\*([^*\n]{1,60})\*\*|\"([^\"\n]{1,60})\"(?!\s*:)|「([^」\n]{1,60})」")
 _END_MARK = re.compile(r"\bTERMINATE\W*$")
 _INVENTED = re.compile(
     r"\b(?:assum\w*|hypothetical\w*|simulat\w*|mock|dummy|placeholder|synthetic|sample data\w*|fictional"
@@ -99,18 +99,19 @@ _AMENDED = re.compile(
 
 def candidates(steps: Sequence[Step], actions: Sequence[Action]) -> list[Candidate]:
     """The steps that may be to blame, with their signs, in order; time is linear in the steps."""
-    suspects = _suspects(steps)
+    spoken = [step for step in steps if step.role == "assistant" and (_says_something(step) or step.tool_calls)]
+    dispatcher = _dispatcher(spoken)
+    suspects = {step.index for step in spoken if step.speaker != dispatcher} or {step.index for step in spoken}
     first_failure = next((action.call_step for action in actions if action.error is not None), None)
-    values = _values_in(suspects[-2:])
+    values = _values_in(spoken[-2:])
     numbers_before: set[str] = set()
     answered = False
     found: list[Candidate] = []
-    places = {step.index for step in suspects}
     for step in steps:
         text = _read(step)
-        answers = not answered and step.index > 0 and _holds_any(text, values)
+        answers = not answered and step.index > 0 and step.speaker != dispatcher and _holds_any(text, values)
         answered |= answers
-        if step.index in places:
+        if step.index in suspects:
             signs = _signs_of_words(text, _acts(step, text), numbers_before)
             if step.index == first_failure:
                 signs.add("fails_first")
@@ -123,30 +124,29 @@ def candidates(steps: Sequence[Step], actions: Sequence[Action]) -> list[Candida
     return found
 
 
-def _suspects(steps: Sequence[Step]) -> list[Step]:
-    """What agents said: without bare closing marks, and without an agent who only hands out work to others."""
-    spoken = [step for step in steps if step.role == "assistant" and (_says_something(step) or step.tool_calls)]
-    dispatcher = _dispatcher(spoken)
-    return [step for step in spoken if step.speaker != dispatcher] or spoken
-
-
 def _says_something(step: Step) -> bool:
     text = step.content if len(step.content) > _VALUE_CHARS else _END_MARK.sub("", step.content.strip())
     return bool(text.strip())
 
 
 def _dispatcher(spoken: Sequence[Step]) -> str | None:
-    """The agent who never acts, speaks as often as all others together, and before nearly each of their turns."""
+    """The agent who only hands out work, None if there is none; blamed only when nobody else spoke.
+
+    It hardly ever acts, speaks as often as all others together, and before nearly each of their turns.
+    """
     turns = Counter(step.speaker for step in spoken)
     if len(turns) < 2:
         return None
     name, count = turns.most_common(1)[0]
     before = [earlier.speaker for earlier, step in pairwise(spoken) if step.speaker != name]
-    if 2 * count < len(spoken) or len(before) < _MIN_DISPATCHED:
-        return None
-    if before.count(name) < _DISPATCHED_SHARE * len(before):
-        return None
-    return None if any(_acts(step, _read(step)) for step in spoken if step.speaker == name) else name
+    acted = sum(_acts(step, _read(step)) for step in spoken if step.speaker == name)
+    hands_out = (
+        2 * count >= len(spoken)
+        and len(before) >= _MIN_DISPATCHED
+        and before.count(name) >= _DISPATCHED_SHARE * len(before)
+        and acted <= (1 - _DISPATCHED_SHARE) * count
+    )
+    return name if hands_out else None
 
 
 def _acts(step: Step, text: str) -> bool:

@@ -15,7 +15,7 @@ from services.reflector.domain.recorded_run import RecordedRun
 from services.reflector.domain.trajectory import Role, Step, Trajectory
 
 _ASIDE = re.compile(r"\s*\((?:->[^()]*|thought|termination condition|[a-z ]{1,40})\)\s*$", re.I)
-_EXECUTION = re.compile(r"exit ?code:\s*-?\d+|There is no code from the last \d+ message", re.I)
+_EXECUTION = re.compile(r"[^\n]{0,80}\bexit ?code:?\s*-?\d+|There is no code from the last \d+ message", re.I)
 _END_MARK = "TERMINATE"
 _PEOPLE = frozenset({"human", "user"})
 
