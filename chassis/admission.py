@@ -6,6 +6,8 @@ from types import TracebackType
 
 from chassis.errors import ResourceExhausted
 
+OVERLOADED = "OVERLOADED"
+
 
 class Admission:
     """A bounded number of calls in flight: ``with admission:`` around each, `ResourceExhausted` when it is full."""
@@ -20,7 +22,7 @@ class Admission:
         if self.in_flight >= self._limit:
             raise ResourceExhausted(
                 f"{self.in_flight} {self._what} are in flight, the limit is {self._limit}; try again later",
-                reason="OVERLOADED",
+                reason=OVERLOADED,
                 retry_after=self._retry_after,
             )
         self.in_flight += 1

@@ -28,7 +28,7 @@ import grpc
 from opentelemetry.trace import Span, SpanKind
 
 from chassis import deadlines, logging, status, telemetry, validation
-from chassis.admission import Admission
+from chassis.admission import OVERLOADED, Admission
 from chassis.calls import Call, current_call, new_request_id, request_id_from
 from chassis.errors import HanseiError, Unavailable
 from chassis.progress import RETRY_SECONDS, CallsInProgress, going_away
@@ -143,8 +143,8 @@ class MethodEdge:
         if opened.task is not None:
             self._gate.progress.end(opened.task)
         self._telemetry.end(opened.span, code, seconds)
-        if code == "OK":
-            log.debug("call", code=code, seconds=seconds)
+        if code == "OK" or reason == OVERLOADED:  # a flood is counted, not written down
+            log.debug("call", code=code, reason=reason, seconds=seconds)
         elif code in _OUR_FAULT:
             log.warning("call", code=code, reason=reason, seconds=seconds)
         else:

@@ -58,6 +58,7 @@ def configure(level: str, form: str) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
         )
     )
+    # Libraries write thousands of lines at DEBUG, some of them with whole requests in them.
     logging.basicConfig(level=max(threshold, logging.INFO), handlers=[handler], force=True)
     for chatty in ("httpx", "httpcore", "openai"):
         logging.getLogger(chatty).setLevel(max(threshold, logging.WARNING))

@@ -13,6 +13,7 @@ from grpc_reflection.v1alpha import reflection
 from chassis.admission import Admission
 from chassis.edge import MethodEdge, ServiceGate
 from chassis.health import Health
+from chassis.policy import Policies, installed_policies
 from chassis.progress import CallsInProgress
 from chassis.service import Registration, Service
 from chassis.settings import BadSetting, ServiceSettings
@@ -59,24 +60,23 @@ class Server:
 
     def register(self, services: Sequence[Service]) -> None:
         """Put services on the server; before `start`."""
+        policies = installed_policies()
         for service in services:
             self._gates[service.name], self._names[service.name] = [], []
             for registration in service.registrations:
-                self._register(service.name, registration)
+                self._register(service.name, registration, policies)
         names = [name for names in self._names.values() for name in names]
         self.health = Health(names)
         health_pb2_grpc.add_HealthServicer_to_server(self.health, self._grpc)
         if self._settings.reflection:
             reflection.enable_server_reflection([*names, HEALTH_SERVICE, reflection.SERVICE_NAME], self._grpc)
 
-    def _register(self, owner: str, registration: Registration) -> None:
+    def _register(self, owner: str, registration: Registration, policies: Policies) -> None:
         for name, handlers in _handlers_of(registration).items():
-            unknown = set(registration.endless) - set(handlers)
-            if unknown:
-                raise ValueError(f"{name} has no method {sorted(unknown)}")
+            endless = endless_methods(name, handlers, registration, policies)
             gate = self._gate(name)
             wrapped = {
-                method: MethodEdge(f"/{name}/{method}", handler, gate, endless=method in registration.endless).handler
+                method: MethodEdge(f"/{name}/{method}", handler, gate, endless=method in endless).handler
                 for method, handler in handlers.items()
             }
             self._gates[owner].append(gate)
@@ -131,6 +131,17 @@ def _handlers_of(registration: Registration) -> dict[str, dict[str, Any]]:
     if not collector.handlers:
         raise TypeError(f"{registration.add} registers no methods by name")
     return collector.handlers
+
+
+def endless_methods(
+    name: str, methods: Collection[str], registration: Registration, policies: Policies
+) -> frozenset[str]:
+    """The methods that end only when someone leaves: those without a timeout in their policy, and those named so."""
+    unknown = set(registration.endless) - set(methods)
+    if unknown:
+        raise ValueError(f"{name} has no method {sorted(unknown)}")
+    unbounded = (m for m in methods if (p := policies.get(f"/{name}/{m}")) is not None and p.timeout_seconds is None)
+    return frozenset([*registration.endless, *unbounded])
 
 
 def short_name(full_name: str) -> str:

@@ -15,8 +15,8 @@ async def _nothing() -> None:
 class Registration:
     """One gRPC service: the generated ``add_XServicer_to_server`` and the servicer it takes.
 
-    ``endless`` names the methods whose streams never end by themselves (a watch): they end with UNAVAILABLE when the
-    server drains, and their callers resume them.
+    Streams that never end by themselves (a watch) end with UNAVAILABLE when the server drains, and their callers resume
+    them. These are the methods whose policy sets no timeout; ``endless`` names more.
     """
 
     add: Callable[[Any, Any], None]

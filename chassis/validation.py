@@ -15,7 +15,7 @@ import protovalidate
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from chassis.errors import InvalidArgument, Violation, shortened
+from chassis.errors import MAX_VALUE_CHARS, InvalidArgument, Violation, shortened
 
 REASON = "INVALID_REQUEST"
 UNKNOWN_ENUM_VALUE = "UNKNOWN_ENUM_VALUE"
@@ -50,6 +50,8 @@ def _is_the_contracts_own(rule: str) -> bool:
 
 def _shown(value: Any) -> str:
     """The offending value for a description. Messages and collections are not shown: their fields are elsewhere."""
+    if isinstance(value, str | bytes):
+        value = value[: MAX_VALUE_CHARS + 1]  # it may be as large as a message may be
     return f" (got {shortened(repr(value))})" if isinstance(value, str | bytes | int | float) else ""
 
 

@@ -95,6 +95,16 @@ async def test_a_caller_who_leaves_ends_the_work(served: Serve, connected: Conne
     await until(lambda: server.probe.unwound == ["Wait"])
 
 
+async def test_a_reader_who_leaves_a_stream_ends_it(served: Serve, connected: Connect) -> None:
+    server = await served()
+    following = connected(server.address).Follow(pb.FollowRequest())
+    await anext(following)
+
+    await following.aclose()
+
+    await until(lambda: server.probe.unwound == ["Follow"])
+
+
 async def test_no_call_is_made_when_no_time_is_left(served: Serve, connected: Connect) -> None:
     server = await served()
 
