@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 BUF = Path(sys.executable).parent / "buf"
 READMES = sorted(path for path in ROOT.glob("**/README.md") if not {".venv", "build"} & set(path.parts))
 _BLOCK = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+KNOWN = {"-plaintext", "-d", "-emit-defaults", "-max-time"}
 _METHOD = re.compile(r"hansei\.\w+\.v1\.\w+/\w+")
 
 
@@ -53,16 +54,33 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def run(example: Example, address: str) -> str:
-    """The output of a command against `address`. Fails with the command's own words."""
+    """The output of a command against `address`. Fails with the command's own words.
+
+    A command with `-max-time` watches something that does not end: it is stopped after that time, and must have told
+    something by then.
+    """
     words = shlex.split(example.command)
-    known = {"-plaintext", "-d", "-emit-defaults"}
-    unknown = [word for word in words[1:] if word.startswith("-") and word not in known]
+    unknown = [word for word in words[1:] if word.startswith("-") and word not in KNOWN]
     assert not unknown, f"{example.readme}: {unknown} has no counterpart here"
+    command = [str(BUF), "curl", "--protocol", "grpc", "--http2-prior-knowledge"]
     target = next((word for word in words if _METHOD.fullmatch(word)), None)
-    assert target, f"{example.readme}: no method in {example.command!r}"
-    arguments = [str(BUF), "curl", "--protocol", "grpc", "--http2-prior-knowledge", f"http://{address}/{target}"]
+    if target:
+        command += [f"http://{address}/{target}"]
+    else:
+        assert words[-1] == "list", f"{example.readme}: no method in {example.command!r}"
+        command += ["--list-methods", f"http://{address}"]
     if "-d" in words:
-        arguments += ["--data", words[words.index("-d") + 1]]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, f"{example.command}\n{done.stdout}{done.stderr}"
-    return done.stdout
+        command += ["--data", words[words.index("-d") + 1]]
+    endless = "-max-time" in words
+    seconds = float(words[words.index("-max-time") + 1]) if endless else 60
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            output, complaint = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output, complaint = process.communicate()
+            assert endless, f"no answer within {seconds} s: {example.command}\n{complaint}"
+            assert output, f"nothing was told within {seconds} s: {example.command}\n{complaint}"
+            return output
+    assert process.returncode == 0, f"{example.command}\n{output}{complaint}"
+    return output
