@@ -1,4 +1,4 @@
-"""Learning from many runs: several at a time, one outcome each, the order of the runs kept within a dataset's task."""
+"""Learning from many runs, several at a time, with one outcome each."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ def run_stack(address: str | None) -> None:
 
     os.environ["HANSEI_LLM_PROVIDER"] = provider()
     os.environ.setdefault("HANSEI_LOG_FORMAT", "console")
+    os.environ.setdefault("HANSEI_LOG_LEVEL", "WARNING")
     given = {"listen_address": address} if address else {}
     chassis.run(_announced, chassis.load(StackSettings, **given))
 

@@ -116,9 +116,19 @@ def line(outcome: Outcome) -> Text:
         return text.append(f"  {one_line(outcome.failure, 100)}", BAD)
     if outcome.response is None or not outcome.response.HasField("curation"):
         return text.append("  nothing to learn", FAINT)
-    curation = outcome.response.curation
-    text.append(f"  {counted(len(outcome.response.reflection.insights), 'insight')}, {curation.result.summary}")
-    return text.append(f", revision {curation.revision}", FAINT)
+    added, updated, deleted, votes = (str(number) for number in _effects([outcome]))
+    text.append(f"  {counted(len(outcome.response.reflection.insights), 'insight')}  ")
+    text.append(f"+{added} ", GOOD).append(f"~{updated} ", CHANGED).append(f"-{deleted}", BAD)
+    return text.append(f"  votes {votes}  revision {outcome.response.curation.revision}", FAINT)
+
+
+def _effects(outcomes: Sequence[Outcome]) -> tuple[int, int, int, int]:
+    """How many bullets were added, updated and deleted, and how many votes were counted."""
+    curations = [outcome.response.curation for outcome in outcomes if outcome.response is not None]
+    kinds = [edit.delta.type for each in curations for edit in each.operations if edit.applied]
+    votes = sum(vote.applied for each in curations for vote in each.votes)
+    added, updated, deleted = (kinds.count(kind) for kind in SIGN)
+    return added, updated, deleted, votes
 
 
 def summary(outcomes: Sequence[Outcome], seconds: float) -> Table:
@@ -135,17 +145,9 @@ def summary(outcomes: Sequence[Outcome], seconds: float) -> Table:
 
 def _totals(dataset: str, outcomes: Sequence[Outcome]) -> list[str]:
     responses = [outcome.response for outcome in outcomes if outcome.response is not None]
-    curations = [response.curation for response in responses]
-    applied = [operation.delta.type for each in curations for operation in each.operations if operation.applied]
-    kinds = (playbook.DELTA_TYPE_ADD, playbook.DELTA_TYPE_UPDATE, playbook.DELTA_TYPE_DELETE)
-    return [
-        dataset,
-        str(len(outcomes)),
-        str(sum(len(response.reflection.insights) for response in responses)),
-        *(str(applied.count(kind)) for kind in kinds),
-        str(sum(vote.applied for each in curations for vote in each.votes)),
-        str(max((each.revision for each in curations), default=0)),
-    ]
+    insights = sum(len(response.reflection.insights) for response in responses)
+    revision = max((response.curation.revision for response in responses), default=0)
+    return [dataset, *(str(number) for number in (len(outcomes), insights, *_effects(outcomes), revision))]
 
 
 def document(outcome: Outcome) -> dict[str, object]:

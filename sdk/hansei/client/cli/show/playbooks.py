@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
 from hansei.client.cli.show.words import (
@@ -24,8 +25,6 @@ from hansei.client.cli.show.words import (
 from hansei.playbook.v1 import playbook_pb2 as pb
 from hansei.playbook.v1.playbook_service_pb2 import MergeConflict, RevokeTrajectoryResponse
 from hansei.playbook.v1.review_pb2 import PendingChange, PendingState
-
-RETIRED = Text(" retired", FAINT)
 
 
 def playbook(book: pb.Playbook) -> RenderableType:
@@ -47,10 +46,10 @@ def _sections(bullets: Iterable[pb.Bullet]) -> Iterator[RenderableType]:
 
 
 def _bullet(bullet: pb.Bullet) -> RenderableType:
-    label = Text.assemble((bullet.id, ID), " ", votes_of(bullet))
+    label = Text.assemble("  ", (bullet.id, ID), "  ", votes_of(bullet))
     if bullet.state == pb.BULLET_STATE_RETIRED:
-        label.append_text(RETIRED)
-    return hanging(label, bullet.content, width=22)
+        label.append("  retired", BAD)
+    return Group(label, Padding(Text(bullet.content, overflow="fold"), (0, 0, 0, 4)))
 
 
 def revision(entry: pb.Revision) -> RenderableType:
@@ -92,8 +91,20 @@ def _change(change: pb.BulletChange) -> Iterator[RenderableType]:
         yield _side("-", BAD, change.bullet_id, before)
         yield _side("+", GOOD, change.bullet_id, after)
     else:
-        counters = Text.assemble((f"{change.bullet_id} ", ID), votes_of(before), " → ", votes_of(after))
-        yield hanging(Text("~", CHANGED), counters, width=1)
+        yield hanging(
+            Text("~", CHANGED), Text.assemble((f"{change.bullet_id} ", ID), _lesser_change(before, after)), width=1
+        )
+
+
+def _lesser_change(before: pb.Bullet, after: pb.Bullet) -> Text:
+    """What changed of a bullet whose text and section did not."""
+    if before.state != after.state:
+        return Text("retired", BAD) if after.state == pb.BULLET_STATE_RETIRED else Text("active again", GOOD)
+    if (before.helpful, before.harmful) != (after.helpful, after.harmful):
+        return Text.assemble(votes_of(before), " → ", votes_of(after))
+    if len(before.sources) != len(after.sources):
+        return Text(f"rests on {counted(len(after.sources), 'run')}, {len(before.sources)} before", FAINT)
+    return Text("keywords or searchable text", FAINT)
 
 
 def _side(sign: str, style: str, bullet_id: str, bullet: pb.Bullet) -> RenderableType:

@@ -1,0 +1,183 @@
+"""The `hansei` command on a running server: learning, searching, asking, and what a user reads of it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hansei.client.cli import main
+from tests import systems
+
+EXAMPLES = Path(__file__).parents[2] / "examples/trajectories"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command wrote and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """Stdout as the one JSON document it must be."""
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        """Stdout as the JSON lines it must be."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Hansei = Callable[..., Said]
+
+
+@pytest.fixture
+def hansei(system: systems.System, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Hansei:
+    """Runs `hansei ARGUMENTS` against a running system."""
+    monkeypatch.setenv("HANSEI_ADDR", system.address)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("HANSEI_DATASET", raising=False)
+    return runner(capfd)
+
+
+def runner(capfd: pytest.CaptureFixture[str]) -> Hansei:
+    def run(*arguments: object) -> Said:
+        capfd.readouterr()
+        code = 0
+        try:
+            main([str(argument) for argument in arguments])
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        written = capfd.readouterr()
+        return Said(code, written.out, written.err)
+
+    return run
+
+
+@pytest.fixture
+def dataset() -> str:
+    return f"cli-{uuid.uuid4().hex[:12]}"
+
+
+def recorded(directory: Path, dataset: str, *ids: str) -> list[Path]:
+    """Recorded runs as files of a dataset of their own."""
+    files = []
+    for each in ids:
+        run = json.loads((EXAMPLES / f"{each}.json").read_text(encoding="utf-8"))
+        file = directory / f"{each}.json"
+        file.write_text(json.dumps(run | {"dataset": dataset}), encoding="utf-8")
+        files.append(file)
+    return files
+
+
+def bullets(hansei: Hansei, dataset: str) -> list[Any]:
+    found: list[Any] = hansei("playbook", "show", "-d", dataset, "--json").document["bullets"]
+    return found
+
+
+def revision(hansei: Hansei, dataset: str) -> int:
+    return int(hansei("playbook", "show", "-d", dataset, "--json").document["revision"])
+
+
+def test_what_was_learned_from_a_file_is_found_and_answered_from(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
+    (file,) = recorded(tmp_path, dataset, "git-push-rebased")
+    learned = hansei("learn", file, "--verbose")
+    assert learned.code == 0, learned.err
+    assert "git-push-rebased" in learned.out
+    assert "insight" in learned.out
+    assert "revision 1" in learned.out
+    ids = [bullet["id"] for bullet in bullets(hansei, dataset)]
+    assert ids
+
+    found = hansei("search", "git pull refuses: unstaged changes", "-d", dataset, "--min-revision", 1)
+    assert found.code == 0
+    assert all(word in found.out for word in ("vector", "BM25", ids[0]))
+    ranked = hansei("search", "git pull refuses: unstaged changes", "-d", dataset, "--json").document["results"]
+    scores = [result["combined_score"] for result in ranked]
+    assert scores == sorted(scores, reverse=True)
+    assert {result["bullet"]["id"] for result in ranked} <= set(ids)
+
+    answered = hansei("ask", "what if a push is rejected?", "-d", dataset)
+    assert answered.code == 0
+    assert "offline" in answered.out
+    assert any(bullet in answered.out for bullet in ids)
+
+
+def test_learning_a_file_again_learns_nothing_twice(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
+    files = recorded(tmp_path, dataset, "git-push-forced", "git-push-rebased")
+    first = hansei("learn", *files, "--jobs", 1, "--json")
+    before = hansei("playbook", "show", "-d", dataset, "--json").document
+    again = hansei("learn", tmp_path, "--jobs", 1, "--json")
+    assert hansei("playbook", "show", "-d", dataset, "--json").document == before
+    assert [line["request_id"] for line in again.lines] == [line["request_id"] for line in first.lines]
+    assert [line["response"] for line in again.lines] == [line["response"] for line in first.lines]
+
+
+def test_each_outcome_is_one_json_line(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
+    (file,) = recorded(tmp_path, dataset, "git-push-rebased")
+    (line,) = hansei("learn", file, "--json").lines
+    assert set(line) == {"source", "trajectory_id", "dataset", "request_id", "failure", "response"}
+    assert (line["trajectory_id"], line["dataset"], line["failure"]) == ("git-push-rebased", dataset, None)
+    assert uuid.UUID(line["request_id"])
+    assert line["response"]["curation"]["saved"] is True
+
+
+def test_a_broken_line_is_named_and_the_others_are_learned(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
+    good = [json.loads(file.read_text()) for file in recorded(tmp_path, dataset, "git-push-forced", "git-push-rebased")]
+    file = tmp_path / "runs.jsonl"
+    file.write_text("\n".join([json.dumps(good[0]), '{"steps": "none"}', json.dumps(good[1])]), encoding="utf-8")
+    said = hansei("learn", file, "--json")
+    assert said.code == 4
+    assert {line["trajectory_id"] for line in said.lines} == {"git-push-forced", "git-push-rebased"}
+    assert f"{file}:2: Error: " in said.err
+    assert "0 of 2 runs were not learned, 1 could not be read" in said.err
+
+
+@pytest.mark.parametrize("content", ["", "not json", '{"neither": "known"}', "[1, 2]", "\x00\x01"])
+def test_a_file_that_holds_no_run_is_refused_with_a_reason(hansei: Hansei, tmp_path: Path, content: str) -> None:
+    file = tmp_path / "broken.json"
+    file.write_text(content, encoding="utf-8")
+    said = hansei("learn", file)
+    assert said.code == 2
+    assert "broken.json: Error: " in said.err
+
+
+def test_a_file_that_is_not_there_is_named(hansei: Hansei, tmp_path: Path) -> None:
+    said = hansei("learn", tmp_path / "absent.json")
+    assert (said.code, said.out) == (2, "")
+    assert said.err == f"Error: {tmp_path / 'absent.json'} does not exist\n"
+
+
+def test_several_datasets_need_a_name(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
+    for name in (dataset, f"{dataset}-too"):
+        hansei("learn", *recorded(tmp_path, name, "git-push-rebased"))
+    said = hansei("search", "anything")
+    assert said.code == 2
+    assert "which dataset? Name one with --dataset" in said.err
+    assert dataset in said.err
+
+
+def test_a_rule_of_the_contract_that_is_broken_names_field_and_rule(hansei: Hansei) -> None:
+    said = hansei("search", "anything", "-d", "no such name!")
+    assert said.code == 2
+    assert "dataset" in said.err
+    assert "Traceback" not in said.err
+
+
+def test_a_server_that_is_not_there_gives_exit_code_3_and_a_way_out(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    address = f"127.0.0.1:{systems.free_port()}"
+    said = runner(capfd)("search", "anything", "-d", "some", "--addr", address)
+    assert (said.code, said.out) == (3, "")
+    assert f"hansei at {address} does not answer" in said.err
+    assert "hansei up" in said.err
+    assert "--local" in said.err
