@@ -9,7 +9,7 @@ from libs.prompts.builder import UserPromptBuilder
 from libs.prompts.settings import PromptBuilderSettings
 from services.validator.adapters.judge_model import ChatJudgeModel
 from services.validator.adapters.kind_catalog import KindCatalog
-from services.validator.adapters.linguistic import JapaneseWords
+from services.validator.adapters.linguistic import JapaneseVocabulary
 from services.validator.adapters.report_model import ChatReportModel
 from services.validator.adapters.sql.database import Database
 from services.validator.adapters.sql.leaderboard import LeaderBoardStore
@@ -54,9 +54,9 @@ def build(settings: ValidatorSettings, peers: chassis.Peers) -> chassis.Service:
 
 
 def _validator(writer: ChatReportModel) -> ValidatorServicer:
-    kinds, words = KindCatalog(), JapaneseWords()
-    runs = RunReports(kinds, words, writer, Unobserved())
-    return ValidatorServicer(ValidateReport(kinds, words), runs)
+    kinds, vocabulary = KindCatalog(), JapaneseVocabulary()
+    runs = RunReports(kinds, vocabulary, writer, Unobserved())
+    return ValidatorServicer(ValidateReport(kinds, vocabulary), runs)
 
 
 def _evaluator(settings: ValidatorSettings, judge: PatientJudge) -> EvaluatorServicer:

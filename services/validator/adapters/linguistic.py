@@ -7,20 +7,28 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from services.validator.domain.japanese import Morpheme
+from services.validator.domain.japanese import Morpheme, Tokenize
 from services.validator.domain.japanese_wording import (
     ADVISOR_RULES,
     ORGANIZER_RULES,
     LinguisticPhrases,
     LinguisticRules,
 )
-from services.validator.domain.kinds import ADVISOR, ORGANIZER, ReportKind, Wording
-from services.validator.domain.wording import LiteralPhrases, PhraseFinder
+from services.validator.domain.wording import (
+    ADVISOR_WORDS,
+    LITERAL,
+    ORGANIZER_PHRASES,
+    PhraseFinder,
+    Wording,
+    Words,
+)
 
 CHUNK_CHARS = 8_000
 """Sudachi takes at most 49,149 bytes at once."""
 
-_RULES = {ORGANIZER.name: ORGANIZER_RULES, ADVISOR.name: ADVISOR_RULES}
+FINDERS_KEPT = 1000
+
+_RULES = {ORGANIZER_PHRASES: ORGANIZER_RULES, ADVISOR_WORDS: ADVISOR_RULES}
 
 
 class SudachiTokenizer:
@@ -58,27 +66,37 @@ def _chunks(text: str) -> Iterator[str]:
     yield text
 
 
-class JapaneseWords:
-    """Finds the words of a kind literally or by morphology; the dictionary is loaded when it is first needed."""
+class LinguisticWords:
+    """Looks for phrases by morphology: grammar for those of the specification, whole words for others."""
+
+    def __init__(self, tokenize: Tokenize) -> None:
+        self._tokenize = tokenize
+        self._finders: dict[tuple[str, ...], PhraseFinder] = {
+            phrases: LinguisticRules(tokenize, rules) for phrases, rules in _RULES.items()
+        }
+
+    def finder(self, phrases: Sequence[str]) -> PhraseFinder:
+        """The finder of these phrases."""
+        key = tuple(phrases)
+        if key not in self._finders:
+            if len(self._finders) >= FINDERS_KEPT:
+                return LinguisticPhrases(self._tokenize, key)
+            self._finders[key] = LinguisticPhrases(self._tokenize, key)
+        return self._finders[key]
+
+
+class JapaneseVocabulary:
+    """Literal and linguistic words; the dictionary (0.2 s, 80 MB) is loaded when it is first needed."""
 
     def __init__(self) -> None:
         self._loading = asyncio.Lock()
-        self._tokenizer: SudachiTokenizer | None = None
+        self._linguistic: LinguisticWords | None = None
 
-    async def finder(self, kind: ReportKind, wording: Wording) -> PhraseFinder:
-        """The finder of a kind's words in a wording mode."""
+    async def words(self, wording: Wording) -> Words:
+        """The way of a wording mode."""
         if wording is Wording.LITERAL:
-            return kind.phrases
+            return LITERAL
         async with self._loading:
-            if self._tokenizer is None:
-                self._tokenizer = await asyncio.to_thread(SudachiTokenizer)
-        return linguistic_finder(kind, self._tokenizer)
-
-
-def linguistic_finder(kind: ReportKind, tokenizer: SudachiTokenizer) -> PhraseFinder:
-    """The finder of a kind's words by morphology: grammar for the built-in kinds, whole words for others."""
-    rules = _RULES.get(kind.name)
-    if rules is not None:
-        return LinguisticRules(tokenizer, rules)
-    phrases: Sequence[str] = kind.phrases.phrases if isinstance(kind.phrases, LiteralPhrases) else ()
-    return LinguisticPhrases(tokenizer, phrases)
+            if self._linguistic is None:
+                self._linguistic = LinguisticWords(await asyncio.to_thread(SudachiTokenizer))
+        return self._linguistic

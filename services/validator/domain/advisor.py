@@ -7,7 +7,7 @@ from typing import Any
 
 from services.validator.domain.findings import Finding, Findings, ValidationResult, is_blank
 from services.validator.domain.pointers import pointer_along, strings_in
-from services.validator.domain.wording import ADVISOR_WORDS, PhraseFinder
+from services.validator.domain.wording import ADVISOR_WORDS, LITERAL, PhraseFinder, Words
 
 ECHOED_FIELDS = ("target_node_id", "target_title", "current_status")
 """Fields that repeat the user's node; their words are the user's own (V-78)."""
@@ -16,9 +16,7 @@ OPTION_TEXTS = ("next_action", "necessary_info", "criteria_note")
 LABEL_WORDS = ("案", "パターン", "候補")
 
 
-def validate_advisor_report(
-    report: object, valid_node_ids: Sequence[str], words: PhraseFinder = ADVISOR_WORDS
-) -> ValidationResult:
+def validate_advisor_report(report: object, valid_node_ids: Sequence[str], words: Words = LITERAL) -> ValidationResult:
     """Checks a raw Advisor report; returns all findings, whatever the JSON types are, and never raises."""
     findings = Findings()
     if not isinstance(report, dict):
@@ -28,7 +26,7 @@ def validate_advisor_report(
     _check_fields(report, findings)
     _check_target(report, ids, findings)
     _check_options(report, waive_count=not ids and _is_blank_string(report.get("target_node_id")), findings=findings)
-    _check_words(report, words, findings)
+    _check_words(report, words.finder(ADVISOR_WORDS), findings)
     _advise(report, findings)
     return findings.result()
 

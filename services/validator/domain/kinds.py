@@ -4,30 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from services.validator.domain.advisor import validate_advisor_report
 from services.validator.domain.findings import ValidationResult
 from services.validator.domain.organizer import validate_organizer_report
 from services.validator.domain.rendering import render_advisor, render_organizer
-from services.validator.domain.wording import ADVISOR_WORDS, ORGANIZER_PHRASES, PhraseFinder
+from services.validator.domain.wording import Words
 
-Validate = Callable[[object, Sequence[str], PhraseFinder], ValidationResult]
-
-
-class Wording(Enum):
-    """How forbidden words are looked for."""
-
-    LITERAL = "literal"
-    LINGUISTIC = "linguistic"
+Validate = Callable[[object, Sequence[str], Words], ValidationResult]
 
 
 @dataclass(frozen=True, slots=True)
 class ReportKind:
     """One kind of report.
 
-    `phrases` are its forbidden words as the specification writes them; `shape` and `rules` tell a model what to write.
+    `shape` and `rules` tell a model what to write.
     `focus_needed`: the report is about one node, so there must be one. `takes_long`: checking it may take more than
     about a millisecond, so it is no work for an event loop.
     """
@@ -35,7 +27,6 @@ class ReportKind:
     name: str
     title: str
     validate: Validate
-    phrases: PhraseFinder
     shape: str
     rules: str
     render: Callable[[Mapping[str, Any]], str]
@@ -81,7 +72,6 @@ ORGANIZER = ReportKind(
     "organizer",
     "OrganizerReport",
     validate_organizer_report,
-    ORGANIZER_PHRASES,
     _ORGANIZER_SHAPE,
     _ORGANIZER_RULES,
     render_organizer,
@@ -91,7 +81,6 @@ ADVISOR = ReportKind(
     "advisor",
     "AdvisorReport",
     validate_advisor_report,
-    ADVISOR_WORDS,
     _ADVISOR_SHAPE,
     _ADVISOR_RULES,
     render_advisor,

@@ -7,7 +7,7 @@ from typing import Any
 
 from services.validator.domain.findings import Findings, ValidationResult, is_blank, shown
 from services.validator.domain.pointers import path_of
-from services.validator.domain.wording import ORGANIZER_PHRASES, PhraseFinder
+from services.validator.domain.wording import LITERAL, ORGANIZER_PHRASES, PhraseFinder, Words
 
 DECOMPOSITIONS = "decomposition_proposals"
 GROUPINGS = "grouping_proposals"
@@ -19,7 +19,7 @@ _NOT_IN_LIST = "is not in valid node list"
 
 
 def validate_organizer_report(
-    report: object, valid_node_ids: Sequence[str], phrases: PhraseFinder = ORGANIZER_PHRASES
+    report: object, valid_node_ids: Sequence[str], words: Words = LITERAL
 ) -> ValidationResult:
     """Checks a raw Organizer report; returns all findings, whatever the JSON types are, and never raises."""
     findings = Findings()
@@ -27,7 +27,7 @@ def validate_organizer_report(
         findings.error_text("REPORT_NOT_OBJECT", "", "report must be an object")
         return findings.result()
     ids = [node_id for node_id in valid_node_ids if isinstance(node_id, str)]
-    checks = _Checks(findings, ids, frozenset(ids), phrases)
+    checks = _Checks(findings, ids, frozenset(ids), words.finder(ORGANIZER_PHRASES))
     for key in ARRAYS:
         if not isinstance(report.get(key), list):
             findings.error("ORGANIZER_ARRAY_REQUIRED", f"/{key}", "is required (array)")

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from services.validator.domain.findings import NOTHING_FOUND, ValidationResult
-from services.validator.domain.kinds import Wording
+from services.validator.domain.wording import Wording
 
 MAX_REGENERATIONS = 2
 

@@ -1,10 +1,18 @@
-"""Words that reports must not use."""
+"""Words that reports must not use, and the two ways of looking for them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
+
+
+class Wording(Enum):
+    """How forbidden words are looked for."""
+
+    LITERAL = "literal"
+    LINGUISTIC = "linguistic"
 
 
 class PhraseFinder(Protocol):
@@ -12,6 +20,14 @@ class PhraseFinder(Protocol):
 
     def occurs_in(self, text: str) -> bool:
         """True when the text uses one."""
+        ...
+
+
+class Words(Protocol):
+    """A way of looking for phrases."""
+
+    def finder(self, phrases: Sequence[str]) -> PhraseFinder:
+        """The finder of these phrases."""
         ...
 
 
@@ -29,8 +45,18 @@ class LiteralPhrases:
         return False
 
 
-ORGANIZER_PHRASES = LiteralPhrases(("べき", "してください", "が必要です"))
+class LiteralWords:
+    """Looks for phrases as plain substrings: the specification's way and the default."""
+
+    def finder(self, phrases: Sequence[str]) -> PhraseFinder:
+        """The finder of these phrases."""
+        return LiteralPhrases(phrases)
+
+
+LITERAL = LiteralWords()
+
+ORGANIZER_PHRASES = ("べき", "してください", "が必要です")
 """Words that command (V-17)."""
 
-ADVISOR_WORDS = LiteralPhrases(("ベスト", "推奨", "正解", "すべき"))
+ADVISOR_WORDS = ("ベスト", "推奨", "正解", "すべき")
 """Words that decide for the user (V-27)."""

@@ -9,7 +9,6 @@ from typing import Any
 from hansei.validator.v1 import report_pb2 as pb
 from services.validator.domain.dashboard import Brief
 from services.validator.domain.findings import Finding, Severity, ValidationResult
-from services.validator.domain.kinds import Wording
 from services.validator.domain.runs import (
     MAX_REGENERATIONS,
     Attempt,
@@ -19,6 +18,7 @@ from services.validator.domain.runs import (
     StopReason,
     TokenUsage,
 )
+from services.validator.domain.wording import Wording
 from services.validator.usecases.validate_report import json_value
 
 SEVERITIES = {Severity.ERROR: pb.SEVERITY_ERROR, Severity.WARNING: pb.SEVERITY_WARNING}

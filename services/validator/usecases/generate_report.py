@@ -18,7 +18,7 @@ from services.validator.domain.quoting import one_line
 from services.validator.domain.repairs import broken_parts, build_repair_prompt, repaired
 from services.validator.domain.report_prompts import build_correction_prompt, build_regeneration_prompt
 from services.validator.domain.runs import Attempt, Repair, ReportRun, RunOptions, StopReason, TokenUsage, refused
-from services.validator.domain.wording import PhraseFinder
+from services.validator.domain.wording import Words
 
 log = logging.getLogger("hansei.validator")
 
@@ -67,7 +67,7 @@ class Assignment:
     base_prompt: str
     valid_node_ids: Sequence[str]
     nodes: Sequence[Node]
-    phrases: PhraseFinder
+    words: Words
 
 
 async def generate_report(
@@ -154,7 +154,7 @@ async def _attempted(assignment: Assignment, model: ReportModel, request: _Reque
     report = _report_in(answer.text, request)
     if report is None:
         return replace(attempt, failure=f"Failed to parse {assignment.kind.title} from LLM response")
-    result = assignment.kind.validate(report, assignment.valid_node_ids, assignment.phrases)
+    result = assignment.kind.validate(report, assignment.valid_node_ids, assignment.words)
     return replace(attempt, report=report, result=result)
 
 

@@ -1,11 +1,11 @@
-"""Which kinds of reports there are, and with which words each is checked."""
+"""Which kinds of reports there are, and how their words are looked for."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from services.validator.domain.kinds import BUILT_IN_KINDS, ReportKind, Wording
-from services.validator.domain.wording import PhraseFinder
+from services.validator.domain.kinds import ReportKind
+from services.validator.domain.wording import Wording, Words
 
 
 class Kinds(Protocol):
@@ -16,14 +16,9 @@ class Kinds(Protocol):
         ...
 
 
-class WordFinders(Protocol):
-    """Chooses how the words of a kind are looked for."""
+class Vocabulary(Protocol):
+    """The ways of looking for words."""
 
-    async def finder(self, kind: ReportKind, wording: Wording) -> PhraseFinder:
-        """The finder of a kind's words in a wording mode."""
+    async def words(self, wording: Wording) -> Words:
+        """The way of a wording mode; what it needs is loaded when it is first wanted."""
         ...
-
-
-def is_built_in(name: str) -> bool:
-    """True for the kinds of the specification."""
-    return name in BUILT_IN_KINDS

@@ -9,9 +9,9 @@ from services.validator.domain.errors import InputsNotObject, ReportNotJson
 from services.validator.domain.kinds import ADVISOR, ORGANIZER, ReportKind
 from services.validator.domain.report_prompts import build_base_prompt, build_inputs_prompt
 from services.validator.domain.runs import DEFAULT_OPTIONS, ReportRun, RunOptions, StopReason, refused
-from services.validator.domain.wording import PhraseFinder
+from services.validator.domain.wording import LITERAL, Words
 from services.validator.usecases.generate_report import Assignment, ReportModel, RunObserver, generate_report
-from services.validator.usecases.kinds import Kinds, WordFinders
+from services.validator.usecases.kinds import Kinds, Vocabulary
 from services.validator.usecases.validate_report import json_value
 
 
@@ -20,11 +20,11 @@ async def run_organizer(
     model: ReportModel,
     options: RunOptions = DEFAULT_OPTIONS,
     *,
-    phrases: PhraseFinder = ORGANIZER.phrases,
+    words: Words = LITERAL,
     observer: RunObserver | None = None,
 ) -> ReportRun:
     """Makes an Organizer report; a dashboard without nodes is allowed (V-35)."""
-    return await run_dashboard_report(ORGANIZER, brief, model, options, phrases, observer)
+    return await run_dashboard_report(ORGANIZER, brief, model, options, words, observer)
 
 
 async def run_advisor(
@@ -32,11 +32,11 @@ async def run_advisor(
     model: ReportModel,
     options: RunOptions = DEFAULT_OPTIONS,
     *,
-    phrases: PhraseFinder = ADVISOR.phrases,
+    words: Words = LITERAL,
     observer: RunObserver | None = None,
 ) -> ReportRun:
     """Makes an Advisor report on the focus node, else on the first node (V-34)."""
-    return await run_dashboard_report(ADVISOR, brief, model, options, phrases, observer)
+    return await run_dashboard_report(ADVISOR, brief, model, options, words, observer)
 
 
 async def run_dashboard_report(
@@ -44,7 +44,7 @@ async def run_dashboard_report(
     brief: Brief,
     model: ReportModel,
     options: RunOptions,
-    phrases: PhraseFinder,
+    words: Words,
     observer: RunObserver | None,
 ) -> ReportRun:
     """Makes a report of a kind about a dashboard; an unusable dashboard or focus ends it before any model call."""
@@ -56,7 +56,7 @@ async def run_dashboard_report(
     except TargetError as error:
         return refused(str(error), StopReason.TARGET_UNKNOWN)
     prompt = build_base_prompt(kind, brief, nodes, focus)
-    assignment = Assignment(kind, prompt, [node.id for node in nodes], nodes, phrases)
+    assignment = Assignment(kind, prompt, [node.id for node in nodes], nodes, words)
     return await generate_report(assignment, model, options, observer)
 
 
@@ -66,33 +66,33 @@ async def run_inputs_report(
     valid_node_ids: Sequence[str],
     model: ReportModel,
     options: RunOptions,
-    phrases: PhraseFinder,
+    words: Words,
     observer: RunObserver | None = None,
 ) -> ReportRun:
     """Makes a report of a registered kind from any JSON inputs."""
     prompt = build_inputs_prompt(kind, inputs, valid_node_ids)
-    assignment = Assignment(kind, prompt, valid_node_ids, (), phrases)
+    assignment = Assignment(kind, prompt, valid_node_ids, (), words)
     return await generate_report(assignment, model, options, observer)
 
 
 class RunReports:
     """Makes reports with the service's model, words and observer."""
 
-    def __init__(self, kinds: Kinds, words: WordFinders, model: ReportModel, observer: RunObserver) -> None:
+    def __init__(self, kinds: Kinds, vocabulary: Vocabulary, model: ReportModel, observer: RunObserver) -> None:
         self._kinds = kinds
-        self._words = words
+        self._vocabulary = vocabulary
         self._model = model
         self._observer = observer
 
     async def organizer(self, brief: Brief, options: RunOptions) -> ReportRun:
         """Makes an Organizer report. Raises ModelKeyMissing, ModelOffline."""
-        phrases = await self._words.finder(ORGANIZER, options.wording)
-        return await run_organizer(brief, self._model, options, phrases=phrases, observer=self._observer)
+        words = await self._vocabulary.words(options.wording)
+        return await run_organizer(brief, self._model, options, words=words, observer=self._observer)
 
     async def advisor(self, brief: Brief, options: RunOptions) -> ReportRun:
         """Makes an Advisor report. Raises ModelKeyMissing, ModelOffline."""
-        phrases = await self._words.finder(ADVISOR, options.wording)
-        return await run_advisor(brief, self._model, options, phrases=phrases, observer=self._observer)
+        words = await self._vocabulary.words(options.wording)
+        return await run_advisor(brief, self._model, options, words=words, observer=self._observer)
 
     async def of_kind(
         self, name: str, inputs_json: str, valid_node_ids: Sequence[str], options: RunOptions
@@ -108,5 +108,5 @@ class RunReports:
             inputs = None
         if not isinstance(inputs, dict):
             raise InputsNotObject("inputs_json must be the JSON text of an object")
-        phrases = await self._words.finder(kind, options.wording)
-        return await run_inputs_report(kind, inputs, valid_node_ids, self._model, options, phrases, self._observer)
+        words = await self._vocabulary.words(options.wording)
+        return await run_inputs_report(kind, inputs, valid_node_ids, self._model, options, words, self._observer)

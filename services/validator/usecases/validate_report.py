@@ -10,9 +10,9 @@ from typing import NoReturn
 from chassis.errors import shortened
 from services.validator.domain.errors import ReportNotJson
 from services.validator.domain.findings import ValidationResult
-from services.validator.domain.kinds import ReportKind, Wording
-from services.validator.domain.wording import PhraseFinder
-from services.validator.usecases.kinds import Kinds, WordFinders
+from services.validator.domain.kinds import ReportKind
+from services.validator.domain.wording import Wording, Words
+from services.validator.usecases.kinds import Kinds, Vocabulary
 
 INLINE_CHARS = 32_768
 """Reports up to this size take about a millisecond and are checked on the event loop; larger ones in a thread."""
@@ -21,23 +21,23 @@ INLINE_CHARS = 32_768
 class ValidateReport:
     """Validation of reports of all kinds."""
 
-    def __init__(self, kinds: Kinds, words: WordFinders) -> None:
+    def __init__(self, kinds: Kinds, vocabulary: Vocabulary) -> None:
         self._kinds = kinds
-        self._words = words
+        self._vocabulary = vocabulary
 
     async def __call__(
         self, type_name: str, report_json: str, valid_node_ids: Sequence[str], wording: Wording
     ) -> ValidationResult:
         """All findings on a report. Raises ReportTypeUnknown, ReportNotJson."""
         kind = await self._kinds.kind(type_name)
-        phrases = await self._words.finder(kind, wording)
+        words = await self._vocabulary.words(wording)
         if kind.takes_long or wording is Wording.LINGUISTIC or len(report_json) > INLINE_CHARS:
-            return await asyncio.to_thread(_checked, kind, report_json, valid_node_ids, phrases)
-        return _checked(kind, report_json, valid_node_ids, phrases)
+            return await asyncio.to_thread(_checked, kind, report_json, valid_node_ids, words)
+        return _checked(kind, report_json, valid_node_ids, words)
 
 
-def _checked(kind: ReportKind, text: str, valid_node_ids: Sequence[str], phrases: PhraseFinder) -> ValidationResult:
-    return kind.validate(json_value(text), valid_node_ids, phrases)
+def _checked(kind: ReportKind, text: str, valid_node_ids: Sequence[str], words: Words) -> ValidationResult:
+    return kind.validate(json_value(text), valid_node_ids, words)
 
 
 def json_value(text: str) -> object:
