@@ -31,7 +31,7 @@ from chassis import deadlines, logging, status, telemetry, validation
 from chassis.admission import OVERLOADED, Admission
 from chassis.calls import Call, current_call, new_request_id, request_id_from
 from chassis.errors import HanseiError, Unavailable
-from chassis.progress import RETRY_SECONDS, CallsInProgress, going_away
+from chassis.progress import DRAINING, RETRY_SECONDS, CallsInProgress, going_away
 
 log = logging.get_logger("hansei.calls")
 
@@ -145,7 +145,7 @@ class MethodEdge:
         self._telemetry.end(opened.span, code, seconds)
         if code == "OK" or reason == OVERLOADED:  # a flood is counted, not written down
             log.debug("call", code=code, reason=reason, seconds=seconds)
-        elif code in _OUR_FAULT:
+        elif code in _OUR_FAULT and reason != DRAINING:
             log.warning("call", code=code, reason=reason, seconds=seconds)
         else:
             log.info("call", code=code, reason=reason, seconds=seconds)
