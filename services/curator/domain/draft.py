@@ -173,7 +173,8 @@ class Draft:
         return replace(after, touched=self.stamp.revision)
 
     def _taken(self, bullet_id: str) -> bool:
-        return bool(self.view.named(bullet_id)) or self.find(bullet_id) is not None
+        here = (stored.bullet.id for stored in self._now.values() if stored)
+        return bullet_id in here or bool(self.view.named(bullet_id))
 
     def _overlaid(self, known: Sequence[Stored], wanted: Callable[[Bullet], bool]) -> list[Stored]:
         slots = {stored.slot: stored for stored in known if stored.slot not in self._now}

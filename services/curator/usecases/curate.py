@@ -80,7 +80,7 @@ class Curation:
     pending: tuple[PendingChange, ...] = field(default=())
 
 
-class _Outdated(Exception):  # noqa: N818 - not an error: the transaction is given up to be tried anew
+class _Outdated(Exception):
     """The playbook changed under the proposals."""
 
 

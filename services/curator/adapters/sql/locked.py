@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, Row, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, Text, bindparam, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from chassis.errors import shortened
@@ -17,6 +17,20 @@ from services.curator.domain.errors import PendingChangeNotFound
 from services.curator.domain.log import Change, Kind, Stored
 from services.curator.domain.review import PendingChange
 from services.curator.domain.rules import Policy
+
+_D = bindparam("of_dataset", type_=Text)
+_HEAD = select(schema.dataset).where(schema.dataset.c.name == _D).with_for_update()
+_ALL = select(schema.bullet.c.body).where(schema.bullet.c.dataset == _D).order_by(schema.bullet.c.slot)
+_NAMED = _ALL.where(schema.bullet.c.bullet_id == bindparam("id"))
+_WITH_CONTENT = _ALL.where(schema.bullet.c.mark == bindparam("mark"))
+_HIGHEST = select(func.max(schema.bullet.c.number)).where(schema.bullet.c.dataset == _D)
+_STANDING_VOTE = select(schema.vote.c.cast_in).where(
+    schema.vote.c.dataset == _D,
+    schema.vote.c.slot == bindparam("in_slot"),
+    schema.vote.c.trajectory == bindparam("of_trajectory"),
+    schema.vote.c.round == bindparam("in_round"),
+    schema.vote.c.withdrawn_in.is_(None),
+)
 
 
 class LockedDataset:
@@ -42,20 +56,19 @@ class LockedDataset:
 
     def named(self, bullet_id: str) -> Sequence[Stored]:
         """The bullets with this id, in playbook order."""
-        return self._bullets(schema.bullet.c.bullet_id == bullet_id)
+        return self._bullets(_NAMED, id=bullet_id)
 
     def with_content(self, mark: str) -> Sequence[Stored]:
         """The bullets whose content has this fingerprint, in playbook order."""
-        return self._bullets(schema.bullet.c.mark == mark)
+        return self._bullets(_WITH_CONTENT, mark=mark)
 
     def everything(self) -> Sequence[Stored]:
         """All bullets in playbook order."""
-        return self._bullets()
+        return self._bullets(_ALL)
 
     def highest_number(self) -> int:
         """The highest number in a bullet's id (C-71)."""
-        query = select(func.max(schema.bullet.c.number)).where(schema.bullet.c.dataset == self.dataset)
-        return self._connection.execute(query).scalar() or 0
+        return self._connection.execute(_HIGHEST, {"of_dataset": self.dataset}).scalar() or 0
 
     def removed_after(self, bullet_id: str, revision: int) -> int | None:
         """The newest revision after `revision` that removed the bullet with this id, None if none did."""
@@ -70,15 +83,8 @@ class LockedDataset:
 
     def voted(self, slot: int, trajectory: str, round_: int) -> bool:
         """Whether this vote is counted already."""
-        table = schema.vote
-        query = select(table.c.cast_in).where(
-            table.c.dataset == self.dataset,
-            table.c.slot == slot,
-            table.c.trajectory == trajectory,
-            table.c.round == round_,
-            table.c.withdrawn_in.is_(None),
-        )
-        return self._connection.execute(query).first() is not None
+        key = {"of_dataset": self.dataset, "in_slot": slot, "of_trajectory": trajectory, "in_round": round_}
+        return self._connection.execute(_STANDING_VOTE, key).first() is not None
 
     # Further reads inside the transaction
 
@@ -162,9 +168,8 @@ class LockedDataset:
         ballots: dict[int, list[Ballot]] = {}
         for row in self._connection.execute(query.order_by(votes.c.slot, votes.c.trajectory, votes.c.round)):
             ballots.setdefault(row.slot, []).append(_ballot(row))
-        table = schema.bullet
-        bodies = self._connection.execute(select(table.c.body).where(table.c.dataset == dataset).order_by(table.c.slot))
-        stored = [read_stored(body) for (body,) in bodies]
+        bodies = self._connection.execute(_ALL, {"of_dataset": dataset}).scalars()
+        stored = [read_stored(body) for body in bodies]
         return [(one, ballots.get(one.slot, [])) for one in stored]
 
     def pending(self, ids: Sequence[str]) -> list[PendingChange]:
@@ -180,8 +185,7 @@ class LockedDataset:
         return [known[pending_id] for pending_id in ids]
 
     def _locked(self) -> Row[tuple[object, ...]] | None:
-        query = select(schema.dataset).where(schema.dataset.c.name == self.dataset).with_for_update()
-        return self._connection.execute(query).first()
+        return self._connection.execute(_HEAD, {"of_dataset": self.dataset}).first()
 
     def _created(self) -> Row[tuple[object, ...]]:
         on_postgres = self._connection.dialect.name == "postgresql"
@@ -195,10 +199,9 @@ class LockedDataset:
             raise LookupError(f"dataset {self.dataset} vanished while it was created")
         return row
 
-    def _bullets(self, *conditions: ColumnElement[bool]) -> list[Stored]:
-        table = schema.bullet
-        query = select(table.c.body).where(table.c.dataset == self.dataset, *conditions).order_by(table.c.slot)
-        return [read_stored(body) for (body,) in self._connection.execute(query)]
+    def _bullets(self, query: Select[str], **values: str) -> list[Stored]:
+        bodies = self._connection.execute(query, {"of_dataset": self.dataset, **values}).scalars()
+        return [read_stored(body) for body in bodies]
 
     def _changes(self, condition: ColumnElement[bool]) -> list[Change]:
         table = schema.change

@@ -35,6 +35,25 @@ from services.curator.usecases.ports import Ticket
 _POSITIONS_BY_COUNT = 16
 
 
+_ADD_BULLET = schema.bullet.insert()
+_DROP_BULLET = schema.bullet.delete().where(
+    schema.bullet.c.dataset == bindparam("of_dataset"), schema.bullet.c.slot == bindparam("in_slot")
+)
+_ADD_REVISION = schema.revision.insert()
+_ADD_CHANGE = schema.change.insert()
+_ADD_VOTE = schema.vote.insert()
+_BEFORE_SLOT = (
+    select(func.count())
+    .select_from(schema.bullet)
+    .where(schema.bullet.c.dataset == bindparam("of_dataset"), schema.bullet.c.slot < bindparam("in_slot"))
+)
+_ADVANCE = (
+    update(schema.dataset)
+    .where(schema.dataset.c.name == bindparam("of_dataset"))
+    .values({name: bindparam(name) for name in ("revision", "bullets", "next_slot", "committed", "updated_at")})
+)
+
+
 class Transaction(LockedDataset):
     """A locked dataset that can be written to. Implements `Writing`; `revisions` are those it appended."""
 
@@ -83,7 +102,7 @@ class Transaction(LockedDataset):
         changes = draft.changes
         self._write_fold(changes)
         self._write_votes(draft, changes)
-        changes = self._placed(changes)
+        changes = self._placed(changes, draft.bullets)
         written = Revision(
             self.dataset,
             draft.stamp,
@@ -128,14 +147,12 @@ class Transaction(LockedDataset):
         self._connection.execute(table.insert(), row)
 
     def _write_fold(self, changes: Sequence[Change]) -> None:
-        table = schema.bullet
-        gone = [{"in_slot": change.slot} for change in changes if change.before]
+        gone = [{"of_dataset": self.dataset, "in_slot": change.slot} for change in changes if change.before]
         if gone:
-            one = table.delete().where(table.c.dataset == self.dataset, table.c.slot == bindparam("in_slot"))
-            self._connection.execute(one, gone)
+            self._connection.execute(_DROP_BULLET, gone)
         rows = [self._row(change.after) for change in changes if change.after]
         if rows:
-            self._connection.execute(table.insert(), rows)
+            self._connection.execute(_ADD_BULLET, rows)
 
     def _row(self, stored: Stored) -> dict[str, object]:
         return {
@@ -176,11 +193,11 @@ class Transaction(LockedDataset):
             for ballot in draft.cast.values()
         ]
         if cast:
-            self._connection.execute(table.insert(), cast)
+            self._connection.execute(_ADD_VOTE, cast)
 
-    def _placed(self, changes: Sequence[Change]) -> list[Change]:
+    def _placed(self, changes: Sequence[Change], bullets_after: int) -> list[Change]:
         """The changes with the place of each bullet: after the revision, or before it for a removed one."""
-        ranks = self._ranks([change.slot for change in changes])
+        ranks = self._ranks(changes, bullets_after)
         removed = sorted(change.slot for change in changes if change.after is None)
         inserted = sorted(change.slot for change in changes if change.before is None)
 
@@ -191,22 +208,25 @@ class Transaction(LockedDataset):
 
         return [replace(change, position=place(change)) for change in changes]
 
-    def _ranks(self, slots: Sequence[int]) -> dict[int, int]:
-        """How many bullets now stand before each slot."""
+    def _ranks(self, changes: Sequence[Change], bullets_after: int) -> dict[int, int]:
+        """How many bullets now stand before each changed slot."""
+        appended = [change.slot for change in changes if change.slot >= self.next_slot]
+        ranks = {slot: bullets_after - len(appended) + index for index, slot in enumerate(appended)}
+        inner = [change.slot for change in changes if change.slot < self.next_slot]
+        if len(inner) <= _POSITIONS_BY_COUNT:
+            for slot in inner:
+                key = {"of_dataset": self.dataset, "in_slot": slot}
+                ranks[slot] = self._connection.execute(_BEFORE_SLOT, key).scalar() or 0
+            return ranks
         table = schema.bullet
-        mine = table.c.dataset == self.dataset
-        if len(slots) <= _POSITIONS_BY_COUNT:
-            count = select(func.count()).select_from(table)
-            return {
-                slot: self._connection.execute(count.where(mine, table.c.slot < slot)).scalar() or 0 for slot in slots
-            }
-        standing = sorted(slot for (slot,) in self._connection.execute(select(table.c.slot).where(mine)))
-        return {slot: bisect_left(standing, slot) for slot in slots}
+        slots = self._connection.execute(select(table.c.slot).where(table.c.dataset == self.dataset)).scalars()
+        standing = sorted(slots)
+        return ranks | {slot: bisect_left(standing, slot) for slot in inner}
 
     def _write_log(self, written: Revision) -> None:
         origin = written.origin
         self._connection.execute(
-            schema.revision.insert(),
+            _ADD_REVISION,
             {
                 "dataset": self.dataset,
                 "number": written.number,
@@ -236,7 +256,7 @@ class Transaction(LockedDataset):
             for change in written.changes
         ]
         if rows:
-            self._connection.execute(schema.change.insert(), rows)
+            self._connection.execute(_ADD_CHANGE, rows)
 
     def _advance(self, draft: Draft) -> None:
         self._committed = microseconds(draft.stamp.at)
@@ -244,20 +264,22 @@ class Transaction(LockedDataset):
             self._created_at = draft.stamp.at.isoformat()
         self.revision, self.bullets, self.next_slot = draft.stamp.revision, draft.bullets, draft.next_slot
         values = {
+            "of_dataset": self.dataset,
             "revision": self.revision,
             "bullets": self.bullets,
             "next_slot": self.next_slot,
             "committed": self._committed,
             "updated_at": draft.stamp.at.isoformat(),
         }
-        table = schema.dataset
-        self._connection.execute(update(table).where(table.c.name == self.dataset).values(**values))
+        self._connection.execute(_ADVANCE, values)
+
+
+_ANSWER = select(schema.request).where(schema.request.c.request_id == bindparam("id"))
 
 
 def stored_answer(connection: Connection, ticket: Ticket) -> bytes | None:
     """The stored answer of a request that is done. RequestIdReused when it had another payload."""
-    table = schema.request
-    row = connection.execute(select(table).where(table.c.request_id == ticket.request_id)).first()
+    row = connection.execute(_ANSWER, {"id": ticket.request_id}).first()
     if row is None:
         return None
     if (row.method, row.digest) != (ticket.method, ticket.digest):
