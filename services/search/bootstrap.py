@@ -20,8 +20,8 @@ from services.search.adapters.embedders.hashing import Hashing
 from services.search.adapters.embedders.local import LocalEmbedder
 from services.search.adapters.embedders.remote import RemoteEmbedder
 from services.search.adapters.embedding_cache import StoredEmbeddings
-from services.search.adapters.peers import CuratorFeed
-from services.search.domain.bullet import Bullet
+from services.search.adapters.peers import CuratorFeed, bullet_of_bytes
+from services.search.adapters.snapshots import SnapshotFiles
 from services.search.domain.embedding import Embedder, VectorWeight
 from services.search.domain.index import HybridIndex
 from services.search.domain.tokenizers import tokenizer
@@ -29,7 +29,7 @@ from services.search.rpc.servicer import SearchServicer
 from services.search.settings import HASHING, MINILM, SearchSettings
 from services.search.usecases.embed_texts import EmbedTexts
 from services.search.usecases.evaluate import NAMED_VARIANTS, Quality, RankingVariant, evaluate, read_retrieval_set
-from services.search.usecases.follow_playbook import FollowedPlaybook
+from services.search.usecases.follow_playbook import FollowedPlaybook, MakeIndex
 from services.search.usecases.playbook_indexes import PlaybookIndexes
 from services.search.usecases.rank_bullets import RankBullets
 from services.search.usecases.search_playbook import RankEntries, SearchPlaybook
@@ -50,11 +50,15 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
     weight = VectorWeight(settings.search_alpha, settings.search_alpha_scaling)
     kernels = CompiledKernels()
 
-    def new_index(dimension: int) -> HybridIndex[Bullet]:
-        return HybridIndex(dimension, tokenize, variant, kernels)
+    make = MakeIndex(
+        lambda dimension: HybridIndex(dimension, tokenize, variant, kernels),
+        lambda frozen: HybridIndex.thawed(frozen, tokenize, variant, kernels),
+    )
+    made_with = {"embedder": embedder.model, "tokenizer": settings.search_tokenizer}
+    snapshots = SnapshotFiles(Path(settings.search_snapshot_dir), made_with, bullet_of_bytes)
 
     def follow(dataset: str) -> FollowedPlaybook:
-        return FollowedPlaybook(dataset, CuratorFeed(peers.channel("curator")), embed, new_index, scoring)
+        return FollowedPlaybook(dataset, CuratorFeed(peers.channel("curator")), embed, make, snapshots, scoring)
 
     indexes = PlaybookIndexes(follow, settings.search_max_datasets)
     rank = RankEntries(embed, tokenize, weight, settings.search_fusion, scoring)
@@ -71,6 +75,7 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
         await scoring.run(kernels.warm)
 
     async def close() -> None:
+        await indexes.save()
         await indexes.close()
         await closing.aclose()
         await scoring.close()
@@ -82,6 +87,7 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
         registrations=[chassis.Registration(search_service_pb2_grpc.add_SearchServiceServicer_to_server, servicer)],
         start=start,
         close=close,
+        tasks={"snapshots": lambda: indexes.save_every(settings.search_snapshot_seconds)},
     )
 
 

@@ -55,6 +55,12 @@ class SearchSettings(ServiceSettings, EmbeddingSettings):
     search_fusion: Literal["minmax", "rrf"] = named("minmax", "SEARCH_FUSION")
     """How both scores become one: `minmax` as specified, or `rrf`, reciprocal rank fusion."""
 
+    search_snapshot_dir: str = "data/search-snapshots"
+    """Folder with a snapshot of each index, from which a restart goes on."""
+
+    search_snapshot_seconds: float = Field(60.0, gt=0)
+    """Seconds between snapshots of indexes that have changed."""
+
     search_threads: int = Field(2, ge=1, le=64)
     """Threads that score large indexes."""
 

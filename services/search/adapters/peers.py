@@ -36,7 +36,12 @@ class CuratorFeed:
                     yield Alive(response.progress.revision)
 
 
-def bullet_from(message: playbook_pb2.Bullet) -> Bullet:
+def bullet_of_bytes(origin: bytes) -> Bullet:
+    """The bullet that `origin` holds, as the curator sent it."""
+    return bullet_from(playbook_pb2.Bullet.FromString(origin), origin)
+
+
+def bullet_from(message: playbook_pb2.Bullet, origin: bytes | None = None) -> Bullet:
     """The domain's bullet; a bullet without `searchable_text` is searched by its content."""
     return Bullet(
         id=message.id,
@@ -48,7 +53,7 @@ def bullet_from(message: playbook_pb2.Bullet) -> Bullet:
         harmful=message.harmful,
         source_trajectory=message.source_trajectory,
         served=message.state != playbook_pb2.BULLET_STATE_RETIRED,
-        origin=message.SerializeToString(),
+        origin=message.SerializeToString() if origin is None else origin,
     )
 
 

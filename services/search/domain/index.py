@@ -20,6 +20,7 @@ from services.search.domain.bm25 import OKAPI, Variant
 from services.search.domain.columns import Column
 from services.search.domain.entry import Entry
 from services.search.domain.errors import EmbeddingFailed
+from services.search.domain.frozen import FrozenIndex
 from services.search.domain.kernels import Float32s, Floats, Kernels, NumpyKernels
 from services.search.domain.query import ItemT
 from services.search.domain.ranking import unit
@@ -68,6 +69,11 @@ class HybridIndex(Generic[ItemT]):
 
     def __contains__(self, entry_id: str) -> bool:
         return entry_id in self._row_of
+
+    def get(self, entry_id: str) -> ItemT | None:
+        """The item of that id, if it is there."""
+        row = self._row_of.get(entry_id)
+        return None if row is None else self._items[row]
 
     def ids(self) -> list[str]:
         """Ids of the entries, in no particular order."""
@@ -187,20 +193,59 @@ class HybridIndex(Generic[ItemT]):
             kernels=self._kernels,
         )
 
+    def frozen(self) -> FrozenIndex[ItemT]:
+        """The newest state as plain arrays. Writers wait meanwhile, readers do not."""
+        with self._writing:
+            return self._frozen()
+
+    @classmethod
+    def thawed(
+        cls,
+        frozen: FrozenIndex[ItemT],
+        tokenize: Tokenizer = whitespace,
+        variant: Variant = OKAPI,
+        kernels: Kernels | None = None,
+    ) -> HybridIndex[ItemT]:
+        """An index that goes on where `frozen` was taken. `tokenize` must be the one that it was made with."""
+        index = cls(frozen.vectors.shape[1], tokenize, variant, kernels)
+        index._take(frozen)
+        index.view = index._publish(frozen.revision)
+        return index
+
     def _compact(self) -> None:
-        """Move the living rows, in playbook order, to new arrays; earlier views keep the old ones."""
+        """Move the living rows to new arrays; earlier views keep the old ones."""
+        self._take(self._frozen())
+
+    def _frozen(self) -> FrozenIndex[ItemT]:
         living = np.fromiter(self._row_of.values(), np.int64, len(self._row_of))
         living = living[np.argsort(self._order.array[living], kind="stable")]
-        ids, items = self._ids, self._items
-        self._ids = [ids[row] for row in living.tolist()]
-        self._items = [items[row] for row in living.tolist()]
-        self._row_of = {entry_id: row for row, entry_id in enumerate(self._ids)}
-        self._terms, self._facets = self._terms.kept(living), self._facets.kept(living)
-        self._holding = self._terms.holding()
-        self._order, self._confidence, self._lengths, self._died, self._vectors = (
-            Column.of(column.array[living])
-            for column in (self._order, self._confidence, self._lengths, self._died, self._vectors)
+        rows = living.tolist()
+        return FrozenIndex(
+            revision=self.view.revision,
+            ids=[self._ids[row] for row in rows],
+            items=[self._items[row] for row in rows],
+            confidence=self._confidence.array[living],
+            lengths=self._lengths.array[living],
+            vectors=self._vectors.array[living],
+            terms=self._terms.frozen(living),
+            facets=self._facets.frozen(living),
         )
+
+    def _take(self, frozen: FrozenIndex[ItemT]) -> None:
+        """Hold these rows and no others."""
+        count = len(frozen.ids)
+        self._ids, self._items = list(frozen.ids), list(frozen.items)
+        self._row_of = {entry_id: row for row, entry_id in enumerate(self._ids)}
+        self._terms, self._facets = TermTable.of(frozen.terms), TermTable.of(frozen.facets)
+        self._order = Column.of(np.arange(count, dtype=np.int64))
+        self._died = Column.of(np.full(count, ALIVE, np.int64))
+        self._confidence, self._lengths = Column.of(frozen.confidence), Column.of(frozen.lengths)
+        self._vectors = Column.of(frozen.vectors)
+        self._next_place = max(self._next_place, count)
+        self._total_length = int(frozen.lengths.sum())
+        self._holding = self._terms.holding()
+        held = np.bincount(self._holding)
+        self._term_counts = Counter({n: terms for n, terms in enumerate(held.tolist()) if n and terms})
 
 
 def facets_of(entry: Entry[ItemT]) -> list[str]:

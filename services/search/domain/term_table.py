@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.search.domain.columns import Column
+from services.search.domain.frozen import FrozenTerms
 from services.search.domain.postings import Int32s, Int64s, Postings, PostingsView
 
 
@@ -31,12 +32,13 @@ class TermTable:
         self._pointers.append((0,))
 
     @classmethod
-    def of(cls, terms: list[str], pointers: Int64s, numbers: Int32s, counts: Int32s) -> TermTable:
-        """The table of rows given one after another; term n is `terms[n]`."""
+    def of(cls, frozen: FrozenTerms) -> TermTable:
+        """The table of these rows."""
         table = cls()
-        ids = {term: number for number, term in enumerate(terms)}
-        table._postings = Postings.build(ids, pointers, numbers, counts)
-        table._numbers, table._counts, table._pointers = Column.of(numbers), Column.of(counts), Column.of(pointers)
+        ids = {term: number for number, term in enumerate(frozen.names)}
+        table._postings = Postings.build(ids, frozen.pointers, frozen.numbers, frozen.counts)
+        table._numbers, table._counts = Column.of(frozen.numbers), Column.of(frozen.counts)
+        table._pointers = Column.of(frozen.pointers)
         return table
 
     @property
@@ -83,18 +85,15 @@ class TermTable:
         """The table as it is now."""
         return TermView(self._postings.view(), self._numbers.array, self._pointers.rows)
 
-    def kept(self, rows: Int64s) -> TermTable:
-        """A table of these rows only, in this order; terms that no row holds any more are forgotten."""
+    def frozen(self, rows: Int64s) -> FrozenTerms:
+        """These rows only, in this order; terms that none of them holds are left out."""
         lengths = np.diff(self.pointers)[rows]
         pointers = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         places = _ranges(self.pointers[rows], lengths)
         used, numbers = np.unique(self.numbers[places], return_inverse=True)
         names = list(self.ids)
-        return TermTable.of(
-            [names[number] for number in used.tolist()],
-            pointers,
-            numbers.astype(np.int32),
-            self.counts[places],
+        return FrozenTerms(
+            [names[number] for number in used.tolist()], pointers, numbers.astype(np.int32), self.counts[places]
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from chassis.cpu import CpuPool
@@ -17,7 +18,9 @@ from services.search.domain.bullet import Bullet
 from services.search.domain.entry import bullet_entry
 from services.search.domain.errors import EmbeddingFailed, PlaybookUnreachable, RevisionNotReached
 from services.search.domain.feed import Alive, Change, Committed, Event, Feed, Snapshot, reordered
+from services.search.domain.frozen import FrozenIndex
 from services.search.domain.index import HybridIndex
+from services.search.domain.snapshot import IndexSnapshot, Snapshots
 from services.search.domain.view import IndexView
 from services.search.usecases.embed_texts import EmbedTexts
 
@@ -27,6 +30,14 @@ FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
 # Writing so few entries takes less than handing them to another thread is worth.
 INLINE_ENTRIES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class MakeIndex:
+    """How an index begins: with vectors of a dimension, or where it was left."""
+
+    empty: Callable[[int], HybridIndex[Bullet]]
+    thawed: Callable[[FrozenIndex[Bullet]], HybridIndex[Bullet]]
 
 
 class MissedRevisionError(Exception):
@@ -41,7 +52,8 @@ class FollowedPlaybook:
         dataset: str,
         feed: Feed,
         embed: EmbedTexts,
-        new_index: Callable[[int], HybridIndex[Bullet]],
+        make: MakeIndex,
+        snapshots: Snapshots,
         pool: CpuPool,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -53,16 +65,19 @@ class FollowedPlaybook:
         self.error: HanseiError | None = None
         self._feed = feed
         self._embed = embed
-        self._new_index = new_index
+        self._make = make
+        self._snapshots = snapshots
         self._pool = pool
         self._sleep = sleep
         self._now = now
         self._patience_seconds = patience_seconds
         self._index: HybridIndex[Bullet] | None = None
-        self._bullets: dict[str, Bullet] = {}
+        self._hidden: dict[str, Bullet] = {}
         self._order: list[str] = []
         self._revision = -1
+        self._saved = -1
         self._moved = asyncio.Event()
+        self._writing = asyncio.Lock()
 
     @property
     def revision(self) -> int:
@@ -100,9 +115,10 @@ class FollowedPlaybook:
         return self.view
 
     async def run(self) -> None:
-        """Follow the feed, for ever."""
+        """Take up the last snapshot, then follow the feed, for ever."""
+        await self._thaw()
         pause = FIRST_PAUSE_SECONDS
-        after: int | None = None
+        after = None if self._revision < 0 else self._revision
         while True:
             try:
                 async for event in self._feed.watch(self.dataset, after):
@@ -119,17 +135,18 @@ class FollowedPlaybook:
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
     async def _take(self, event: Event) -> None:
-        match event:
-            case Snapshot(revision, bullets):
-                await self._replace(bullets, revision)
-            case Committed(revision, changes) if revision > self._revision:
-                if revision != self._revision + 1:
-                    raise MissedRevisionError(f"revision {revision} after {self._revision}")
-                await self._change(changes, revision)
-            case Alive(revision) if revision > self._revision:
-                raise MissedRevisionError(f"the feed stands at revision {revision}, the index at {self._revision}")
-            case _:
-                pass
+        async with self._writing:
+            match event:
+                case Snapshot(revision, bullets):
+                    await self._replace(bullets, revision)
+                case Committed(revision, changes) if revision > self._revision:
+                    if revision != self._revision + 1:
+                        raise MissedRevisionError(f"revision {revision} after {self._revision}")
+                    await self._change(changes, revision)
+                case Alive(revision) if revision > self._revision:
+                    raise MissedRevisionError(f"the feed stands at revision {revision}, the index at {self._revision}")
+                case _:
+                    pass
         self.heard_at = self._now()
         self.error = None
         self._pulse()
@@ -137,10 +154,10 @@ class FollowedPlaybook:
     async def _replace(self, bullets: Sequence[Bullet], revision: int) -> None:
         """Become this playbook; what is the same already stays as it is."""
         given = {bullet.id: bullet for bullet in bullets}
-        changed = [bullet for bullet in given.values() if self._bullets.get(bullet.id) != bullet]
-        gone = [bullet_id for bullet_id in self._bullets if bullet_id not in given]
+        changed = [bullet for bullet in given.values() if self._known(bullet.id) != bullet]
+        gone = [bullet_id for bullet_id in self._order if bullet_id not in given]
         await self._write(changed, gone, revision, list(given))
-        self._bullets, self._order = given, list(given)
+        self._order = list(given)
 
     async def _change(self, changes: Sequence[Change], revision: int) -> None:
         order, moved = reordered(self._order, changes)
@@ -148,9 +165,6 @@ class FollowedPlaybook:
         gone = [change.bullet_id for change in changes if change.after is None]
         await self._write(changed, gone, revision, order if moved else None)
         self._order = order
-        self._bullets.update((bullet.id, bullet) for bullet in changed)
-        for bullet_id in gone:
-            self._bullets.pop(bullet_id, None)
 
     async def _write(
         self, changed: Sequence[Bullet], gone: Sequence[str], revision: int, order: Sequence[str] | None
@@ -159,7 +173,7 @@ class FollowedPlaybook:
         hidden = [bullet.id for bullet in changed if not bullet.served]
         vectors = await self._embed.documents([bullet.searchable_text for bullet in served])
         if self._index is None and served:
-            self._index = self._new_index(vectors.shape[1])
+            self._index = self._make.empty(vectors.shape[1])
         if (index := self._index) is not None:
             entries = [bullet_entry(bullet) for bullet in served]
             given = vectors if served else None
@@ -167,7 +181,33 @@ class FollowedPlaybook:
                 index.apply(entries, given, [*gone, *hidden], revision, order)
             else:
                 await self._pool.run(index.apply, entries, given, [*gone, *hidden], revision, order)
+        for bullet_id in (*gone, *(bullet.id for bullet in served)):
+            self._hidden.pop(bullet_id, None)
+        self._hidden.update((bullet.id, bullet) for bullet in changed if not bullet.served)
         self._revision = revision
+
+    def _known(self, bullet_id: str) -> Bullet | None:
+        """The bullet as the index has it."""
+        return self._hidden.get(bullet_id) or (self._index.get(bullet_id) if self._index else None)
+
+    async def save(self) -> None:
+        """Keep a snapshot, unless the one that is kept is of this revision."""
+        if self._revision > self._saved:
+            async with self._writing:
+                revision, order, hidden = self._revision, list(self._order), list(self._hidden.values())
+                index = await self._pool.run(self._index.frozen) if self._index else None
+            await self._pool.run(self._snapshots.save, self.dataset, IndexSnapshot(revision, order, hidden, index))
+            self._saved = revision
+
+    async def _thaw(self) -> None:
+        snapshot = await self._pool.run(self._snapshots.load, self.dataset)
+        if snapshot is not None:
+            if snapshot.index is not None:
+                self._index = await self._pool.run(self._make.thawed, snapshot.index)
+            self._order = list(snapshot.order)
+            self._hidden = {bullet.id: bullet for bullet in snapshot.hidden}
+            self._revision = self._saved = snapshot.revision
+            self._pulse()
 
     def _pulse(self) -> None:
         moved, self._moved = self._moved, asyncio.Event()

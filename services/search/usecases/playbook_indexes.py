@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import Context
 
 from services.search.usecases.follow_playbook import FollowedPlaybook
@@ -30,6 +30,17 @@ class PlaybookIndexes:
                 oldest.cancel()
         self._followed.move_to_end(dataset)
         return self._followed[dataset][0]
+
+    async def save_every(self, seconds: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        """Keep snapshots of what has changed, for ever, with a pause in between."""
+        while True:
+            await sleep(seconds)
+            await self.save()
+
+    async def save(self) -> None:
+        """Keep snapshots of what has changed."""
+        for playbook, _ in list(self._followed.values()):
+            await playbook.save()
 
     async def close(self) -> None:
         """Stop following."""

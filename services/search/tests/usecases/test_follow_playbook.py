@@ -17,9 +17,10 @@ from services.search.domain.errors import EmbeddingFailed, PlaybookUnreachable, 
 from services.search.domain.feed import Alive, Change, Committed, Event, Snapshot, reordered
 from services.search.domain.index import HybridIndex
 from services.search.domain.query import SearchQuery
+from services.search.domain.snapshot import IndexSnapshot
 from services.search.domain.tokenizers import whitespace
 from services.search.usecases.embed_texts import EmbedTexts
-from services.search.usecases.follow_playbook import FollowedPlaybook
+from services.search.usecases.follow_playbook import FollowedPlaybook, MakeIndex
 from services.search.usecases.playbook_indexes import PlaybookIndexes
 from services.search.usecases.search_playbook import Ask, QueryVector, RankEntries, SearchPlaybook
 
@@ -98,6 +99,19 @@ class Memory:
         self.vectors.update(((model, digest), vector) for digest, vector in vectors.items())
 
 
+class Kept:
+    """Snapshots in memory."""
+
+    def __init__(self) -> None:
+        self.snapshots: dict[str, IndexSnapshot] = {}
+
+    def load(self, dataset: str) -> IndexSnapshot | None:
+        return self.snapshots.get(dataset)
+
+    def save(self, dataset: str, snapshot: IndexSnapshot) -> None:
+        self.snapshots[dataset] = snapshot
+
+
 class World:
     """Playbooks, an embedder, and the search over both. Pauses end at once."""
 
@@ -107,6 +121,7 @@ class World:
         self.embed = EmbedTexts(self.embedder, Memory())
         self.pool = CpuPool("test", workers=1)
         self.pauses: list[float] = []
+        self.snapshots = Kept()
         self.indexes = PlaybookIndexes(self.follow, most)
         rank = RankEntries(self.embed, whitespace, VectorWeight(0.5), "minmax", self.pool)
         self.search = SearchPlaybook(self.indexes, rank, lambda: self.remaining)
@@ -117,7 +132,8 @@ class World:
             dataset,
             self.feed,
             self.embed,
-            lambda dimension: HybridIndex(dimension, whitespace),
+            MakeIndex(lambda dimension: HybridIndex(dimension, whitespace), HybridIndex.thawed),
+            self.snapshots,
             self.pool,
             sleep=self.pause,
             patience_seconds=0,
@@ -326,3 +342,50 @@ async def test_many_queries_are_one_embedding_call() -> None:
         w.embedder.embed = counted  # type: ignore[method-assign]
         await w.search("d", [Ask(SearchQuery(f"q{i % 3}")) for i in range(9)])
         assert calls == [1, 3]
+
+
+async def test_a_restart_goes_on_from_the_snapshot() -> None:
+    async with world() as w:
+        w.feed.add(bullet("a", "one"), bullet("b", "two"), bullet("c", "tri"))
+        w.feed.add(bullet("b", "two", served=False))
+        assert await w.found("one", min_revision=2) == ["a", "c"]
+        await w.indexes.save()
+        await w.indexes.close()
+        w.feed.add(bullet("d", "one"))
+        w.feed.commit(Change("c", None, 2))
+        w.embed = EmbedTexts(w.embedder, Memory())
+        w.embedder.embedded.clear()
+        w.feed.watches.clear()
+        assert await w.found("one", min_revision=4) == ["a", "d"]
+        assert w.feed.watches == [2]
+        assert w.embedder.embedded == ["one"]  # of the new bullet
+        w.feed.add(bullet("b", "two"))
+        assert await w.found("two", min_revision=5, top_k=1) == ["b"]
+
+
+async def test_what_the_snapshot_has_is_not_embedded_again_when_the_feed_begins_anew() -> None:
+    async with world() as w:
+        w.feed.add(bullet("a", "one"), bullet("b", "two"))
+        await w.found()
+        await w.indexes.save()
+        await w.indexes.close()
+        w.feed.log, w.feed.bullets = [], []
+        w.feed.add(bullet("b", "two"), bullet("a", "four"))
+        w.feed.log, w.feed.failures = w.feed.log[:1], [OutOfRange("gone")]
+        w.embed = EmbedTexts(w.embedder, Memory())
+        w.embedder.embedded.clear()
+        await w.found("q")
+        await eventually(lambda: w.indexes.of("d").error is None and len(w.feed.watches) > 2)
+        assert await w.found("q", top_k=2, min_confidence=0) in (["b", "a"], ["a", "b"])
+        assert sorted(w.embedder.embedded) == ["four", "q"]
+
+
+async def test_a_snapshot_is_kept_once_for_each_revision() -> None:
+    async with world() as w:
+        w.feed.add(bullet("a"))
+        await w.found()
+        await w.indexes.save()
+        kept = w.snapshots.snapshots["d"]
+        await w.indexes.save()
+        assert w.snapshots.snapshots["d"] is kept
+        assert (kept.revision, kept.order) == (1, ["a"])

@@ -1,0 +1,38 @@
+"""A whole index as plain arrays: what a snapshot keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.search.domain.kernels import Float32s, Floats
+from services.search.domain.postings import Int32s, Int64s
+from services.search.domain.query import ItemT
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class FrozenTerms:
+    """Row i holds the terms `numbers[pointers[i] : pointers[i + 1]]`, `counts` times each; term n is `names[n]`."""
+
+    names: list[str]
+    pointers: Int64s
+    numbers: Int32s
+    counts: Int32s
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class FrozenIndex(Generic[ItemT]):
+    """The living entries of an index in their order, one row each; `vectors` have unit length or are zero."""
+
+    revision: int
+    ids: list[str]
+    items: Sequence[ItemT]
+    confidence: Floats
+    lengths: NDArray[np.int32]
+    vectors: Float32s
+    terms: FrozenTerms
+    facets: FrozenTerms

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.search.adapters.array_file import DamagedFileError, packed, read_arrays, unpacked, write_arrays
+from services.search.adapters.snapshots import SnapshotFiles
+from services.search.domain.bullet import Bullet
+from services.search.domain.entry import bullet_entry
+from services.search.domain.index import HybridIndex
+from services.search.domain.query import Filter
+from services.search.domain.snapshot import IndexSnapshot
+from services.search.domain.tokenizers import mixed
+from services.search.domain.view import Fusion, IndexView
+
+
+def bullet(origin: bytes) -> Bullet:
+    """A bullet whose wire form is `id|section|text`."""
+    bullet_id, section, text = origin.decode("utf-8", "surrogatepass").split("|")
+    return Bullet(bullet_id, section, text, text, origin=origin)
+
+
+TEXTS = ["retry with backoff", "締め切りを守る", "", "never sleep in tests", "retry retry"]
+BULLETS = [bullet(f"b{i}|s{i % 2}|{text}".encode()) for i, text in enumerate(TEXTS)]
+
+
+def index_of() -> HybridIndex[Bullet]:
+    index = HybridIndex[Bullet](3, mixed)
+    rng = np.random.default_rng(7)
+    index.apply([bullet_entry(b) for b in BULLETS], rng.normal(size=(5, 3)))
+    # A dead row, and an order that is not that of the rows.
+    index.apply([bullet_entry(BULLETS[1])], rng.normal(size=(1, 3)), revision=8)
+    return index
+
+
+def answers(view: IndexView[Bullet]) -> list[object]:
+    query = np.array([0.6, 0.8, 0], np.float32)
+    return [
+        [
+            (r.item, r.combined_score, r.raw_bm25)
+            for r in view.search(mixed(text), query, admitted, Fusion(0.5), 9).results
+        ]
+        for text in ("retry", "締め切り", "nothing")
+        for admitted in (Filter(), Filter(frozenset({"s1"})))
+    ]
+
+
+def files(folder: Path, embedder: str = "e") -> SnapshotFiles:
+    return SnapshotFiles(folder, {"embedder": embedder}, bullet)
+
+
+def saved(folder: Path) -> HybridIndex[Bullet]:
+    index = index_of()
+    hidden = [bullet(b"h|s|hidden")]
+    files(folder).save("d", IndexSnapshot(8, ["h", *(b.id for b in BULLETS)], hidden, index.frozen()))
+    return index
+
+
+def test_an_index_comes_back_as_it_was(tmp_path: Path) -> None:
+    index = saved(tmp_path / "new")
+    snapshot = files(tmp_path / "new").load("d")
+    assert snapshot
+    assert snapshot.index
+    assert (snapshot.revision, snapshot.order[0], [b.id for b in snapshot.hidden]) == (8, "h", ["h"])
+    thawed = HybridIndex.thawed(snapshot.index, mixed)
+    assert answers(thawed.view) == answers(index.view)
+    for each in (index, thawed):
+        each.apply([bullet_entry(bullet(b"n|s1|retry the deadline"))], np.array([[0.0, 1.0, 0.0]]), deleted=["b0"])
+    assert answers(thawed.view) == answers(index.view)
+
+
+def test_an_empty_playbook_has_a_snapshot_too(tmp_path: Path) -> None:
+    files(tmp_path).save("d", IndexSnapshot(3, [], [], None))
+    assert files(tmp_path).load("d") == IndexSnapshot(3, [], [], None)
+
+
+def test_no_snapshot(tmp_path: Path) -> None:
+    assert files(tmp_path / "nowhere").load("d") is None
+
+
+def test_a_snapshot_of_another_embedder_is_not_used(tmp_path: Path) -> None:
+    saved(tmp_path)
+    assert files(tmp_path, embedder="other").load("d") is None
+    assert files(tmp_path).load("d")
+
+
+@pytest.mark.parametrize("place", [0, 5, 20, 44, 100, -1, "half", "empty"])
+def test_a_damaged_snapshot_is_reported_put_aside_and_not_used(
+    place: int | str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    saved(tmp_path)
+    file = tmp_path / "d.index"
+    content = bytearray(file.read_bytes())
+    if isinstance(place, int):
+        content[place] ^= 1
+    file.write_bytes(content[: {"half": len(content) // 2, "empty": 0}.get(str(place), len(content))])
+    assert files(tmp_path).load("d") is None
+    assert "is damaged and is built anew" in caplog.text
+    assert not file.exists()
+    assert (tmp_path / "d.index.damaged").exists()
+
+
+def test_a_full_disk_leaves_the_snapshot_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    saved(tmp_path)
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    files(tmp_path).save("d", IndexSnapshot(9, [], [], None))
+    assert "the snapshot of d could not be written: [Errno 28] No space left on device" in caplog.text
+    monkeypatch.undo()
+    snapshot = files(tmp_path).load("d")
+    assert snapshot
+    assert snapshot.revision == 8
+    assert [path.name for path in tmp_path.iterdir()] == ["d.index"]
+
+
+@given(st.lists(st.binary(max_size=8), max_size=6), st.integers(0, 5))
+@settings(max_examples=50)
+def test_arrays_come_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, texts: list[bytes], size: int) -> None:
+    file = tmp_path_factory.mktemp("arrays") / "file"
+    arrays = {**packed(texts, "texts"), "m": np.arange(size * 3, dtype=np.float32).reshape(size, 3)}
+    write_arrays(file, {"who": "日本"}, arrays)
+    about, read = read_arrays(file)
+    assert about == {"who": "日本"}
+    assert unpacked(read, "texts") == texts
+    assert read["m"].shape == (size, 3)
+    assert (read["m"] == arrays["m"]).all()
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"x" * 500)
+    with pytest.raises(DamagedFileError, match="not a file of this kind"):
+        read_arrays(tmp_path / "x")
