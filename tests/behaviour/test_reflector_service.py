@@ -154,7 +154,7 @@ async def test_one_step_and_ten_megabytes_in_five_thousand_are_taken() -> None:
         single = await stub.Reflect(pb.ReflectRequest(trajectory=trajectory(FAILING[0]), dataset="airline"))
         result = (await stub.Reflect(pb.ReflectRequest(trajectory=huge, dataset="airline"))).result
     assert list(single.result.insights) == []
-    assert any("`get` can fail with" in insight.key_insight for insight in result.insights)
+    assert any("`get` fails with" in insight.key_insight for insight in result.insights)
     assert result.ByteSize() < 100_000
 
 
@@ -250,7 +250,7 @@ async def test_the_real_runs_of_a_benchmark_are_read_and_their_errors_told() -> 
             failed = sum(
                 step.role == tpb.STEP_ROLE_TOOL and step.content.startswith("Error:") for step in run.trajectory.steps
             )
-            told = [insight for insight in result.insights if "can fail with" in insight.key_insight]
+            told = [insight for insight in result.insights if "fails with" in insight.key_insight]
             assert bool(told) == bool(failed)
 
 

@@ -53,8 +53,8 @@ _PLACEHOLDERS = (
     (re.compile(r"(?<![\w<])(?:[A-Za-z]:)?(?:[\w.~-]*[/\\])+[\w.-]+"), "<path>"),
     (re.compile(r"\b0x[0-9a-fA-F]+\b"), "<id>"),
     (re.compile(r"\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b"), "<id>"),
+    (re.compile(r"(?<![\w<])(?![a-z]+-?\d{1,2}\b)(?=[\w-]*[A-Za-z_])(?=[\w-]*\d)[\w-]{2,}(?![\w>])"), "<id>"),
     (re.compile(r"(?<!HTTP )(?<!status )(?<!code )(?<![\w<])[+-]?\d+(?:[.,]\d+)*%?(?![\w>])"), "<n>"),
-    (re.compile(r"(?<![\w<])(?![a-z]+\d{1,2}\b)(?=[\w-]*[A-Za-z_])(?=[\w-]*\d)[\w-]{2,}(?![\w>])"), "<id>"),
 )
 _WORD = re.compile(r"[^\W\d]+")
 _QUOTED = re.compile(r"(?<!\w)([\"'`])([^\"'`]{1,200})\1(?!\w)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from services.reflector.domain.wording import Advice, LessonText, Wording
 
 _ERROR_SEEN = 'Step {step}: {agent} called `{tool}` with {arguments} and it failed: "{message}" ({count}x in this run).'
-_ERROR_KEY = '`{tool}` can fail with "{kind}". Before calling `{tool}`, {do}.'
+_ERROR_KEY = 'Before `{tool}`: {do}, or `{tool}` fails with "{kind}".'
 
 ENGLISH = Wording(
     lessons={
@@ -113,45 +113,23 @@ ENGLISH = Wording(
         ),
     },
     advice={
-        "syntax": Advice(
-            "What was sent could not be parsed.", "check its syntax and try the smallest piece of it first"
-        ),
-        "denied": Advice(
-            "The caller lacked the permission or the credential.",
-            "make sure that the permission or credential it needs is there, and choose another way if it is not",
-        ),
+        "syntax": Advice("What was sent could not be parsed.", "check the syntax"),
+        "denied": Advice("The caller lacked the permission or the credential.", "make sure of the permission"),
         "network": Advice(
-            "The other side did not answer in time or refused for now.",
-            "keep the request small; if it fails, wait, try once more, then use another source",
+            "The other side did not answer in time or refused for now.", "keep requests small and space them out"
         ),
         "shape": Advice(
-            "An earlier result was empty or had another shape than the code expected.",
-            "check that the earlier result is not empty and has the shape you expect",
+            "An earlier result was empty or had another shape than expected.", "check the shape of the earlier result"
         ),
-        "missing": Advice(
-            "The call named something that does not exist there.",
-            "look up the exact name or id with another tool and pass it exactly as it was returned",
-        ),
+        "missing": Advice("The call named something that does not exist there.", "look up the exact name or id"),
         "mismatch": Advice(
             "The values of the call did not agree with what the tool computed itself.",
-            "compute the values from the tool's own latest data, every extra charge and item included",
+            "recompute the values from the latest data",
         ),
-        "shortage": Advice(
-            "There was less available than the call asked for.",
-            "check that what is available covers all that the call needs",
-        ),
-        "state": Advice(
-            "The present state did not allow the call.",
-            "read the present state and choose only what it shows as available",
-        ),
-        "unsupported": Advice(
-            "The call broke a rule of the tool on what it accepts.",
-            "check each argument against what the tool accepts, and use another kind of value if it is not accepted",
-        ),
-        "other": Advice(
-            "The message says what the tool did not accept.",
-            "check what it is given against the message of the earlier failure and change what that names",
-        ),
+        "shortage": Advice("There was less available than the call asked for.", "check what is available"),
+        "state": Advice("The present state did not allow the call.", "read the present state"),
+        "unsupported": Advice("The call broke a rule of the tool on what it accepts.", "check which values it accepts"),
+        "other": Advice("The message says what the tool did not accept.", "check what it needs"),
     },
     succeeded="succeeded",
     failed="failed",
@@ -161,9 +139,9 @@ ENGLISH = Wording(
     unchanged="the same call was made again",
     operations_between="{tools} was called first",
     caution=" The run failed all the same, so check first that this is right.",
-    key_options=" If it fails, add {options} and call again.",
-    key_changed=" If it fails, correct {arguments} and call again.",
-    key_between=" If it fails, call {tools} first, then call again.",
+    key_options=" Repair: add {options}.",
+    key_changed=" Repair: correct {arguments}.",
+    key_between=" Repair: call {tools} first.",
     blame={
         "acts": "It is the first of the steps that act on the task and that the failure can come from.",
         "opens_with_code": "The task was handed over together with code that was then used as it stood.",

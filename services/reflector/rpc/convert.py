@@ -50,14 +50,16 @@ _FORMAT_MESSAGES = {format_: number for number, format_ in _FORMATS.items()}
 
 
 def request_from(message: pb.ReflectRequest) -> ReflectionRequest:
-    """What is to be reflected on. Raises InvalidArgument naming the field (R-33)."""
+    """What is to be reflected on, with the bullets the run used. Raises InvalidArgument naming the field (R-33)."""
+    used = frozenset(message.trajectory.used_bullet_ids)
+    bullets = (item for item in message.bullets if item.id in used)
     return ReflectionRequest(
         trajectory=trajectory_from(message.trajectory, "trajectory"),
         dataset=message.dataset,
         ground_truth=message.ground_truth,
         test_report=message.test_report,
         max_iterations=message.max_iterations if message.HasField("max_iterations") else 1,
-        bullets=tuple(Bullet(id=item.id, section=item.section, content=item.content) for item in message.bullets),
+        bullets=tuple(Bullet(id=item.id, section=item.section, content=item.content) for item in bullets),
         siblings=tuple(trajectory_from(item, f"siblings[{place}]") for place, item in enumerate(message.siblings)),
     )
 

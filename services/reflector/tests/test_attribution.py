@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.reflector.adapters.importers.files import read_trajectories
 from services.reflector.domain.actions import actions_of
 from services.reflector.domain.attribution import WEIGHTS, Candidate, Sign, candidates, most_blamed
 from services.reflector.domain.recorded_run import LabelledRun
 from services.reflector.tests.runs import MakeStep, asks, calls, returns, run, says, steps
 from services.reflector.usecases.evaluate_blame import Accuracy, evaluate_blame
+from services.reflector.usecases.reflect import ReflectionRequest
+from services.reflector.usecases.reflect_offline import reflection_of
 
 
 def shown(*makers: MakeStep) -> dict[int, frozenset[Sign]]:
@@ -65,6 +70,20 @@ def test_an_agent_who_only_hands_out_work_is_not_blamed() -> None:
         log += [says(f"I opened page {number}.", name="Reader")]
     assert blamed(*log).step.speaker == "Reader"
     assert blamed(asks("find it"), says("It is 7.", name="Lead")).step.speaker == "Lead"
+
+
+def test_a_log_whose_speakers_stand_in_the_roles_is_blamed_by_agent() -> None:
+    turns = [("human", "How tall is it?"), ("Orchestrator (thought)", "Here is what we know: 12 facts."),
+             ("Orchestrator (-> WebSurfer)", "Find the height."), ("WebSurfer", "I typed it. Here is a page."),
+             ("Orchestrator (thought)", "No progress."), ("Orchestrator (-> WebSurfer)", "Try again."),
+             ("WebSurfer", "I clicked. Here is the answer: 361."), ("Orchestrator (thought)", "Done."),
+             ("Orchestrator (-> WebSurfer)", "Confirm."), ("WebSurfer", "I see 361."),
+             ("Orchestrator (thought)", "The answer is 361.")]  # fmt: skip
+    log = {"question": "How tall is it?", "history": [{"role": role, "content": content} for role, content in turns]}
+    (recorded,) = read_trajectories(json.dumps(log).encode(), "test").runs
+    blame = reflection_of(ReflectionRequest(recorded.trajectory, "test")).attribution
+    assert blame is not None
+    assert (blame.step, blame.agent) == (6, "WebSurfer")
 
 
 def test_the_earlier_of_equals_is_blamed_and_bare_closing_marks_never() -> None:

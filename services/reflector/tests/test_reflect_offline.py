@@ -35,7 +35,7 @@ def test_the_dataset_of_a_request_is_checked() -> None:
 async def test_a_repaired_failure_is_a_lesson_with_its_steps() -> None:
     result = await OfflineReflector().run(ReflectionRequest(run(*REPAIRED, status="success"), "test", max_iterations=3))
     (insight,) = result.insights
-    assert "`book` can fail with" in insight.key_insight
+    assert "`book` fails with" in insight.key_insight
     assert "total price is <n>, but paid <n>" in insight.key_insight
     assert "total price is 305, but paid 255" in insight.error_identification
     assert '`pay` was "255", then "305"' in insight.correct_approach
@@ -58,7 +58,7 @@ def test_the_same_kind_of_error_gives_the_same_lesson_in_every_run() -> None:
 
 def test_lessons_are_in_the_language_of_the_run() -> None:
     result = reflected(run(asks("席を予約してください"), *BOOKING, says("予約できませんでした。"), query="席の予約"))
-    assert "失敗することがある" in result.insights[0].key_insight
+    assert "で失敗する" in result.insights[0].key_insight
     assert result.attribution is not None
     assert result.attribution.reason.endswith("である。")
 

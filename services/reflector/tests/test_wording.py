@@ -80,7 +80,7 @@ def test_a_lesson_of_an_error_names_operation_kind_and_repair_but_no_value_of_th
     told = lesson(Finding("tool_error", (3,), CALL, repair=REPAIR), ENGLISH).key_insight
     assert "`book`" in told
     assert "Error: card {x} declined" in told
-    assert "correct `card` and call again" in told
+    assert "Repair: correct `card`." in told
     assert '"1"' not in told
 
 
