@@ -26,6 +26,7 @@ from services.planner.config import GraceConfig, load_grace_config
 from services.planner.domain.answers import AskingPolicy
 from services.planner.domain.confidence import ConfidenceCalculator, ConfidenceWeights
 from services.planner.domain.events import Budget
+from services.planner.domain.guarantee import ThresholdGuarantee
 from services.planner.domain.moves import Rules
 from services.planner.domain.replanning import ReplanManager
 from services.planner.domain.thresholds import Thresholds
@@ -35,7 +36,7 @@ from services.planner.settings import PlannerSettings
 from services.planner.usecases.execute import Executor
 from services.planner.usecases.executions import Executions, Ownership
 from services.planner.usecases.feedback import FeedbackBook, LearningGate
-from services.planner.usecases.gates import AdjustedGate
+from services.planner.usecases.gates import AdjustedGate, GuaranteedGate
 from services.planner.usecases.generate import Answerer, GeneratorAgent
 from services.planner.usecases.judge import StepJudge
 from services.planner.usecases.legacy_agent import LegacyAgentTool
@@ -174,6 +175,9 @@ def _rules(config: GraceConfig) -> Rules:
 
 def _gate(config: GraceConfig) -> LearningGate:
     configured = Thresholds(**config.confidence.thresholds.model_dump())
+    if config.confidence.mode == "guaranteed":
+        wanted = config.guarantee
+        return GuaranteedGate(configured, ThresholdGuarantee(wanted.alpha, wanted.delta), wanted.audit_rate)
     return AdjustedGate(configured, **config.adjustment.model_dump())
 
 

@@ -88,7 +88,11 @@ class ToolReturned(_Event):
 
 
 class StepFinished(_Event):
-    """What was made of a step's last call: the commit. The output itself stands in the call's `ToolReturned`."""
+    """What was made of a step's last call: the commit. The output itself stands in the call's `ToolReturned`.
+
+    `audit_probability`: with which the step was chosen to be judged by a person although it could have passed;
+    `audited`: whether it was. `audit_floor`: the smallest such probability at that time, 0 without a guarantee.
+    """
 
     kind: Literal["step_finished"] = "step_finished"
     step_id: int
@@ -99,6 +103,7 @@ class StepFinished(_Event):
     calibrated: float | None = None
     audit_probability: float = 0.0
     audited: bool = False
+    audit_floor: float = 0.0
     self_evaluation: float | None = None
     coverage: float | None = None
     token_usage: int = 0

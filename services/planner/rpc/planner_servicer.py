@@ -187,14 +187,13 @@ class PlannerServicer(rpc.PlannerServiceServicer):
     ) -> service_pb.GetThresholdsResponse:
         """The thresholds in force."""
         gate = self._feedback.gate
-        calibration, loss = gate.calibration
         return service_pb.GetThresholdsResponse(
             thresholds=thresholds_to(gate.thresholds),
             configured=thresholds_to(gate.configured),
             mode=gate.mode,
             records=self._feedback.records,
-            calibration=calibration,
-            calibration_log_loss=loss,
+            calibration=gate.calibration.kind,
+            calibration_log_loss=gate.calibration.log_loss,
         )
 
     async def _started(

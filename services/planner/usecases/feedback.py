@@ -9,16 +9,19 @@ from datetime import datetime
 from typing import Protocol
 
 from chassis.errors import FailedPrecondition, HanseiError, InvalidArgument, Violation
+from services.planner.domain.calibration import Calibration
 from services.planner.domain.confidence import ConfidenceScore
 from services.planner.domain.plans import utc_now
 from services.planner.domain.thresholds import Thresholds
 from services.planner.usecases.executions import Executions
 from services.planner.usecases.judge import Verdict
-from services.planner.usecases.store import ExecutionStore, Feedback, Request
+from services.planner.usecases.store import Audit, ExecutionStore, Feedback, Request
 
 _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 5.0
+# Audits that may follow one without a label before it counts as wrong.
+_PATIENCE = 500
 
 
 class LearningGate(Protocol):
@@ -37,14 +40,17 @@ class LearningGate(Protocol):
         """The thresholds of the next decision."""
 
     @property
-    def calibration(self) -> tuple[str, float | None]:
-        """How the score is calibrated, and the held-out log loss of that."""
+    def calibration(self) -> Calibration:
+        """How the score is calibrated."""
 
     def decide(self, score: ConfidenceScore) -> Verdict:
         """The verdict on a confidence."""
 
     def learn(self, record: Feedback) -> bool:
         """Takes a record; whether the thresholds moved."""
+
+    def learn_audit(self, audit: Audit, wrong: bool) -> bool:
+        """Takes the label of an audit, in the order of the decisions; whether the thresholds moved."""
 
 
 class FeedbackBook:
@@ -57,7 +63,7 @@ class FeedbackBook:
         self.gate = gate
         self._executions = executions
         self._clock = clock
-        self._last = 0
+        self._last = self._last_audit = 0
         self.records = 0
 
     async def catch_up(self) -> bool:
@@ -69,6 +75,19 @@ class FeedbackBook:
             self._last = number
             self.records += 1
             moved = self.gate.learn(record) or moved
+        return await self._catch_up_audits() or moved
+
+    async def _catch_up_audits(self) -> bool:
+        """Learns labels in the order of the decisions; one that never comes counts as wrong in the end."""
+        moved = False
+        waiting = list(await self._store.audits(self._last_audit))
+        for place, audit in enumerate(waiting):
+            if audit.number <= self._last_audit:
+                continue
+            if audit.wrong is None and len(waiting) - place <= _PATIENCE:
+                break
+            self._last_audit = audit.number
+            moved = self.gate.learn_audit(audit, audit.wrong is not False) or moved
         return moved
 
     async def keep_up(self) -> None:

@@ -39,6 +39,7 @@ class Verdict:
     calibrated: float | None = None
     audit_probability: float = 0.0
     audited: bool = False
+    audit_floor: float = 0.0
 
 
 class Gate(Protocol):
@@ -105,6 +106,7 @@ class StepJudge:
             calibrated=verdict.calibrated,
             audit_probability=verdict.audit_probability,
             audited=verdict.audited,
+            audit_floor=verdict.audit_floor,
             self_evaluation=measured.self_evaluation,
             coverage=measured.coverage,
             token_usage=measured.tokens,

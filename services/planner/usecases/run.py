@@ -12,7 +12,7 @@ from services.planner.domain.execution import ExecutionState
 from services.planner.domain.fold import apply, replayed
 
 
-class Interleaved(Exception):  # noqa: N818 - not an error: someone else added an event that must be read first
+class Interleaved(Exception):
     """Another writer appended to the log since it was last read."""
 
 

@@ -82,6 +82,17 @@ class Feedback:
 
 
 @dataclass(frozen=True, slots=True)
+class Audit:
+    """A step that a person was to judge; `wrong` is None until someone did."""
+
+    number: int
+    score: float
+    probability: float
+    floor: float
+    wrong: bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """What a decision about an execution comes to: events, and whether the decider drives it from now on."""
 
@@ -141,10 +152,13 @@ class ExecutionStore(Protocol):
         """Running executions that nobody drives."""
 
     async def add_feedback(self, record: Feedback, now: datetime, request: Request | None) -> bool:
-        """Keeps a record; False for a replay. Errors: RequestIdReused."""
+        """Keeps a record, and labels the audit of its step; False for a replay. Errors: RequestIdReused."""
 
     async def all_feedback(self, after: int = 0) -> Sequence[tuple[int, Feedback]]:
         """Feedback records after a number, oldest first."""
+
+    async def audits(self, after: int = 0) -> Sequence[Audit]:
+        """Audits after a number, in the order of the decisions."""
 
     async def answer_key(self) -> bytes:
         """The secret that answer tokens are made with: made once, the same for all replicas."""

@@ -63,6 +63,20 @@ feedback = Table(
     Column("created_at", BigInteger, nullable=False),
 )
 
+# Steps a person was to judge, in the order of the decisions; `wrong` is NULL until someone did.
+audits = Table(
+    "planner_audits",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("execution_id", String(12), nullable=False),
+    Column("step_id", Integer, nullable=False),
+    Column("score", Float, nullable=False),
+    Column("probability", Float, nullable=False),
+    Column("floor", Float, nullable=False),
+    Column("wrong", Boolean),
+    Index("planner_audits_step", "execution_id", "step_id"),
+)
+
 secrets = Table(
     "planner_secrets",
     metadata,

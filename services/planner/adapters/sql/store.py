@@ -10,18 +10,19 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, and_, insert, or_, select, update
+from sqlalchemy import Connection, and_, func, insert, or_, select, update
 
 from services.planner.adapters.sql import schema
 from services.planner.adapters.sql.codec import FIRST_HASH, at, chained, micros, packed, unpacked
 from services.planner.adapters.sql.engine import opened, translated
 from services.planner.adapters.sql.writer import Writer
 from services.planner.domain.errors import LeaseLost, PlanAlreadyRun, RequestIdReused, RunNotFound
-from services.planner.domain.events import Event, Recorded, Started
+from services.planner.domain.events import Event, Recorded, Started, StepFinished
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.fold import apply, replayed
 from services.planner.usecases.run import Interleaved
 from services.planner.usecases.store import (
+    Audit,
     Decide,
     ExecutionStatus,
     Feedback,
@@ -184,12 +185,13 @@ class SqlExecutionStore:
         return await self._query(lambda connection: connection.execute(found).scalars().all())
 
     async def add_feedback(self, record: Feedback, now: datetime, request: Request | None) -> bool:
-        """Keeps a record; False for a replay."""
+        """Keeps a record, and labels the audit of its step; False for a replay."""
 
         def work(connection: Connection) -> bool:
             if _replayed_answer(connection, request) is not None:
                 return False
             connection.execute(insert(schema.feedback).values(**asdict(record), created_at=micros(now)))
+            _label(connection, record)
             _answer_request(connection, request, "", now)
             return True
 
@@ -207,6 +209,16 @@ class SqlExecutionStore:
             ]
 
         return await self._query(work)
+
+    async def audits(self, after: int = 0) -> Sequence[Audit]:
+        """Audits after a number, in the order of the decisions."""
+        table = schema.audits
+        statement = select(table).where(table.c.number > after).order_by(table.c.number)
+        return await self._query(
+            lambda connection: [
+                Audit(r.number, r.score, r.probability, r.floor, r.wrong) for r in connection.execute(statement)
+            ]
+        )
 
     async def answer_key(self) -> bytes:
         """The secret that answer tokens are made with: made once, the same for all replicas."""
@@ -282,11 +294,38 @@ def _write(
         row = {"execution_id": execution_id, "sequence": sequence, "created_at": created_at}
         rows.append(row | {"kind": event.kind, "payload": payload, "hash": head})
     connection.execute(insert(_log), rows)
+    _note_audits(connection, execution_id, events)
     values = {"sequence": after + len(rows), "head_hash": head, "status": status.value}
     values |= {"updated_at": micros(events[-1][1]), "wake_at": None if wake_at is None else micros(wake_at)}
     if status is not ExecutionStatus.RUNNING:
         values |= {"owner": None, "lease_until": None}
     connection.execute(update(_rows).where(_rows.c.execution_id == execution_id).values(values))
+
+
+def _note_audits(connection: Connection, execution_id: str, events: Sequence[tuple[Event, datetime]]) -> None:
+    """Keeps the steps that a person is to judge under a guarantee, in the order of the decisions."""
+    rows = [
+        {
+            "execution_id": execution_id,
+            "step_id": event.step_id,
+            "score": event.confidence.score,
+            "probability": event.audit_probability,
+            "floor": event.audit_floor,
+        }
+        for event, _ in events
+        if isinstance(event, StepFinished) and event.audit_floor > 0 and event.level.asks
+    ]
+    if rows:
+        connection.execute(insert(schema.audits), rows)
+
+
+def _label(connection: Connection, record: Feedback) -> None:
+    """Labels the latest audit of a step; the first label stays."""
+    table = schema.audits
+    own = and_(table.c.execution_id == record.execution_id, table.c.step_id == record.step_id)
+    latest = select(func.max(table.c.number)).where(own).scalar_subquery()
+    statement = update(table).where(table.c.number == latest, table.c.wrong.is_(None))
+    connection.execute(statement.values(wrong=not record.correct))
 
 
 def _take_lease(connection: Connection, execution_id: str, owner: str, now: datetime, seconds: float) -> Lease | None:

@@ -22,13 +22,13 @@ class Writer:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="planner-writer", daemon=True)
         self._thread.start()
 
     async def run(self, transaction: Callable[[Connection], T]) -> T:
         """What `transaction` returned, after its commit. Errors: its own, StoreUnavailable."""
-        job = _Job(transaction, asyncio.get_running_loop())
+        job = Job(transaction, asyncio.get_running_loop())
         self._jobs.put(job)
         # A caller that is cancelled does not take back what it asked for: the commit may be under way.
         result: T = await asyncio.shield(job.done)
@@ -53,7 +53,7 @@ class Writer:
             if stop:
                 return
 
-    def _commit(self, batch: list[_Job]) -> None:
+    def _commit(self, batch: list[Job]) -> None:
         outcomes: list[tuple[Any, Exception | None]] = []
         try:
             with self._engine.begin() as connection:
@@ -64,7 +64,9 @@ class Writer:
             job.tell(result, failure)
 
 
-class _Job:
+class Job:
+    """A transaction that waits for the writing thread."""
+
     def __init__(self, transaction: Callable[[Connection], Any], loop: asyncio.AbstractEventLoop) -> None:
         self.transaction = transaction
         self.loop = loop
@@ -90,7 +92,7 @@ def _seen(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-def _attempted(job: _Job, connection: Connection) -> tuple[Any, Exception | None]:
+def _attempted(job: Job, connection: Connection) -> tuple[Any, Exception | None]:
     savepoint = connection.begin_nested()
     try:
         result = job.transaction(connection)

@@ -1,0 +1,76 @@
+"""Thresholds whose error is bounded at any time, however often one looks.
+
+For a candidate threshold t let R(t) be the share of wrong results among steps with a score of at least t. The threshold
+may be used once the hypothesis R(t) > alpha is rejected. It is tested by betting (Waudby-Smith and Ramdas, "Estimating
+means of bounded random variables by betting", 2024): with every labelled step of a score >= t the wealth is multiplied
+by
+
+    1 + bet * (alpha - wrong) / probability
+
+where `probability` is that with which the step was chosen to be labelled (1 for a step that was asked anyway, the audit
+rate for one that would have passed): weighting by its inverse makes the labelled steps speak for all. Under the
+hypothesis the wealth is a supermartingale for every bet in [0, floor / (1 - alpha)], where `floor` is the smallest
+probability any step could have had at that time; so it ever reaches 1 / delta with a probability of at most delta
+(Ville). Bets are a mixture of fixed fractions of their bound, which is again such a process.
+
+Candidates are tested in a fixed order, from the strictest down, and one is used only if all before it are. So the first
+one that is wrong to use is used with a probability of at most delta, and with it all after it (fixed-sequence testing).
+
+Labels must be taken in the order of the decisions, not of their arrival: labels that are late because they are bad
+would else make the wealth look better than it is. `wrong` may be replaced by True where it stays unknown.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+CANDIDATES = (0.95, 0.90, 0.85, 0.80, 0.75, 0.70, 0.65, 0.60)
+_FRACTIONS = (0.1, 0.25, 0.5, 0.8)
+
+
+class ThresholdGuarantee:
+    """Finds the lowest threshold that may be used at a target error `alpha` with confidence 1 - `delta`."""
+
+    def __init__(self, alpha: float, delta: float, candidates: tuple[float, ...] = CANDIDATES) -> None:
+        if not 0 < alpha < 1 or not 0 < delta < 1:
+            raise ValueError(f"alpha and delta must be in (0, 1), got {alpha} and {delta}")
+        if list(candidates) != sorted(candidates, reverse=True):
+            raise ValueError("candidates must go from the strictest down")
+        self.alpha = alpha
+        self.delta = delta
+        self.candidates = candidates
+        self.accepted = 0
+        self.labels = 0
+        self._sorted = np.asarray(candidates)
+        self._fractions = np.asarray(_FRACTIONS)
+        self._log_wealth = np.zeros((len(candidates), len(_FRACTIONS)))
+
+    @property
+    def threshold(self) -> float | None:
+        """The lowest threshold in use; None as long as none is."""
+        return self.candidates[self.accepted - 1] if self.accepted else None
+
+    @property
+    def wealth(self) -> tuple[float, ...]:
+        """The evidence for each candidate; 1 / delta is enough."""
+        return tuple(float(np.mean(np.exp(row))) for row in self._log_wealth)
+
+    def learn(self, score: float, wrong: bool, probability: float, floor: float) -> None:
+        """Takes the label of one step, in the order of the decisions.
+
+        `probability`: with which it was chosen to be labelled; `floor`: the smallest any step could have had then.
+        """
+        if not 0 < floor <= probability <= 1:
+            raise ValueError(f"0 < floor <= probability <= 1 must hold, got {floor} and {probability}")
+        self.labels += 1
+        concerned = self._sorted <= score
+        bets = self._fractions * floor / (1 - self.alpha)
+        self._log_wealth[concerned] += np.log1p(bets * (self.alpha - wrong) / probability)
+        while self.accepted < len(self.candidates) and self._enough(self.accepted):
+            self.accepted += 1
+
+    def _enough(self, place: int) -> bool:
+        """Whether a candidate's wealth has reached 1 / delta."""
+        row = self._log_wealth[place]
+        top = row.max()
+        return bool(top + np.log(np.mean(np.exp(row - top))) >= -np.log(self.delta))
