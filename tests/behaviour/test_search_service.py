@@ -118,6 +118,7 @@ def searching(models: Models, tmp_path: Path) -> Callable[..., Any]:
                 "openai_base_url": models.base_url,
                 "llm_retries": 0,
                 "search_db": str(tmp_path / "search.db"),
+                "search_snapshot_dir": str(tmp_path / "snapshots"),
                 "search_tokenizer": "whitespace",
                 **settings,
             }

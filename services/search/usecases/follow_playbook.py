@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -115,10 +115,14 @@ class FollowedPlaybook:
         return self.view
 
     async def run(self) -> None:
-        """Take up the last snapshot, then follow the feed, for ever."""
+        """Take up the last snapshot, then follow the feed, for ever.
+
+        The feed begins with the whole playbook even after a snapshot: only so does the index notice that the store was
+        replaced meanwhile. What is the same is neither embedded nor written again.
+        """
         await self._thaw()
         pause = FIRST_PAUSE_SECONDS
-        after = None if self._revision < 0 else self._revision
+        after: int | None = None
         while True:
             try:
                 async for event in self._feed.watch(self.dataset, after):
@@ -154,10 +158,14 @@ class FollowedPlaybook:
     async def _replace(self, bullets: Sequence[Bullet], revision: int) -> None:
         """Become this playbook; what is the same already stays as it is."""
         given = {bullet.id: bullet for bullet in bullets}
+        changed, gone = await self._pool.run(self._difference, given)
+        order = list(given)
+        await self._write(changed, gone, revision, None if order == self._order else order)
+        self._order = order
+
+    def _difference(self, given: Mapping[str, Bullet]) -> tuple[list[Bullet], list[str]]:
         changed = [bullet for bullet in given.values() if self._known(bullet.id) != bullet]
-        gone = [bullet_id for bullet_id in self._order if bullet_id not in given]
-        await self._write(changed, gone, revision, list(given))
-        self._order = list(given)
+        return changed, [bullet_id for bullet_id in self._order if bullet_id not in given]
 
     async def _change(self, changes: Sequence[Change], revision: int) -> None:
         order, moved = reordered(self._order, changes)

@@ -357,26 +357,25 @@ async def test_a_restart_goes_on_from_the_snapshot() -> None:
         w.embedder.embedded.clear()
         w.feed.watches.clear()
         assert await w.found("one", min_revision=4) == ["a", "d"]
-        assert w.feed.watches == [2]
+        assert w.feed.watches == [None]
         assert w.embedder.embedded == ["one"]  # of the new bullet
         w.feed.add(bullet("b", "two"))
         assert await w.found("two", min_revision=5, top_k=1) == ["b"]
 
 
-async def test_what_the_snapshot_has_is_not_embedded_again_when_the_feed_begins_anew() -> None:
+async def test_a_store_that_was_replaced_while_search_was_down_is_noticed() -> None:
     async with world() as w:
         w.feed.add(bullet("a", "one"), bullet("b", "two"))
         await w.found()
         await w.indexes.save()
         await w.indexes.close()
         w.feed.log, w.feed.bullets = [], []
-        w.feed.add(bullet("b", "two"), bullet("a", "four"))
-        w.feed.log, w.feed.failures = w.feed.log[:1], [OutOfRange("gone")]
+        w.feed.add(bullet("b", "two"), bullet("c", "four"))
         w.embed = EmbedTexts(w.embedder, Memory())
         w.embedder.embedded.clear()
         await w.found("q")
-        await eventually(lambda: w.indexes.of("d").error is None and len(w.feed.watches) > 2)
-        assert await w.found("q", top_k=2, min_confidence=0) in (["b", "a"], ["a", "b"])
+        await eventually(lambda: w.indexes.of("d").heard_at is not None)
+        assert sorted(await w.found("q")) == ["b", "c"]
         assert sorted(w.embedder.embedded) == ["four", "q"]
 
 
