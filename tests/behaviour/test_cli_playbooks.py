@@ -10,16 +10,9 @@ import pytest
 from hansei.client import Client
 from hansei.playbook.v1.review_pb2 import REVIEW_MODE_REVIEW, DatasetPolicy
 from tests import systems
-from tests.behaviour.test_cli_loop import (  # the fixtures are used by name
-    Hansei,
-    bullets,
-    dataset,
-    hansei,
-    recorded,
-    revision,
-)
+from tests.commands import Hansei, bullets, dataset, hansei, recorded, revision
 
-__all__ = ["dataset", "hansei"]
+__all__ = ["dataset", "hansei"]  # fixtures
 
 
 @pytest.fixture

@@ -36,13 +36,22 @@ def embedded_client(variables: Mapping[str, str] | None = None) -> Iterator[Clie
 def throwaway(directory: Path) -> dict[str, str]:
     """Settings of an offline stack that keeps everything in `directory`, whatever the environment says."""
     return {
+        **{f"HANSEI_{name.upper()}": str(directory / default) for name, default in _kept_files().items()},
+        "HANSEI_CURATOR_DATABASE_URL": "",
         "HANSEI_LLM_PROVIDER": OFFLINE,
         "HANSEI_EMBEDDING_PROVIDER": OFFLINE,
-        "HANSEI_PLAYBOOK_DATA_DIR": str(directory / "playbooks"),
-        "HANSEI_CURATOR_DATABASE_URL": "",
-        "HANSEI_SEARCH_DB": str(directory / "search.db"),
-        "HANSEI_PLANNER_DB": str(directory / "planner.db"),
-        "HANSEI_LEADERBOARD_DB": str(directory / "leaderboard.db"),
         "HANSEI_HTTP_ADDRESS": "",
         "HANSEI_METRICS_ADDRESS": "",
     }
+
+
+def _kept_files() -> dict[str, Path]:
+    """The settings that name a file or folder of data, with their defaults: those that lie under `data/`."""
+    from allinone import bootstrap
+    from chassis.settings import ServiceSettings, settings_table
+
+    classes = [
+        each for each in vars(bootstrap).values() if isinstance(each, type) and issubclass(each, ServiceSettings)
+    ]
+    rows = [row for each in classes for row in settings_table(each)]
+    return {row.name: Path(row.default) for row in rows if row.default.startswith("data/")}

@@ -1,0 +1,232 @@
+"""The `hansei` command without a server: help, exit codes, configuration files, `up`, `demo` and `--local`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from hansei.client.cli import app
+from hansei.client.cli.options import EXIT_CODES
+from tests import systems
+from tests.commands import Hansei, recorded, runner
+
+ROOT = Path(__file__).parents[2]
+HANSEI = [sys.executable, "-c", "from hansei.client.cli import main; main()"]
+PATHS = os.pathsep.join(str(ROOT / part) for part in ("", "stubs", "sdk"))
+WRITE_THEIR_OWN_STDOUT = {"up", "playbook export"}
+
+
+def environment(**own: str) -> dict[str, str]:
+    """The environment of a user who has set nothing of hansei's."""
+    ours = ("HANSEI_", "OPENAI_", "LLM_", "EMBEDDING_", "PLAYBOOK_", "SEARCH_", "PLANNER_", "LEADERBOARD_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    return {**kept, "PYTHONPATH": PATHS, **own}
+
+
+def commands(group: Any = None, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command with its full name."""
+    root: Any = get_command(app) if group is None else group
+    for name, command in root.commands.items():
+        full = f"{prefix} {name}".strip()
+        if hasattr(command, "commands"):
+            yield from commands(command, full)
+        else:
+            yield full, command
+
+
+@pytest.fixture
+def hansei(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Hansei:
+    monkeypatch.delenv("HANSEI_WORKSPACE", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    return runner(capfd)
+
+
+def test_help_lists_every_command_and_every_exit_code(hansei: Hansei) -> None:
+    said = hansei("--help")
+    assert said.code == 0
+    assert all(name.split()[0] in said.out for name, _ in commands())
+    told = " ".join(said.out.split())
+    assert all(f"{code.value} {meaning}" in told for code, meaning in EXIT_CODES.items())
+
+
+def test_help_needs_nothing_that_is_slow_to_load() -> None:
+    slow = (
+        "grpc",
+        "rich",
+        "pydantic",
+        "google.protobuf",
+        "opentelemetry",
+        "sqlalchemy",
+        "numpy",
+        "allinone",
+        "services",
+    )
+    check = (
+        "import sys; from hansei.client.cli import main\n"
+        "try: main(['--help'])\n"
+        f"finally: print([name for name in {slow!r} if name in sys.modules], file=sys.stderr)"
+    )
+    ran = subprocess.run([sys.executable, "-c", check], env=environment(), capture_output=True, text=True, check=True)
+    assert ran.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", [name for name, _ in commands()])
+def test_every_command_has_help_and_json(name: str) -> None:
+    command = dict(commands())[name]
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert command.help
+    assert ("--json" in options) == (name not in WRITE_THEIR_OWN_STDOUT)
+
+
+def test_completion_is_offered(hansei: Hansei) -> None:
+    assert "--install-completion" in hansei("--help").out
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["search"], ["search", "x", "--top-k", "0"], ["learn", "x", "--no"]]
+)
+def test_wrong_usage_ends_with_2(hansei: Hansei, arguments: list[str]) -> None:
+    said = hansei(*arguments)
+    assert said.code == 2
+    assert said.out == ""
+    assert said.err
+
+
+class TestConfigInit:
+    def test_writes_both_files(self, hansei: Hansei, tmp_path: Path) -> None:  # B-40, B-41, B-42
+        said = hansei("config", "init", "--workspace", tmp_path, "--json")
+        files = [tmp_path / "configs/config.toml", tmp_path / "configs/prompt_builder.toml"]
+        assert said.code == 0
+        assert said.document == {"written": [str(file) for file in files]}
+        table = tomllib.loads(files[1].read_text(encoding="utf-8"))["prompt_builder"]
+        assert set(table) == {"team_user_prompt", "evaluator_user_prompt", "judgment_user_prompt"}
+
+    def test_takes_the_workspace_from_the_environment(  # B-40, B-41
+        self, hansei: Hansei, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("HANSEI_WORKSPACE", str(tmp_path))
+        assert hansei("config", "init", "-c", "prompt_builder").code == 0
+        assert [file.name for file in (tmp_path / "configs").iterdir()] == ["prompt_builder.toml"]
+
+    def test_overwrites_only_with_force(self, hansei: Hansei, tmp_path: Path) -> None:  # B-43
+        there = tmp_path / "configs/prompt_builder.toml"
+        there.parent.mkdir()
+        there.write_text("mine", encoding="utf-8")
+        said = hansei("config", "init", "--workspace", tmp_path)
+        assert (said.code, said.out) == (1, "")
+        assert said.err == f"Error: {there} already exists. Use --force to overwrite.\n"
+        assert [file.name for file in there.parent.iterdir()] == [there.name]
+        assert there.read_text(encoding="utf-8") == "mine"
+        assert hansei("config", "init", "--workspace", tmp_path, "-f").code == 0
+        assert there.read_text(encoding="utf-8") != "mine"
+
+    def test_needs_a_workspace(self, hansei: Hansei) -> None:  # B-44
+        said = hansei("config", "init")
+        assert said.code == 1
+        text = "Error: Workspace path must be specified via --workspace or HANSEI_WORKSPACE env var.\n"
+        assert said.err == text
+
+    def test_refuses_an_unknown_component(self, hansei: Hansei, tmp_path: Path) -> None:  # B-45
+        said = hansei("config", "init", "-c", "x", "--workspace", tmp_path)
+        assert said.code == 1
+        assert said.err == "Unknown component: 'x'. Valid components: config, prompt_builder\n"
+        assert not list(tmp_path.iterdir())
+
+    def test_writes_one_component_elsewhere(self, hansei: Hansei, tmp_path: Path) -> None:  # B-46
+        assert hansei("config", "init", "-c", "config", "-o", tmp_path / "here.toml").code == 0
+        assert hansei("config", "init", "-o", tmp_path / "there.toml").code == 1
+        assert [file.name for file in tmp_path.iterdir()] == ["here.toml"]
+
+
+def test_demo_shows_the_loop_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    ran = subprocess.run([*HANSEI, "demo", "--json"], cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    chapters = [json.loads(line) for line in ran.stdout.splitlines()]
+    names = [chapter["chapter"] for chapter in chapters]
+    assert names == ["learned"] * 19 + ["searched"] * 2 + ["answered", "used_again"]
+    learned, searched, answered, again = (
+        [chapter for chapter in chapters if chapter["chapter"] == name]
+        for name in ("learned", "searched", "answered", "used_again")
+    )
+    assert not any(chapter["failure"] for chapter in learned)
+    assert any(chapter["response"]["reflection"]["insights"] for chapter in learned)
+    assert {chapter["dataset"] for chapter in learned} == {"devtools", "orders-api"}
+    for chapter in searched:
+        scores = [result["combined_score"] for result in chapter["response"]["results"]]
+        assert scores
+        assert scores == sorted(scores, reverse=True)
+        assert all({"vector_score", "bm25_score"} <= set(result) for result in chapter["response"]["results"])
+    assert answered[0]["response"]["model"] == "offline"
+    before, after = again[0]["bullet_before"], again[0]["bullet_after"]
+    assert before["id"] == after["id"]
+    assert int(after["helpful"]) == int(before["helpful"]) + 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_up_says_where_it_is_and_drains_on_ctrl_c(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{systems.free_port()}"
+    with (tmp_path / "log").open("w+", encoding="utf-8") as log:
+        process = subprocess.Popen([*HANSEI, "up", "--listen", address], cwd=tmp_path, env=environment(), stderr=log)
+        try:
+            running = systems.System("one process", {"gateway": address}, tmp_path, {"log": process})
+            (tmp_path / "hansei.log").symlink_to(tmp_path / "log")
+            systems.wait_until_serving(running, "hansei", address)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(systems.STOP_SECONDS) == 0
+        finally:
+            process.kill()
+            process.wait()
+    told = (tmp_path / "log").read_text(encoding="utf-8")
+    assert f"hansei is up at {address}" in told
+    assert "offline: rules, no model and no key" in told
+    assert "Traceback" not in told
+
+
+def test_a_port_that_is_taken_is_a_message_not_a_traceback(tmp_path: Path) -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ran = subprocess.run(
+            [*HANSEI, "up", "--listen", address], cwd=tmp_path, env=environment(), capture_output=True, text=True
+        )
+    assert ran.returncode == 1
+    assert address in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_local_commands_work_on_the_same_data_without_a_server(tmp_path: Path) -> None:
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*HANSEI, *map(str, arguments)],
+            cwd=tmp_path,
+            env=environment(HANSEI_ADDR=f"127.0.0.1:{systems.free_port()}"),
+            capture_output=True,
+            text=True,
+        )
+
+    (file,) = recorded(tmp_path, "local", "git-push-rebased")
+    learned = run("learn", file, "--local", "--json")
+    assert learned.returncode == 0, learned.stderr
+    shown = run("search", "a push was rejected", "--local", "--json")
+    assert shown.returncode == 0, shown.stderr
+    ids = {result["bullet"]["id"] for result in json.loads(shown.stdout)["results"]}
+    assert ids
+    exported = run("playbook", "export", "--dataset", "local", "--format", "text", "--local")
+    assert set(re.findall(r"^\[([^\]]+)\]", exported.stdout, re.MULTILINE)) >= ids
+    (tmp_path / "book.txt").write_text(exported.stdout, encoding="utf-8")
+    copied = run("playbook", "import", "book.txt", "--dataset", "copy", "--local", "--json")
+    assert int(json.loads(copied.stdout)["added"]) >= len(ids)
