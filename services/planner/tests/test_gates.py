@@ -1,0 +1,115 @@
+"""Gates, and how feedback reaches them through the database (P-76, P-89; issue: thresholds that learn)."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from services.planner.adapters.sql.store import SqlExecutionStore
+from services.planner.domain.confidence import ConfidenceScore
+from services.planner.domain.guarantee import ThresholdGuarantee
+from services.planner.domain.thresholds import InterventionLevel, Thresholds
+from services.planner.tests.scripted import ScriptedTool, agent_plan, agent_step, answer, executor
+from services.planner.tests.test_executions import until_quiet
+from services.planner.usecases.executions import Executions, Ownership
+from services.planner.usecases.feedback import FeedbackBook
+from services.planner.usecases.gates import AdjustedGate, GuaranteedGate
+from services.planner.usecases.judge import StepJudge
+from services.planner.usecases.store import Audit, Feedback, Request
+
+
+def score(value: float) -> ConfidenceScore:
+    return ConfidenceScore(score=value)
+
+
+def proven(rate: float = 0.1, draws: float = 0.5) -> GuaranteedGate:
+    gate = GuaranteedGate(Thresholds(), ThresholdGuarantee(0.1, 0.1), rate, lambda: draws)
+    for number in range(200):
+        gate.learn_audit(Audit(number, 0.97, 1.0, 1.0, False), False)
+    return gate
+
+
+def test_without_proof_everything_is_asked() -> None:
+    gate = GuaranteedGate(Thresholds(), ThresholdGuarantee(0.1, 0.1), 0.1)
+    for value, level in ((0.999, "confirm"), (0.5, "confirm"), (0.39, "escalate")):
+        verdict = gate.decide(score(value))
+        assert (verdict.level.value, verdict.audit_probability, verdict.audit_floor) == (level, 1.0, 1.0)
+
+
+def test_with_proof_a_share_is_audited() -> None:
+    gate = proven(draws=0.05)
+    verdict = gate.decide(score(0.99))
+    assert (verdict.level, verdict.audited) == (InterventionLevel.CONFIRM, True)
+    assert (verdict.audit_probability, verdict.audit_floor) == (0.1, 0.1)
+    passing = proven(draws=0.1).decide(score(0.99))
+    assert (passing.level, passing.audited, passing.audit_probability) == (InterventionLevel.SILENT, False, 0.1)
+
+
+def test_the_audit_rate_is_held() -> None:
+    gate = GuaranteedGate(Thresholds(), ThresholdGuarantee(0.1, 0.1), 0.1, random.Random(1).random)
+    for number in range(200):
+        gate.learn_audit(Audit(number, 0.97, 1.0, 1.0, False), False)
+    audited = sum(gate.decide(score(0.97)).audited for _ in range(5_000))
+    assert 0.085 <= audited / 5_000 <= 0.115
+    with pytest.raises(ValueError, match="audit_rate"):
+        GuaranteedGate(Thresholds(), ThresholdGuarantee(0.1, 0.1), 0.09)
+
+
+def test_its_thresholds_are_thresholds() -> None:
+    assert proven().thresholds == Thresholds(0.9, 0.6, 0.4)
+    assert GuaranteedGate(Thresholds(), ThresholdGuarantee(0.1, 0.1), 0.1).thresholds.notify > 0.999
+
+
+async def test_feedback_of_one_replica_changes_the_decisions_of_all(tmp_path: Path) -> None:  # P-76
+    books = []
+    stores = [SqlExecutionStore(str(tmp_path / "p.db")) for _ in range(2)]
+    for store in stores:
+        await store.open()
+        executions = Executions(store, executor(), Ownership("x"))
+        books.append(FeedbackBook(store, AdjustedGate(Thresholds()), executions))
+    before = books[1].gate.decide(score(0.72)).level
+    for i in range(10):
+        request = Request(f"r{i}", bytes(32))
+        moved = await books[0].submit(0.8, False, "", 0, request)
+        assert moved is (i == 9)
+        assert not await books[0].submit(0.8, False, "", 0, request)  # a replay counts nothing
+    assert books[0].records == 10
+    await books[1].catch_up()
+    assert (before, books[1].gate.decide(score(0.72)).level) == (InterventionLevel.NOTIFY, InterventionLevel.CONFIRM)
+    assert books[1].gate.calibration.kind == "none"  # ten labels of one kind
+    for store in stores:
+        await store.close()
+
+
+async def test_labels_are_learnt_in_the_order_of_the_decisions(tmp_path: Path) -> None:
+    gate = GuaranteedGate(Thresholds(), ThresholdGuarantee(0.1, 0.1), 0.1)
+    store = SqlExecutionStore(str(tmp_path / "p.db"))
+    await store.open()
+    made = executor(ScriptedTool({"s1": answer("x", 0.97)}), judge=StepJudge(gate))
+    executions = Executions(store, made, Ownership("x", poll_seconds=0.01))
+    await executions.open()
+    book = FeedbackBook(store, gate, executions)
+    ids = []
+    for _ in range(2):
+        ids.append(await executions.start(agent_plan(agent_step(1)), None, None))
+        await until_quiet(executions, ids[-1])
+    await book.submit(None, True, ids[1], 1, None)
+    assert gate._guarantee.labels == 0  # the first decision has no label yet
+    await book.submit(None, False, ids[0], 1, None)
+    assert gate._guarantee.labels == 2
+    assert [a.wrong for a in await store.audits()] == [True, False]
+    assert [f.confidence for _, f in await store.all_feedback()] == [0.97, 0.97]
+    await executions.close()
+    await store.close()
+
+
+def test_the_same_record_calibrates_both_gates() -> None:
+    for gate in (AdjustedGate(Thresholds()), proven()):
+        rng = random.Random(1)
+        for _ in range(100):
+            value = rng.random()
+            gate.learn(Feedback(value, rng.random() < value))
+        assert gate.calibration.kind != "none"
+        found = gate.decide(score(0.9)).calibrated
+        assert found is not None
+        assert 0.6 < found < 1

@@ -1,0 +1,174 @@
+"""When and how plans are replaced (P-92 to P-109)."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.planner.domain.plans import ExecutionPlan, validate_dependencies
+from services.planner.domain.replanning import (
+    ReplanContext,
+    ReplanManager,
+    ReplanStrategy,
+    ReplanTrigger,
+    aborted,
+    hints,
+    in_vain,
+    joined,
+    kept_steps,
+    succeeded,
+    with_fallback,
+    without_step,
+)
+from services.planner.domain.results import StepResult
+from services.planner.tests.scripted import agent_plan, agent_step
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+Trigger, Strategy = ReplanTrigger, ReplanStrategy
+
+
+def result(status: str = "success", confidence: float = 0.9) -> StepResult:
+    return StepResult(step_id=1, status=status, confidence=confidence)
+
+
+def line(count: int, **changes: Any) -> ExecutionPlan:
+    return agent_plan(*(agent_step(i, *([i - 1] if i > 1 else []), **changes) for i in range(1, count + 1)))
+
+
+def context(trigger: ReplanTrigger, step_id: int | None = None, **changes: Any) -> ReplanContext:
+    return ReplanContext(trigger=trigger, original_query="q", failed_step_id=step_id, **changes)
+
+
+@pytest.mark.parametrize(
+    ("given_result", "count", "timed_out", "expected"),
+    [
+        (result("failed", 0), 0, False, Trigger.STEP_FAILED),
+        (result("failed", 0), 0, True, Trigger.TIMEOUT),
+        (result("failed", 0), 3, False, None),
+        (result(confidence=0.39), 2, False, Trigger.LOW_CONFIDENCE),
+        (result(confidence=0.4), 0, False, None),
+    ],
+)
+def test_what_triggers_a_replan(
+    given_result: StepResult, count: int, timed_out: bool, expected: ReplanTrigger | None
+) -> None:  # P-93
+    assert ReplanManager().should_replan(given_result, count, timed_out=timed_out) is expected
+
+
+@pytest.mark.parametrize(
+    ("failed", "steps", "expected"),
+    [
+        (1, 3, Strategy.FULL),
+        (2, 6, Strategy.FULL),
+        (1, 4, Strategy.FULL),
+        (1, 2, Strategy.PARTIAL),
+        (2, 5, Strategy.PARTIAL),
+        (2, 4, Strategy.PARTIAL),
+        (1, 1, Strategy.PARTIAL),
+    ],
+)
+def test_the_place_of_the_failure_decides(failed: int, steps: int, expected: ReplanStrategy) -> None:  # P-96, P-97
+    plan = line(steps)
+    moved = plan.model_copy(
+        update={"steps": tuple(s.model_copy(update={"step_id": s.step_id + 40}) for s in plan.steps)}
+    )
+    found = ReplanManager().strategy(context(Trigger.STEP_FAILED, failed + 40, fallback_tried=True), moved)
+    assert found is expected  # the place counts, not the id
+
+
+def test_the_first_matching_strategy_wins() -> None:  # P-96, P-98
+    manager, plan = ReplanManager(), line(3, fallback="reasoning")
+    failed = context(Trigger.STEP_FAILED, 3)
+    assert manager.strategy(failed.model_copy(update={"replan_count": 3}), plan) is Strategy.ABORT
+    assert manager.strategy(failed, plan) is Strategy.FALLBACK
+    assert manager.strategy(failed.model_copy(update={"fallback_tried": True}), plan) is Strategy.PARTIAL
+    assert manager.strategy(context(Trigger.TIMEOUT, 3), plan) is Strategy.FULL
+    wish = context(Trigger.USER_FEEDBACK, 1, user_feedback="最初からお願い")
+    assert manager.strategy(wish, plan) is Strategy.FULL
+    assert manager.strategy(wish.model_copy(update={"user_feedback": "変更"}), plan) is Strategy.PARTIAL
+
+
+def test_the_cooldown_holds_back_only_what_can_wait() -> None:  # P-95
+    manager, soon, late = ReplanManager(), NOW + timedelta(seconds=4.9), NOW + timedelta(seconds=5)
+    waits = {t for t in Trigger if manager.cooling_down(t, NOW, soon)}
+    assert waits == {Trigger.LOW_CONFIDENCE, Trigger.NEW_INFORMATION}
+    assert not any(manager.cooling_down(t, NOW, late) or manager.cooling_down(t, None, NOW) for t in Trigger)
+
+
+def test_results_have_their_reasons() -> None:  # P-100
+    asked = context(Trigger.STEP_FAILED, 1, replan_count=1)
+    done = succeeded(Strategy.FULL, line(1), asked)
+    assert (done.success, done.reason, done.replan_count) == (True, "全体再計画", 2)
+    assert succeeded(Strategy.PARTIAL, line(1), asked).reason == "部分再計画"
+    assert succeeded(Strategy.FALLBACK, line(1), asked).reason == "代替アクション適用"
+    assert succeeded(Strategy.SKIP, line(1), asked).reason == "失敗ステップスキップ"
+    assert (aborted(asked).reason, aborted(asked).replan_count) == ("最大リプラン回数超過により中断", 1)
+    assert (in_vain(Strategy.FULL, "x", asked).reason, in_vain(Strategy.FULL, "x", asked).replan_count) == (
+        "リプラン失敗: x",
+        1,
+    )
+
+
+def test_new_steps_follow_the_kept_ones_under_new_ids() -> None:  # P-102 to P-104, P-109
+    plan = line(4)
+    kept = kept_steps(plan, [1, 2], dropped=3)
+    new = agent_plan(agent_step(1), agent_step(2), agent_step(3, 1, action="reasoning"))
+    merged = joined(plan, kept, new, highest_id=9)
+    assert [(s.step_id, s.depends_on) for s in merged.steps] == [
+        (1, ()),
+        (2, (1,)),
+        (10, (2,)),
+        (11, (10,)),
+        (12, (1, 2, 10, 11)),
+    ]
+    assert (merged.plan_id, merged.requires_confirmation) == (plan.plan_id, True)
+
+
+def test_a_full_replan_knows_nothing_of_the_old_steps() -> None:  # P-105, P-133
+    merged = joined(line(3), [], line(2), highest_id=3)
+    assert [(s.step_id, s.depends_on) for s in merged.steps] == [(4, ()), (5, (4,))]
+
+
+def test_the_paused_step_is_not_kept() -> None:  # P-102
+    assert [s.step_id for s in kept_steps(line(3), [1, 2, 3], dropped=2)] == [1, 3]
+    assert kept_steps(line(3), [1, 3], dropped=2)[1].depends_on == ()
+
+
+def test_a_fallback_takes_the_place_of_its_action() -> None:  # P-106
+    plan = line(2, fallback="reasoning", description="d")
+    step = with_fallback(plan, 2).steps[1]
+    assert (step.step_id, step.action, step.description, step.fallback) == (2, "reasoning", "[代替] d", None)
+    assert not with_fallback(plan, 2).requires_confirmation
+    with pytest.raises(ValueError, match="no usable fallback"):
+        with_fallback(line(2), 2)
+
+
+def test_a_skipped_step_leaves_no_reference() -> None:  # P-107
+    left = without_step(line(3), 2)
+    assert [(s.step_id, s.depends_on) for s in left.steps] == [(1, ()), (3, ())]
+
+
+def test_hints_tell_what_happened_and_what_is_done() -> None:  # P-101, P-105
+    done = {1: StepResult(step_id=1, status="success", output="found", confidence=1)}
+    asked = context(Trigger.STEP_FAILED, 2, error_message="boom", completed_results=done)
+    assert hints(asked, broader=False) == "エラー: boom\n完了済みの作業:\n- Step 1: found"
+    assert hints(asked, broader=True) == "エラー: boom\nより広い検索語を使うこと。"
+
+
+@given(
+    old=st.integers(1, 8),
+    new=st.integers(1, 8),
+    successful=st.sets(st.integers(1, 8)),
+    dropped=st.none() | st.integers(1, 8),
+    spare=st.integers(0, 50),
+)
+def test_a_joined_plan_can_be_executed(
+    old: int, new: int, successful: set[int], dropped: int | None, spare: int
+) -> None:  # P-103, P-133, P-144
+    plan = line(old)
+    kept = kept_steps(plan, sorted(successful & set(range(1, old + 1))), dropped)
+    merged = joined(plan, kept, line(new), old + spare)
+    assert validate_dependencies(merged) == []
+    assert {s.step_id for s in merged.steps[len(kept) :]}.isdisjoint(range(1, old + spare + 1))
