@@ -34,9 +34,13 @@ def request_id() -> str:
     return call.request_id if call else new_request_id()
 
 
-def request_id_from(metadata: Iterable[tuple[str, str | bytes]]) -> str:
-    """The id the caller sent, if it is one; else a new one. It will stand in logs, so its shape is fixed."""
+def request_id_from(metadata: Iterable[tuple[str, str | bytes]], request: object = None) -> str:
+    """The id the caller sent, as metadata or as the `request_id` of a mutation; else a new one.
+
+    It will stand in logs, so its shape is fixed.
+    """
     for key, value in metadata:
         if key == REQUEST_ID_KEY and isinstance(value, str) and _REQUEST_ID.fullmatch(value):
             return value
-    return new_request_id()
+    own = getattr(request, "request_id", "")
+    return own if isinstance(own, str) and _REQUEST_ID.fullmatch(own) else new_request_id()

@@ -76,7 +76,7 @@ class MethodEdge:
         self.handler = _with_behaviour(handler, self._stream if handler.response_streaming else self._unary)
 
     async def _unary(self, request: Any, context: Any) -> Any:
-        opened = self._begin(context)
+        opened = self._begin(request, context)
         try:
             self._enter(opened, context)
             with self._admission:
@@ -88,7 +88,7 @@ class MethodEdge:
         return response
 
     async def _stream(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        opened = self._begin(context)
+        opened = self._begin(request, context)
         try:
             self._enter(opened, context)
             with self._admission:
@@ -100,9 +100,9 @@ class MethodEdge:
             raise
         self._finish(opened, "OK")
 
-    def _begin(self, context: Any) -> _OpenCall:
+    def _begin(self, request: Any, context: Any) -> _OpenCall:
         metadata = context.invocation_metadata()
-        call = Call(self._path, request_id_from(metadata) if metadata else new_request_id())
+        call = Call(self._path, request_id_from(metadata or (), request))
         current_call.set(call)
         span = self._telemetry.begin(telemetry.context_from(metadata) if metadata else None)
         telemetry.enter(span)

@@ -83,6 +83,21 @@ def separate_processes(data: Path, **environment: str) -> Iterator[System]:
 FORMS = {"one process": one_process, "separate processes": separate_processes}
 
 
+def failed_start(data: Path, module: str, **environment: str) -> tuple[int, str]:
+    """The exit status and the last words of a process that is not supposed to start."""
+    env = _environment(data, HANSEI_LISTEN_ADDRESS="127.0.0.1:0", **environment)
+    done = subprocess.run(
+        [sys.executable, "-m", module],
+        cwd=data,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
 def wait_until_serving(system: System, name: str, address: str) -> None:
     """Wait for health to say SERVING; fail with the process's log when it does not."""
     with grpc.insecure_channel(address) as channel:

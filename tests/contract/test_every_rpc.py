@@ -87,7 +87,8 @@ def _listed(address: str) -> list[str]:
 def _code_of_an_empty_call(address: str, path: str) -> grpc.StatusCode:
     with grpc.insecure_channel(address) as channel:
         requests = iter([b""])
-        call: Any = channel.stream_stream(f"/{path}")(requests, timeout=20)
+        open_call: Any = channel.stream_stream
+        call = open_call(f"/{path}")(requests, timeout=20)
         try:
             next(call, None)
         except grpc.RpcError as error:

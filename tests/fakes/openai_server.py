@@ -72,6 +72,10 @@ class OpenAIServer:
         """Returns when `count` requests have come in. Errors: TimeoutError."""
         self._wait(lambda: len(self.requests) >= count, f"{count} requests, there were {len(self.requests)}")
 
+    def wait_until_idle(self) -> None:
+        """Returns when no request is open: each was answered, or its client went away. Errors: TimeoutError."""
+        self._wait(lambda: self.in_flight == 0, f"no open request, there are {self.in_flight}")
+
     def _wait(self, happened: Callable[[], bool], what: str) -> None:
         with self._changed:
             if not self._changed.wait_for(happened, PATIENCE_SECONDS):
@@ -126,8 +130,10 @@ class OpenAIServer:
             self._count(-1)
 
     def _count(self, change: int) -> None:
-        self.in_flight += change
-        self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
+        with self._changed:
+            self.in_flight += change
+            self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
+            self._changed.notify_all()
 
     def _response(self, request: WireRequest) -> WireResponse:
         path = request.path.partition("?")[0].removeprefix("/v1")

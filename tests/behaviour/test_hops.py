@@ -1,0 +1,107 @@
+"""One learning, one id and one deadline: through the gateway, the reflector and the curator, each a process."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from hansei.gateway.v1 import gateway_service_pb2, gateway_service_pb2_grpc
+from hansei.playbook.v1 import playbook_service_pb2, playbook_service_pb2_grpc
+from hansei.reflector.v1 import trajectory_pb2
+from tests import systems
+from tests.fakes.openai_answers import stall
+from tests.fakes.openai_server import OpenAIServer
+
+
+def learning(dataset: str) -> gateway_service_pb2.LearnRequest:
+    run = trajectory_pb2.Trajectory(
+        id="run", dataset=dataset, query="q", status=trajectory_pb2.TRAJECTORY_STATUS_FAILURE, generated_answer="a"
+    )
+    return gateway_service_pb2.LearnRequest(request_id=str(uuid.uuid4()), dataset=dataset, trajectory=run)
+
+
+def test_the_request_id_stands_in_the_logs_of_every_hop(tmp_path: Path) -> None:
+    asked = learning("hops")
+    with systems.separate_processes(tmp_path, HANSEI_LOG_LEVEL="DEBUG") as system:
+        with grpc.insecure_channel(system.address) as channel:
+            stub: Any = gateway_service_pb2_grpc.GatewayServiceStub(channel)
+            stub.Learn(asked, timeout=30)
+        hops = {
+            (name, record["method"])
+            for name in ("gateway", "reflector", "curator")
+            for record in records(system, name)
+            if record.get("request_id") == asked.request_id and record.get("event") == "call"
+        }
+    assert hops == {
+        ("gateway", "/hansei.gateway.v1.GatewayService/Learn"),
+        ("reflector", "/hansei.reflector.v1.ReflectorService/Reflect"),
+        ("curator", "/hansei.curator.v1.CuratorService/GetCuration"),
+        ("curator", "/hansei.curator.v1.CuratorService/Curate"),
+    }
+
+
+def test_a_model_that_stalls_does_not_outlive_the_callers_deadline(tmp_path: Path) -> None:
+    """The reflector's model call gets what is left of the caller's time, so it is over when the caller is."""
+    asked = learning("deadline")
+    with OpenAIServer(otherwise=stall()) as model:
+        environment = {"LLM_PROVIDER": "openai", "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": model.base_url}
+        with systems.one_process(tmp_path, **environment) as system, grpc.insecure_channel(system.address) as channel:
+            stub: Any = gateway_service_pb2_grpc.GatewayServiceStub(channel)
+            call = stub.Learn.future(asked, timeout=2)
+            failure = call.exception()
+            if failure is None:  # the reflector told in time that its model did not answer (R-12, G-43)
+                assert not call.result().HasField("curation")
+            else:
+                assert failure.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+            model.wait_until_idle()
+            playbooks: Any = playbook_service_pb2_grpc.PlaybookServiceStub(channel)
+            asked_for = playbook_service_pb2.GetPlaybookRequest(dataset="deadline")
+            assert playbooks.GetPlaybook(asked_for, timeout=10).playbook.revision == 0
+
+
+def records(system: systems.System, name: str) -> list[dict[str, Any]]:
+    """The structured log records of a process."""
+    lines = (line for line in system.log(name).splitlines() if line.startswith("{"))
+    return [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("module", "variable"),
+    [
+        ("services.reflector", "OPENAI_API_KEY"),
+        ("services.curator", "OPENAI_API_KEY"),
+        ("services.planner", "OPENAI_API_KEY"),
+        ("services.reflector", "GOOGLE_API_KEY"),
+    ],
+)
+def test_a_service_without_its_key_says_which_and_ends(tmp_path: Path, module: str, variable: str) -> None:
+    """G-08, G-68: and names the way out."""
+    provider = "openai" if variable == "OPENAI_API_KEY" else "gemini"
+    status, complaint = systems.failed_start(tmp_path, module, LLM_PROVIDER=provider)
+    assert status == 1
+    assert f"{variable} is not set" in complaint
+    assert "LLM_PROVIDER=offline" in complaint
+
+
+@pytest.mark.parametrize(
+    ("module", "variable", "value"),
+    [
+        ("services.search", "SEARCH_ALPHA", "1.5"),  # S-38
+        ("services.search", "SEARCH_ALPHA", "half"),
+        ("services.search", "SEARCH_TOKENIZER", "nonsense"),  # S-27
+        ("services.curator", "LLM_PROVIDER", "nobody"),  # G-03
+        ("gateway", "HANSEI_MAX_CONCURRENT_CALLS", "0"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named_and_the_process_ends(
+    tmp_path: Path, module: str, variable: str, value: str
+) -> None:
+    """G-10."""
+    status, complaint = systems.failed_start(tmp_path, module, **{variable: value})
+    assert status == 1
+    assert variable in complaint

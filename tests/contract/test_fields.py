@@ -1,0 +1,65 @@
+"""Every field of a request says how it behaves, and every text, list and number that comes in has a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from buf.validate import validate_pb2
+from google.api import field_behavior_pb2
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from tests.contract import contracts
+
+
+def request_fields() -> dict[str, FieldDescriptor]:
+    """Full name to field, for every field that can occur in a request."""
+    found: dict[str, FieldDescriptor] = {}
+    seen: set[str] = set()
+    for method in contracts.methods():
+        found |= {field.full_name: field for field in _below(method.input_type, seen)}
+    return found
+
+
+def _below(message: Descriptor, seen: set[str]) -> Iterator[FieldDescriptor]:
+    if message.full_name in seen or not message.full_name.startswith("hansei."):
+        return
+    seen.add(message.full_name)
+    for field in message.fields:
+        if message.GetOptions().map_entry:
+            continue
+        yield field
+        if field.message_type is not None:
+            yield from _below(field.message_type, seen)
+
+
+FIELDS = request_fields()
+
+
+def _behaviours(field: FieldDescriptor) -> list[int]:
+    return list(field.GetOptions().Extensions[field_behavior_pb2.field_behavior])
+
+
+def _is_output(field: FieldDescriptor) -> bool:
+    return field_behavior_pb2.OUTPUT_ONLY in _behaviours(field)
+
+
+@pytest.mark.parametrize("name", sorted(FIELDS))
+def test_a_request_field_says_how_it_behaves(name: str) -> None:
+    assert _behaviours(FIELDS[name]), f"{name} has no google.api.field_behavior"
+
+
+@pytest.mark.parametrize("name", sorted(name for name, field in FIELDS.items() if not _is_output(field)))
+def test_what_can_grow_is_bounded(name: str) -> None:
+    """Texts, bytes, lists and maps have a maximum, enums are closed: what comes in is untrusted."""
+    field = FIELDS[name]
+    rules = field.GetOptions().Extensions[validate_pb2.field]
+    if field.is_repeated:
+        in_map = field.message_type is not None and field.message_type.GetOptions().map_entry
+        assert rules.map.HasField("max_pairs") if in_map else rules.repeated.HasField("max_items"), name
+    elif field.type == FieldDescriptor.TYPE_STRING:
+        assert rules.string.ListFields(), f"{name} has no rule"
+    elif field.type == FieldDescriptor.TYPE_BYTES:
+        assert rules.bytes.HasField("max_len"), name
+    elif field.type == FieldDescriptor.TYPE_ENUM:
+        assert rules.enum.defined_only, name
