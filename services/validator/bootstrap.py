@@ -8,11 +8,13 @@ from libs.llm.settings import LLMSettings
 from libs.prompts.builder import UserPromptBuilder
 from libs.prompts.settings import PromptBuilderSettings
 from services.validator.adapters.judge_model import ChatJudgeModel
-from services.validator.adapters.kind_catalog import KindCatalog
 from services.validator.adapters.linguistic import JapaneseVocabulary
 from services.validator.adapters.report_model import ChatReportModel
+from services.validator.adapters.rules.compiled import compiled_kind
 from services.validator.adapters.sql.database import Database
+from services.validator.adapters.sql.kinds import KindStore
 from services.validator.adapters.sql.leaderboard import LeaderBoardStore
+from services.validator.domain.kind_definition import RuleLimits
 from services.validator.rpc.evaluator import EvaluatorServicer
 from services.validator.rpc.leaderboard import LeaderboardServicer
 from services.validator.rpc.validator import ValidatorServicer
@@ -23,6 +25,7 @@ from services.validator.usecases.generate_report import Unobserved
 from services.validator.usecases.judge import JudgmentClient
 from services.validator.usecases.judge_by_rules import OFFLINE_MODEL, RuleJudge
 from services.validator.usecases.judging import PatientJudge
+from services.validator.usecases.kinds import Kinds
 from services.validator.usecases.leaderboard import Leaderboard
 from services.validator.usecases.run_reports import RunReports
 from services.validator.usecases.validate_report import ValidateReport
@@ -32,7 +35,7 @@ def build(settings: ValidatorSettings, peers: chassis.Peers) -> chassis.Service:
     """The validator as a service of the chassis; it calls no peers."""
     database = Database(settings.leaderboard_db)
     writer, judges = ChatReportModel(LLMSettings), ChatJudgeModel(LLMSettings, RuleJudge(settings.language))
-    validator = _validator(writer)
+    validator = _validator(settings, database, writer)
     evaluator = _evaluator(settings, PatientJudge(judges))
     leaderboard = LeaderboardServicer(Leaderboard(LeaderBoardStore(database)))
 
@@ -53,10 +56,12 @@ def build(settings: ValidatorSettings, peers: chassis.Peers) -> chassis.Service:
     )
 
 
-def _validator(writer: ChatReportModel) -> ValidatorServicer:
-    kinds, vocabulary = KindCatalog(), JapaneseVocabulary()
+def _validator(settings: ValidatorSettings, database: Database, writer: ChatReportModel) -> ValidatorServicer:
+    limits = RuleLimits(settings.rule_steps, settings.rule_seconds)
+    kinds = Kinds(KindStore(database), lambda definition: compiled_kind(definition, limits))
+    vocabulary = JapaneseVocabulary()
     runs = RunReports(kinds, vocabulary, writer, Unobserved())
-    return ValidatorServicer(ValidateReport(kinds, vocabulary), runs)
+    return ValidatorServicer(kinds, ValidateReport(kinds, vocabulary), runs)
 
 
 def _evaluator(settings: ValidatorSettings, judge: PatientJudge) -> EvaluatorServicer:

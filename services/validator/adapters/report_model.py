@@ -23,7 +23,7 @@ BODY_CHARS = 1000
 _KEY_LIKE = re.compile(r"(?i)\b(?:sk-|bearer\s+)[A-Za-z0-9._*-]{6,}")
 
 
-class ModelCallFailed(Exception):  # noqa: N818 - what happened, not whose fault it is
+class ModelCallFailed(Exception):
     """One call failed; the text may be shown to users: it holds no key and at most `BODY_CHARS` of a body (V-42)."""
 
 

@@ -1,21 +1,26 @@
-"""ValidatorService: reports are checked and generated."""
+"""ValidatorService: reports are checked and generated, kinds of reports registered."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from chassis.errors import Unimplemented
 from hansei.validator.v1 import validator_service_pb2 as pb
 from hansei.validator.v1 import validator_service_pb2_grpc as rpc
+from services.validator.rpc.convert_kinds import definition_of, kind_message
+from services.validator.rpc.convert_leaderboard import request_key
 from services.validator.rpc.convert_reports import brief_of, options_of, result_message, run_message, wording_of
+from services.validator.usecases.kinds import Kinds
 from services.validator.usecases.run_reports import RunReports
 from services.validator.usecases.validate_report import ValidateReport
+
+DEFAULT_PAGE_SIZE = 50
 
 
 class ValidatorServicer(rpc.ValidatorServiceServicer):
     """Checks reports of any kind and generates them, correcting what is wrong."""
 
-    def __init__(self, validate: ValidateReport, runs: RunReports) -> None:
+    def __init__(self, kinds: Kinds, validate: ValidateReport, runs: RunReports) -> None:
+        self._kinds = kinds
         self._validate = validate
         self._runs = runs
 
@@ -46,17 +51,25 @@ class ValidatorServicer(rpc.ValidatorServiceServicer):
     async def RegisterReportKind(
         self, request: pb.RegisterReportKindRequest, context: Any
     ) -> pb.RegisterReportKindResponse:
-        """Not in this build yet."""
-        raise Unimplemented("RegisterReportKind is not in this build")
+        """Registers a kind of report."""
+        key = request_key(request, request.request_id)
+        registered = await self._kinds.register(key, definition_of(request.kind))
+        return pb.RegisterReportKindResponse(kind=kind_message(registered))
 
     async def GetReportKind(self, request: pb.GetReportKindRequest, context: Any) -> pb.GetReportKindResponse:
-        """Not in this build yet."""
-        raise Unimplemented("GetReportKind is not in this build")
+        """Returns a registered kind."""
+        return pb.GetReportKindResponse(kind=kind_message(await self._kinds.definitions.get(request.name)))
 
     async def ListReportKinds(self, request: pb.ListReportKindsRequest, context: Any) -> pb.ListReportKindsResponse:
-        """Not in this build yet."""
-        raise Unimplemented("ListReportKinds is not in this build")
+        """Lists the registered kinds."""
+        size = request.page_size or DEFAULT_PAGE_SIZE
+        # Names are ordered and unique, so the last name of a page is the place where the next one starts.
+        found = await self._kinds.definitions.page(request.page_token, size + 1)
+        more = found[size - 1].definition.name if len(found) > size else ""
+        kinds = [kind_message(registered) for registered in found[:size]]
+        return pb.ListReportKindsResponse(kinds=kinds, next_page_token=more)
 
     async def DeleteReportKind(self, request: pb.DeleteReportKindRequest, context: Any) -> pb.DeleteReportKindResponse:
-        """Not in this build yet."""
-        raise Unimplemented("DeleteReportKind is not in this build")
+        """Removes a registered kind."""
+        await self._kinds.definitions.remove(request_key(request, request.request_id), request.name)
+        return pb.DeleteReportKindResponse()

@@ -61,7 +61,7 @@ class JudgeModel(Protocol):
         ...
 
 
-class JudgeFailed(Exception):  # noqa: N818 - carries the cause; callers raise their own error from it
+class JudgeFailed(Exception):
     """All calls failed; `retries` of them were repetitions."""
 
     def __init__(self, retries: int, cause: Exception) -> None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Protocol
 
-from services.validator.domain.kinds import ReportKind
+from services.validator.domain.errors import KindExists, KindNotFound, ReportTypeUnknown
+from services.validator.domain.kind_definition import KindDefinition
+from services.validator.domain.kinds import BUILT_IN_KINDS, ReportKind
+from services.validator.domain.requests import RequestKey
 from services.validator.domain.wording import Wording, Words
 
-
-class Kinds(Protocol):
-    """The kinds that reports may have."""
-
-    async def kind(self, name: str) -> ReportKind:
-        """The kind of this name. Raises ReportTypeUnknown."""
-        ...
+COMPILED_KEPT = 200
+NAMES_TOLD = 20
 
 
 class Vocabulary(Protocol):
@@ -22,3 +23,76 @@ class Vocabulary(Protocol):
     async def words(self, wording: Wording) -> Words:
         """The way of a wording mode; what it needs is loaded when it is first wanted."""
         ...
+
+
+class Registered(Protocol):
+    """A definition and when it was registered."""
+
+    @property
+    def definition(self) -> KindDefinition:
+        """The definition."""
+        ...
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was registered, UTC."""
+        ...
+
+
+class Definitions(Protocol):
+    """Where definitions are kept."""
+
+    async def add(self, request: RequestKey, definition: KindDefinition) -> Registered:
+        """Stores a definition. Raises KindExists."""
+        ...
+
+    async def remove(self, request: RequestKey, name: str) -> None:
+        """Removes a definition. Raises KindNotFound."""
+        ...
+
+    async def get(self, name: str) -> Registered:
+        """The definition of this name. Raises KindNotFound."""
+        ...
+
+    async def page(self, after: str, limit: int) -> Sequence[Registered]:
+        """Definitions by name, those after a name."""
+        ...
+
+
+class Kinds:
+    """The built-in kinds and the registered ones.
+
+    `compiled` raises KindInvalid. A definition is read anew for every use, because another process may have changed it,
+    but compiled only once.
+    """
+
+    def __init__(self, definitions: Definitions, compiled: Callable[[KindDefinition], ReportKind]) -> None:
+        self.definitions = definitions
+        self._compile = compiled
+        self._compiled: dict[KindDefinition, ReportKind] = {}
+
+    async def kind(self, name: str) -> ReportKind:
+        """The kind of this name. Raises ReportTypeUnknown."""
+        if name in BUILT_IN_KINDS:
+            return BUILT_IN_KINDS[name]
+        try:
+            registered = await self.definitions.get(name)
+        except KindNotFound:
+            others = await self.definitions.page("", NAMES_TOLD)
+            raise ReportTypeUnknown([other.definition.name for other in others]) from None
+        return await self._usable(registered.definition)
+
+    async def register(self, request: RequestKey, definition: KindDefinition) -> Registered:
+        """Stores a definition that compiles. Raises KindInvalid, KindExists, RequestIdReused."""
+        if definition.name in BUILT_IN_KINDS:
+            raise KindExists(definition.name)
+        await self._usable(definition)
+        return await self.definitions.add(request, definition)
+
+    async def _usable(self, definition: KindDefinition) -> ReportKind:
+        if definition not in self._compiled:
+            kind = await asyncio.to_thread(self._compile, definition)
+            if len(self._compiled) >= COMPILED_KEPT:
+                self._compiled.pop(next(iter(self._compiled)))
+            self._compiled[definition] = kind
+        return self._compiled[definition]

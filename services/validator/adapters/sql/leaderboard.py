@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, desc, insert, outerjoin, select, tuple_, update
@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Row, and_, desc, insert, outerjoin, select, t
 from services.validator.adapters.sql.database import Database
 from services.validator.adapters.sql.requests import Answer, once
 from services.validator.adapters.sql.schema import entry, judgement
+from services.validator.adapters.sql.times import moment_of, utc_microseconds, utc_now
 from services.validator.domain.evaluation import EvaluationResult, MetricScore
 from services.validator.domain.leaderboard import (
     JudgementRecord,
@@ -23,7 +24,6 @@ from services.validator.domain.leaderboard import (
 )
 from services.validator.domain.requests import RequestKey
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WITH_JUDGEMENT = outerjoin(
     entry,
     judgement,
@@ -42,11 +42,6 @@ _ENTRY = select(
 ).select_from(_WITH_JUDGEMENT)
 
 
-def utc_now() -> datetime:
-    """The present time."""
-    return datetime.now(UTC)
-
-
 class LeaderBoardStore:
     """Keeps what teams submitted, how it was scored and judged."""
 
@@ -56,17 +51,19 @@ class LeaderBoardStore:
 
     async def upsert(self, request: RequestKey, submission: Submission) -> LeaderBoardEntry:
         """Writes the entry of a round; an existing one keeps `id` and `created_at` (V-68). Raises RequestIdReused."""
-        now = _microseconds(self._clock())
+        now = utc_microseconds(self._clock())
 
         def work(connection: Connection) -> LeaderBoardEntry:
             answer = once(connection, request, now, lambda: _upserted(connection, submission, now))
-            return LeaderBoardEntry(answer["id"], submission, _moment(answer["created"]), _moment(answer["updated"]))
+            return LeaderBoardEntry(
+                answer["id"], submission, moment_of(answer["created"]), moment_of(answer["updated"])
+            )
 
         return await self._database.write(work)
 
     async def record_judgement(self, request: RequestKey, key: RoundKey, record: JudgementRecord) -> None:
         """Writes the judgement of a round (V-71). Raises RequestIdReused."""
-        now = _microseconds(self._clock())
+        now = utc_microseconds(self._clock())
         await self._database.write(
             lambda connection: once(connection, request, now, lambda: _judged(connection, key, record))
         )
@@ -163,7 +160,7 @@ def _entry_of(row: Row[Any]) -> LeaderBoardEntry:
         row.exit_reason,
     )
     record = JudgementRecord(row.should_continue, row.reasoning, row.confidence_score) if row.judged else None
-    return LeaderBoardEntry(row.id, submission, _moment(row.created_at), _moment(row.updated_at), record)
+    return LeaderBoardEntry(row.id, submission, moment_of(row.created_at), moment_of(row.updated_at), record)
 
 
 def _details_text(details: EvaluationResult | None) -> str | None:
@@ -183,11 +180,3 @@ def _details_of(text: str | None) -> EvaluationResult | None:
     stored = json.loads(text)
     metrics = tuple(MetricScore(**score) for score in stored["metrics"])
     return EvaluationResult(metrics, stored["overall_score"])
-
-
-def _microseconds(moment: datetime) -> int:
-    return (moment - _EPOCH) // timedelta(microseconds=1)
-
-
-def _moment(microseconds: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=microseconds)

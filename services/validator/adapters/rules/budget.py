@@ -1,0 +1,40 @@
+"""How much work a rule may still do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from services.validator.domain.kind_definition import RuleLimits
+
+
+class RuleTooExpensive(Exception):
+    """A rule passed its limit of steps, time or size."""
+
+
+class Budget:
+    """Steps and seconds of one rule on one report."""
+
+    def __init__(self, limits: RuleLimits, clock: Callable[[], float] = time.monotonic) -> None:
+        self._steps = limits.steps
+        self._clock = clock
+        self._until = clock() + limits.seconds
+        self.spent = False
+
+    def step(self) -> None:
+        """Counts one step. Raises RuleTooExpensive."""
+        self._steps -= 1
+        if self._steps < 0:
+            self._exceed("steps")
+        if self._clock() > self._until:
+            self._exceed("time")
+
+    def refuse_larger(self, size: int, limit: int) -> None:
+        """Raises RuleTooExpensive for a value of more than `limit` characters or elements."""
+        if size > limit:
+            self._exceed("size")
+
+    def _exceed(self, what: str) -> None:
+        # Whoever evaluates a rule may catch exceptions for reasons of its own; this outlasts that.
+        self.spent = True
+        raise RuleTooExpensive(what)

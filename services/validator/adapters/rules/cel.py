@@ -1,0 +1,98 @@
+"""CEL expressions (Common Expression Language), evaluated within a budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import celpy
+import lark
+from celpy.adapter import json_to_cel
+from celpy.celparser import CELParseError
+from celpy.celtypes import BoolType
+from celpy.evaluation import CELEvalError, Context, Evaluator
+
+from chassis.errors import shortened
+from services.validator.adapters.rules.budget import Budget, RuleTooExpensive
+
+MAX_VALUE_SIZE = 100_000
+MAX_NESTING = 60
+
+
+class ExpressionInvalid(ValueError):
+    """The text is no CEL expression."""
+
+
+class _BudgetedEvaluator(Evaluator):
+    """Pays a step for every node it visits, also inside macros, and refuses to build huge values."""
+
+    budget: Budget
+
+    def _visit_tree(self, tree: lark.Tree[Any]) -> Any:
+        self.budget.step()
+        value = super()._visit_tree(tree)
+        if isinstance(value, str | bytes | list):
+            self.budget.refuse_larger(len(value), MAX_VALUE_SIZE)
+        return value
+
+    def sub_evaluator(self, ast: lark.Tree[Any]) -> Evaluator:
+        """The evaluator of a macro's body, with the same budget."""
+        inner = _BudgetedEvaluator(ast, activation=self.activation)
+        inner.budget = self.budget
+        return inner
+
+
+class _BudgetedRunner(celpy.InterpretedRunner):
+    """Runs a compiled expression within the budget it is given."""
+
+    def within(self, budget: Budget, context: Context) -> Any:
+        """The value of the expression."""
+        evaluator = _BudgetedEvaluator(ast=self.ast, activation=self.new_activation())
+        evaluator.budget = budget
+        return evaluator.evaluate(context)
+
+
+class CelExpression:
+    """A compiled expression over `report`, `valid_node_ids` and `this`. `matches` uses RE2, which takes linear time."""
+
+    def __init__(self, text: str) -> None:
+        """Raises ExpressionInvalid."""
+        environment = celpy.Environment(runner_class=_BudgetedRunner)
+        try:
+            tree = environment.compile(text)
+        except (CELParseError, RecursionError, ValueError) as error:
+            reason = str(error).strip().splitlines()
+            raise ExpressionInvalid(shortened(reason[0]) if reason else "it does not parse") from None
+        if _depth(tree) > MAX_NESTING:
+            raise ExpressionInvalid(f"it is nested deeper than {MAX_NESTING} levels")
+        self._runner = _BudgetedRunner(environment, tree)
+
+    def holds(self, variables: Context, budget: Budget) -> str:
+        """Empty when the expression is true, else why it is not."""
+        try:
+            value = self._runner.within(budget, variables)
+        except RuleTooExpensive as error:
+            return f"passed its limit of {error}"
+        except (CELEvalError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
+            if budget.spent:
+                return "passed its limit"
+            return f"cannot be evaluated: {shortened(str(error.args[0] if error.args else error))}"
+        if isinstance(value, BoolType):
+            return "" if value else "does not hold"
+        return "must give true or false"
+
+
+def _depth(tree: lark.Tree[Any]) -> int:
+    """Levels of operators and calls; levels with a single child are grammar, not nesting."""
+    deepest = 0
+    pending: list[tuple[lark.Tree[Any], int]] = [(tree, 0)]
+    while pending:
+        node, depth = pending.pop()
+        children = [child for child in node.children if isinstance(child, lark.Tree)]
+        deepest = max(deepest, depth)
+        pending.extend((child, depth + (len(node.children) > 1)) for child in children)
+    return deepest
+
+
+def cel_value(value: Any) -> Any:
+    """A JSON value as CEL sees it."""
+    return json_to_cel(value)

@@ -1,0 +1,195 @@
+"""JSON Schema 2020-12, without what could reach out or run away: no remote references, RE2 patterns, a budget."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+import re2  # type: ignore[import-untyped]
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError, ValidationError
+from jsonschema.validators import extend
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from chassis.errors import shortened
+from services.validator.adapters.rules.budget import Budget, RuleTooExpensive
+from services.validator.domain.findings import ALLOWED_VALUES_SHOWN, Finding, shown
+from services.validator.domain.kind_rules import MAX_FINDINGS_PER_RULE
+from services.validator.domain.pointers import path_of, pointer_to
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+REFUSED = frozenset(
+    (
+        "$id",
+        "$anchor",
+        "$dynamicRef",
+        "$dynamicAnchor",
+        "$vocabulary",
+        "patternProperties",
+        "unevaluatedProperties",
+        "unevaluatedItems",
+    )
+)
+_NAMES_INSIDE = frozenset(["properties", "$defs", "definitions", "dependentSchemas", "dependentRequired"])
+_VALUES_INSIDE = frozenset(["const", "enum", "default", "examples"])
+
+_budget: ContextVar[Budget] = ContextVar("schema_budget")
+
+
+class SchemaInvalid(ValueError):
+    """The text is no schema that is taken here."""
+
+
+class CompiledSchema:
+    """A schema that has been checked."""
+
+    def __init__(self, text: str) -> None:
+        """Raises SchemaInvalid."""
+        try:
+            schema = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise SchemaInvalid(f"it is not JSON: {shortened(str(error))}") from None
+        if not isinstance(schema, dict):
+            raise SchemaInvalid("it must be an object")
+        _refuse_keywords(schema)
+        try:
+            Draft202012Validator.check_schema(schema)
+        except SchemaError as error:
+            raise SchemaInvalid(f"{pointer_to(*error.absolute_path) or 'it'}: {shortened(error.message)}") from None
+        except RecursionError:
+            raise SchemaInvalid("it is nested too deeply") from None
+        self._validator = _Validator(schema, registry=Registry())
+
+    def findings(self, report: object, budget: Budget) -> list[Finding]:
+        """Every fault, at most `MAX_FINDINGS_PER_RULE`; passing the budget is a fault, too."""
+        token = _budget.set(budget)
+        found: list[Finding] = []
+        try:
+            for error in self._validator.iter_errors(report):
+                found.append(_finding(error))
+                if len(found) >= MAX_FINDINGS_PER_RULE:
+                    break
+        except (RuleTooExpensive, RecursionError):
+            found.append(Finding("SCHEMA_LIMIT", "report passed the limit of its JSON Schema", ""))
+        except Unresolvable as error:
+            found.append(Finding("SCHEMA_REFERENCE", f"the JSON Schema refers to {shortened(error.ref)}", ""))
+        finally:
+            _budget.reset(token)
+        return found
+
+
+def _refuse_keywords(schema: Mapping[str, Any]) -> None:
+    """Raises SchemaInvalid for a keyword that is not taken, wherever a schema may stand."""
+    pending: list[object] = [schema]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, list):
+            pending.extend(node)
+        if not isinstance(node, dict):
+            continue
+        for keyword, value in node.items():
+            if keyword in REFUSED:
+                raise SchemaInvalid(f"the keyword {keyword} is not taken")
+            if keyword == "$schema" and value != DIALECT:
+                raise SchemaInvalid(f"$schema must be {DIALECT}")
+            if keyword == "$ref" and not (isinstance(value, str) and value.startswith("#")):
+                raise SchemaInvalid("$ref must stay inside the schema and start with #")
+            if keyword == "pattern":
+                _compiled_pattern(value)
+            if keyword in _NAMES_INSIDE and isinstance(value, dict):
+                pending.extend(value.values())
+            elif keyword not in _VALUES_INSIDE:
+                pending.append(value)
+
+
+def _compiled_pattern(pattern: object) -> Any:
+    try:
+        return re2.compile(pattern)
+    except (re2.error, TypeError, ValueError):
+        raise SchemaInvalid(f"pattern {shortened(shown(pattern))} is no RE2 expression") from None
+
+
+def _finding(error: ValidationError) -> Finding:
+    pointer = pointer_to(*error.absolute_path)
+    keyword = str(error.validator)
+    allowed: tuple[str, ...] = ()
+    if keyword == "enum" and isinstance(error.validator_value, list):
+        allowed = tuple(shown(value) for value in error.validator_value)
+    elif keyword == "const":
+        allowed = (shown(error.validator_value),)
+    words = _REQUIREMENTS.get(keyword)
+    requirement = words(error.validator_value) if words else shortened(error.message, 200)
+    code = f"SCHEMA_{keyword.lstrip('$').upper()}"
+    message = f"{path_of(pointer)} {requirement}"
+    return Finding(code, message, pointer, allowed_values=allowed[:ALLOWED_VALUES_SHOWN], allowed_total=len(allowed))
+
+
+_REQUIREMENTS: Mapping[str, Callable[[Any], str]] = {
+    "required": lambda value: "is required",
+    "type": lambda value: f"must be of type {' or '.join(value) if isinstance(value, list) else value}",
+    "enum": lambda value: "must be one of the allowed values",
+    "const": lambda value: "must be the allowed value",
+    "minItems": lambda value: f"must have at least {value} items",
+    "maxItems": lambda value: f"must have at most {value} items",
+    "minLength": lambda value: f"must have at least {value} characters",
+    "maxLength": lambda value: f"must have at most {value} characters",
+    "minimum": lambda value: f"must be >= {value}",
+    "maximum": lambda value: f"must be <= {value}",
+    "exclusiveMinimum": lambda value: f"must be > {value}",
+    "exclusiveMaximum": lambda value: f"must be < {value}",
+    "pattern": lambda value: f"must match {shortened(value)}",
+    "uniqueItems": lambda value: "must not repeat items",
+    "additionalProperties": lambda value: "has properties that are not allowed",
+}
+
+Keyword = Callable[..., Iterator[ValidationError] | None]
+
+
+def _required(validator: Any, names: list[str], instance: object, schema: object) -> Iterator[ValidationError]:
+    """As in the standard, but the error points at the missing property."""
+    if isinstance(instance, dict):
+        for name in names:
+            if name not in instance:
+                yield ValidationError("is required", path=[name])
+
+
+def _pattern(validator: Any, pattern: str, instance: object, schema: object) -> Iterator[ValidationError]:
+    if isinstance(instance, str) and not re2.search(pattern, instance):
+        yield ValidationError("does not match")
+
+
+def _unique_items(validator: Any, wanted: bool, instance: object, schema: object) -> Iterator[ValidationError]:
+    """In time linear in the size of the array, by comparing JSON text."""
+    if wanted and isinstance(instance, list):
+        texts = {json.dumps(_numbers_alike(item), sort_keys=True) for item in instance}
+        if len(texts) < len(instance):
+            yield ValidationError("repeats items")
+
+
+def _numbers_alike(value: object) -> object:
+    """1.0 equals 1 in JSON Schema."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_numbers_alike(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _numbers_alike(item) for key, item in value.items()}
+    return value
+
+
+def _paid(keyword: Keyword) -> Keyword:
+    def checked(validator: Any, value: Any, instance: object, schema: object) -> Iterator[ValidationError]:
+        _budget.get().step()
+        yield from keyword(validator, value, instance, schema) or ()
+
+    return checked
+
+
+_OWN: Mapping[str, Keyword] = {"required": _required, "pattern": _pattern, "uniqueItems": _unique_items}
+_Validator = extend(  # type: ignore[no-untyped-call]
+    Draft202012Validator,
+    {name: _paid(keyword) for name, keyword in {**Draft202012Validator.VALIDATORS, **_OWN}.items()},
+)
