@@ -1,0 +1,134 @@
+"""Runs read from files: nothing is lost between pieces, ids depend on content alone, siblings are bounded."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hansei.client import runs
+from hansei.client.errors import InvalidArgument
+from hansei.client.runs import Run, Unreadable, read, with_siblings
+from hansei.reflector.v1.reflector_service_pb2 import ParsedTrajectory, ParseTrajectoriesResponse
+from hansei.reflector.v1.trajectory_pb2 import TRAJECTORY_STATUS_FAILURE, TRAJECTORY_STATUS_SUCCESS, Trajectory
+
+
+class Parser:
+    """Reads one run a line, as the reflector would; a line that says `bad` is refused, with everything it came with."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.reflector = self
+
+    def parse_trajectories(self, content: bytes, dataset: str) -> ParseTrajectoriesResponse:
+        self.pieces.append(content)
+        lines = [line for line in content.splitlines() if line.strip()]
+        if not lines or any(b"bad" in line for line in lines):
+            raise InvalidArgument("not a trajectory")
+        parsed = (json.loads(line) for line in lines)
+        return ParseTrajectoriesResponse(
+            trajectories=[
+                ParsedTrajectory(trajectory=Trajectory(id=each["id"], dataset=dataset), ground_truth="42")
+                for each in parsed
+            ]
+        )
+
+
+def ids_of(parser: Any, content: bytes) -> list[str]:
+    return [found.trajectory.id for found in read(parser, "f", content, "d") if isinstance(found, Run)]
+
+
+def lines(ids: list[str]) -> bytes:
+    return "\n".join(json.dumps({"id": each}) for each in ids).encode()
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(runs, "PIECE_BYTES", 200)
+    return 200
+
+
+def test_a_long_file_goes_in_pieces_and_comes_back_whole_and_in_order(small_pieces: int) -> None:
+    parser, ids = Parser(), [f"run-{number}" for number in range(100)]
+    assert ids_of(parser, lines(ids)) == ids
+    assert len(parser.pieces) > 1
+    assert all(len(piece) <= small_pieces for piece in parser.pieces)
+
+
+def test_a_long_document_that_is_no_list_of_lines_stays_whole(small_pieces: int) -> None:
+    content = json.dumps({"id": "one", "text": "x" * 500}).encode()
+    parser = Parser()
+    assert ids_of(parser, content) == ["one"]
+    assert parser.pieces == [content]
+
+
+@pytest.mark.parametrize("bad", [0, 7, 99])
+def test_a_bad_line_is_named_by_its_number_and_costs_no_other(small_pieces: int, bad: int) -> None:
+    ids = [f"run-{number}" for number in range(100)]
+    ids[bad] = "bad"
+    found = list(read(Parser(), "f", lines(ids), "d"))  # type: ignore[arg-type]
+    assert [each.source for each in found if isinstance(each, Unreadable)] == [f"f:{bad + 1}"]
+    assert [each.trajectory.id for each in found if isinstance(each, Run)] == [each for each in ids if each != "bad"]
+
+
+def test_a_file_that_is_not_lines_is_refused_as_a_whole() -> None:
+    (found,) = read(Parser(), "f", b"bad\nthings", "d")  # type: ignore[arg-type]
+    assert isinstance(found, Unreadable)
+    assert found.source == "f"
+
+
+texts = st.text(max_size=20)
+trajectories = st.builds(Trajectory, id=texts, query=texts, dataset=texts, generated_answer=texts, task_id=texts)
+
+
+@given(trajectories, texts, texts)
+def test_the_request_id_is_a_uuid_that_only_content_changes(run: Trajectory, truth: str, report: str) -> None:
+    later = Trajectory()
+    later.CopyFrom(run)
+    later.created_at.GetCurrentTime()
+    first = Run("a.json", run, truth, report)
+    assert uuid.UUID(first.request_id).version == 5
+    assert Run("b.json#2", later, truth, report, [run]).request_id == first.request_id
+    assert Run("a.json", run, truth + "!", report).request_id != first.request_id
+    assert Run("a.json", run, truth, report + "!").request_id != first.request_id
+    changed = Trajectory()
+    changed.CopyFrom(run)
+    changed.query += "!"
+    assert Run("a.json", changed, truth, report).request_id != first.request_id
+
+
+def test_the_request_id_of_a_run_never_changes_between_versions() -> None:
+    # What was learned under it would be learned again.
+    run = Trajectory(id="r", query="q", dataset="d", status=TRAJECTORY_STATUS_FAILURE)
+    assert Run("", run, "truth", "report").request_id == "fe0aa035-e466-5b9d-b5bc-55e2362f595b"
+
+
+def _run(task: str, number: int, *, good: bool = True, dataset: str = "d") -> Run:
+    status = TRAJECTORY_STATUS_SUCCESS if good else TRAJECTORY_STATUS_FAILURE
+    return Run("f", Trajectory(id=f"{task}-{number}", task_id=task, dataset=dataset, status=status))
+
+
+def test_siblings_are_the_other_runs_of_the_task_those_that_ended_otherwise_first() -> None:
+    listed = [_run("a", 1, good=False), _run("a", 2, good=False), _run("a", 3), _run("b", 1), _run("a", 4, dataset="e")]
+    first, _, third, other, elsewhere = with_siblings(listed)
+    assert [each.id for each in first.siblings] == ["a-3", "a-2"]
+    assert [each.id for each in third.siblings] == ["a-1", "a-2"]
+    assert list(other.siblings) == []
+    assert list(elsewhere.siblings) == []
+
+
+def test_runs_without_a_task_have_no_siblings() -> None:
+    assert all(not run.siblings for run in with_siblings([_run("", 1), _run("", 2, good=False)]))
+
+
+def test_siblings_stay_within_what_a_request_carries(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = with_siblings([_run("a", number) for number in range(50)])
+    assert {len(run.siblings) for run in many} == {runs.MAX_SIBLINGS}
+    monkeypatch.setattr(runs, "MAX_SIBLING_BYTES", 40)
+    few = with_siblings([_run("a", number) for number in range(50)])
+    assert all(sum(each.ByteSize() for each in run.siblings) <= 40 for run in few)
+    assert all(run.siblings for run in few)
