@@ -6,6 +6,7 @@ product is computed alone, so equal rows give equal bits. The compiled loops run
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -47,14 +48,17 @@ class CompiledKernels(FaissKernels):
         rows, ones = np.zeros(1, np.int64), np.ones(1, np.int32)
         lists = Lists(ones - 1, ones, rows, rows + 1)
         for mask in (None, _EVERY_ROW):
-            self.holding(lists, 1, mask)
+            self.idf(lists, 1, mask, 1, OKAPI)
             _best(np.ones(1, np.float32), np.ones(1), rows, mask is not None, _EVERY_ROW, 0.5, 1)
         self.bm25(lists, np.ones(1), ones, 1.0, OKAPI)
 
-    def holding(self, lists: Lists, rows: int, mask: Mask | None) -> Int64s:
+    def idf(self, lists: Lists, rows: int, mask: Mask | None, total: int, variant: Variant) -> Floats:
         """See `Kernels`."""
-        counts: Int64s = _holding(*lists, rows, mask is not None, _EVERY_ROW if mask is None else mask)
-        return counts
+        admitted = _EVERY_ROW if mask is None else mask
+        idf: Floats = _idf(
+            lists.rows, lists.start, lists.length, rows, mask is not None, admitted, total, variant.floored
+        )
+        return idf
 
     def bm25(
         self, lists: Lists, weights: Floats, lengths: NDArray[np.int32], average: float, variant: Variant
@@ -79,20 +83,24 @@ class CompiledKernels(FaissKernels):
 
 
 @_compiled
-def _holding(  # type: ignore[no-untyped-def]
-    list_rows, list_counts, starts, list_lengths, rows, masked, mask
+def _idf(  # type: ignore[no-untyped-def]
+    list_rows, starts, list_lengths, rows, masked, mask, total, floored
 ):
-    counts = np.zeros(len(starts), np.int64)
+    idf = np.zeros(len(starts))
     for i in range(len(starts)):
         start, end = starts[i], starts[i] + list_lengths[i]
         while end > start and list_rows[end - 1] >= rows:
             end -= 1
+        held = end - start
         if masked:
+            held = 0
             for place in range(start, end):
-                counts[i] += mask[list_rows[place]]
-        else:
-            counts[i] = end - start
-    return counts
+                held += mask[list_rows[place]]
+        if held and floored:
+            idf[i] = math.log(total - held + 0.5) - math.log(held + 0.5)
+        elif held:
+            idf[i] = math.log1p((total - held + 0.5) / (held + 0.5))
+    return idf
 
 
 @_compiled

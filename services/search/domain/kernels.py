@@ -37,8 +37,11 @@ class Kernels(Protocol):
         """The product of every row of `vectors` (N, d) with `query` (d,); equal rows give equal bits (S-41)."""
         ...
 
-    def holding(self, lists: Lists, rows: int, mask: Mask | None) -> Int64s:
-        """For each list, how many of its rows are below `rows` and admitted."""
+    def idf(self, lists: Lists, rows: int, mask: Mask | None, total: int, variant: Variant) -> Floats:
+        """For each list, the idf of its term among `total` candidates, before the floor; 0 where none holds it.
+
+        A candidate holds it if it is in the list, below `rows` and admitted by the mask.
+        """
         ...
 
     def bm25(
@@ -63,13 +66,14 @@ class NumpyKernels:
         products: Float32s = np.einsum("ij,j->i", vectors, query)
         return products
 
-    def holding(self, lists: Lists, rows: int, mask: Mask | None) -> Int64s:
+    def idf(self, lists: Lists, rows: int, mask: Mask | None, total: int, variant: Variant) -> Floats:
         """See `Kernels`."""
-        counts = np.zeros(len(lists.start), np.int64)
+        idf = np.zeros(len(lists.start))
         for i in range(len(lists.start)):
             held = _cut(lists, i, rows)[0]
-            counts[i] = len(held) if mask is None else np.count_nonzero(mask[held])
-        return counts
+            count = len(held) if mask is None else int(np.count_nonzero(mask[held]))
+            idf[i] = variant.idf(total, count) if count else 0.0
+        return idf
 
     def bm25(
         self, lists: Lists, weights: Floats, lengths: NDArray[np.int32], average: float, variant: Variant

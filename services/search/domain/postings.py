@@ -39,14 +39,19 @@ class PostingsView(NamedTuple):
 
     def of(self, terms: Iterable[str]) -> tuple[list[str], Lists]:
         """The terms that are known, and their lists."""
-        found = [
-            (term, number) for term in terms if (number := self.ids.get(term, len(self.length))) < len(self.length)
-        ]
-        numbers = np.array([number for _, number in found], dtype=np.int64)
+        known: list[str] = []
+        found: list[int] = []
+        limit = len(self.length)
+        for term in terms:
+            number = self.ids.get(term, limit)
+            if number < limit:
+                known.append(term)
+                found.append(number)
+        numbers = np.array(found, dtype=np.int64)
         # The length first: if the writer moves the list in between, its new region begins with the same rows.
         length = self.length[numbers]
         start = self.start[numbers]
-        return [term for term, _ in found], Lists(self.rows, self.counts, start, length)
+        return known, Lists(self.rows, self.counts, start, length)
 
 
 class Postings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from services.search.domain.bullet import Bullet
 from services.search.domain.errors import MinConfidenceNotANumber, TopKTooSmall
@@ -63,8 +63,7 @@ class TermScore:
     score: float
 
 
-@dataclass(frozen=True, slots=True)
-class Scored(Generic[ItemT]):
+class Scored(NamedTuple, Generic[ItemT]):
     """An item with its scores: scaled to 0..1 over the candidates of one query, and raw (S-03, S-04)."""
 
     item: ItemT

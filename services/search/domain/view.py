@@ -6,7 +6,6 @@ average and how common a term is, and all of that is counted for the filter at h
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -58,17 +57,6 @@ class Candidates:
         terms = np.fromiter(holding.values(), np.float64, len(holding))
         idf = np.log(self.count - held + 0.5) - np.log(held + 0.5)
         return float((idf * terms).sum() / terms.sum())
-
-    def weights(self, holding: Int64s, times: Sequence[int], variant: Variant) -> Floats:
-        """What each query term weighs: its idf, floored (S-22), as often as the query repeats it (S-24)."""
-        weights = np.zeros(len(times))
-        for i, (held, repeated) in enumerate(zip(holding.tolist(), times, strict=True)):
-            if held:
-                idf = variant.idf(self.count, held)
-                if idf < 0:
-                    idf = variant.epsilon * self.average_idf
-                weights[i] = idf * repeated
-        return weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,11 +161,18 @@ class IndexView(Generic[ItemT]):
         return self.kernels.bm25(lists, weights, self.lengths, candidates.average_length, self.variant)
 
     def weighted_lists(self, terms: Sequence[str], candidates: Candidates) -> tuple[list[str], Lists, Floats]:
-        """The query's distinct known terms, their postings and what each of them weighs."""
-        repeated = Counter(terms)
-        known, lists = self.terms.lists.of(repeated)
-        holding = self.kernels.holding(lists, self.rows, candidates.mask)
-        return known, lists, candidates.weights(holding, [repeated[term] for term in known], self.variant)
+        """The query's distinct known terms, their postings, and what each weighs: its idf, floored (S-22)."""
+        times: dict[str, int] = {}
+        for term in terms:
+            times[term] = times.get(term, 0) + 1
+        known, lists = self.terms.lists.of(times)
+        weights = self.kernels.idf(lists, self.rows, candidates.mask, candidates.count, self.variant)
+        if known and weights.min() < 0.0:
+            weights[weights < 0.0] = self.variant.epsilon * candidates.average_idf
+        if len(times) < len(terms):
+            # A query term repeated k times counts k times (S-24).
+            weights *= [times[term] for term in known]
+        return known, lists, weights
 
     def term_counts_of(self, mask: Mask | None) -> Mapping[int, int]:
         """How many terms are held by exactly n of the admitted entries, for each n >= 1."""
