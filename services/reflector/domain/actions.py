@@ -13,7 +13,7 @@ from services.reflector.domain.trajectory import Step, ToolCall
 
 _OBSERVATION = re.compile(r"^(?:observation|tool (?:result|output)|result|output|観測|結果|出力)\s*[:：]\s*", re.I)
 _ACTION = re.compile(r"^(?:action|tool call|行動)\s*[:：]\s*([\w.-]{1,80})[\s(:：]*(.*)", re.I | re.S)
-_FENCE = re.compile(r"```([\w+-]*)[^\n]*\n(.*?)```", re.S)
+_FENCE = re.compile(r"```([\w+-]{0,20})[^\n]{0,80}\n(.*?)```", re.S)
 _READ_CODE_CHARS = 200_000
 _SHELL = frozenset({"sh", "bash", "shell", "console"})
 

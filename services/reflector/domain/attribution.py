@@ -69,31 +69,28 @@ _VALUE_CHARS = 60
 _PROMISE_CHARS = 900
 _DISPATCHED_SHARE = 0.8
 _MIN_DISPATCHED = 3
-_FENCE = re.compile(r"```[^\n]*\n.*?(?:```|\Z)", re.S)
+_FENCE = re.compile(r"```[^\n]{0,80}\n.*?(?:```|\Z)", re.S)
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _MARKED = re.compile(r"\*\*([^*\n]{1,60})\*\*|\"([^\"\n]{1,60})\"(?!\s*:)|「([^」\n]{1,60})」")
 _END_MARK = re.compile(r"\bTERMINATE\W*$")
+# These are matched against text in lower case, which takes half the time of ignoring case.
 _INVENTED = re.compile(
     r"\b(?:assum\w*|hypothetical\w*|simulat\w*|mock|dummy|placeholder|synthetic|sample data\w*|fictional"
     r"|example (?:data|dataset|values?|url|id)|demonstrat\w*|for illustration|let's say|suppose|path/to|your_\w+)\b"
-    r"|仮定|架空|ダミー|サンプルデータ|仮の",
-    re.I,
+    r"|仮定|架空|ダミー|サンプルデータ|仮の"
 )
 _PROMISED = re.compile(
-    r"\b(?:I will|I'll|let's|let me|next,? |we need to|we will|please provide|could you|can you|shall we|hold on)\b"
-    r"|します。|しましょう|てください",
-    re.I,
+    r"\b(?:i will|i'll|let's|let me|next,? |we need to|we will|please provide|could you|can you|shall we|hold on)\b"
+    r"|します。|しましょう|てください"
 )
 _CLAIMED = re.compile(
     r"\b(?:the (?:final )?(?:answer|result|output) (?:is|are)|therefore|thus|based on|according to"
-    r"|I (?:have )?(?:found|checked|verified|confirmed|identified|obtained|retrieved|gathered)|here (?:is|are))\b"
-    r"|\b(?:is|are) \*\*|によると|に基づ|答えは|結果は",
-    re.I,
+    r"|i (?:have )?(?:found|checked|verified|confirmed|identified|obtained|retrieved|gathered)|here (?:is|are))\b"
+    r"|\b(?:is|are) \*\*|によると|に基づ|答えは|結果は"
 )
 _AMENDED = re.compile(
     r"\b(?:it (?:seems|appears|looks like)|there (?:was|is) an (?:issue|error)|the error|correct(?:ed)? (?:the )?"
-    r"(?:code|script)|fix\w*|instead|alternative)\b|エラーが|修正|代わりに",
-    re.I,
+    r"(?:code|script)|fix\w*|instead|alternative)\b|エラーが|修正|代わりに"
 )
 
 
@@ -154,13 +151,14 @@ def _acts(step: Step, text: str) -> bool:
 
 
 def _signs_of_words(text: str, acts: bool, numbers_before: Collection[str]) -> set[Sign]:
-    prose = _FENCE.sub(" ", text)
+    lower = text.lower()
+    prose = _FENCE.sub(" ", lower)
     signs: set[Sign] = set()
     if acts:
         signs.add("acts")
     if _CLAIMED.search(prose):
         signs.add("claims_and_acts" if acts else "claims")
-    if _INVENTED.search(text):
+    if _INVENTED.search(lower):
         signs.add("invents")
     if _AMENDED.search(prose):
         signs.add("amends")

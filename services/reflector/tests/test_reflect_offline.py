@@ -114,6 +114,18 @@ def test_lessons_are_bounded_and_hold_no_control_characters() -> None:
         assert insight.key_insight.isprintable()
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["`" * 9_000, "```\n" * 2_000, " " * 9_000, "1," * 4_000, "**a" * 3_000, '"' * 9_000, "{" * 9_000, "a/" * 4_000]
+    + ["A." * 4_000, "Error: " * 1_500, "TERMINATE" + " " * 9_000, "exit code " * 900, "a=" * 4_000, "cd " * 3_000],
+    ids=lambda text: text[:9],
+)
+def test_text_made_to_keep_patterns_busy_is_read_like_any_other(text: str) -> None:
+    log = [says(text), calls("shell", {"command": text}), returns(text), says(f"exitcode: 1\n{text}")] * 10
+    result = reflected(run(*log, generated_answer=text, error_message=text[:9_000]), test_report=text)
+    assert result == reflected(run(*log, generated_answer=text, error_message=text[:9_000]), test_report=text)
+
+
 short = st.text(max_size=30)
 makers = st.one_of(
     st.builds(says, short),

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.reflector.domain.actions import actions_of
-from services.reflector.domain.anchoring import nearest_step
+from services.reflector.domain.anchoring import nearest_steps
 from services.reflector.domain.reduction import Transcript, ranges, reduced
 from services.reflector.domain.trajectory import Trajectory
 from services.reflector.tests.runs import MakeStep, asks, calls, returns, run, says, steps
@@ -76,6 +76,6 @@ def test_a_lesson_rests_on_the_step_whose_rare_words_it_uses() -> None:
         returns("Error: gift card balance is not enough"),
         says("I search the flights to Rome."),
     )
-    assert nearest_step("The gift card balance was too low to book the flight", log) == 2
-    assert nearest_step("フライトの検索", log) is None
-    assert nearest_step("anything", ()) is None
+    texts = ["The gift card balance was too low to book the flight", "フライトの検索", "flights"]
+    assert nearest_steps(texts, log) == [2, None, None]
+    assert nearest_steps(texts, ()) == [None, None, None]

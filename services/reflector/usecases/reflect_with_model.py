@@ -10,7 +10,7 @@ from typing import Annotated, Protocol, TypeVar
 from pydantic import BaseModel, BeforeValidator, Field
 
 from services.reflector.domain.actions import Action, actions_of
-from services.reflector.domain.anchoring import nearest_step
+from services.reflector.domain.anchoring import nearest_steps
 from services.reflector.domain.outcome import outcome_of
 from services.reflector.domain.reduction import Transcript, reduced
 from services.reflector.domain.reflection import Bullet, BulletEvaluation, Insight, ReflectionResult, Tag
@@ -106,7 +106,7 @@ class ReflectorAgent:
             except Exception as error:
                 _log.warning("iteration %d of %d failed: %s", iteration, request.max_iterations, error)  # R-12
         evaluations = [await self._evaluation(request, bullet) for bullet in used]
-        return self._result(request, insights, evaluations, completed, actions)
+        return await asyncio.to_thread(self._result, request, insights, evaluations, completed, actions)
 
     def _read(self, trajectory: Trajectory) -> tuple[tuple[Action, ...], Transcript]:
         """The calls of a run and its transcript for a prompt; long runs take long, so this runs in a thread."""
@@ -130,7 +130,7 @@ class ReflectorAgent:
             unknown = _unknown_steps(reply, numbers)
         if unknown:
             raise UnknownStepsError(f"the insights rest on steps that do not exist: {unknown}")
-        return [_insight(item, request.trajectory) for item in reply.insights]
+        return await asyncio.to_thread(_insights, reply, request.trajectory)
 
     async def _evaluation(self, request: ReflectionRequest, bullet: Bullet) -> BulletEvaluation:
         try:
@@ -178,11 +178,16 @@ def _unknown_steps(reply: InsightsReply, numbers: range) -> list[int]:
     return sorted(number for number in named if number not in numbers)
 
 
-def _insight(item: InsightReply, trajectory: Trajectory) -> Insight:
-    """The lesson with indices instead of numbers; one that names no step gets the step it speaks of."""
+def _insights(reply: InsightsReply, trajectory: Trajectory) -> list[Insight]:
+    """The lessons with indices instead of numbers; one that names no step gets the step it speaks of."""
+    silent = [item for item in reply.insights if not item.steps]
+    texts = [f"{item.error_identification}\n{item.root_cause_analysis}\n{item.reasoning}" for item in silent]
+    nearest = iter(nearest_steps(texts, trajectory.transcript) if texts else ())
+    return [_insight(item, trajectory, None if item.steps else next(nearest)) for item in reply.insights]
+
+
+def _insight(item: InsightReply, trajectory: Trajectory, nearest: int | None) -> Insight:
     steps = {number - trajectory.first_step_number for number in item.steps}
-    if not steps:
-        text = f"{item.error_identification}\n{item.root_cause_analysis}\n{item.reasoning}"
-        nearest = nearest_step(text, trajectory.transcript)
-        steps = set() if nearest is None else {nearest}
+    if nearest is not None:
+        steps.add(nearest)
     return Insight(**item.model_dump(exclude={"steps"}), steps=tuple(sorted(steps)))
