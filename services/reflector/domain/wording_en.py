@@ -34,8 +34,8 @@ ENGLISH = Wording(
             root_cause_analysis="Nothing was changed between the calls, so nothing else could come back.",
             correct_approach="After the first result, change the arguments, try another tool, or say what blocks the "
             "work.",
-            key_insight="Do not call `{tool}` again with the same arguments after it answered: change the arguments, "
-            "use another tool, or report what blocks you.",
+            key_insight="Do not repeat a call with the same arguments after it answered: change the arguments, use "
+            "another tool, or report what blocks you.",
         ),
         "contradicted_claim": LessonText(
             reasoning="The run failed. Step {step} claims success although the last call of `{tool}`, at step "
@@ -44,8 +44,8 @@ ENGLISH = Wording(
             root_cause_analysis="The answer was written from the plan, not from the tool's last result.",
             correct_approach="Read the last result of `{tool}` before answering; repair the call or say that it "
             "failed.",
-            key_insight="Never report success while the last call of `{tool}` has failed: read its result again, "
-            "repair the call, or say plainly that it did not work.",
+            key_insight="Never report success while the last call has failed: read its result again, repair the "
+            "call, or say plainly that it did not work.",
         ),
         "unverified_answer": LessonText(
             reasoning="The run failed, and no step of it used a tool or any other evidence.",

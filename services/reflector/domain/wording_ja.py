@@ -34,7 +34,7 @@ JAPANESE = Wording(
             "結果は変わらなかった:「{message}」。",
             root_cause_analysis="呼び出しの間に何も変えていないため、別の結果は返り得ない。",
             correct_approach="最初の結果の後は、引数を変えるか、別のツールを使うか、何が妨げかを報告する。",
-            key_insight="`{tool}`が一度答えたら、同じ引数で再び呼び出さない。引数を変えるか、別のツールを使うか、"
+            key_insight="一度答えが返った呼び出しを、同じ引数で繰り返さない。引数を変えるか、別のツールを使うか、"
             "妨げを報告する。",
         ),
         "contradicted_claim": LessonText(
@@ -44,7 +44,7 @@ JAPANESE = Wording(
             "失敗していた:「{message}」。",
             root_cause_analysis="回答がツールの最後の結果ではなく、計画に基づいて書かれた。",
             correct_approach="回答の前に`{tool}`の最後の結果を読み、呼び出しを直すか、失敗したと伝える。",
-            key_insight="`{tool}`の最後の呼び出しが失敗している間は、成功を報告しない。結果を読み直し、直すか、"
+            key_insight="最後の呼び出しが失敗している間は、成功を報告しない。結果を読み直し、直すか、"
             "失敗を率直に伝える。",
         ),
         "unverified_answer": LessonText(

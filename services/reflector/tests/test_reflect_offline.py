@@ -116,8 +116,22 @@ def test_lessons_are_bounded_and_hold_no_control_characters() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["`" * 9_000, "```\n" * 2_000, " " * 9_000, "1," * 4_000, "**a" * 3_000, '"' * 9_000, "{" * 9_000, "a/" * 4_000]
-    + ["A." * 4_000, "Error: " * 1_500, "TERMINATE" + " " * 9_000, "exit code " * 900, "a=" * 4_000, "cd " * 3_000],
+    [
+        "`" * 9_000,
+        "```\n" * 2_000,
+        " " * 9_000,
+        "1," * 4_000,
+        "**a" * 3_000,
+        '"' * 9_000,
+        "{" * 9_000,
+        "a/" * 4_000,
+        "A." * 4_000,
+        "Error: " * 1_500,
+        "TERMINATE" + " " * 9_000,
+        "exit code " * 900,
+        "a=" * 4_000,
+        "cd " * 3_000,
+    ],
     ids=lambda text: text[:9],
 )
 def test_text_made_to_keep_patterns_busy_is_read_like_any_other(text: str) -> None:

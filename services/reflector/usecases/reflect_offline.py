@@ -42,7 +42,7 @@ def reflection_of(request: ReflectionRequest) -> ReflectionResult:
     trajectory = request.trajectory
     actions = actions_of(trajectory.transcript)
     outcome = outcome_of(trajectory, request.ground_truth, request.test_report)
-    wording = _WORDINGS[language_of(trajectory)]
+    wording = wording_for(trajectory)
     used, unknown = resolved(trajectory.used_bullet_ids, request.bullets)
     if unknown:
         _log.warning("%d used bullets are not in the playbook, the first is %r", len(unknown), unknown[0])
@@ -52,7 +52,7 @@ def reflection_of(request: ReflectionRequest) -> ReflectionResult:
         trajectory_query=trajectory.query,
         trajectory_dataset=trajectory.dataset,
         trajectory_id=trajectory.id,
-        attribution=None if outcome.succeeded else blame(trajectory, actions, wording),
+        attribution=None if outcome.succeeded else blame(trajectory, actions),
         succeeded=outcome.succeeded,
         signal=outcome.signal,
         model=MODEL,
@@ -60,10 +60,15 @@ def reflection_of(request: ReflectionRequest) -> ReflectionResult:
     )
 
 
-def blame(trajectory: Trajectory, actions: Sequence[Action], wording: Wording = ENGLISH) -> Attribution | None:
+def wording_for(trajectory: Trajectory) -> Wording:
+    """The texts in the language of the run."""
+    return _WORDINGS[language_of(trajectory)]
+
+
+def blame(trajectory: Trajectory, actions: Sequence[Action]) -> Attribution | None:
     """The step at which a failed run went wrong, None if no agent of it said anything."""
     candidate = most_blamed(trajectory.transcript, actions)
-    return attribution(candidate, wording) if candidate is not None else None
+    return attribution(candidate, wording_for(trajectory)) if candidate is not None else None
 
 
 def insights_from(findings: Iterator[Finding], wording: Wording) -> tuple[Insight, ...]:
