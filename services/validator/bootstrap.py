@@ -11,6 +11,7 @@ from services.validator.adapters.judge_model import ChatJudgeModel
 from services.validator.adapters.linguistic import JapaneseVocabulary
 from services.validator.adapters.report_model import ChatReportModel
 from services.validator.adapters.rules.compiled import compiled_kind
+from services.validator.adapters.run_metrics import RunMetrics
 from services.validator.adapters.sql.database import Database
 from services.validator.adapters.sql.kinds import KindStore
 from services.validator.adapters.sql.leaderboard import LeaderBoardStore
@@ -21,7 +22,6 @@ from services.validator.rpc.validator import ValidatorServicer
 from services.validator.settings import ValidatorSettings
 from services.validator.usecases.compare import CompareSubmissions
 from services.validator.usecases.evaluate import Evaluator
-from services.validator.usecases.generate_report import Unobserved
 from services.validator.usecases.judge import JudgmentClient
 from services.validator.usecases.judge_by_rules import OFFLINE_MODEL, RuleJudge
 from services.validator.usecases.judging import PatientJudge
@@ -60,7 +60,7 @@ def _validator(settings: ValidatorSettings, database: Database, writer: ChatRepo
     limits = RuleLimits(settings.rule_steps, settings.rule_seconds)
     kinds = Kinds(KindStore(database), lambda definition: compiled_kind(definition, limits))
     vocabulary = JapaneseVocabulary()
-    runs = RunReports(kinds, vocabulary, writer, Unobserved())
+    runs = RunReports(kinds, vocabulary, writer, RunMetrics())
     return ValidatorServicer(kinds, ValidateReport(kinds, vocabulary), runs)
 
 

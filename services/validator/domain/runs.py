@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 from typing import Any
 
-from services.validator.domain.findings import NOTHING_FOUND, ValidationResult
+from services.validator.domain.findings import NOTHING_FOUND, Finding, ValidationResult
 from services.validator.domain.wording import Wording
 
 MAX_REGENERATIONS = 2
@@ -134,3 +135,14 @@ class ReportRun:
 def refused(error: str, reason: StopReason) -> ReportRun:
     """The outcome of a run that could not begin: no model was called (V-33, V-34, offline)."""
     return ReportRun(False, None, (error,), (), reason)
+
+
+def fixed_findings(run: ReportRun) -> list[tuple[Finding, int]]:
+    """Errors that were gone after a regeneration, each with the number of the attempt that removed it."""
+    reports = [attempt for attempt in run.attempts if attempt.report is not None]
+    fixed: list[tuple[Finding, int]] = []
+    for before, after in pairwise(reports):
+        left = {(finding.code, finding.pointer) for finding in after.result.error_findings}
+        gone = [finding for finding in before.result.error_findings if (finding.code, finding.pointer) not in left]
+        fixed.extend((finding, after.number) for finding in gone)
+    return fixed

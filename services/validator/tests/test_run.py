@@ -8,13 +8,16 @@ import random
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 
 from chassis.errors import FailedPrecondition
 from libs.llm.errors import ModelOffline
+from services.validator.adapters.run_metrics import RunMetrics
 from services.validator.domain.dashboard import Brief, valid_node_ids
 from services.validator.domain.kinds import ORGANIZER
 from services.validator.domain.report_prompts import build_correction_prompt
-from services.validator.domain.runs import Repair, RunOptions, StopReason, TokenUsage
+from services.validator.domain.runs import Repair, RunOptions, StopReason, TokenUsage, fixed_findings
 from services.validator.tests.mutants import full_organizer
 from services.validator.tests.samples import advisor, decomposition, grouping, organizer, relation, some_text
 from services.validator.tests.scripted import ScriptedModel
@@ -323,3 +326,32 @@ async def test_offline_the_run_ends_at_once_and_says_so() -> None:
     run = await run_organizer(BRIEF, ScriptedModel([ModelOffline("LLM_PROVIDER=offline has no chat model")]))
     assert (run.ok, run.retry_count, run.stop_reason) == (False, 0, StopReason.MODEL_OFFLINE)
     assert "offline" in run.errors[0]
+
+
+async def test_fixes_are_known_by_rule_and_attempt() -> None:
+    reports = [WORSE, BROKEN, organizer(decomposition_proposals=[decomposition()])]
+    run = await run_organizer(BRIEF, ScriptedModel(reports))
+    assert [(finding.code, number) for finding, number in fixed_findings(run)] == [
+        ("SUMMARY_BLANK", 1),
+        ("ORGANIZER_ID_UNKNOWN", 2),
+    ]
+
+
+async def test_runs_are_counted() -> None:
+    reader = InMemoryMetricReader()
+    observer = RunMetrics(MeterProvider([reader], shutdown_on_exit=False).get_meter("test"))
+    await run_organizer(BRIEF, ScriptedModel([BROKEN, VALID]), observer=observer)
+    data = reader.get_metrics_data()
+    assert data is not None
+    counted = {
+        (metric.name, *sorted(f"{key}={value!s}" for key, value in (point.attributes or {}).items())): point.value
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        for point in metric.data.data_points
+        if isinstance(point, NumberDataPoint)
+    }
+    assert counted["hansei.validator.violations", "kind=organizer", "rule=ORGANIZER_ID_UNKNOWN"] == 1
+    assert counted["hansei.validator.fixes", "attempt=1", "kind=organizer", "rule=ORGANIZER_ID_UNKNOWN"] == 1
+    assert counted["hansei.validator.runs", "end=valid", "kind=organizer"] == 1
+    assert counted["hansei.validator.tokens", "direction=input", "kind=organizer"] > 0
