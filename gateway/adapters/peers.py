@@ -14,6 +14,12 @@ from hansei.reflector.v1 import reflector_service_pb2 as reflector
 from hansei.reflector.v1 import reflector_service_pb2_grpc as grpc_reflector
 from hansei.search.v1 import search_service_pb2 as search
 from hansei.search.v1 import search_service_pb2_grpc as grpc_search
+from hansei.validator.v1 import evaluator_service_pb2 as evaluator
+from hansei.validator.v1 import evaluator_service_pb2_grpc as grpc_evaluator
+from hansei.validator.v1 import leaderboard_service_pb2 as leaderboard
+from hansei.validator.v1 import leaderboard_service_pb2_grpc as grpc_leaderboard
+from hansei.validator.v1 import validator_service_pb2 as validator
+from hansei.validator.v1 import validator_service_pb2_grpc as grpc_validator
 
 
 class CuratorPeer:
@@ -34,6 +40,18 @@ class CuratorPeer:
     async def bullets(self, request: playbook.ListBulletsRequest) -> playbook.ListBulletsResponse:
         """A page of bullets, with the revision it shows."""
         return await self._playbooks.ListBullets(request)
+
+    async def read(self, request: playbook.GetPlaybookRequest) -> playbook.GetPlaybookResponse:
+        """A whole playbook."""
+        return await self._playbooks.GetPlaybook(request)
+
+    async def history(self, request: playbook.GetHistoryRequest) -> playbook.GetHistoryResponse:
+        """A page of revisions, newest first."""
+        return await self._playbooks.GetHistory(request)
+
+    async def diff(self, request: playbook.DiffRevisionsRequest) -> playbook.DiffRevisionsResponse:
+        """What differs between two revisions."""
+        return await self._playbooks.DiffRevisions(request)
 
 
 class ReflectorPeer:
@@ -67,3 +85,60 @@ class GeneratorPeer:
     async def generate(self, request: generator.GenerateRequest) -> generator.GenerateResponse:
         """P-113."""
         return await self._generator.Generate(request)
+
+
+class EvaluatorPeer:
+    """The evaluator, served by the validator."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._evaluator = grpc_evaluator.EvaluatorServiceStub(channel)
+
+    async def evaluate(self, request: evaluator.EvaluateRequest) -> evaluator.EvaluateResponse:
+        """V-60."""
+        return await self._evaluator.Evaluate(request)
+
+    async def judge(self, request: evaluator.JudgeRequest) -> evaluator.JudgeResponse:
+        """V-64."""
+        return await self._evaluator.Judge(request)
+
+
+class LeaderboardPeer:
+    """The leaderboard, served by the validator."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._leaderboard = grpc_leaderboard.LeaderboardServiceStub(channel)
+
+    async def upsert(
+        self, request: leaderboard.UpsertLeaderboardEntryRequest
+    ) -> leaderboard.UpsertLeaderboardEntryResponse:
+        """V-68."""
+        return await self._leaderboard.UpsertLeaderboardEntry(request)
+
+    async def record_judgement(
+        self, request: leaderboard.RecordJudgementRequest
+    ) -> leaderboard.RecordJudgementResponse:
+        """V-71."""
+        return await self._leaderboard.RecordJudgement(request)
+
+    async def ranking(self, request: leaderboard.GetRankingRequest) -> leaderboard.GetRankingResponse:
+        """V-70."""
+        return await self._leaderboard.GetRanking(request)
+
+
+class ValidatorPeer:
+    """The validator of reports."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._validator = grpc_validator.ValidatorServiceStub(channel)
+
+    async def organizer(self, request: validator.RunOrganizerRequest) -> validator.RunOrganizerResponse:
+        """V-38."""
+        return await self._validator.RunOrganizer(request)
+
+    async def advisor(self, request: validator.RunAdvisorRequest) -> validator.RunAdvisorResponse:
+        """V-38."""
+        return await self._validator.RunAdvisor(request)
+
+    async def validate(self, request: validator.ValidateReportRequest) -> validator.ValidateReportResponse:
+        """V-74."""
+        return await self._validator.ValidateReport(request)

@@ -1,0 +1,79 @@
+"""JSON that comes in and messages that go out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from fastapi.responses import Response
+from google.protobuf import json_format
+from google.protobuf.message import Message
+
+from chassis import validation
+from chassis.errors import InvalidArgument, shortened
+
+LARGE_BYTES = 100_000
+"""From this size on conversions leave the loop, so that other requests get their turn."""
+
+M = TypeVar("M", bound=Message)
+
+
+class BodyNotObject(InvalidArgument):
+    """The body is not the text of a JSON object (G-29)."""
+
+    reason = "BODY_NOT_JSON_OBJECT"
+
+    def __init__(self) -> None:
+        super().__init__("body must be JSON object")
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """The JSON object in a body. Raises BodyNotObject, also for what Python reads as JSON though it is none."""
+    try:
+        value = json.loads(body, parse_constant=_refuse)
+        if not body.isascii() or b"\\u" in body:
+            json.dumps(value, ensure_ascii=False).encode()  # fails on half a surrogate pair, which no text holds
+    except (ValueError, RecursionError) as error:
+        raise BodyNotObject from error
+    if not isinstance(value, dict):
+        raise BodyNotObject
+    return value
+
+
+async def read_message(value: Mapping[str, Any], kind: type[M], size: int = 0) -> M:
+    """The message that a JSON object holds, checked against its contract. Raises InvalidArgument."""
+    message: M = await _converted(size, _message_of, value, kind)
+    return message
+
+
+def _message_of(value: Mapping[str, Any], kind: type[M]) -> M:
+    message = kind()
+    try:
+        json_format.ParseDict(dict(value), message)
+    except (json_format.ParseError, ValueError, RecursionError) as error:
+        rule = shortened(str(error).partition("\n")[0], 300)
+        raise InvalidArgument(f"not a {kind.DESCRIPTOR.name}: {rule}") from error
+    validation.check(message)
+    return message
+
+
+async def write_message(message: Message) -> Response:
+    """A message as JSON with the names of the contract, defaults included; 64-bit numbers are texts, as proto3 says."""
+    return Response(await _converted(message.ByteSize(), _text_of, message), media_type="application/json")
+
+
+def _text_of(message: Message) -> str:
+    value = json_format.MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+async def _converted(size: int, conversion: Any, *values: Any) -> Any:
+    return conversion(*values) if size < LARGE_BYTES else await asyncio.to_thread(conversion, *values)

@@ -1,0 +1,98 @@
+"""Requests as the OpenAPI document shows them; the tests send each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+OPTION: dict[str, Any] = {
+    "label": "A案",
+    "next_action": "見積の内訳を担当者に聞く",
+    "necessary_info": "見積の内訳",
+    "criteria_note": "費用と納期で比べる",
+    "risks": ["納期が延びる"],
+}
+
+DASHBOARD: dict[str, Any] = {
+    "trays": {"needs_decision": [{"id": "n1", "title": "見積の承認", "status": "NEEDS_DECISION"}], "in_progress": []}
+}
+
+ADVISOR_REPORT: dict[str, Any] = {
+    "target_node_id": "n1",
+    "target_title": "見積の承認",
+    "current_status": "NEEDS_DECISION",
+    "options": [OPTION, {**OPTION, "label": "B案"}],
+    "criteria": [{"name": "費用", "description": "予算に収まるか"}],
+    "next_decision": "どちらの見積で進めるか",
+    "summary": "二つの案を費用と納期で比べました。",
+}
+
+LEARN: dict[str, Any] = {
+    "request_id": "0b6c4f6e-6c0a-4a2e-9f27-6d1c5b8f0a11",
+    "dataset": "http-example",
+    "ground_truth": "42",
+    "trajectory": {
+        "id": "run-1",
+        "dataset": "http-example",
+        "query": "6 times 7?",
+        "generated_answer": "41",
+        "status": "TRAJECTORY_STATUS_FAILURE",
+    },
+}
+
+SEARCH: dict[str, Any] = {
+    "dataset": "http-example",
+    "query": {"query_text": "commit fails without an identity", "top_k": 5},
+}
+
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+
+
+def _documented(request: dict[str, Any], response: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
+    """An operation of an endpoint that reads and writes plain JSON."""
+    answer = {"type": "object", "properties": response, "required": [name for name in response if name != "rendered"]}
+    body = {"application/json": {"schema": request, "example": example}}
+    answers = {"application/json": {"schema": answer}}
+    return {
+        "requestBody": {"required": True, "content": body},
+        "responses": {
+            "200": {"description": "The outcome.", "content": answers},
+            "400": {"description": "The body breaks a rule that `errors` names.", "content": answers},
+            "500": {"description": "A key is missing, or something failed; `errors` says what.", "content": answers},
+        },
+    }
+
+
+DASHBOARD_RUN = _documented(
+    {
+        "type": "object",
+        "required": ["dashboard"],
+        "properties": {
+            "dashboard": {"type": "object", "description": "Object with `trays`, an object of arrays of nodes."},
+            "focusNodeId": {"type": ["string", "null"]},
+            "userIntent": {"type": ["string", "null"]},
+            "constraints": {"anyOf": [{"type": ["string", "null"]}, _TEXTS]},
+        },
+    },
+    {
+        "ok": {"type": "boolean"},
+        "report": {"type": ["object", "null"]},
+        "errors": _TEXTS,
+        "warnings": _TEXTS,
+        "rendered": {"type": "string", "description": "The report as text for people; only when ok."},
+    },
+    {"dashboard": DASHBOARD, "focusNodeId": "n1", "userIntent": "今週中に決めたい"},
+)
+
+REPORT_VALIDATION = _documented(
+    {
+        "type": "object",
+        "required": ["type", "report"],
+        "properties": {
+            "type": {"enum": ["organizer", "advisor"]},
+            "report": {"description": "The report as it is; anything that is no object is an error of validation."},
+            "validNodeIds": {"type": ["array", "null"], "items": {"description": "Anything but a string is dropped."}},
+        },
+    },
+    {"ok": {"type": "boolean"}, "errors": _TEXTS, "warnings": _TEXTS},
+    {"type": "advisor", "report": ADVISOR_REPORT, "validNodeIds": ["n1"]},
+)

@@ -1,0 +1,80 @@
+"""`POST /workflow/run` (G-19 to G-21)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+from pydantic import AfterValidator, BaseModel, ConfigDict
+
+from chassis import deadlines, validation
+from chassis.errors import HanseiError
+from chassis.policy import Policies
+from gateway.http.problems import status_of
+from gateway.orchestrator.workflow import DEFAULT_DATASET, Question, ReflectionWorkflow
+from hansei.gateway.v1 import gateway_service_pb2 as gateway
+
+PATH = "/hansei.gateway.v1.GatewayService/RunWorkflow"
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("half a surrogate pair is no text") from error
+    return text
+
+
+Text = Annotated[str, AfterValidator(_encodable)]
+
+
+class WorkflowQuery(BaseModel):
+    """What is asked, and of which dataset."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"query": "How do I make the first commit?", "dataset": "appworld"}]}
+    )
+
+    query: Text
+    dataset: Text = DEFAULT_DATASET
+
+
+class WorkflowAnswer(BaseModel):
+    """The answer, and how many bullets it was given."""
+
+    llm_response: str
+    search_results_count: int
+
+
+class Detail(BaseModel):
+    """What went wrong."""
+
+    detail: str
+
+
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": Detail, "description": "The dataset's name, or another value, breaks a rule."},
+    502: {"model": Detail, "description": "The model gave no answer."},
+    503: {"model": Detail, "description": "A service or the embedder does not answer."},
+}
+
+
+def routes(workflow: ReflectionWorkflow, policies: Policies) -> APIRouter:
+    """The endpoint of the workflow."""
+    router = APIRouter()
+
+    @router.post("/workflow/run", response_model=WorkflowAnswer, responses=_ERRORS, summary="Answer from a playbook")
+    async def run(body: WorkflowQuery) -> Any:
+        """Loads the playbook, searches it and answers in style plain."""
+        try:
+            validation.check(gateway.RunWorkflowRequest(query=body.query, dataset=body.dataset))
+            with deadlines.within(policies[PATH].timeout_seconds):
+                attempt = await workflow.answer(Question(body.query, body.dataset))
+        except HanseiError as error:
+            return JSONResponse({"detail": error.message}, status_of(error))
+        return WorkflowAnswer(
+            llm_response=attempt.trajectory.generated_answer, search_results_count=len(attempt.results)
+        )
+
+    return router

@@ -1,0 +1,216 @@
+"""Peers of the chains that answer from a script and keep a journal of what they were asked, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from chassis.errors import Unavailable
+from gateway.orchestrator.rounds import Rounds
+from gateway.orchestrator.rounds_team import Equipment
+from gateway.orchestrator.workflow import ReflectionWorkflow
+from hansei.gateway.v1 import rounds_service_pb2 as rounds
+from hansei.planner.v1 import generator_service_pb2 as generation
+from hansei.playbook.v1 import playbook_pb2
+from hansei.playbook.v1 import playbook_service_pb2 as playbook
+from hansei.reflector.v1 import trajectory_pb2 as trajectory
+from hansei.search.v1 import search_pb2
+from hansei.search.v1 import search_service_pb2 as search
+from hansei.validator.v1 import evaluation_pb2 as evaluation
+from hansei.validator.v1 import evaluator_service_pb2 as evaluator
+from hansei.validator.v1 import leaderboard_service_pb2 as leaderboard
+from libs.prompts.builder import UserPromptBuilder
+from libs.prompts.settings import PromptBuilderSettings
+
+PROMPT = "How {x} and {{ y }}?"
+EXECUTION = "execution-1"
+
+CONTINUE, STOP = True, False
+
+
+def team(team_id: str = "t1", **fields: Any) -> rounds.Team:
+    return rounds.Team(**{"team_id": team_id, "team_name": f"Team {team_id}", **fields})
+
+
+def request(*teams: rounds.Team, **fields: Any) -> rounds.RunRoundsRequest:
+    whole = {"user_prompt": PROMPT, "teams": teams or [team()], "execution_id": EXECUTION, **fields}
+    return rounds.RunRoundsRequest(**whole)
+
+
+Journal = list[tuple[str, Any]]
+
+
+@dataclass
+class Library:
+    """Playbooks, search and generator. A generator's answer is `<team's instruction> <n>` unless `fails` says so."""
+
+    journal: Journal = field(default_factory=list)
+    fails: Callable[[generation.GenerateRequest, int], Exception | str | None] = lambda request, number: None
+    hangs: Callable[[generation.GenerateRequest, int], bool] = lambda request, number: False
+    answers: dict[str, itertools.count[int]] = field(default_factory=lambda: defaultdict(lambda: itertools.count(1)))
+
+    async def bullets(self, asked: playbook.ListBulletsRequest) -> playbook.ListBulletsResponse:
+        return playbook.ListBulletsResponse(revision=7)
+
+    async def search(self, asked: search.SearchRequest) -> search.SearchResponse:
+        self.journal.append(("search", asked))
+        bullet = playbook_pb2.Bullet(id="b-1", content=f"of {asked.dataset}")
+        return search.SearchResponse(results=[search_pb2.SearchResult(bullet=bullet)], revision=7)
+
+    async def generate(self, asked: generation.GenerateRequest) -> generation.GenerateResponse:
+        sent = generation.GenerateRequest()
+        sent.CopyFrom(asked)
+        self.journal.append(("generate", sent))
+        number = next(self.answers[asked.instruction])
+        if self.hangs(asked, number):
+            await asyncio.Event().wait()
+        failure = self.fails(asked, number)
+        if isinstance(failure, Exception):
+            raise failure
+        status = trajectory.TRAJECTORY_STATUS_SUCCESS if failure is None else trajectory.TRAJECTORY_STATUS_FAILURE
+        attempt = trajectory.Trajectory(
+            query=asked.query, generated_answer=f"{asked.instruction} {number}", status=status, error_message=failure
+        )
+        return generation.GenerateResponse(trajectory=attempt, model="scripted")
+
+
+@dataclass
+class Judges:
+    """Scores per team by round, verdicts in order; a verdict that is an exception is raised."""
+
+    scores: Mapping[str, Sequence[float | Exception]]
+    verdicts: list[bool | Exception] = field(default_factory=list)
+    journal: Journal = field(default_factory=list)
+    hangs: Callable[[evaluator.JudgeRequest], bool] = lambda request: False
+
+    async def evaluate(self, asked: evaluator.EvaluateRequest) -> evaluator.EvaluateResponse:
+        self.journal.append(("evaluate", asked))
+        score = self.scores[asked.team_id][asked.round_number - 1]
+        if isinstance(score, Exception):
+            raise score
+        metric = evaluation.MetricScore(metric_name="Coverage", score=score, evaluator_comment="{{ c }}")
+        return evaluator.EvaluateResponse(result=evaluation.EvaluationResult(metrics=[metric], overall_score=score))
+
+    async def judge(self, asked: evaluator.JudgeRequest) -> evaluator.JudgeResponse:
+        self.journal.append(("judge", asked))
+        if self.hangs(asked):
+            await asyncio.Event().wait()
+        verdict = self.verdicts.pop(0) if self.verdicts else CONTINUE
+        if isinstance(verdict, Exception):
+            raise verdict
+        judgment = evaluation.ImprovementJudgment(should_continue=verdict, reasoning="why", confidence_score=0.75)
+        return evaluator.JudgeResponse(judgment=judgment)
+
+
+@dataclass
+class Board:
+    """The leaderboard of one execution, in memory, ranked as V-70 says."""
+
+    journal: Journal = field(default_factory=list)
+    fails: Callable[[str, Any], Exception | None] = lambda kind, request: None
+    rows: dict[tuple[str, int], leaderboard.LeaderBoardEntry] = field(default_factory=dict)
+    judgements: dict[tuple[str, int], list[leaderboard.JudgementRecord]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    request_ids: list[str] = field(default_factory=list)
+
+    async def upsert(
+        self, asked: leaderboard.UpsertLeaderboardEntryRequest
+    ) -> leaderboard.UpsertLeaderboardEntryResponse:
+        self._note("row", asked)
+        self.rows[asked.entry.key.team_id, asked.entry.key.round_number] = asked.entry
+        self.request_ids.append(asked.request_id)
+        return leaderboard.UpsertLeaderboardEntryResponse(entry=asked.entry)
+
+    async def record_judgement(self, asked: leaderboard.RecordJudgementRequest) -> leaderboard.RecordJudgementResponse:
+        self._note("judgement", asked)
+        self.judgements[asked.key.team_id, asked.key.round_number].append(asked.judgement)
+        self.request_ids.append(asked.request_id)
+        return leaderboard.RecordJudgementResponse()
+
+    async def ranking(self, asked: leaderboard.GetRankingRequest) -> leaderboard.GetRankingResponse:
+        self._note("ranking", asked)
+        scores = defaultdict(list)
+        for (team_id, _), row in self.rows.items():
+            scores[team_id].append(row.score)
+        best_first = sorted(scores.items(), key=lambda item: (-max(item[1]), item[0]))
+        return leaderboard.GetRankingResponse(
+            rows=[
+                leaderboard.RankingRow(
+                    rank=rank,
+                    team_id=team_id,
+                    team_name=f"Team {team_id}",
+                    max_score=max(of_team),
+                    total_rounds=len(of_team),
+                )
+                for rank, (team_id, of_team) in enumerate(best_first, 1)
+            ]
+        )
+
+    def _note(self, kind: str, asked: Any) -> None:
+        self.journal.append((kind, asked))
+        failure = self.fails(kind, asked)
+        if failure is not None:
+            raise failure
+
+    def finals(self, team_id: str) -> list[int]:
+        """Numbers of the final rows of a team."""
+        return [number for (owner, number), row in self.rows.items() if owner == team_id and row.final_submission]
+
+
+@dataclass
+class Stage:
+    """Everything rounds need, around one journal. A limit of `expires` seconds is over at once."""
+
+    scores: Mapping[str, Sequence[float | Exception]]
+    verdicts: list[bool | Exception] = field(default_factory=list)
+    expires: float | None = None
+
+    def __post_init__(self) -> None:
+        self.journal: Journal = []
+        self.library = Library(self.journal)
+        self.judges = Judges(self.scores, self.verdicts, self.journal)
+        self.board = Board(self.journal)
+        self.limits: list[float] = []
+        self.moments = itertools.count()
+        ids = itertools.count()
+        self.rounds = Rounds(
+            Equipment(
+                workflow=ReflectionWorkflow(self.library, self.library, self.library),
+                evaluator=self.judges,
+                leaderboard=self.board,
+                prompts=UserPromptBuilder(PromptBuilderSettings(), lambda: "2026-01-02T03:04:05+00:00"),
+                now=lambda: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=next(self.moments)),
+                new_id=lambda: f"id-{next(ids)}",
+                limit=self._limit,
+            )
+        )
+
+    @asynccontextmanager
+    async def _limit(self, seconds: float) -> AsyncIterator[None]:
+        self.limits.append(seconds)
+        async with asyncio.timeout(0 if seconds == self.expires else None):
+            yield
+
+    async def run(self, asked: rounds.RunRoundsRequest) -> rounds.RoundsResult:
+        """The result; events are in `self.events`."""
+        self.events: list[rounds.RoundFinished] = []
+        async for event in self.rounds.events(asked):
+            if event.HasField("result"):
+                return event.result
+            self.events.append(event.round_finished)
+        raise AssertionError("no result came")
+
+    def asked(self, kind: str) -> list[Any]:
+        """The requests of a kind, in order."""
+        return [what for name, what in self.journal if name == kind]
+
+
+def unavailable(text: str = "the model is away") -> Unavailable:
+    return Unavailable(text)

@@ -1,0 +1,86 @@
+"""What an execution of rounds may be asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from chassis import validation
+from chassis.errors import InvalidArgument
+from gateway.orchestrator.rounds_plan import Plan, plan_of
+from gateway.tests.scripted import request, team
+from hansei.gateway.v1 import rounds_service_pb2 as rounds
+
+
+def plan(asked: rounds.RunRoundsRequest) -> Plan:
+    return plan_of(asked, lambda: "new-id")
+
+
+def test_defaults() -> None:
+    asked = rounds.RunRoundsRequest(user_prompt="p", teams=[team("a")])
+    made = plan(asked)
+    assert (made.max_rounds, made.min_rounds, made.judge_on_final_round) == (5, 2, True)  # G-47
+    assert (made.submission_timeout, made.judgment_timeout, made.team_timeout) == (300, 60, 1800)  # G-47
+    assert made.execution_id == "new-id"  # G-49
+    assert (made.teams[0].dataset, made.teams[0].instruction) == ("appworld", "")  # G-46
+    assert made.evaluation is None
+    assert made.judge_model is None
+
+
+def test_what_is_given_is_used() -> None:
+    timeouts = {
+        f"{name}_timeout": Duration(seconds=1, nanos=500_000_000) for name in ("submission", "judgment", "team")
+    }
+    made = plan(
+        request(
+            team("a", dataset="d", instruction="i"), max_rounds=3, min_rounds=3, judge_on_final_round=False, **timeouts
+        )
+    )
+    assert (made.max_rounds, made.min_rounds, made.judge_on_final_round) == (3, 3, False)
+    assert (made.submission_timeout, made.judgment_timeout, made.team_timeout) == (1.5, 1.5, 1.5)
+    assert (made.teams[0].dataset, made.teams[0].instruction) == ("d", "i")
+    assert made.execution_id == "execution-1"
+
+
+def test_one_round_at_most_is_one_at_least() -> None:
+    assert plan(request(max_rounds=1)).min_rounds == 1  # G-48
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"teams": [team("b"), team("a"), team("b"), team("a"), team("c")]}, "Duplicate team ids found: b, a"),  # G-46
+        ({"min_rounds": 4, "max_rounds": 3}, "min_rounds (4) must be <= max_rounds (3)"),  # G-47
+        ({"min_rounds": 2, "max_rounds": 1}, "min_rounds (2) must be <= max_rounds (1)"),  # G-48: left out only
+        ({"min_rounds": 6}, "min_rounds (6) must be <= max_rounds (5)"),
+        ({"user_prompt": " 　\n"}, "user_prompt cannot be empty"),
+        ({"execution_id": ""}, "execution_id cannot be empty"),
+        ({"teams": [team(" ")]}, "team_id cannot be empty"),
+        ({"teams": [team("a"), team("b", team_name="")]}, "team_name cannot be empty"),
+    ],
+)
+def test_a_plan_that_cannot_work_is_refused(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        plan(request(**fields))
+    assert str(caught.value) == told
+    assert [violation.description for violation in caught.value.violations] == [told]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"teams": []},  # G-46: at least one
+        {"max_rounds": 0},
+        {"max_rounds": 11},  # G-47
+        {"min_rounds": 0},
+        {"teams": [team("a", dataset="a b")]},
+        {"submission_timeout": Duration()},
+        {"team_timeout": Duration(seconds=7001)},
+    ],
+)
+def test_the_contract_refuses_what_is_out_of_range(fields: dict[str, Any]) -> None:
+    asked = rounds.RunRoundsRequest(**{"user_prompt": "p", "teams": [team("a")], **fields})
+    with pytest.raises(InvalidArgument):
+        validation.check(asked)
