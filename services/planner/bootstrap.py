@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
@@ -116,6 +117,7 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
             "sweep": executions.sweep,
             "feedback": book.keep_up,
             "tools": partial(keep_discovering, tool_peers, _tool_addresses(settings), registry),
+            **_mcp_tasks(settings, registry),
         },
     )
 
@@ -193,6 +195,15 @@ def _most(settings: PlannerSettings) -> Budget:
         max_wall_seconds=settings.planner_max_wall_seconds,
         max_tool_calls=settings.planner_max_tool_calls,
     )
+
+
+def _mcp_tasks(settings: PlannerSettings, registry: ToolRegistry) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+    if not settings.planner_mcp_servers:
+        return {}
+    # Imported only where it is used: the package is large.
+    from services.planner.adapters.mcp_tools import keep_connected
+
+    return {"mcp": partial(keep_connected, settings.planner_mcp_servers, registry)}
 
 
 def _tool_addresses(settings: PlannerSettings) -> list[str]:

@@ -53,6 +53,10 @@ class PlannerSettings(LLMSettings, ServiceSettings):
     planner_tool_addrs: str = ""
     """Services with further tools (`hansei.planner.v1.ToolService`): `host:port`, several separated by commas."""
 
+    planner_mcp_servers: dict[str, str | list[str]] = Field(default_factory=dict)
+    """MCP servers whose tools are enabled, as JSON: name to the URL of a server that speaks streamable HTTP, or to the
+    command line of one that speaks stdio: `{"files": ["mcp-files", "--root", "data"]}`."""
+
     prompts_dir: Path = Path("prompts")
     """Folder with templates that replace built-in prompts: `generator/<dataset>.txt`, `generator/default.txt`."""
 

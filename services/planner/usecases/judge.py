@@ -124,15 +124,17 @@ class StepJudge:
     ) -> dict[str, Any]:
         """The factors the executor supplies (P-46, P-71, P-72)."""
         calls = state.calls[step_id]
+        # A search tool of others may answer in words; without hits there is no search to be measured.
+        searched = action in SEARCHES and result.text is None
         factors: dict[str, Any] = {
             "tool_execution_count": len(calls),
             "tool_success_count": sum(c.result is not None and c.result.success for c in calls),
-            "is_search_step": action in SEARCHES,
+            "is_search_step": searched,
         }
         step = state.plan.step(step_id)
         given = tool_input(state, step, action, "")
         texts = [hit.content for hit in (result.hits or given.sources)]
-        if action in SEARCHES:
+        if searched:
             factors |= _of_search(result)
         else:
             factors |= _inherited(state, step_id) | _of_tool(result)

@@ -1,0 +1,321 @@
+"""The planner as its clients see it: over gRPC, with a tool service of others, through restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+import chassis
+from chassis.channels import Peers
+from chassis.service import Registration, Service
+from hansei.planner.v1 import planner_pb2 as pb
+from hansei.planner.v1 import planner_service_pb2 as service_pb
+from hansei.planner.v1 import (
+    planner_service_pb2_grpc,
+    tool_pb2,
+    tool_service_pb2,
+    tool_service_pb2_grpc,
+)
+from services.planner.bootstrap import build
+from services.planner.settings import PlannerSettings
+
+NOBODY = "127.0.0.1:1"
+
+
+class Tools(tool_service_pb2_grpc.ToolServiceServicer):
+    """Somebody else's tool service."""
+
+    def __init__(self) -> None:
+        self.calls: list[tool_service_pb2.CallToolRequest] = []
+        self.entered = asyncio.Event()
+        self.cancelled = asyncio.Event()
+
+    async def ListTools(self, request: Any, context: Any) -> tool_service_pb2.ListToolsResponse:
+        return tool_service_pb2.ListToolsResponse(
+            tools=[
+                tool_pb2.Tool(name="web_search", description="looks up", effect=tool_pb2.EFFECT_PURE),
+                tool_pb2.Tool(name="code_execute", description="runs", effect=tool_pb2.EFFECT_KEYED),
+            ]
+        )
+
+    async def CallTool(self, request: tool_service_pb2.CallToolRequest, context: Any) -> Any:
+        self.calls.append(request)
+        if request.input.query == "hang":
+            self.entered.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                self.cancelled.set()
+                raise
+        if request.input.query == "huge":
+            return _text("x" * 300_000)
+        if request.input.query == "fail":
+            return tool_service_pb2.CallToolResponse(output=tool_pb2.ToolOutput(success=False, error="refused"))
+        hits = [pb.Hit(id="1", content="空は青い。", source="web", score=0.97)] * 2
+        return tool_service_pb2.CallToolResponse(output=tool_pb2.ToolOutput(success=True, hits=hits))
+
+    async def FindOutcome(self, request: Any, context: Any) -> tool_service_pb2.FindOutcomeResponse:
+        return tool_service_pb2.FindOutcomeResponse(happened=False)
+
+
+def _text(text: str) -> tool_service_pb2.CallToolResponse:
+    return tool_service_pb2.CallToolResponse(output=tool_pb2.ToolOutput(success=True, text=text))
+
+
+@asynccontextmanager
+async def running(folder: Path, tools: Tools | None = None) -> AsyncIterator[Any]:
+    """A stub of a planner over the database in `folder`, offline."""
+    async with _tool_service(tools) as address:
+        settings = PlannerSettings(
+            llm_provider="offline",
+            planner_db=str(folder / "planner.db"),
+            grace_config=folder / "none.yml",
+            planner_tool_addrs=address,
+            planner_lease_seconds=1.0,
+            search_addr=NOBODY,
+            curator_addr=NOBODY,
+        )
+        peers = Peers(settings.peer_addresses())
+        async with (
+            chassis.serve(build(settings, peers)) as planner,
+            grpc.aio.insecure_channel(planner.address) as channel,
+        ):
+            yield planner_service_pb2_grpc.PlannerServiceStub(channel)
+        await peers.close()
+
+
+@asynccontextmanager
+async def _tool_service(tools: Tools | None) -> AsyncIterator[str]:
+    if tools is None:
+        yield ""
+        return
+    registration = Registration(tool_service_pb2_grpc.add_ToolServiceServicer_to_server, tools)
+    async with chassis.serve(Service("tools", [registration])) as served:
+        yield served.address
+
+
+def step(step_id: int, action: pb.Action.ValueType, query: str, *depends_on: int, **more: Any) -> pb.PlanStep:
+    return pb.PlanStep(step_id=step_id, action=action, description="d", query=query, depends_on=depends_on, **more)
+
+
+def plan(*steps: pb.PlanStep, **more: Any) -> pb.Plan:
+    return pb.Plan(original_query="空は何色？", complexity=0.5, steps=steps, **more)
+
+
+ASK = plan(step(1, pb.ACTION_ASK_USER, "何色？"))
+
+
+async def events(stream: Any) -> list[pb.ExecutionEvent]:
+    return [response.event async for response in stream]
+
+
+def kinds(found: list[pb.ExecutionEvent]) -> list[str]:
+    return [str(event.WhichOneof("event")) for event in found]
+
+
+def answer(question: pb.ExecutionEvent, **response: Any) -> service_pb.ResumePlanRequest:
+    asked = question.intervention_requested
+    return service_pb.ResumePlanRequest(
+        execution_id=question.execution_id,
+        response=pb.InterventionResponse(**response),
+        answer_token=asked.answer_token,
+        plan_version=asked.plan_version,
+        step_id=asked.step_id if asked.HasField("step_id") else None,
+        request_id=str(uuid.uuid4()),
+    )
+
+
+async def refused(call: Any) -> tuple[grpc.StatusCode, str]:
+    answered = events(call) if hasattr(call, "read") else call
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await answered
+    return caught.value.code(), str(caught.value.details())
+
+
+async def tools_are_known(stub: Any) -> None:
+    """The planner finds its tools in the background; a plan that uses one tells when."""
+    asked = service_pb.RunPlanRequest(
+        plan=plan(step(1, pb.ACTION_CODE_EXECUTE, "fail")), budget=pb.Budget(max_tool_calls=1)
+    )
+    async with asyncio.timeout(20):
+        while (await stub.RunPlan(asked)).result.step_results[0].error != "refused":
+            await asyncio.sleep(0.01)
+
+
+async def test_a_plan_is_made_offline_and_says_so(tmp_path: Path) -> None:  # P-15, P-20
+    async with running(tmp_path) as stub:
+        made = await stub.CreatePlan(service_pb.CreatePlanRequest(query="AとBの違いを比較して詳しく教えて"))
+        assert made.from_template
+        assert made.template_reason == "offline: no model is configured"
+        assert [s.action for s in made.plan.steps] == [pb.ACTION_RAG_SEARCH, pb.ACTION_REASONING]
+        estimated = await stub.EstimateComplexity(service_pb.EstimateComplexityRequest(query="なぜ空は青い？"))
+        assert (estimated.complexity, estimated.needs_model) == (0.4, True)
+        refined = await stub.RefinePlan(service_pb.RefinePlanRequest(plan=made.plan, feedback="more"))
+        assert (refined.plan, refined.changed) == (made.plan, False)
+
+
+async def test_a_plan_runs_with_a_tool_of_others(tmp_path: Path) -> None:  # issue: ToolService
+    tools = Tools()
+    async with running(tmp_path, tools) as stub:
+        await tools_are_known(stub)
+        tools.calls.clear()
+        steps = (step(1, pb.ACTION_WEB_SEARCH, "空の色"), step(2, pb.ACTION_REASONING, "空は何色？", 1))
+        found = await events(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=plan(*steps))))
+        (call,) = tools.calls
+        assert (call.name, call.input.query) == ("web_search", "空の色")
+        assert call.idempotency_key == f"{found[0].execution_id}:1:1"
+        while kinds(found)[-1] == "intervention_requested":
+            found += await events(stub.ResumePlan(answer(found[-1], action=pb.INTERVENTION_ACTION_PROCEED)))
+        assert [event.sequence for event in found] == list(range(1, len(found) + 1))
+        result = found[-1].finished
+        assert result.overall_status == pb.EXECUTION_STATUS_SUCCESS
+        assert "空は青い。 [web]" in result.final_answer
+        assert list(result.step_results[1].sources) == ["web"]
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [("fail", "refused"), ("huge", "Tool output too large: 300000 characters, at most 262144 are allowed")],
+)
+async def test_a_bad_tool_is_reported(tmp_path: Path, query: str, error: str) -> None:
+    tools = Tools()
+    async with running(tmp_path, tools) as stub:
+        await tools_are_known(stub)
+        made = await stub.RunPlan(service_pb.RunPlanRequest(plan=plan(step(1, pb.ACTION_CODE_EXECUTE, query))))
+        events_of = await events(
+            stub.WatchExecution(service_pb.WatchExecutionRequest(execution_id=made.result.plan_id))
+        )
+        errors = [event.tool_returned.error for event in events_of if event.WhichOneof("event") == "tool_returned"]
+        assert errors[0] == error
+        assert made.result.replan_count == 3  # the template of the offline planner finds nothing either
+
+
+async def test_cancel_reaches_the_tool_service(tmp_path: Path) -> None:  # P-131
+    tools = Tools()
+    async with running(tmp_path, tools) as stub:
+        await tools_are_known(stub)
+        hanging = plan(step(1, pb.ACTION_CODE_EXECUTE, "hang"), plan_id="0123456789ab")
+        following = asyncio.ensure_future(events(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=hanging))))
+        await tools.entered.wait()
+        await stub.CancelExecution(service_pb.CancelExecutionRequest(execution_id="0123456789ab", reason="enough"))
+        found = await following
+        await tools.cancelled.wait()
+        assert kinds(found)[-3:] == ["cancel_requested", "step_skipped", "finished"]
+        assert found[-1].finished.overall_status == pb.EXECUTION_STATUS_CANCELLED
+
+
+async def test_a_question_survives_a_restart(tmp_path: Path) -> None:  # P-47 to P-49, P-130
+    async with running(tmp_path) as stub:
+        found = await events(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=ASK)))
+        assert kinds(found) == ["started", "step_started", "tool_returned", "intervention_requested"]
+        assert found[-1].intervention_requested.question == "何色？"
+    async with running(tmp_path) as stub:
+        request = service_pb.GetExecutionRequest(execution_id=found[-1].execution_id)
+        execution = (await stub.GetExecution(request)).execution
+        assert execution.status == pb.EXECUTION_STATUS_PAUSED
+        assert execution.intervention_request == found[-1].intervention_requested
+        replay = answer(found[-1], user_input="青")
+        first, again = await events(stub.ResumePlan(replay)), await events(stub.ResumePlan(replay))
+        assert kinds(first) == ["intervention_answered", "finished"]
+        assert again == first  # the same request answers nothing again
+        assert first[-1].finished.step_results[0].output == "青"
+        late = await refused(stub.ResumePlan(answer(found[-1], user_input="赤")))
+        assert late == (grpc.StatusCode.FAILED_PRECONDITION, f"Run {found[-1].execution_id} is not paused")
+
+
+async def test_answers_to_nothing_are_refused(tmp_path: Path) -> None:
+    async with running(tmp_path) as stub:
+        (*_, question) = await events(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=ASK)))
+        forged = answer(question, user_input="青")
+        forged.answer_token = "0" * 64
+        assert (await refused(stub.ResumePlan(forged)))[0] == grpc.StatusCode.INVALID_ARGUMENT
+        unknown = answer(question, user_input="青")
+        unknown.execution_id = "ffffffffffff"
+        expected = (grpc.StatusCode.NOT_FOUND, "Run ffffffffffff not found")
+        assert await refused(stub.ResumePlan(unknown)) == expected
+        empty = await refused(stub.ResumePlan(answer(question)))
+        assert empty == (grpc.StatusCode.INVALID_ARGUMENT, "an answer needs an action, a text or an option")
+
+
+async def test_bad_plans_are_refused_with_their_reasons(tmp_path: Path) -> None:  # P-12, P-24, P-144
+    async with running(tmp_path) as stub:
+        wrong = plan(step(2, pb.ACTION_REASONING, "q", 3), step(2, pb.ACTION_REASONING, "q"))
+        code, text = await refused(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=wrong)))
+        assert code == grpc.StatusCode.INVALID_ARGUMENT
+        assert text == "Step 2: 存在しない依存先 3; Step 2: 循環依存または後方依存 3; Step 2: ステップIDが重複"
+        for query in ("", " "):
+            refusal = await refused(stub.CreatePlan(service_pb.CreatePlanRequest(query=query)))
+            assert refusal == (grpc.StatusCode.INVALID_ARGUMENT, "query cannot be empty")
+        many = plan(*(step(i, pb.ACTION_REASONING, "q") for i in range(1, 22)))
+        assert (await refused(stub.RunPlan(service_pb.RunPlanRequest(plan=many))))[
+            0
+        ] == grpc.StatusCode.INVALID_ARGUMENT
+        assert (await stub.ListExecutions(service_pb.ListExecutionsRequest())).executions == []
+
+
+async def test_the_same_request_runs_once(tmp_path: Path) -> None:
+    async with running(tmp_path) as stub:
+        request = service_pb.ExecutePlanRequest(plan=ASK, request_id=str(uuid.uuid4()))
+        first, again = await events(stub.ExecutePlan(request)), await events(stub.ExecutePlan(request))
+        assert first == again
+        twice = ASK.__class__.FromString(ASK.SerializeToString())
+        twice.plan_id = first[0].execution_id
+        code, _ = await refused(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=twice)))
+        assert code == grpc.StatusCode.ALREADY_EXISTS
+        assert len((await stub.ListExecutions(service_pb.ListExecutionsRequest())).executions) == 1
+
+
+async def test_executions_are_listed_drawn_and_audited(tmp_path: Path) -> None:
+    async with running(tmp_path) as stub:
+        ids = []
+        for _ in range(3):
+            (*_, last) = await events(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=ASK)))
+            ids.append(last.execution_id)
+        listed: list[str] = []
+        token = ""
+        while True:
+            page = await stub.ListExecutions(service_pb.ListExecutionsRequest(page_size=2, page_token=token))
+            listed += [each.execution_id for each in page.executions]
+            token = page.next_page_token
+            if not token:
+                break
+        assert listed == ids[::-1]
+        assert (await refused(stub.ListExecutions(service_pb.ListExecutionsRequest(page_token="x"))))[0] == (
+            grpc.StatusCode.INVALID_ARGUMENT
+        )
+        drawn = await stub.DrawPlan(service_pb.DrawPlanRequest(execution_id=ids[0]))
+        assert 's1["1. ask_user<br/>d"]' in drawn.mermaid
+        assert "class s1 running" in drawn.mermaid
+        audit = await stub.AuditExecution(service_pb.AuditExecutionRequest(execution_id=ids[0]))
+        assert (audit.intact, audit.events, list(audit.findings)) == (True, 4, [])
+
+
+async def test_feedback_moves_the_thresholds(tmp_path: Path) -> None:  # P-89, P-129
+    async with running(tmp_path) as stub:
+        for _ in range(10):
+            said = await stub.SubmitFeedback(
+                service_pb.SubmitFeedbackRequest(confidence=0.8, correct=False, request_id=str(uuid.uuid4()))
+            )
+        assert said.adjusted
+        assert said.thresholds == pb.Thresholds(silent=0.95, notify=0.75, confirm=0.45)
+    async with running(tmp_path) as stub:
+        now = await stub.GetThresholds(service_pb.GetThresholdsRequest())
+        assert (now.thresholds, now.records, now.mode) == (said.thresholds, 10, "adjusted")
+        nothing = await refused(stub.SubmitFeedback(service_pb.SubmitFeedbackRequest(correct=True)))
+        assert nothing == (grpc.StatusCode.INVALID_ARGUMENT, "confidence, or execution_id and step_id, must be set")
+
+
+async def test_a_watcher_follows_from_any_place(tmp_path: Path) -> None:
+    async with running(tmp_path) as stub:
+        (*_, question) = await events(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=ASK)))
+        watching = service_pb.WatchExecutionRequest(execution_id=question.execution_id, after_sequence=2)
+        following = asyncio.ensure_future(events(stub.WatchExecution(watching)))
+        await events(stub.ResumePlan(answer(question, user_input="青")))
+        assert [event.sequence for event in await following] == [3, 4, 5, 6]
