@@ -20,7 +20,7 @@ async def in_this_loop(variables: Mapping[str, str]) -> AsyncIterator[str]:
     from allinone.bootstrap import stack
 
     # Settings are read while the stack starts; the environment is put back as soon as it has.
-    with _environment(variables) as restore:
+    with environment(variables) as restore:
         async with stack() as running:
             restore()
             yield running.address
@@ -71,7 +71,8 @@ class _Background:
 
 
 @contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[Callable[[], None]]:
+def environment(variables: Mapping[str, str]) -> Iterator[Callable[[], None]]:
+    """Put variables into the environment until the block ends, or what the block is given is called."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
 

@@ -131,16 +131,14 @@ def _effects(outcomes: Sequence[Outcome]) -> tuple[int, int, int, int]:
     return added, updated, deleted, votes
 
 
-def summary(outcomes: Sequence[Outcome], seconds: float) -> Table:
+def summary(outcomes: Sequence[Outcome], seconds: float) -> RenderableType:
     """One line for each dataset: how much was learned."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style=FAINT)
     for column in ("dataset", "runs", "insights", "added", "updated", "deleted", "votes", "revision"):
         table.add_column(column, justify="left" if column == "dataset" else "right")
     for dataset in dict.fromkeys(outcome.run.trajectory.dataset for outcome in outcomes):
         table.add_row(*_totals(dataset, [each for each in outcomes if each.run.trajectory.dataset == dataset]))
-    table.caption = f"{counted(len(outcomes), 'run')} in {seconds:.1f} s"
-    table.caption_justify = "left"
-    return table
+    return Group(table, Text(f"{counted(len(outcomes), 'run')} in {seconds:.1f} s", FAINT))
 
 
 def _totals(dataset: str, outcomes: Sequence[Outcome]) -> list[str]:

@@ -1,0 +1,67 @@
+"""`hansei eval …`: how good retrieval and blame are on labelled files. Needs no server."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hansei.client.cli.options import AsJson, Exit, fail
+
+app = typer.Typer(help="Measure retrieval and blame on labelled files.", no_args_is_help=True, rich_markup_mode=None)
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The labelled file.", exists=True, dir_okay=False)]
+
+
+@app.command()
+def retrieval(
+    file: File,
+    variant: Annotated[
+        list[str] | None, typer.Option(help="A way to rank to compare with, such as bm25, vectors, rrf; repeatable.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure search: nDCG@10, recall@5 and @10.
+
+    FILE is a retrieval set, {"docs", "queries", "qrels"}. Settings and embedder are those of the search service.
+    """
+    from chassis.settings import load
+    from hansei.client.cli.embedded import provider
+    from hansei.client.cli.output import console, print_json
+    from hansei.client.cli.show import scores
+    from hansei.client.local import environment
+    from services.search.bootstrap import evaluate_file
+    from services.search.settings import SearchSettings
+    from services.search.usecases.evaluate import NAMED_VARIANTS
+
+    with environment({"HANSEI_LLM_PROVIDER": provider()}):
+        settings = load(SearchSettings)
+    unknown = sorted(set(variant or ()) - set(NAMED_VARIANTS))
+    if unknown:
+        fail(f"unknown variant {', '.join(unknown)}; there are {', '.join(NAMED_VARIANTS)}", Exit.USAGE)
+    qualities = asyncio.run(evaluate_file(settings, file, variant or ()))
+    if as_json:
+        print_json({name: asdict(quality) for name, quality in qualities.items()})
+    else:
+        console().print(scores.retrieval(qualities))
+
+
+@app.command()
+def blame(file: File, as_json: AsJson = False) -> None:
+    """Measure how often the step and the agent to blame are named.
+
+    FILE holds Who&When logs with labels, one a line. Measured are the rules that work without a model.
+    """
+    from hansei.client.cli.output import console, print_json
+    from hansei.client.cli.show import scores
+    from services.reflector.adapters.importers.labels import read_labelled
+    from services.reflector.usecases.evaluate_blame import evaluate_blame
+
+    found = evaluate_blame(read_labelled(file.read_bytes()))
+    if as_json:
+        print_json({**asdict(found), "baselines": {name: asdict(each) for name, each in found.baselines.items()}})
+    else:
+        console().print(scores.blame(found))

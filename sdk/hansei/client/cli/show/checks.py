@@ -1,0 +1,24 @@
+"""What the doctor found."""
+
+from __future__ import annotations
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from hansei.client.cli.checks import Finding
+from hansei.client.cli.show.words import BAD, GOOD, hanging
+
+
+def finding(found: Finding) -> RenderableType:
+    """One line; beneath it what to do, where something is to be done."""
+    label = Text("✗ ", BAD) if found.remedy else Text("✓ ", GOOD)
+    label.append(found.name, "default")
+    body = Text(found.found)
+    if found.remedy:
+        body.append(f"\n→ {found.remedy}", "bold")
+    return hanging(label, body, indent=0, width=32)
+
+
+def document(found: Finding) -> dict[str, object]:
+    """A finding as JSON."""
+    return {"check": found.name, "ok": not found.remedy, "found": found.found, "do": found.remedy or None}

@@ -1,0 +1,42 @@
+"""Tables of measured quality."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from hansei.client.cli.show.words import FAINT, counted
+
+if TYPE_CHECKING:
+    from services.reflector.usecases.evaluate_blame import BlameScores
+    from services.search.usecases.evaluate import Quality
+
+
+def retrieval(qualities: Mapping[str, Quality]) -> RenderableType:
+    """One line for each way to rank."""
+    table = _table("ranking", "nDCG@10", "recall@5", "recall@10")
+    for name, each in qualities.items():
+        table.add_row(name, f"{each.ndcg_at_10:.4f}", f"{each.recall_at_5:.4f}", f"{each.recall_at_10:.4f}")
+    queries = max((each.queries for each in qualities.values()), default=0)
+    return Group(table, Text(f"{queries} judged queries", FAINT))
+
+
+def blame(scores: BlameScores) -> RenderableType:
+    """The rules, and beneath them rules of one line for comparison."""
+    table = _table("rule", "step", "agent")
+    table.add_row("hansei, offline", f"{scores.step_accuracy:.3f}", f"{scores.agent_accuracy:.3f}")
+    for name, each in scores.baselines.items():
+        table.add_row(name.replace("_", " "), f"{each.step_accuracy:.3f}", f"{each.agent_accuracy:.3f}")
+    return Group(table, Text(f"share named as people did, {counted(scores.n, 'labelled run')}", FAINT))
+
+
+def _table(first: str, *numbers: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style=FAINT)
+    table.add_column(first)
+    for column in numbers:
+        table.add_column(column, justify="right")
+    return table
