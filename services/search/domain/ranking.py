@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 Floats = NDArray[np.float64]
 
+_SMALL = 1e-100
+
 
 class EmbeddingModel(Protocol):
     """What LangChain calls Embeddings: text to vectors, all of one dimension."""
@@ -148,7 +150,13 @@ def cosines(query: Floats, documents: Floats) -> Floats:
 
 
 def unit(vectors: Floats) -> Floats:
-    """Vectors divided by their norm, zero vectors unchanged. Scaled by the largest value first: no square overflows."""
+    """Vectors divided by their norm, zero vectors unchanged."""
+    with np.errstate(over="ignore", under="ignore"):
+        norms = np.sqrt((vectors * vectors).sum(axis=-1, keepdims=True))
+    if norms.size and _SMALL < norms.min() and norms.max() < np.inf:
+        plain: Floats = vectors / norms
+        return plain
+    # Scaled by the largest value first, so that no square overflows or vanishes.
     largest = np.abs(vectors).max(axis=-1, keepdims=True)
     scaled = vectors / np.where(largest == 0.0, 1.0, largest)
     norms = np.sqrt((scaled * scaled).sum(axis=-1, keepdims=True))
