@@ -12,9 +12,9 @@ from services.reflector.domain.repairs import Repair, repairs_of
 
 REPEATS_OF_FAILURE = 2
 """Identical calls in a row that are a loop if they failed."""
-_COMPARED_CHARS = 2_000
 REPEATS_OF_SUCCESS = 3
 """Identical calls with identical results that are a loop although they worked."""
+_COMPARED_CHARS = 2_000
 
 
 def error_findings(actions: Sequence[Action], outcome: Outcome) -> Iterator[Finding]:
@@ -24,15 +24,14 @@ def error_findings(actions: Sequence[Action], outcome: Outcome) -> Iterator[Find
     for position, action in enumerate(actions):
         if action.error is not None:
             by_kind.setdefault(action.error_kind, []).append(position)
-    for kind, positions in by_kind.items():
+    for positions in by_kind.values():
         told = next((position for position in positions if position in repairs), positions[0])
         repair = repairs.get(told)
         steps = [actions[position].last_step for position in positions]
         if repair is not None:
             steps.append(repair.fixed.call_step)
-        yield Finding(
-            "tool_error", named(steps), _facts(actions[told], repair, len(positions)), kind, repair, outcome.succeeded
-        )
+        facts = _facts(actions[told], repair, len(positions))
+        yield Finding("tool_error", named(steps), facts, repair, outcome.succeeded)
 
 
 def repeat_findings(actions: Sequence[Action], outcome: Outcome) -> Iterator[Finding]:

@@ -66,10 +66,11 @@ def _run_error(trajectory: Trajectory, actions: Sequence[Action]) -> Iterator[Fi
 
 def _refusal(last: Sequence[Step]) -> Iterator[Finding]:
     for step in last[:2]:
-        found = _REFUSAL.search(ends(step.content, _READ_CHARS))
+        text = ends(step.content, _READ_CHARS)
+        found = _REFUSAL.search(text)
         if found:
-            around = step.content[max(0, found.start() - 40) : found.end() + 60] if len(step.content) < 8_000 else ""
-            facts = {"agent": step.speaker, "step": str(step.index), "quote": excerpt(around or found.group(0), 120)}
+            quote = excerpt(text[max(0, found.start() - 40) :], 120)
+            facts = {"agent": step.speaker, "step": str(step.index), "quote": quote}
             yield Finding("refusal", (step.index,), facts)
             return
 
@@ -85,7 +86,7 @@ def _contradicted(last: Sequence[Step], actions: Sequence[Action]) -> Iterator[F
             facts = {
                 "agent": step.speaker,
                 "step": str(step.index),
-                "tool": action.tool,
+                "tool": action.operation,
                 "failed_step": str(action.last_step),
                 "message": action.message,
                 "quote": excerpt(step.content, 120),

@@ -36,9 +36,9 @@ def contrast(query: str, failed: Sequence[Action], worked: Sequence[Action], *, 
     there = own or (teller[-1] if teller else None)
     facts = {
         "query": excerpt(query, _QUERY_CHARS),
-        "worked_tool": parting.worked.tool if parting.worked else "",
+        "worked_tool": parting.worked.operation if parting.worked else "",
         "worked_arguments": excerpt(parting.worked.arguments, 200) if parting.worked else "",
-        "failed_tool": parting.failed.tool if parting.failed else "",
+        "failed_tool": parting.failed.operation if parting.failed else "",
         "failed_arguments": excerpt(parting.failed.arguments, 200) if parting.failed else "",
         "changes": ", ".join(f"`{change.argument}`" for change in _changes(parting) if change.argument),
     }
@@ -50,7 +50,7 @@ def _effective(actions: Sequence[Action]) -> list[Action]:
 
 
 def _parting(failed: Sequence[Action], worked: Sequence[Action]) -> Parting | None:
-    """The last call that only the successful run made, beside the failed run's own last call of that tool.
+    """The last call that only the successful run made, beside the failed run's own last call for that operation.
 
     The last one, because what a run does to the world comes after what it looks up. If the successful run did nothing
     of its own, the last call that only the failed run made.
@@ -61,7 +61,7 @@ def _parting(failed: Sequence[Action], worked: Sequence[Action]) -> Parting | No
     others = [action for action in reversed(failed) if _signature(action) not in in_worked]
     if own is None:
         return Parting(others[0], None) if others else None
-    return Parting(next((action for action in others if action.tool == own.tool), None), own)
+    return Parting(next((action for action in others if action.operation == own.operation), None), own)
 
 
 def _signature(action: Action) -> tuple[str, str]:
@@ -74,6 +74,6 @@ def _signature(action: Action) -> tuple[str, str]:
 
 
 def _changes(parting: Parting) -> tuple[Change, ...]:
-    if parting.failed is None or parting.worked is None or parting.failed.tool != parting.worked.tool:
+    if parting.failed is None or parting.worked is None or parting.failed.operation != parting.worked.operation:
         return ()
     return changes_between(parting.failed.arguments, parting.worked.arguments)[:_MAX_TOLD]

@@ -8,6 +8,8 @@ InvalidArgument
 
 from __future__ import annotations
 
+import reprlib
+
 from chassis.errors import InvalidArgument, Violation, shortened
 
 
@@ -37,5 +39,6 @@ class MalformedTrajectory(InvalidArgument):
     reason = "MALFORMED_TRAJECTORY"
 
     def __init__(self, field: str, value: object, rule: str) -> None:
-        message = f"{field}: {shortened(value)!r} {rule}"
+        shown = value if isinstance(value, str) else reprlib.repr(value)
+        message = f"{field}: {shortened(shown)!r} {rule}"
         super().__init__(message, violations=[Violation(field, message)])

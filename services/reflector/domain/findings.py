@@ -20,20 +20,19 @@ FindingKind = Literal[
 ]
 
 
+MAX_STEPS_NAMED = 8
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One observation. ``facts`` are short texts for the wording, ``error_kind`` the kind it warns of, if any."""
+    """One observation; ``facts`` are short texts for the wording."""
 
     kind: FindingKind
     steps: tuple[int, ...]
     facts: Mapping[str, str] = field(default_factory=dict)
-    error_kind: str = ""
     repair: Repair | None = None
     succeeded: bool = False
     """Whether the run ended well in spite of it."""
-
-
-MAX_STEPS_NAMED = 8
 
 
 def named(steps: Iterable[int]) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ _CANDIDATES = 8
 """Later successes of the same operation that are looked at."""
 _READ_CHARS = 4_000
 _CONTEXT_CHARS = 20
+_NAME_CHARS = 60
 _MAX_JSON_CHARS = 100_000
 _BETWEEN_READ = 50
 _MAX_BETWEEN = 3
@@ -88,12 +89,16 @@ def changes_between(before: str, after: str) -> tuple[Change, ...]:
     """What differs between two argument texts: by argument where both are JSON objects, else the texts themselves."""
     if before == after:
         return ()
-    old, new = _as_object(before), _as_object(after)
-    if old is None or new is None:
+    try:
+        return _changed_arguments(_as_object(before), _as_object(after))
+    except (ValueError, RecursionError):
         return (_change("", before, after),)
+
+
+def _changed_arguments(old: dict[str, object], new: dict[str, object]) -> tuple[Change, ...]:
     names = [*old, *(name for name in new if name not in old)]
     return tuple(
-        _change(name, _as_text(old.get(name, "")), _as_text(new.get(name, "")))
+        _change(excerpt(name, _NAME_CHARS), _as_text(old.get(name, "")), _as_text(new.get(name, "")))
         for name in names
         if old.get(name) != new.get(name)
     )
@@ -110,14 +115,12 @@ def _change(argument: str, before: str, after: str) -> Change:
     return Change(argument, lead + excerpt(before[start:]), lead + excerpt(after[start:]))
 
 
-def _as_object(text: str) -> dict[str, object] | None:
-    if len(text) > _MAX_JSON_CHARS:
-        return None
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
+def _as_object(text: str) -> dict[str, object]:
+    """The JSON object of `text`. Raises ValueError for anything else, RecursionError for too deep a one."""
+    value = json.loads(text) if len(text) <= _MAX_JSON_CHARS else None
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    return value
 
 
 def _as_text(value: object) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -73,12 +74,14 @@ _EXIT_CODE = re.compile(
 _EXCEPTION_LINE = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt)(?::\s.*|\s*)$")
 _ERROR_LINE = re.compile(
     r"^\W{0,3}(?:(?:[\w.-]+: )?(?:fatal|error|fatal error|parse error|runtime error|exception|failed|failure)\b"
-    r"(?:\s*\(?[\w\s.-]{0,20}\)?)\s*[:\-]\s*\S|error\b(?!s?\s*(?:=|rate|bar))\s|エラー\s*[:：]|失敗\s*[:：])",
+    r"(?:\s*\(?[\w\s.-]{0,20}\)?)\s*[:\-]\s*\S|エラー\s*[:：]|失敗\s*[:：])",
     re.I,
 )
+_ERROR_HEADLINE = re.compile(r"^error\b(?!s?\s*(?:=|rate|bar|handling|messages?))\s", re.I)
 _HTTP_LINE = re.compile(
     r"^\W{0,3}(?:HTTP(?:/[\d.]+)?|status(?:[ _]code)?|response(?: code)?)\s*[:=]?\s*([45]\d\d)\b"
-    r"|^\W{0,3}([45]\d\d) [A-Z][a-z]+(?: [A-Z][a-z]+)*\b"
+    r"|^\W{0,3}([45]\d\d) (?:bad (?:request|gateway)|unauthorized|forbidden|not found|method not allowed|conflict|gone|"
+    r"request time-?out|payload too large|unprocessable|too many requests|internal server|service unavail|gateway time)"
     r"|\bHTTP ?(?:error|status)?\s*:?\s*([45]\d\d)\b",
     re.I,
 )
@@ -88,11 +91,14 @@ _SHELL_LINE = re.compile(
     re.I,
 )
 _LABEL = re.compile(r"^(?:code output|output|result|observation|stdout|stderr|観測|結果|出力)\s*[:：]\s*", re.I)
+_LINES_READ = 40
 _SHORT_LINES = 3
 _ERROR_FIELDS = ("error", "errors", "exception", "error_message")
 _EXIT_FIELDS = ("exit_code", "exitcode", "exitCode", "returncode", "return_code")
 _OUTPUT_FIELDS = ("stderr", "output", "stdout", "result", "content")
 _MESSAGE_FIELDS = ("message", "detail", "title", "reason", "msg", "body")
+_DETAIL_FIELDS = ("message", "detail", "msg", "error", "title", "type", "code")
+_MAX_LEVELS = 5
 _BAD_STATUS = frozenset({"error", "failed", "failure", "fail", "denied", "rejected"})
 
 
@@ -136,13 +142,13 @@ def _is_refusal(value: dict[str, object]) -> bool:
 
 
 def _as_message(detail: object) -> str:
-    if isinstance(detail, list) and detail:
-        return _as_message(detail[0])
-    if isinstance(detail, dict):
-        for key in ("message", "detail", "msg", "error", "title", "type", "code"):
-            if detail.get(key):
-                return _as_message(detail[key])
-    return detail if isinstance(detail, str) else json.dumps(detail, ensure_ascii=False, default=str)
+    """The text in `detail`, looked for a few levels down."""
+    for _ in range(_MAX_LEVELS):
+        if isinstance(detail, list) and detail:
+            detail = detail[0]
+        elif isinstance(detail, dict):
+            detail = next((detail[key] for key in _DETAIL_FIELDS if detail.get(key)), str(sorted(detail)[:5]))
+    return detail if isinstance(detail, str) else reprlib.repr(detail)
 
 
 def _exit_code(text: str) -> str | None:
@@ -159,10 +165,12 @@ def _traceback(text: str) -> str | None:
 
 
 def _error_line(text: str) -> str | None:
-    """A line that says error by its form; in prose only the first line counts."""
-    for line in text.splitlines()[:40]:
+    """A line that says error by its form; a bare "Error ..." counts only as the first one."""
+    for place, line in enumerate(text.splitlines()[:_LINES_READ]):
         stripped = _LABEL.sub("", line.strip())
         if _ERROR_LINE.match(stripped) or _EXCEPTION_LINE.match(stripped):
+            return stripped
+        if place == 0 and _ERROR_HEADLINE.match(stripped):
             return stripped
         if _HTTP_LINE.search(stripped[:200]):
             return _with_body(stripped, text)

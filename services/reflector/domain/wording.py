@@ -106,7 +106,9 @@ def attribution(candidate: Candidate, wording: Wording) -> Attribution:
 
 
 def _filled(template: str, values: Mapping[str, str]) -> str:
-    return template.format_map(values)[:MAX_LESSON_CHARS].strip()
+    """The text with its values, which come from outside: printable, and never longer than a lesson may be."""
+    text = template.format_map(values)[:MAX_LESSON_CHARS].strip()
+    return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
 
 
 def _variant(finding: Finding) -> str:

@@ -168,6 +168,7 @@ def encoded(value: object) -> bytes:
         (b"\xff\xfe\x00", "is not UTF-8 at byte 0"),
         (b'{"traj": [NaN], "reward": 1}', "is not JSON: NaN is not a JSON number"),
         (b"[" * 100_000, "is nested too deeply"),
+        (b'{"traj": ' + b"[" * 900 + b"]" * 900 + b"}", "trajectory.traj[0]: "),
         (encoded(TAU) + b"\n{broken", "line 2: '{broken' is not JSON"),
         (encoded({**TAU, "reward": None}), "trajectory.reward: 'None' must be a number"),
         (encoded({**TAU, "reward": "1"}), "trajectory.reward: '1' must be a finite number"),

@@ -81,4 +81,6 @@ def test_changes_of_long_values_are_told_from_where_they_differ() -> None:
 
 
 def test_an_argument_only_one_call_has_is_a_change() -> None:
+    deep = '{"a": ' + "[" * 900 + "]" * 900 + "}"
+    assert len(changes_between(deep, deep.replace("[]", "[1]"))) == 1
     assert changes_between('{"a": 1}', '{"b": [2]}') == (Change("a", "1", ""), Change("b", "", "[2]"))

@@ -33,7 +33,7 @@ def test_errors_of_one_kind_are_one_finding_told_by_the_repaired_one() -> None:
     ):
         log += [calls("book", {"flight": flight, "class": "economy"}), returns(result)]
     (finding,) = error_findings(actions_of(steps(*log)), SUCCEEDED)
-    assert finding.error_kind == "book: Error: no seats on <id>"
+    assert (finding.facts["tool"], finding.facts["kind"]) == ("book", "Error: no seats on <id>")
     assert finding.steps == (1, 3, 4)
     assert finding.repair is not None
     assert finding.facts["count"] == "2"

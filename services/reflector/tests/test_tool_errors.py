@@ -30,6 +30,8 @@ KeyError: 'rent'
             "HTTP 409 Conflict: number_taken: number PO-7 is taken",
         ),
         ("503 Service Unavailable", "503 Service Unavailable"),
+        ("Error tokenizing data", "Error tokenizing data"),
+        ('{"errors": [{"detail": {"msg": "no"}}]}', "no"),
         ("bash: rg: command not found", "bash: rg: command not found"),
         ("sqlite3.OperationalError: database is locked", "sqlite3.OperationalError: database is locked"),
         ("error: failed to push some refs to 'origin'", "error: failed to push some refs to 'origin'"),
@@ -62,6 +64,8 @@ def test_a_failure_is_recognised_by_its_telling_line(output: str, message: str) 
         "HTTP 200 OK\n{}",
         "The error rate fell to 3 %, and no errors were found.",
         "Search result: how to handle errors in Python",
+        "Results:\nError handling in Python\nError messages explained",
+        "450 rows returned\n500 results",
         "{not json",
         '{"stdout": "all 12 tests passed", "exit_code": 0}',
     ],
@@ -121,3 +125,6 @@ def test_binary_is_read_without_harm() -> None:
     assert error.message == "Error: broken pipe"
     assert tool_error("{" * 100_000) is None
     assert tool_error("[" * 100_000) is None
+    nested = tool_error('{"error": ' + "[" * 900 + "]" * 900 + "}")
+    assert nested is not None
+    assert len(nested.message) <= MAX_MESSAGE_CHARS

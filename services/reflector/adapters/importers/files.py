@@ -46,10 +46,17 @@ def read_trajectories(content: bytes, dataset: str, format: Format | None = None
             raise MalformedTrajectory(
                 record.where, "", f"is one trajectory too many, at most {MAX_TRAJECTORIES} fit a file"
             )
-        runs.append(_identified(_READERS[chosen].read(record, dataset)))
+        runs.append(_identified(_read(record, _READERS[chosen], dataset)))
     if chosen is None or not runs:
         raise MalformedTrajectory("file", content[:80], "holds no trajectory")
     return TrajectoryFile(chosen, tuple(runs))
+
+
+def _read(record: Record, reader: _Reader, dataset: str) -> RecordedRun:
+    try:
+        return reader.read(record, dataset)
+    except RecursionError as error:
+        raise MalformedTrajectory(record.where, "", "is nested too deeply") from error
 
 
 def _identified(run: RecordedRun) -> RecordedRun:
