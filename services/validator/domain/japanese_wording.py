@@ -49,23 +49,21 @@ def must(text: Text, index: int) -> bool:
 
 
 def request(text: Text, index: int) -> bool:
-    """ください and 下さい as a request; not くださいました, which tells."""
-    word = text[index]
+    """ください, 下さいませ and なさい; not くださいました, which tells."""
+    word, after = text[index], _at(text, index + 1)
     if word.normal == "下さる" and word.surface in {"ください", "下さい"}:
-        return _at(text, index + 1).normal != "ます"
-    if word.normal == "為さる" and word.surface in {"なさい", "為さい"}:
-        return _at(text, index + 1).normal != "ます"
-    return False
+        return after.normal != "ます" or after.surface == "ませ"
+    return word.normal == "為さる" and word.surface in {"なさい", "為さい"} and after.normal != "ます"
 
 
 def plea(text: Text, index: int) -> bool:
-    """お願いします, お願いいたします; て頂きたい, て欲しい."""
-    word, after = text[index], _at(text, index + 1)
-    if word.normal in {"願う", "御願い"} and _at(text, index - 1).normal in {"御", "を", "を御"} | {word.normal}:
+    """お願いします, お願い申し上げます; て頂きたい, て欲しい."""
+    word, before, after = text[index], _at(text, index - 1), _at(text, index + 1)
+    if word.normal == "御願い" or (word.normal == "願う" and before.normal == "御"):
         return after.normal in {"為る", "致す", "申し上げる", "。", ""}
-    if word.normal == "頂く" and _at(text, index - 1).normal in {"て", "で"}:
-        return after.normal == "たい"
-    return word.normal == "欲しい" and _at(text, index - 1).normal in {"て", "で"}
+    if before.normal not in {"て", "で"}:
+        return False
+    return word.normal == "欲しい" or (word.normal == "頂く" and after.normal == "たい")
 
 
 _OPEN = {"か", "場合", "時", "なら", "かも", "かどうか", "ば", "と", "限り", "たび", "もの", "物", "事", "際"}
@@ -91,17 +89,21 @@ def need(text: Text, index: int) -> bool:
 
 _GARMENT_BEFORE = {"防寒", "安全", "反射", "救命", "ダウン", "作業", "ニット", "フリース", "制服", "蛍光"}
 _GARMENT_AFTER = {"着る", "羽織る", "脱ぐ", "着用", "洗う", "配る", "支給"}
+_VERDICT_NOUNS = {"案", "策", "解", "手", "択", "選択", "選択肢", "方法"}
 
 
 def best(text: Text, index: int) -> bool:
-    """ベスト, 最善, 最良, 最適, 最上 as a verdict; not 尽くす, not a garment, not 最適化."""
-    word = text[index]
+    """ベスト, 最善, 最良, 最適 as a verdict; not 最善を尽くす, not a garment, not 最適化 or 最適温度."""
+    word, after = text[index], _at(text, index + 1)
+    if word.normal == "最適解":
+        return True
+    if word.normal == "最適" and after.word_class in {"名詞", "接尾辞"}:
+        return after.normal in _VERDICT_NOUNS
     if word.normal not in {"ベスト", "最善", "最良", "最適"} or word.word_class not in {"名詞", "形状詞"}:
         return False
-    following = _normals(text, index + 1, 3)
-    if "尽くす" in following or following[0] == "化":
-        return False
-    return not (_at(text, index - 1).normal in _GARMENT_BEFORE or _GARMENT_AFTER & set(following))
+    following = set(_normals(text, index + 1, 3))
+    worn = _at(text, index - 1).normal in _GARMENT_BEFORE or bool(_GARMENT_AFTER & following)
+    return not worn and "尽くす" not in following
 
 
 def superlative(text: Text, index: int) -> bool:
@@ -110,26 +112,26 @@ def superlative(text: Text, index: int) -> bool:
 
 
 _TECHNICAL = {"環境", "値", "スペック", "設定", "構成", "バージョン", "動作", "要件", "規格", "サイズ", "容量"}
-_DATASETS = {"率", "データ", "ラベル", "数", "画像", "セット"}
 
 
 def recommendation(text: Text, index: int) -> bool:
     """推奨, おすすめ, 勧める, イチオシ; not 非推奨, not technical terms such as 推奨環境."""
-    word = text[index]
+    word, before = text[index], _at(text, index - 1)
     if word.normal == "推奨":
-        if _at(text, index - 1).normal in {"非", "不"}:
-            return False
-        return _at(text, index + 1).normal not in _TECHNICAL
+        return before.normal not in {"非", "不"} and _at(text, index + 1).normal not in _TECHNICAL
     if word.normal in {"御勧め", "一押し", "イチオシ", "いちおし", "一推し", "一押"}:
         return True
-    return word.normal in {"勧める", "薦める", "奨める"} and word.word_class == "動詞"
+    if word.normal in {"勧める", "薦める", "奨める"}:
+        return word.word_class == "動詞"
+    return word.normal == "すすめる" and before.normal == "御"
 
 
 def right_answer(text: Text, index: int) -> bool:
-    """正解 as a verdict; not 不正解, not 正解率 or 正解データ."""
+    """正解 as a verdict; not 不正解, not compounds such as 正解率 and 正解データ."""
+    after = _at(text, index + 1)
     if text[index].normal != "正解" or _at(text, index - 1).normal in {"不", "非"}:
         return False
-    return _at(text, index + 1).normal not in _DATASETS
+    return after.word_class not in {"名詞", "接尾辞"} or after.normal in _VERDICT_NOUNS
 
 
 ORGANIZER_RULES: Sequence[Rule] = (obligation, must, request, plea, need)
