@@ -153,7 +153,7 @@ def unit(vectors: Floats) -> Floats:
     """Vectors divided by their norm, zero vectors unchanged."""
     with np.errstate(over="ignore", under="ignore"):
         norms = np.sqrt((vectors * vectors).sum(axis=-1, keepdims=True))
-    if norms.size and _SMALL < norms.min() and norms.max() < np.inf:
+    if norms.size and norms.min() > _SMALL and norms.max() < np.inf:
         plain: Floats = vectors / norms
         return plain
     # Scaled by the largest value first, so that no square overflows or vanishes.
