@@ -30,7 +30,7 @@ SETTINGS = {
     "gateway": "gateway.settings.GatewaySettings",
 }
 SECONDS = 5.0
-A_RUN = b'{"id": "doctor", "query": "q", "dataset": "doctor", "status": "success", "generated_answer": "a"}'
+A_RUN = b'{"id": "doctor", "query": "q", "status": "success", "generated_answer": "a", "steps": []}'
 BUILT_IN = ("offline", "minilm", "hashing")
 START_ONE = "start it with `hansei up`, or name another with --addr"
 

@@ -121,6 +121,8 @@ def list_(
             print_json(each, line=True)
         else:
             console().print(plans.summary(each))
+    if not found and not as_json:
+        console().print("no plan was executed yet")
 
 
 @app.command()

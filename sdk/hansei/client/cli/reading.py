@@ -57,3 +57,5 @@ def history(
             print_json(each, line=True)
         else:
             console().print(playbooks.revision(each))
+    if not found and not as_json:
+        console().print("nothing happened yet")
