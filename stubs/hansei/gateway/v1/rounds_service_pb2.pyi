@@ -231,7 +231,7 @@ class RoundFinished(_message.Message):
 
     @_builtins.property
     def trajectory(self) -> _trajectory_pb2.Trajectory:
-        """The attempt that was submitted, as Learn takes it."""
+        """The attempt that was submitted. Its query is the prompt of the team."""
 
     def __init__(
         self,
