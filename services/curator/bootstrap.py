@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import chassis
@@ -56,6 +57,9 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
                 _log.warning("housekeeping is put off: %s", error)
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
 
+    tasks: dict[str, Callable[[], Awaitable[None]]] = {"feed": feed.poll, "housekeeping": keep_house}
+    if store.gives_notice:
+        tasks["notices"] = lambda: store.listen(feed.reached)
     return chassis.Service(
         name="curator",
         registrations=[
@@ -70,7 +74,7 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
         ],
         start=store.open,
         close=close,
-        tasks={"feed": feed.poll, "housekeeping": keep_house},
+        tasks=tasks,
     )
 
 

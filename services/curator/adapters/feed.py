@@ -89,6 +89,10 @@ class RevisionFeed:
         tail.keep(revision)
         tail.reach(revision.number)
 
+    def reached(self, dataset: str, revision: int) -> None:
+        """Another process committed a revision: its watchers are woken, and read it."""
+        self._tail(dataset).reach(revision)
+
     async def poll(self) -> None:
         """Looks for other processes' commits, forever."""
         while True:
@@ -100,7 +104,7 @@ class RevisionFeed:
                 _log_records.warning("the feed cannot look for new revisions: %s", error)
                 continue
             for dataset, head in heads.items():
-                self._tail(dataset).reach(head)
+                self.reached(dataset, head)
 
     async def after(self, dataset: str, revision: int) -> Sequence[Revision]:
         """Some revisions right after `revision`, oldest first, without gap; [] when there is none yet."""

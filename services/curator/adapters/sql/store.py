@@ -16,6 +16,7 @@ from services.curator.adapters.sql import queries, schema
 from services.curator.adapters.sql.codec import microseconds
 from services.curator.adapters.sql.engine import parsed_url, reading_engine, shown, translated, writing_engine
 from services.curator.adapters.sql.migrate import migrate
+from services.curator.adapters.sql.notices import listen
 from services.curator.adapters.sql.transaction import Transaction, stored_answer
 from services.curator.adapters.sql.writer import Writer
 from services.curator.domain.errors import RevisionAhead
@@ -34,10 +35,6 @@ KEPT_SNAPSHOTS = 16
 _log = logging.getLogger(__name__)
 
 
-def no_failpoint(_name: str) -> None:
-    """Does nothing: crash tests put another function in its place."""
-
-
 class SqlPlaybookStore:
     """Playbooks in the database at `database_url` (`sqlite:///FILE` or `postgresql://…`). Implements `PlaybookStore`.
 
@@ -51,7 +48,6 @@ class SqlPlaybookStore:
         policy: Policy | None = None,
         clock: Callable[[], datetime] = utc_now,
         committed: Callable[[Revision], None] = lambda revision: None,
-        failpoint: Callable[[str], None] = no_failpoint,
     ) -> None:
         self._url = parsed_url(database_url)
         self._policy = policy or Policy()
@@ -59,7 +55,7 @@ class SqlPlaybookStore:
         self._committed = committed
         self.writing_engine = writing_engine(self._url)
         self._read_engine = reading_engine(self._url, READING_THREADS)
-        self._writer = Writer(self.writing_engine, self._translated, failpoint)
+        self._writer = Writer(self.writing_engine, self._translated)
         self._readers = ThreadPoolExecutor(READING_THREADS, thread_name_prefix="playbook-reader")
         self._snapshots: OrderedDict[str, Snapshot] = OrderedDict()
 
@@ -72,6 +68,15 @@ class SqlPlaybookStore:
         """Brings the schema up to date and starts the threads. Raises StoreCorrupt and its siblings."""
         await self._threaded(lambda: migrate(self.writing_engine))
         self._writer.start()
+
+    @property
+    def gives_notice(self) -> bool:
+        """Whether the database tells of other processes' commits by itself."""
+        return self._url.drivername.startswith("postgresql")
+
+    async def listen(self, reached: Callable[[str, int], None]) -> None:
+        """Calls `reached(dataset, revision)` for every commit of any process, forever."""
+        await listen(self._url, reached)
 
     async def close(self) -> None:
         """Finishes accepted writes and gives the connections back."""

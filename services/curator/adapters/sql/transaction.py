@@ -21,6 +21,7 @@ from services.curator.adapters.sql.codec import (
     written_or_none,
 )
 from services.curator.adapters.sql.locked import LockedDataset
+from services.curator.adapters.sql.notices import announce
 from services.curator.domain.curation import Operation, VoteOutcome
 from services.curator.domain.draft import Draft
 from services.curator.domain.errors import RequestIdReused
@@ -116,6 +117,7 @@ class Transaction(LockedDataset):
         )
         self._write_log(written)
         self._advance(draft)
+        announce(self._connection, self.dataset, written.number)
         self.revisions.append(written)
         return written
 

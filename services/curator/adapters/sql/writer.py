@@ -37,17 +37,11 @@ class _Job(Generic[T]):
 
 
 class Writer:
-    """Runs jobs on a connection, in batches, in the order of their datasets (so two processes never deadlock).
+    """Runs jobs on a connection, in batches, in the order of their datasets (so two processes never deadlock)."""
 
-    `failpoint(name)` is called at the named places of a commit; tests end the process there.
-    """
-
-    def __init__(
-        self, engine: Engine, translate: Callable[[Exception], Exception], failpoint: Callable[[str], None]
-    ) -> None:
+    def __init__(self, engine: Engine, translate: Callable[[Exception], Exception]) -> None:
         self._engine = engine
         self._translate = translate
-        self._failpoint = failpoint
         self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="playbook-writer", daemon=True)
         self._closed = False
@@ -102,11 +96,8 @@ class Writer:
     def _commit(self, batch: list[_Job[Any]]) -> None:
         try:
             with self._engine.begin() as connection:
-                self._failpoint("begun")
                 for job in sorted(batch, key=lambda job: job.dataset):
                     self._attempt(job, connection)
-                self._failpoint("before_commit")
-            self._failpoint("after_commit")
         except Exception as error:
             _log.warning("a commit of %d changes failed", len(batch), exc_info=True)
             translated = self._translate(error)
@@ -118,7 +109,6 @@ class Writer:
         try:
             job.result = job.work(connection)
             savepoint.commit()
-            self._failpoint("written")
         except Exception as error:
             job.error = self._translate(error)
             if isinstance(error, DBAPIError):

@@ -1,0 +1,189 @@
+"""A hypothesis state machine: any sequence of edits, votes, restores and replays agrees with a sequential model."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from services.curator.adapters.sql.store import SqlPlaybookStore
+from services.curator.domain.curation import DeltaContextItem, DeltaType, Proposal, Tag, Vote
+from services.curator.domain.log import Kind, Origin, fold
+from services.curator.usecases.commit import Batch, Committed, commit, once
+from services.curator.usecases.ports import Ticket, Writing
+from services.curator.usecases.restore import restore
+
+T = TypeVar("T")
+ORIGIN = Origin(Kind.APPLY, "machine")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A bullet as the sequential model knows it."""
+
+    name: str
+    content: str
+    updated: int
+    votes: frozenset[tuple[str, int, Tag]] = frozenset()
+
+    def counted(self, tag: Tag) -> int:
+        return sum(1 for vote in self.votes if vote[2] == tag)
+
+
+@dataclass
+class Model:
+    """The sequential model: the list of bullets at every revision."""
+
+    states: list[list[Expected]] = field(default_factory=lambda: [[]])
+
+    @property
+    def now(self) -> list[Expected]:
+        return self.states[-1]
+
+    @property
+    def revision(self) -> int:
+        return len(self.states) - 1
+
+
+class PlaybookMachine(RuleBasedStateMachine):
+    """Runs against a store that `new_store` opens; subclasses say where."""
+
+    def new_store(self) -> SqlPlaybookStore:
+        raise NotImplementedError
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.store = self.new_store()
+        self.run(self.store.open())
+        self.dataset = ""
+        self.model = Model()
+        self.names = itertools.count(1)
+        self.requests: list[tuple[Ticket, Callable[[Writing], bytes], bytes]] = []
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.runner.run(work)
+
+    def teardown(self) -> None:
+        self.run(self.store.close())
+        self.runner.close()
+
+    datasets = itertools.count(1)
+
+    @initialize()
+    def begin(self) -> None:
+        self.dataset = f"machine-{next(self.datasets)}"
+
+    def apply(self, batch: Batch) -> Committed:
+        done: list[Committed] = []
+        number = len(self.requests)
+        ticket = Ticket(f"{self.dataset}-{number}", "ApplyDeltas", str(number))
+
+        def work(writing: Writing) -> bytes:
+            done.append(commit(writing, batch))
+            return str(done[-1].revision).encode()
+
+        answer = self.run(self.store.write(self.dataset, once(ticket, work)))
+        self.requests.append((ticket, work, answer))
+        return done[0]
+
+    def edit(self, kind: DeltaType, bullet_id: str | None, content: str, base: int | None) -> Committed:
+        item = DeltaContextItem(type=kind, section="general", bullet_id=bullet_id, content=content, reasoning="")
+        return self.apply(Batch(ORIGIN, [Proposal(item)], base=base))
+
+    def put(self, bullets: list[Expected]) -> None:
+        self.model.states.append(bullets)
+
+    @rule()
+    def add(self) -> None:
+        content = f"lesson {next(self.names)}"
+        [operation] = self.edit("ADD", None, content, None).operations
+        self.put([*self.model.now, Expected(operation.bullet_id, content, self.model.revision + 1)])
+        assert operation.applied
+
+    @precondition(lambda self: self.model.now)
+    @rule(data=st.data(), stale=st.booleans(), kind=st.sampled_from(["UPDATE", "DELETE"]))
+    def change(self, data: st.DataObject, stale: bool, kind: DeltaType) -> None:
+        target = data.draw(st.sampled_from(self.model.now))
+        base = data.draw(st.integers(0, self.model.revision)) if stale else None
+        content = f"better {next(self.names)}"
+        [operation] = self.edit(kind, target.name, content, base).operations
+        conflict = base is not None and target.updated > base
+        assert (operation.applied, operation.conflict is not None) == (not conflict, conflict)
+        if conflict:
+            return
+        changed = replace(target, content=content, updated=self.model.revision + 1)
+        kept = [one for one in self.model.now if one is not target or kind == "UPDATE"]
+        self.put([changed if one is target else one for one in kept])
+
+    @precondition(lambda self: self.model.now)
+    @rule(data=st.data(), tag=st.sampled_from(["helpful", "harmful", "neutral"]))
+    def vote(self, data: st.DataObject, tag: Tag) -> None:
+        target = data.draw(st.sampled_from(self.model.now))
+        trajectory = data.draw(st.sampled_from(["run-a", "run-b"]))
+        round_ = data.draw(st.integers(0, 1))
+        known = any(vote[:2] == (trajectory, round_) for vote in target.votes)
+        done = self.apply(Batch(ORIGIN, votes=[Vote(target.name, tag, trajectory, round_)]))
+        assert done.votes[0].applied != known
+        if not known:
+            voted = replace(target, votes=target.votes | {(trajectory, round_, tag)})
+            self.put([voted if one is target else one for one in self.model.now])
+
+    @precondition(lambda self: self.model.revision > 0)
+    @rule(data=st.data())
+    def go_back(self, data: st.DataObject) -> None:
+        revision = data.draw(st.integers(0, self.model.revision))
+        self.run(self.store.write(self.dataset, lambda writing: restore(writing, revision, ORIGIN)))
+        now = {one.name: one for one in self.model.now}
+        stamp = self.model.revision + 1
+        self.put(
+            [
+                one
+                if one.name in now and now[one.name].content == one.content and now[one.name].updated == one.updated
+                else replace(one, updated=self._updated(now.get(one.name), one, stamp))
+                for one in self.model.states[revision]
+            ]
+        )
+
+    @staticmethod
+    def _updated(now: Expected | None, then: Expected, stamp: int) -> int:
+        """A bullet that says the same before and after a restoration was not updated by it."""
+        return now.updated if now and now.content == then.content else stamp
+
+    @precondition(lambda self: self.requests)
+    @rule(data=st.data())
+    def replay(self, data: st.DataObject) -> None:
+        ticket, work, answer = data.draw(st.sampled_from(self.requests))
+        assert self.run(self.store.write(self.dataset, once(ticket, work))) == answer
+
+    @rule()
+    def reopen(self) -> None:
+        self.run(self.store.close())
+        self.store = self.new_store()
+        self.run(self.store.open())
+
+    @invariant()
+    def the_playbook_is_what_the_model_says(self) -> None:
+        if not self.dataset:
+            return
+        snapshot = self.run(self.store.load(self.dataset))
+        shown = [(one.id, one.content, one.helpful, one.harmful) for one in snapshot.bullet_list]
+        assert shown == [
+            (one.name, one.content, one.counted("helpful"), one.counted("harmful")) for one in self.model.now
+        ]
+        assert snapshot.revision == self.model.revision
+        folded = fold(self.run(self.store.changes_between(self.dataset, 0, snapshot.revision)))
+        assert folded == dict(snapshot.slots)
+
+    @precondition(lambda self: self.model.revision > 0)
+    @rule(data=st.data())
+    def look_back(self, data: st.DataObject) -> None:
+        revision = data.draw(st.integers(0, self.model.revision))
+        snapshot = self.run(self.store.load(self.dataset, revision))
+        shown = [(one.id, one.content, one.helpful) for one in snapshot.bullet_list]
+        assert shown == [(one.name, one.content, one.counted("helpful")) for one in self.model.states[revision]]

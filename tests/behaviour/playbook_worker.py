@@ -1,0 +1,198 @@
+"""Processes that write playbooks for the tests of concurrency and crashes: `python -m tests.behaviour.playbook_worker`.
+
+It imports no gRPC, so that it may fork.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import event
+
+from services.curator.adapters.sql.store import SqlPlaybookStore
+from services.curator.domain.curation import DeltaContextItem, DeltaType, Proposal, Tag, Vote
+from services.curator.domain.log import Kind, Origin, fold
+from services.curator.domain.playbook import Playbook
+from services.curator.usecases.commit import Batch, commit, once
+from services.curator.usecases.ports import Ticket, Writing
+from services.curator.usecases.restore import restore
+from services.curator.usecases.transfer import import_playbook
+
+DATASET = "shared"
+TASKS = 4
+OPERATIONS_PER_REQUEST = 10
+
+
+def delta(kind: DeltaType, content: str, bullet_id: str | None = None) -> Proposal:
+    return Proposal(DeltaContextItem(type=kind, section="general", bullet_id=bullet_id, content=content, reasoning=""))
+
+
+async def stress(url: str, name: str, requests: int) -> None:
+    """Sends requests from several tasks, some of them twice; prints what was answered, one JSON line a request."""
+    store = SqlPlaybookStore(url)
+    await store.open()
+
+    async def task(number: int) -> None:
+        dice = random.Random(f"{name}.{number}")
+        for index in range(requests // TASKS):
+            await _request(store, dice, f"{name}.{number}.{index}")
+
+    await asyncio.gather(*(task(number) for number in range(TASKS)))
+    await store.close()
+
+
+async def _request(store: SqlPlaybookStore, dice: random.Random, request_id: str) -> None:
+    snapshot = await store.load(DATASET)
+    ids = [bullet.id for bullet in snapshot.bullet_list]
+    proposals: list[Proposal] = []
+    votes: list[Vote] = []
+    for number in range(OPERATIONS_PER_REQUEST):
+        choice = dice.random()
+        if not ids or choice < 0.3:
+            proposals.append(delta("ADD", f"lesson {request_id}.{number}"))
+        elif choice < 0.5:
+            proposals.append(delta("UPDATE", f"better {request_id}.{number}", dice.choice(ids)))
+        elif choice < 0.6:
+            proposals.append(delta("DELETE", "", dice.choice(ids)))
+        else:
+            tag: Tag = dice.choice(["helpful", "harmful"])
+            votes.append(Vote(dice.choice(ids), tag, f"run-{dice.randrange(50)}", dice.randrange(3)))
+    batch = Batch(Origin(Kind.APPLY, "stress", request_id=request_id), proposals, votes, base=snapshot.revision)
+
+    def work(writing: Writing) -> bytes:
+        done = commit(writing, batch)
+        flags = [one.applied for one in done.operations], [one.applied for one in done.votes]
+        return json.dumps([done.revision, *flags]).encode()
+
+    ticket = Ticket(request_id, "ApplyDeltas", "")
+    answers = {await store.write(DATASET, once(ticket, work)) for _ in range(1 + (dice.random() < 0.2))}
+    print(json.dumps([request_id, *(json.loads(answer) for answer in answers)]), flush=True)
+
+
+Job = Callable[[Writing], Any]
+PLAYBOOK = "## A\n"
+
+
+def _edit(writing: Writing) -> None:
+    first = writing.everything()[0].bullet.id
+    votes = [Vote(first, "helpful", f"run-{writing.revision}")]
+    proposals = [delta("ADD", f"new {writing.revision}"), delta("UPDATE", f"better {writing.revision}", first)]
+    commit(writing, Batch(Origin(Kind.APPLY, "crash"), proposals, votes))
+
+
+def _remove(writing: Writing) -> None:
+    last = writing.everything()[-1].bullet.id
+    commit(
+        writing, Batch(Origin(Kind.APPLY, "crash"), [delta("DELETE", "", last), delta("ADD", f"n {writing.revision}")])
+    )
+
+
+def _restore(writing: Writing) -> None:
+    restore(writing, max(1, writing.revision - 3), Origin(Kind.RESTORE, "crash"))
+
+
+def _import(writing: Writing) -> None:
+    bullets = [one.bullet.having(content=f"{writing.revision} {one.slot}") for one in writing.everything()]
+    import_playbook(writing, Playbook(bullets=bullets), Origin(Kind.IMPORT, "crash", request_id="i"), replace=True)
+
+
+JOBS: dict[str, Job] = {"edit": _edit, "remove": _remove, "restore": _restore, "import": _import}
+
+
+def answered(job: Job) -> Callable[[Writing], bytes]:
+    def work(writing: Writing) -> bytes:
+        job(writing)
+        return b"revision %d" % writing.revision
+
+    return work
+
+
+def crash(url: str, rounds: int) -> None:
+    """Kills a process at every statement of a commit, before COMMIT and after it, for every kind of job; prints how
+    often. After each kill the old or the new revision stands, and the same request completes it exactly once."""
+    revision = asyncio.run(_prepared(url))
+    kills = 0
+    for number in range(rounds):
+        for name, job in JOBS.items():
+            point = 0
+            alive = False
+            while not alive:
+                ticket = Ticket(f"{number}.{name}.{point}", "ApplyDeltas", "")
+                alive = not _killed(url, ticket, job, point)
+                revision = asyncio.run(_completed(url, ticket, job, revision))
+                kills += not alive
+                point += 1
+    print(json.dumps({"kills": kills}))
+
+
+async def _prepared(url: str) -> int:
+    store = SqlPlaybookStore(url)
+    await store.open()
+    batch = Batch(Origin(Kind.APPLY, "crash"), [delta("ADD", f"lesson {number}") for number in range(4)])
+    await store.write(DATASET, lambda writing: commit(writing, batch))
+    await store.close()
+    return 1
+
+
+def _killed(url: str, ticket: Ticket, job: Job, point: int) -> bool:
+    """Runs the request in a process that is killed at its `point`-th step; False when it has fewer."""
+    child = os.fork()
+    if child == 0:
+        try:
+            asyncio.run(_doomed(url, ticket, job, point))
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+
+
+async def _doomed(url: str, ticket: Ticket, job: Job, point: int) -> None:
+    steps = [0]
+
+    def step(*_: object) -> None:
+        if steps[0] == point:
+            os.kill(os.getpid(), signal.SIGKILL)
+        steps[0] += 1
+
+    store = SqlPlaybookStore(url, committed=step)
+    await store.open()
+    event.listen(store.writing_engine, "before_cursor_execute", step)
+    event.listen(store.writing_engine, "commit", step)
+    await store.write(DATASET, once(ticket, answered(job)))
+    await store.close()
+
+
+async def _completed(url: str, ticket: Ticket, job: Job, before: int) -> int:
+    """Checks what the killed process left, sends its request again, and checks that it is done once."""
+    store = SqlPlaybookStore(url)
+    await store.open()
+    left = await _checked(store)
+    assert left in (before, before + 1), (ticket, before, left)
+    answer = await store.write(DATASET, once(ticket, answered(job)))
+    assert answer == b"revision %d" % (before + 1), (ticket, before, answer)
+    assert await _checked(store) == before + 1, ticket
+    await store.close()
+    return before + 1
+
+
+async def _checked(store: SqlPlaybookStore) -> int:
+    """The newest revision, after comparing the bullets with the fold of the log."""
+    snapshot = await store.load(DATASET)
+    folded = fold(await store.changes_between(DATASET, 0, snapshot.revision))
+    assert folded == dict(snapshot.slots)
+    return snapshot.revision
+
+
+if __name__ == "__main__":
+    mode, database_url, *rest = sys.argv[1:]
+    if mode == "stress":
+        asyncio.run(stress(database_url, rest[0], int(rest[1])))
+    else:
+        crash(database_url, int(rest[0]))

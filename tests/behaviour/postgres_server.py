@@ -1,0 +1,79 @@
+"""A private PostgreSQL server on a loopback port, for as long as a block runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+# PostgreSQL refuses to run as root; the packages make this account.
+ACCOUNT = "postgres"
+
+
+def binaries() -> Path | None:
+    """The folder of PostgreSQL's programs, None when it is not installed."""
+    found = shutil.which("initdb")
+    if found:
+        return Path(found).resolve().parent
+    return next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
+
+
+@dataclass(frozen=True)
+class PostgresServer:
+    """A running server; it can be stopped and started again."""
+
+    programs: Path
+    folder: Path
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://hansei@127.0.0.1:{self.port}/postgres"
+
+    def start(self) -> None:
+        options = f"-p {self.port} -h 127.0.0.1 -k {self.folder} -c fsync=off -c max_connections=200"
+        self.control("start", "-l", str(self.folder / "log"), "-o", options)
+
+    def stop(self) -> None:
+        self.control("stop", "-m", "immediate")
+
+    def control(self, *arguments: str) -> None:
+        _run([str(self.programs / "pg_ctl"), "-w", "-D", str(self.folder / "data"), *arguments])
+
+
+@contextmanager
+def postgres_server(programs: Path) -> Iterator[PostgresServer]:
+    """A fresh server; nothing of it stays."""
+    with tempfile.TemporaryDirectory(prefix="hansei-postgres-") as name:
+        folder = Path(name)
+        if os.geteuid() == 0:
+            shutil.chown(folder, ACCOUNT)
+        data = str(folder / "data")
+        _run([str(programs / "initdb"), "-D", data, "-U", "hansei", "-A", "trust", "-E", "UTF8", "--no-sync"])
+        server = PostgresServer(programs, folder, _free_port())
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+def _run(command: list[str]) -> None:
+    user = ACCOUNT if os.geteuid() == 0 else None
+    done = subprocess.run(
+        command, user=user, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=120, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} ended with {done.returncode}: {done.stderr.decode()[-500:]}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
