@@ -1,0 +1,169 @@
+"""The three endpoints under `/api`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from chassis.errors import FailedPrecondition, Unavailable
+from gateway.tests.scripted_face import Peers, client_of
+from hansei.validator.v1 import report_pb2 as report
+
+DASHBOARD = {"trays": {"in_progress": [{"id": "n1", "title": "見積 {x}", "status": "IN_PROGRESS"}]}}
+RUNS = ["/api/organizer/run", "/api/advisor/run"]
+VALIDATE = "/api/proposal-quality/validate"
+
+
+@pytest.mark.parametrize(("path", "kind"), [(RUNS[0], "RunOrganizerRequest"), (RUNS[1], "RunAdvisorRequest")])
+async def test_a_run_that_ends_well(path: str, kind: str) -> None:
+    run = report.ReportRun(ok=True, report_json='{"summary": "要約"}', warnings=["w"], rendered="要約\n")
+    peers = Peers(run=run)
+    body = {
+        "dashboard": DASHBOARD,
+        "focusNodeId": "n1",
+        "userIntent": "早く",
+        "constraints": "予算",
+        "validNodeIds": ["zz"],
+    }
+    async with client_of(peers) as client:
+        response = await client.post(path, json=body)
+    assert response.status_code == 200
+    assert response.json() == {
+        "ok": True,
+        "report": {"summary": "要約"},
+        "errors": [],
+        "warnings": ["w"],
+        "rendered": "要約\n",
+    }  # G-22
+    assert "要約".encode() in response.content  # G-31
+    (asked,) = peers.asked
+    assert asked.DESCRIPTOR.name == kind
+    assert json.loads(asked.brief.dashboard_json) == DASHBOARD
+    assert (asked.brief.focus_node_id, asked.brief.user_intent) == ("n1", "早く")
+    assert list(asked.brief.constraints) == ["予算"]  # V-32
+    assert "zz" not in str(asked)  # G-26
+
+
+async def test_what_is_left_out_stays_out() -> None:
+    peers = Peers()
+    async with client_of(peers) as client:
+        await client.post(RUNS[0], json={"dashboard": DASHBOARD, "constraints": ["a", "b"], "focusNodeId": None})
+    (asked,) = peers.asked
+    assert not asked.brief.HasField("focus_node_id")
+    assert not asked.brief.HasField("user_intent")
+    assert list(asked.brief.constraints) == ["a", "b"]
+
+
+@pytest.mark.parametrize("path", RUNS)
+async def test_a_run_without_a_valid_report_is_an_answer(path: str) -> None:
+    run = report.ReportRun(
+        ok=False, report_json="", errors=["e"], rendered="never", stop_reason=report.STOP_REASON_ATTEMPTS_EXHAUSTED
+    )
+    async with client_of(Peers(run=run)) as client:
+        response = await client.post(path, json={"dashboard": DASHBOARD})
+    assert response.status_code == 200
+    assert response.json() == {"ok": False, "report": None, "errors": ["e"], "warnings": []}  # G-22, G-74
+
+
+@pytest.mark.parametrize("path", RUNS)
+async def test_a_dashboard_that_is_none_is_400(path: str) -> None:
+    message = "dashboard is required (object with trays)"
+    run = report.ReportRun(ok=False, errors=[message], stop_reason=report.STOP_REASON_DASHBOARD_INVALID)
+    async with client_of(Peers(run=run)) as client:
+        response = await client.post(path, json={})
+    assert response.status_code == 400
+    assert response.json() == {"ok": False, "report": None, "errors": [message], "warnings": []}  # G-23
+
+
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [
+        (
+            FailedPrecondition("OPENAI_API_KEY is not set", reason="MODEL_KEY_MISSING"),
+            "OPENAI_API_KEY is not set",
+        ),  # G-24
+        (Unavailable("validator does not answer"), "validator does not answer"),  # G-25
+        (RuntimeError("boom"), "boom"),  # G-25
+    ],
+)
+@pytest.mark.parametrize("path", RUNS)
+async def test_what_fails_is_500_in_the_same_shape(path: str, failure: Exception, message: str) -> None:
+    async with client_of(Peers(raises={"organizer": failure, "advisor": failure})) as client:
+        response = await client.post(path, json={"dashboard": DASHBOARD})
+    assert response.status_code == 500
+    assert response.json() == {"ok": False, "report": None, "errors": [message], "warnings": []}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"focusNodeId": 5}, "focusNodeId must be a string (got 5)"),
+        ({"userIntent": ["x"]}, "userIntent must be a string (got ['x'])"),
+        ({"constraints": {"a": 1}}, "constraints must be a string or a list of strings (got {'a': 1})"),
+        ({"constraints": ["a", 1]}, "constraints must be a string or a list of strings (got ['a', 1])"),
+        ({"focusNodeId": "x" * 600}, "brief.focus_node_id must be at most 512 characters"),
+    ],
+)
+async def test_a_field_of_another_type_is_400_in_the_same_shape(fields: dict[str, Any], message: str) -> None:
+    peers = Peers()
+    async with client_of(peers) as client:
+        response = await client.post(RUNS[1], json={"dashboard": DASHBOARD, **fields})
+    assert response.status_code == 400
+    assert response.json() == {"ok": False, "report": None, "errors": [message], "warnings": []}
+    assert peers.asked == []
+
+
+NO_OBJECTS = [b"", b"[]", b"null", b'"x"', b"{", b"\xff", b'{"a": NaN}', b"[" * 100_000, b'{"type": "\\ud800"}']
+
+
+@pytest.mark.parametrize("content", NO_OBJECTS, ids=lambda content: repr(content[:20]))
+@pytest.mark.parametrize("path", [*RUNS, VALIDATE])
+async def test_a_body_that_is_no_object_is_400_in_the_endpoints_shape(path: str, content: bytes) -> None:
+    async with client_of(Peers()) as client:
+        response = await client.post(path, content=content)
+    assert response.status_code == 400  # G-29
+    shape: dict[str, Any] = {"ok": False, "errors": ["body must be JSON object"], "warnings": []}
+    assert response.json() == (shape if path == VALIDATE else {**shape, "report": None})
+
+
+async def test_a_report_is_checked() -> None:
+    peers = Peers(result=report.ValidationResult(ok=False, errors=["e1", "e2"], warnings=["注意"]))
+    body = {"type": "organizer", "report": {"a": ["{x}"]}, "validNodeIds": ["n1", 5, None, ["n2"], "n3"]}
+    async with client_of(peers) as client:
+        response = await client.post(VALIDATE, json=body)
+    assert response.status_code == 200
+    assert response.json() == {"ok": False, "errors": ["e1", "e2"], "warnings": ["注意"]}  # G-27
+    (asked,) = peers.asked
+    assert (asked.type, json.loads(asked.report_json)) == ("organizer", {"a": ["{x}"]})
+    assert list(asked.valid_node_ids) == ["n1", "n3"]  # G-27
+
+
+@pytest.mark.parametrize(
+    "body", [{"type": "advisor", "report": 5}, {"type": "advisor", "report": 5, "validNodeIds": None}]
+)
+async def test_ids_may_be_left_out_and_a_report_may_be_anything(body: dict[str, Any]) -> None:
+    peers = Peers()
+    async with client_of(peers) as client:
+        assert (await client.post(VALIDATE, json=body)).status_code == 200
+    assert peers.asked[0].report_json == "5"
+    assert list(peers.asked[0].valid_node_ids) == []  # G-27
+
+
+@pytest.mark.parametrize("kind", ["Organizer", "", None, 5, ["organizer"], {"a": 1}])
+async def test_another_type_is_400(kind: Any) -> None:
+    peers = Peers()
+    async with client_of(peers) as client:
+        response = await client.post(VALIDATE, json={"type": kind, "report": {}, "validNodeIds": []})
+    assert response.status_code == 400
+    expected = {"ok": False, "errors": ["type must be 'organizer' or 'advisor'"], "warnings": []}
+    assert response.json() == expected  # G-28
+    assert peers.asked == []
+
+
+async def test_a_check_that_fails_is_500_in_its_shape() -> None:
+    async with client_of(Peers(raises={"validate": Unavailable("validator does not answer")})) as client:
+        response = await client.post(VALIDATE, json={"type": "advisor", "report": {}})
+    assert response.status_code == 500
+    assert response.json() == {"ok": False, "errors": ["validator does not answer"], "warnings": []}

@@ -1,0 +1,184 @@
+"""The endpoints under `/v1`: contracts as JSON, errors as problem documents, and the document that describes them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from chassis.errors import (
+    CLASS_OF_CODE,
+    AlreadyExists,
+    HanseiError,
+    InvalidArgument,
+    NotFound,
+    OutOfRange,
+    Unavailable,
+    Violation,
+)
+from gateway.http import examples
+from gateway.http.problems import STATUS_OF_CODE, status_of
+from gateway.tests.scripted_face import Peers, client_of
+
+PROBLEM = "application/problem+json"
+
+
+async def test_learning_over_http() -> None:
+    peers = Peers()
+    async with client_of(peers) as client:
+        response = await client.post("/v1/learn", json=examples.LEARN)
+    assert response.status_code == 200
+    assert response.json()["curation"]["saved"] is True
+    assert response.json()["curation"]["revision"] == "4"  # 64-bit numbers are texts in proto3 JSON
+    assert response.json()["curation"]["operations"] == []
+    assert [asked.DESCRIPTOR.name for asked in peers.asked] == ["GetCurationRequest", "ReflectRequest", "CurateRequest"]
+    assert peers.asked[-1].request_id == examples.LEARN["request_id"]
+
+
+async def test_searching_over_http() -> None:
+    peers = Peers()
+    async with client_of(peers) as client:
+        response = await client.post("/v1/search", json={**examples.SEARCH, "min_revision": 3})
+    assert response.status_code == 200
+    assert [result["bullet"]["id"] for result in response.json()["results"]] == ["b-1", "b-2"]
+    assert "日本語".encode() in response.content  # G-31
+    (asked,) = peers.asked
+    assert (asked.dataset, asked.query.top_k, asked.min_revision) == ("http-example", 5, 3)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/v1/playbooks/d", {"dataset": "d"}),
+        ("/v1/playbooks/d?revision=0", {"dataset": "d", "revision": "0"}),
+        ("/v1/playbooks/d?time=2026-01-02T03:04:05Z", {"dataset": "d", "time": "2026-01-02T03:04:05Z"}),
+        ("/v1/playbooks/d/history?page_size=5&page_token=x", {"dataset": "d", "page_size": 5, "page_token": "x"}),
+        (
+            "/v1/playbooks/d/diff?from_revision=1&to_revision=2",
+            {"dataset": "d", "from_revision": "1", "to_revision": "2"},
+        ),
+    ],
+)
+async def test_playbooks_are_read_by_path_and_query(path: str, expected: dict[str, Any]) -> None:
+    from google.protobuf.json_format import MessageToDict
+
+    peers = Peers()
+    async with client_of(peers) as client:
+        response = await client.get(path)
+    assert response.status_code == 200
+    assert MessageToDict(peers.asked[0], preserving_proto_field_name=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "body", "detail"),
+    [
+        ("GET", "/v1/playbooks/a%20b", None, "Invalid dataset name: 'a b'"),
+        ("GET", "/v1/playbooks/d?revision=x", None, "not a GetPlaybookRequest: "),
+        ("GET", "/v1/playbooks/d?revision=1&time=2026-01-02T03:04:05Z", None, "not a GetPlaybookRequest: "),
+        ("GET", "/v1/playbooks/d?nothing=1", None, "not a GetPlaybookRequest: "),
+        ("GET", "/v1/playbooks/d/history?page_size=1001", None, "page_size "),
+        ("POST", "/v1/search", {"dataset": "d"}, "query "),
+        ("POST", "/v1/search", {"dataset": "d", "query": {"top_k": 0}}, "top_k must be >= 1"),
+        ("POST", "/v1/search", {"dataset": "d", "query": {"extra": 1}}, "not a SearchRequest: "),
+        ("POST", "/v1/search", [], "body must be JSON object"),
+        ("POST", "/v1/learn", {**examples.LEARN, "request_id": "x"}, "request_id "),
+        ("POST", "/v1/learn", {**examples.LEARN, "dataset": "other"}, "dataset mismatch"),  # G-44
+    ],
+)
+async def test_a_request_that_breaks_a_rule_is_a_problem(verb: str, path: str, body: Any, detail: str) -> None:
+    peers = Peers()
+    async with client_of(peers) as client:
+        response = await client.request(verb, path, json=body)
+    assert (response.status_code, response.headers["content-type"]) == (400, PROBLEM)
+    problem = response.json()
+    assert problem["detail"].startswith(detail)
+    assert (problem["title"], problem["status"], problem["code"]) == ("Bad Request", 400, "INVALID_ARGUMENT")
+    assert peers.asked == []
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "facts"),
+    [
+        (NotFound("gone", reason="DATASET_NOT_FOUND"), 404, {"reason": "DATASET_NOT_FOUND"}),
+        (OutOfRange("revision 9 is past 3", metadata={"newest": "3"}), 400, {"metadata": {"newest": "3"}}),
+        (AlreadyExists("twice"), 409, {"code": "ALREADY_EXISTS"}),
+        (
+            InvalidArgument("bad", violations=[Violation("a.b", "is bad", "RULE")]),
+            400,
+            {"violations": [{"field": "a.b", "description": "is bad", "rule": "RULE"}]},
+        ),
+        (Unavailable("down", retry_after=0.2), 503, {"reason": "UNAVAILABLE"}),
+    ],
+)
+async def test_errors_from_behind_keep_their_reasons(error: HanseiError, status: int, facts: dict[str, Any]) -> None:
+    async with client_of(Peers(raises={"read": error})) as client:
+        response = await client.get("/v1/playbooks/d")
+    assert (response.status_code, response.headers["content-type"]) == (status, PROBLEM)
+    assert response.json()["detail"] == str(error)
+    assert facts.items() <= response.json().items()
+    assert response.headers.get("Retry-After") == (None if error.retry_after is None else "1")
+
+
+def test_every_code_has_a_status() -> None:
+    assert set(STATUS_OF_CODE) == set(CLASS_OF_CODE)
+    assert status_of(Unavailable("x")) == 503
+
+
+async def test_an_unknown_path_and_method_are_problems() -> None:
+    async with client_of(Peers()) as client:
+        unknown, wrong = await client.get("/v1/nothing"), await client.get("/v1/learn")
+    assert [(r.status_code, r.headers["content-type"]) for r in (unknown, wrong)] == [(404, PROBLEM), (405, PROBLEM)]
+    assert wrong.headers["Allow"] == "POST"
+
+
+async def document() -> dict[str, Any]:
+    async with client_of(Peers()) as client:
+        read: dict[str, Any] = (await client.get("/openapi.json")).json()
+    return read
+
+
+async def test_the_document_describes_every_endpoint() -> None:
+    described = await document()
+    assert {(path, verb) for path, verbs in described["paths"].items() for verb in verbs} == {
+        ("/health", "get"),
+        ("/workflow/run", "post"),
+        ("/api/organizer/run", "post"),
+        ("/api/advisor/run", "post"),
+        ("/api/proposal-quality/validate", "post"),
+        ("/v1/learn", "post"),
+        ("/v1/search", "post"),
+        ("/v1/playbooks/{dataset}", "get"),
+        ("/v1/playbooks/{dataset}/history", "get"),
+        ("/v1/playbooks/{dataset}/diff", "get"),
+    }
+
+
+async def test_every_reference_of_the_document_leads_somewhere() -> None:
+    described = await document()
+    schemas = described["components"]["schemas"]
+    text = json.dumps(described)
+    referred = {part.partition('"')[0] for part in text.split('"#/components/schemas/')[1:]}
+    assert referred <= set(schemas)
+    assert {"hansei.gateway.v1.LearnRequest", "hansei.playbook.v1.Bullet", "Problem"} <= referred
+    learn = schemas["hansei.gateway.v1.LearnRequest"]
+    assert learn["required"] == ["request_id", "trajectory", "dataset"]
+    assert schemas["hansei.search.v1.SearchResponse"]["properties"]["revision"] == {"type": "string", "format": "int64"}
+
+
+async def test_every_example_of_the_document_is_answered() -> None:
+    described = await document()
+    sent = 0
+    async with client_of(Peers()) as client:
+        for path, verbs in described["paths"].items():
+            content = verbs.get("post", {}).get("requestBody", {}).get("content", {}).get("application/json", {})
+            example = content.get("example") or _example_of(described, content)
+            if example:
+                sent += 1
+                assert (await client.post(path, json=example)).status_code == 200, path
+    assert sent == 6
+
+
+def _example_of(described: dict[str, Any], content: dict[str, Any]) -> Any:
+    name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+    return next(iter(described["components"]["schemas"].get(name, {}).get("examples", [])), None)

@@ -1,0 +1,202 @@
+"""Health, the workflow, the token and the limits of the HTTP face."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+from chassis import deadlines
+from chassis.errors import DataLoss, DeadlineExceeded, ResourceExhausted, Unavailable
+from gateway.tests.scripted_face import Peers, client_of
+
+JSON = {"Content-Type": "application/json"}
+
+
+async def test_health_needs_no_service() -> None:
+    async with client_of(Peers(raises={"bullets": Unavailable("down")})) as client:
+        response = await client.get("/health")
+    assert (response.status_code, response.json()) == (200, {"status": "ok"})  # G-18
+
+
+async def test_the_workflow_answers() -> None:
+    peers = Peers()
+    async with client_of(peers) as client:
+        response = await client.post("/workflow/run", json={"query": "Q {y}"})
+    assert response.status_code == 200
+    assert response.json() == {"llm_response": "答え {x}", "search_results_count": 2}  # G-19, G-37
+    assert "答え".encode() in response.content  # G-31
+    bullets, searched, generated = peers.asked
+    assert (bullets.dataset, searched.dataset, generated.dataset) == ("appworld",) * 3  # G-19
+    assert searched.query.query_text == generated.query == "Q {y}"  # G-67
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "query"),
+        ({"query": 5}, "query"),
+        ({"query": None}, "query"),
+        ({"query": "Q", "dataset": ["x"]}, "dataset"),
+        ([], None),
+        ("text", None),
+    ],
+)
+async def test_a_field_that_is_missing_or_of_another_type_is_422(body: Any, field: str | None) -> None:
+    peers = Peers()
+    async with client_of(peers) as client:
+        response = await client.post("/workflow/run", json=body)
+    assert response.status_code == 422  # G-20
+    (told,) = response.json()["detail"]
+    assert told["loc"] == ["body", field] if field else ["body"]
+    assert "input" not in told
+    assert peers.asked == []
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"query": "\\ud800"}'])
+async def test_what_is_no_json_text_is_422(content: bytes) -> None:
+    async with client_of(Peers()) as client:
+        assert (await client.post("/workflow/run", content=content, headers=JSON)).status_code == 422
+
+
+@pytest.mark.parametrize("name", ["a b", "", "../x", "データ", "x" * 129])
+async def test_an_invalid_dataset_name_is_400(name: str) -> None:
+    peers = Peers()
+    async with client_of(peers) as client:
+        response = await client.post("/workflow/run", json={"query": "Q", "dataset": name})
+    assert (response.status_code, response.json()) == (400, {"detail": f"Invalid dataset name: '{name}'"})  # G-20
+    assert peers.asked == []
+
+
+@pytest.mark.parametrize(
+    ("raises", "status", "detail"),
+    [
+        ({"bullets": Unavailable("curator does not answer")}, 503, "curator does not answer"),  # G-21
+        ({"search": Unavailable("the embedder does not answer")}, 503, "the embedder does not answer"),  # G-21
+        ({"bullets": DataLoss("playbook is corrupt")}, 500, "playbook is corrupt"),  # G-21
+        ({"generate": DeadlineExceeded("planner did not answer in time")}, 504, "planner did not answer in time"),
+        ({"generate": ResourceExhausted("busy")}, 429, "busy"),
+    ],
+)
+async def test_what_fails_behind_has_its_status(raises: dict[str, Exception], status: int, detail: str) -> None:
+    async with client_of(Peers(raises=raises)) as client:
+        response = await client.post("/workflow/run", json={"query": "Q"})
+    assert (response.status_code, response.json()) == (status, {"detail": detail})
+
+
+async def test_a_failed_generation_is_502() -> None:
+    async with client_of(Peers(failure="ModelUnavailable: HTTP 503")) as client:
+        response = await client.post("/workflow/run", json={"query": "Q"})
+    assert (response.status_code, response.json()) == (502, {"detail": "ModelUnavailable: HTTP 503"})  # G-21
+
+
+async def test_an_error_in_a_node_stops_the_run() -> None:
+    peers = Peers(raises={"search": Unavailable("down")})
+    async with client_of(peers) as client:
+        await client.post("/workflow/run", json={"query": "Q"})
+    assert len(peers.asked) == 2  # G-38
+
+
+async def test_a_fault_of_ours_tells_only_where_the_log_has_it() -> None:
+    async with client_of(Peers(raises={"bullets": RuntimeError("secret path")})) as client:
+        response = await client.post("/workflow/run", json={"query": "Q"})
+    assert response.status_code == 500
+    assert response.json()["reason"] == "INTERNAL"
+    assert "secret" not in response.text
+
+
+async def test_the_chain_runs_within_the_policys_time() -> None:
+    peers = Peers()
+    seen: list[float | None] = []
+    bullets = peers.bullets
+
+    async def noted(request: Any) -> Any:
+        seen.append(deadlines.remaining())
+        return await bullets(request)
+
+    peers.bullets = noted  # type: ignore[method-assign]
+    async with client_of(peers) as client:
+        await client.post("/workflow/run", json={"query": "Q"})
+    assert seen[0] is not None
+    assert 170 < seen[0] <= 180
+
+
+PROTECTED = [
+    ("POST", "/workflow/run"),
+    ("POST", "/api/organizer/run"),
+    ("POST", "/api/advisor/run"),
+    ("POST", "/api/proposal-quality/validate"),
+    ("POST", "/v1/learn"),
+    ("POST", "/v1/search"),
+    ("GET", "/v1/playbooks/d"),
+    ("GET", "/openapi.json"),
+    ("GET", "/no-such-path"),
+    ("GET", "/health/"),
+]
+
+
+@pytest.mark.parametrize(("verb", "path"), PROTECTED)
+@pytest.mark.parametrize(
+    "given", [None, "", "Bearer", "Bearer wrong", "Bearer tokenx", "Basic token", "token", "Bearer t\xf6ken"]
+)
+async def test_with_a_token_nothing_but_health_is_open(verb: str, path: str, given: str | None) -> None:
+    peers = Peers()
+    headers = {} if given is None else {"Authorization": given.encode("latin-1")}
+    async with client_of(peers, token="token") as client:
+        response = await client.request(verb, path, headers=headers)
+        health = await client.get("/health")
+    assert (response.status_code, response.json()) == (401, {"error": "Unauthorized"})  # G-30
+    assert response.headers["WWW-Authenticate"] == "Bearer"
+    assert health.status_code == 200
+    assert peers.asked == []
+
+
+@pytest.mark.parametrize("given", ["Bearer token", "bearer token"])
+async def test_the_token_opens(given: str) -> None:
+    async with client_of(Peers(), token="token") as client:
+        response = await client.post("/workflow/run", json={"query": "Q"}, headers={"Authorization": given})
+    assert response.status_code == 200  # G-30
+
+
+@pytest.mark.parametrize("declared", [True, False])
+async def test_a_body_that_is_too_large_is_refused_unread(declared: bool) -> None:
+    sent = 0
+
+    async def endless() -> Any:
+        nonlocal sent
+        while sent < 1000:
+            sent += 1
+            yield b" " * 100
+
+    peers = Peers()
+    async with client_of(peers, max_body_bytes=1000) as client:
+        headers = {**JSON, **({"Content-Length": "100000"} if declared else {})}
+        response = await client.post("/v1/learn", content=endless(), headers=headers)
+    assert response.status_code == 413
+    assert response.json()["reason"] == "BODY_TOO_LARGE"
+    assert sent == (0 if declared else 11)
+    assert peers.asked == []
+
+
+async def test_one_request_too_many_is_told_when_to_come_back() -> None:
+    peers, began, may_end = Peers(), asyncio.Event(), asyncio.Event()
+
+    async def held(request: Any) -> Any:
+        began.set()
+        await may_end.wait()
+        raise Unavailable("held")
+
+    peers.bullets = held  # type: ignore[method-assign]
+    async with client_of(peers, limit=1) as client:
+        first = asyncio.create_task(client.post("/workflow/run", json={"query": "Q"}))
+        await began.wait()
+        second: httpx.Response = await client.post("/workflow/run", json={"query": "Q"})
+        health = await client.get("/health")
+        may_end.set()
+        await first
+        third = await client.get("/v1/playbooks/d")
+    assert (second.status_code, second.headers["Retry-After"]) == (429, "2")
+    assert second.json()["reason"] == "OVERLOADED"
+    assert (health.status_code, third.status_code) == (200, 200)
