@@ -108,6 +108,7 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
             Registration(
                 planner_service_pb2_grpc.add_PlannerServiceServicer_to_server,
                 PlannerServicer(planner, executions, book, _most(settings)),
+                endless=("ExecutePlan", "ResumePlan"),
             ),
         ],
         start=start,

@@ -57,8 +57,12 @@ class Writer:
         outcomes: list[tuple[Any, Exception | None]] = []
         try:
             with self._engine.begin() as connection:
-                outcomes = [_attempted(job, connection) for job in batch]
-        except Exception as error:  # the commit itself failed: nobody's transaction happened
+                # Alone, a transaction needs no savepoint: the whole is undone with it.
+                alone = len(batch) == 1
+                outcomes = [
+                    (job.transaction(connection), None) if alone else _attempted(job, connection) for job in batch
+                ]
+        except Exception as error:  # the transaction or the commit failed: nobody's work happened
             outcomes = [(None, translated(error))] * len(batch)
         for job, (result, failure) in zip(batch, outcomes, strict=True):
             job.tell(result, failure)
