@@ -1,0 +1,1 @@
+"""What the client costs over the bare generated stub."""
