@@ -1,4 +1,4 @@
-"""The client against the bare generated stub, on the same RPCs of the same server; and how soon `hansei --help` is there.
+"""The client against the bare generated stub on one server, and how soon `hansei --help` is there.
 
 `python -m bench.sdk` writes `bench/sdk/results.json` and the tables in `bench/sdk/README.md`. Calls take turns, one by
 the stub, one by the client, so that both meet the same machine; the overhead is the ratio of the medians.

@@ -62,6 +62,7 @@ def test_help_lists_every_command_and_every_exit_code(hansei: Hansei) -> None:
 
 def test_help_needs_nothing_that_is_slow_to_load() -> None:
     slow = (
+        "asyncio",
         "grpc",
         "rich",
         "pydantic",

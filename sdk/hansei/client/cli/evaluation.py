@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +26,9 @@ def retrieval(
 
     FILE is a retrieval set, {"docs", "queries", "qrels"}. Settings and embedder are those of the search service.
     """
+    import asyncio
+    from dataclasses import asdict
+
     from chassis.settings import load
     from hansei.client.cli.embedded import provider
     from hansei.client.cli.output import console, print_json
@@ -55,6 +56,8 @@ def blame(file: File, as_json: AsJson = False) -> None:
 
     FILE holds Who&When logs with labels, one a line. Measured are the rules that work without a model.
     """
+    from dataclasses import asdict
+
     from hansei.client.cli.output import console, print_json
     from hansei.client.cli.show import scores
     from services.reflector.adapters.importers.labels import read_labelled
