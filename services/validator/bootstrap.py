@@ -9,7 +9,7 @@ from libs.prompts.builder import UserPromptBuilder
 from libs.prompts.settings import PromptBuilderSettings
 from services.validator.adapters.judge_model import ChatJudgeModel
 from services.validator.adapters.linguistic import JapaneseVocabulary
-from services.validator.adapters.report_model import ChatReportModel
+from services.validator.adapters.report_model import ConfiguredReportModel
 from services.validator.adapters.rules.compiled import compiled_kind
 from services.validator.adapters.run_metrics import RunMetrics
 from services.validator.adapters.sql.database import Database
@@ -34,7 +34,7 @@ from services.validator.usecases.validate_report import ValidateReport
 def build(settings: ValidatorSettings, peers: chassis.Peers) -> chassis.Service:
     """The validator as a service of the chassis; it calls no peers."""
     database = Database(settings.leaderboard_db)
-    writer, judges = ChatReportModel(LLMSettings), ChatJudgeModel(LLMSettings, RuleJudge(settings.language))
+    writer, judges = ConfiguredReportModel(LLMSettings), ChatJudgeModel(LLMSettings, RuleJudge(settings.language))
     validator = _validator(settings, database, writer)
     evaluator = _evaluator(settings, PatientJudge(judges))
     leaderboard = LeaderboardServicer(Leaderboard(LeaderBoardStore(database)))
@@ -56,7 +56,7 @@ def build(settings: ValidatorSettings, peers: chassis.Peers) -> chassis.Service:
     )
 
 
-def _validator(settings: ValidatorSettings, database: Database, writer: ChatReportModel) -> ValidatorServicer:
+def _validator(settings: ValidatorSettings, database: Database, writer: ConfiguredReportModel) -> ValidatorServicer:
     limits = RuleLimits(settings.rule_steps, settings.rule_seconds)
     kinds = Kinds(KindStore(database), lambda definition: compiled_kind(definition, limits))
     vocabulary = JapaneseVocabulary()

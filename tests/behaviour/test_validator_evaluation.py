@@ -116,7 +116,7 @@ async def test_bad_configurations_are_refused(  # V-55, V-59, V-75
 
 @pytest.mark.parametrize("field", ["user_query", "submission"])
 async def test_blank_texts_are_refused(validator: Any, field: str) -> None:  # V-62
-    fields = {"user_query": "q", "submission": "s", field: " \u3000"}
+    fields: dict[str, Any] = {"user_query": "q", "submission": "s", field: " \u3000"}
     with pytest.raises(InvalidArgument, match=f"^{field} cannot be empty$"):
         await validator.evaluator.Evaluate(pb.EvaluateRequest(**fields))
 

@@ -20,7 +20,7 @@ from hansei.validator.v1 import validator_service_pb2_grpc as rpc
 from services.validator.bootstrap import build
 from services.validator.settings import ValidatorSettings
 from services.validator.tests.samples import advisor, decomposition, option, organizer
-from tests.fakes.openai_answers import chat, chat_json, error
+from tests.fakes.openai_answers import body, chat, chat_json, empty_choices, error, reset, truncated
 from tests.fakes.openai_server import OpenAIServer
 
 DASHBOARD = json.dumps({"trays": {"in_progress": [{"id": "n1", "title": "見積", "status": "IN_PROGRESS"}]}})
@@ -158,6 +158,24 @@ async def test_an_empty_answer_is_named(validator: Any, model: OpenAIServer) -> 
     assert list(run.errors) == ["OpenAI API returned no content"]
 
 
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (reset(), "OpenAI API call failed: "),
+        (truncated(chat_json(VALID)), "OpenAI API call failed: "),
+        (body(b"not json"), "OpenAI API answered something that is not JSON"),
+        (body(b"[1]"), "OpenAI API returned no content"),
+        (empty_choices(), "OpenAI API returned no content"),
+    ],
+)
+async def test_a_broken_wire_costs_an_attempt(validator: Any, model: OpenAIServer, fault: Any, told: str) -> None:
+    model.script(fault, chat_json(VALID))
+    run = (await validator.RunOrganizer(pb.RunOrganizerRequest(brief=brief()))).run
+    assert run.ok
+    assert run.attempts[0].failure.startswith(told)
+    assert run.usage.calls_without_count == 1
+
+
 async def test_a_missing_key_is_a_failed_precondition(
     validator: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # V-37, V-75, V-80, G-09
@@ -276,7 +294,11 @@ async def test_own_kinds_survive_a_restart(tmp_path: Path) -> None:
         ("ValidateReport", pb.ValidateReportRequest(type="organizer", report_json="x" * 1_000_001), "report_json"),
         ("RunOrganizer", pb.RunOrganizerRequest(), "brief"),
         ("RegisterReportKind", pb.RegisterReportKindRequest(request_id="no uuid", kind=risk_review()), "request_id"),
-        ("RunReport", pb.RunReportRequest(type="organizer", inputs_json="{}", options={"repair": 9}), "options.repair"),
+        (
+            "RunReport",
+            pb.RunReportRequest(type="organizer", inputs_json="{}", options=report_pb2.RunOptions(repair=9)),  # type: ignore[arg-type]
+            "options.repair",
+        ),
     ],
 )
 async def test_requests_that_break_the_contract(validator: Any, method: str, request_message: Any, field: str) -> None:

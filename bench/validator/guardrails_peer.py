@@ -1,0 +1,89 @@
+# mypy: ignore-errors
+# Its packages live in the environment of the peers.
+"""CPU of Guardrails for one report with the rules of the Organizer report. Runs in the environment of the peers."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ["OTEL_SDK_DISABLED"] = "true"  # it would report to its makers
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import guardrails
+from guardrails.validators import FailResult, PassResult, Validator, register_validator
+from pydantic import BaseModel, Field
+
+from bench.validator.material import IDS, PHRASES, broken_report, report
+
+KNOWN = frozenset(IDS)
+
+
+def _rule(name: str, holds: Any) -> Any:
+    class Rule(Validator):
+        def validate(self, value: Any, metadata: dict[str, Any]) -> Any:
+            return PassResult() if holds(value) else FailResult(error_message=f"{value} breaks {name}")
+
+    return register_validator(name=f"hansei/{name}", data_type="all")(Rule)(on_fail="noop")
+
+
+filled = _rule("filled", lambda value: isinstance(value, str) and bool(value.strip()))
+polite = _rule("polite", lambda value: not any(phrase in value for phrase in PHRASES))
+known = _rule("known", lambda value: value in KNOWN)
+all_known = _rule("all_known", lambda value: all(item in KNOWN for item in value))
+several = _rule("several", lambda value: len(value) >= 2)
+
+
+class Child(BaseModel):
+    title: str = Field(validators=[filled])
+    context: str = Field(validators=[filled])
+
+
+class Decomposition(BaseModel):
+    target_node_id: str = Field(validators=[known])
+    target_title: str
+    reason: str = Field(validators=[filled, polite])
+    suggested_children: list[Child] = Field(validators=[several])
+
+
+class Grouping(BaseModel):
+    group_label: str
+    reason: str = Field(validators=[filled, polite])
+    node_ids: list[str] = Field(validators=[all_known])
+
+
+class Relation(BaseModel):
+    from_node_id: str = Field(validators=[known])
+    to_node_id: str = Field(validators=[known])
+    relation_type: str
+    reason: str = Field(validators=[filled, polite])
+
+
+class Report(BaseModel):
+    decomposition_proposals: list[Decomposition]
+    grouping_proposals: list[Grouping]
+    relation_proposals: list[Relation]
+    summary: str = Field(validators=[filled, polite])
+
+
+def main() -> None:
+    """Prints seconds of CPU per report."""
+    guard = guardrails.Guard.for_pydantic(Report)
+    guard.configure(allow_metrics_collection=False)
+    good, bad = (json.dumps(value, ensure_ascii=False) for value in (report(), broken_report()))
+    assert guard.parse(good, num_reasks=0).validation_passed
+    outcome = guard.parse(bad, num_reasks=0)
+    assert not outcome.validation_passed, "the peer must find the fault"
+    rounds = int(sys.argv[1])
+    began = time.process_time()
+    for _ in range(rounds):
+        guard.parse(good, num_reasks=0)
+    print(json.dumps({"cpu_seconds": (time.process_time() - began) / rounds}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""What both ways of calling a model share: how a failure is told, and what a reply must not exceed."""
+
+from __future__ import annotations
+
+import re
+
+from chassis.errors import shortened
+
+BODY_CHARS = 1000
+MAX_REPLY_BYTES = 16 * 1024 * 1024
+
+_KEY_LIKE = re.compile(r"(?i)\b(?:sk-|bearer\s+)[A-Za-z0-9._*-]{6,}")
+
+
+class ModelCallFailed(Exception):
+    """One call failed; the text may be shown to users: it holds no key and at most `BODY_CHARS` characters (V-42)."""
+
+    def __init__(self, text: str, secret: str = "") -> None:
+        if secret:
+            text = text.replace(secret, "***")
+        super().__init__(shortened(_KEY_LIKE.sub("***", text), BODY_CHARS))
+
+
+def token_count(value: object) -> int | None:
+    """A count as providers report it; None for anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
