@@ -21,7 +21,10 @@ ADVISOR_REPORT: dict[str, Any] = {
     "target_title": "見積の承認",
     "current_status": "NEEDS_DECISION",
     "options": [OPTION, {**OPTION, "label": "B案"}],
-    "criteria": [{"name": "費用", "description": "予算に収まるか"}],
+    "criteria": [
+        {"name": "費用", "description": "予算に収まるか"},
+        {"name": "納期", "description": "今月中に間に合うか"},
+    ],
     "next_decision": "どちらの見積で進めるか",
     "summary": "二つの案を費用と納期で比べました。",
 }

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from google.protobuf.json_format import MessageToDict
 
 from chassis.errors import (
     CLASS_OF_CODE,
@@ -61,8 +62,6 @@ async def test_searching_over_http() -> None:
     ],
 )
 async def test_playbooks_are_read_by_path_and_query(path: str, expected: dict[str, Any]) -> None:
-    from google.protobuf.json_format import MessageToDict
-
     peers = Peers()
     async with client_of(peers) as client:
         response = await client.get(path)

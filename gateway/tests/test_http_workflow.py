@@ -143,7 +143,7 @@ PROTECTED = [
 )
 async def test_with_a_token_nothing_but_health_is_open(verb: str, path: str, given: str | None) -> None:
     peers = Peers()
-    headers = {} if given is None else {"Authorization": given.encode("latin-1")}
+    headers = {} if given is None else {b"Authorization": given.encode("latin-1")}
     async with client_of(peers, token="token") as client:
         response = await client.request(verb, path, headers=headers)
         health = await client.get("/health")
