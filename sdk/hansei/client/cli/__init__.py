@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import typer
 
 from hansei.client.cli import asking, config, doctor, evaluation, learning, plan, playbook, stack, validating
-from hansei.client.cli.options import EXIT_CODES, CommandFailedError, Exit
+from hansei.client.cli.options import EXIT_CODES, CommandFailedError
 
 EPILOG = "Exit codes: " + "; ".join(f"{code.value} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
 
@@ -41,8 +41,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except CommandFailedError as failure:
         sys.stderr.write(f"Error: {failure.message}\n")
         sys.exit(failure.code)
-    except KeyboardInterrupt:
-        sys.exit(Exit.INTERRUPTED)
     except Exception as failure:
         # Only now is it worth loading what tells our errors from bugs.
         from hansei.client.cli.failures import exit_code_of

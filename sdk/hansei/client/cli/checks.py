@@ -95,10 +95,14 @@ def _folders(name: str, settings: ServiceSettings) -> Iterator[Finding]:
     for row in settings_table(type(settings)):
         value = str(getattr(settings, row.name))
         if row.default.startswith("data/") and "://" not in value:
-            there = next(each for each in (Path(value).absolute(), *Path(value).absolute().parents) if each.exists())
-            writable = os.access(there, os.W_OK)
-            remedy = "" if writable else f"make {there} writable, or set {row.variables[0]} to another place"
-            yield Finding(f"{name}: {row.name}", f"{value} is {'' if writable else 'not '}writable", remedy)
+            remedy = "" if _can_be_written(Path(value).absolute()) else f"set {row.variables[-1]} to a place that is"
+            yield Finding(f"{name}: {row.name}", f"{value} is {'not ' if remedy else ''}writable", remedy)
+
+
+def _can_be_written(path: Path) -> bool:
+    """Whether a file or folder may be written, or made where it does not exist yet."""
+    there = next(each for each in (path, *path.parents) if each.exists())
+    return os.access(there, os.W_OK) and (there == path or there.is_dir())
 
 
 def check_server(address: str | None) -> Iterator[Finding]:

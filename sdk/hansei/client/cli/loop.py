@@ -22,7 +22,7 @@ SECOND_RUN = "git-commit-identity-again"
 
 QUERIES = (
     ("orders-api", "the API answers 429 Too Many Requests"),
-    ("devtools", "日本語のCSVを読むと UnicodeDecodeError になる"),
+    ("devtools", "会員の取り込みで UNIQUE 制約エラーになる"),
 )
 QUESTION = ("devtools", "git push was rejected. What should I do?")
 TOP_K = 3

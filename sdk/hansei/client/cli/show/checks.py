@@ -11,8 +11,7 @@ from hansei.client.cli.show.words import BAD, GOOD, hanging
 
 def finding(found: Finding) -> RenderableType:
     """One line; beneath it what to do, where something is to be done."""
-    label = Text("✗ ", BAD) if found.remedy else Text("✓ ", GOOD)
-    label.append(found.name, "default")
+    label = Text.assemble(("✗ ", BAD) if found.remedy else ("✓ ", GOOD), found.name)
     body = Text(found.found)
     if found.remedy:
         body.append(f"\n→ {found.remedy}", "bold")

@@ -11,7 +11,7 @@ from hansei.validator.v1.report_pb2 import SEVERITY_ERROR, Finding, ValidationRe
 
 def result(found: ValidationResult) -> RenderableType:
     """Every finding with its place and what the rule accepts, and the verdict."""
-    verdict = Text("valid", GOOD) if found.ok else Text("invalid", BAD)
+    verdict = Text.assemble(("valid", GOOD) if found.ok else ("invalid", BAD))
     verdict.append(f"  {counted(len(found.errors), 'error')}, {counted(len(found.warnings), 'warning')}", FAINT)
     return Group(*(_finding(finding) for finding in found.findings), verdict)
 

@@ -24,8 +24,7 @@ def report(outcome: Outcome) -> RenderableType:
 def heading(outcome: Outcome) -> Text:
     """The run: its name, dataset and how it ended."""
     run = outcome.run.trajectory
-    line = Text("● ", BAD if outcome.failure else GOOD)
-    line.append(run.id or outcome.run.source, "bold")
+    line = Text.assemble(("● ", BAD if outcome.failure else GOOD), (run.id or outcome.run.source, "bold"))
     line.append(f"  {run.dataset}  ", FAINT)
     return line.append_text(STATUS[run.status])
 
@@ -63,7 +62,7 @@ def _insight(insight: Insight, edits: Sequence[playbook.Operation]) -> Renderabl
     if edits and not any(edit.applied for edit in edits):
         known = Text(f"{edits[0].skipped_reason}: {one_line(insight.key_insight)}", FAINT, no_wrap=True)
         known.overflow = "ellipsis"
-        return hanging(Text("insight", FAINT), known)
+        return hanging(Text("not kept", FAINT), known)
     text = Text(one_line(insight.key_insight, 400))
     if insight.error_identification:
         text.append(f"\nfrom: {one_line(insight.error_identification, 200)}", FAINT)
@@ -80,11 +79,11 @@ def _sign(edit: playbook.Operation) -> Text:
 
 
 def _edit(edit: playbook.Operation) -> Text:
-    text = Text(f"{edit.bullet_id}  ", ID)
+    text = Text.assemble((f"{edit.bullet_id}  ", ID))
     if not edit.applied:
         return text.append(f"not applied: {edit.skipped_reason}", FAINT)
     text.append(f"{edit.delta.section}  ", FAINT)
-    return text.append(one_line(edit.delta.content, 400), "default")
+    return text.append(one_line(edit.delta.content, 400))
 
 
 def _rest(response: LearnResponse) -> Iterator[RenderableType]:

@@ -46,7 +46,7 @@ def _action(action: pb.Action.ValueType) -> str:
 def status(value: pb.ExecutionStatus.ValueType) -> Text:
     """Where an execution is, or how it ended."""
     name = pb.ExecutionStatus.Name(value).removeprefix("EXECUTION_STATUS_").lower()
-    return Text(name, STATUS_STYLE.get(value, FAINT))
+    return Text.assemble((name, STATUS_STYLE.get(value, FAINT)))
 
 
 def summary(found: ExecutionSummary) -> Text:
@@ -93,9 +93,8 @@ def _event(happened: pb.ExecutionEvent) -> Iterator[RenderableType]:
 def _finished(finished: pb.StepFinished) -> Iterator[RenderableType]:
     result = finished.result
     failed = result.status == pb.STEP_STATUS_FAILED
-    line = Text("✗ " if failed else "✓ ", BAD if failed else GOOD)
-    line.append(f"step {result.step_id}, confidence {result.confidence:.2f}")
-    yield line
+    mark = ("✗ ", BAD) if failed else ("✓ ", GOOD)
+    yield Text.assemble(mark, f"step {result.step_id}, confidence {result.confidence:.2f}")
     if result.error or result.output:
         yield hanging("", one_line(result.error or result.output, 400), width=1)
 

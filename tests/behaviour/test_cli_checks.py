@@ -1,0 +1,136 @@
+"""`hansei doctor` and `hansei eval`: what is wrong and what to do; how good retrieval and blame are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests import systems
+from tests.commands import Hansei, runner
+
+
+@pytest.fixture
+def hansei(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Hansei:
+    """The command in an empty folder, with nothing of hansei's in the environment."""
+    for name in ("LLM_PROVIDER", "HANSEI_LLM_PROVIDER", "OPENAI_API_KEY", "HANSEI_ADDR", "EMBEDDING_PROVIDER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    return runner(capfd)
+
+
+def test_a_fresh_machine_is_well(hansei: Hansei) -> None:
+    said = hansei("doctor", "--no-server", "--json")
+    assert said.code == 0, said.out
+    assert all(line["ok"] and line["do"] is None for line in said.lines)
+    assert {line["check"].split(":")[0] for line in said.lines} == set(systems.SERVICES)
+
+
+def test_a_missing_key_is_named_with_both_ways_out(hansei: Hansei, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLM_PROVIDER", "openai")
+    said = hansei("doctor", "--no-server", "--json")
+    assert said.code == 1
+    wrong = [line for line in said.lines if not line["ok"]]
+    assert {line["check"] for line in wrong} == {
+        "curator: model",
+        "reflector: model",
+        "search: model",
+        "planner: model",
+    }
+    assert all("OPENAI_API_KEY is not set" in line["found"] and "LLM_PROVIDER=offline" in line["do"] for line in wrong)
+
+
+def test_a_key_is_never_shown(hansei: Hansei, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLM_PROVIDER", "openai")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-do-not-show-this")
+    said = hansei("doctor", "--no-server")
+    assert said.code == 0, said.out
+    assert "do-not-show" not in said.out + said.err
+
+
+def test_a_setting_that_is_out_of_range_is_named(hansei: Hansei, monkeypatch: pytest.MonkeyPatch) -> None:  # G-10
+    monkeypatch.setenv("SEARCH_ALPHA", "7")
+    said = hansei("doctor", "--no-server", "--json")
+    assert said.code == 1
+    (wrong,) = (line for line in said.lines if not line["ok"])
+    assert wrong["check"] == "search: settings"
+    assert "SEARCH_ALPHA" in wrong["found"]
+
+
+def test_data_that_cannot_be_written_is_named(hansei: Hansei, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder", encoding="utf-8")
+    monkeypatch.setenv("PLAYBOOK_DATA_DIR", str(tmp_path / "file" / "playbooks"))
+    said = hansei("doctor", "--no-server", "--json")
+    assert said.code == 1
+    (wrong,) = (line for line in said.lines if not line["ok"])
+    assert wrong["check"] == "curator: playbook_data_dir"
+    assert "PLAYBOOK_DATA_DIR" in wrong["do"]
+
+
+def test_a_server_that_is_not_there_comes_with_what_to_do(hansei: Hansei) -> None:
+    said = hansei("doctor", "--addr", f"127.0.0.1:{systems.free_port()}", "--json")
+    assert said.code == 1
+    (wrong,) = (line for line in said.lines if not line["ok"])
+    assert "does not answer" in wrong["found"]
+    assert "hansei up" in wrong["do"]
+
+
+def test_every_service_behind_a_running_server_is_asked(hansei: Hansei, system: systems.System) -> None:
+    said = hansei("doctor", "--addr", system.address, "--json")
+    assert said.code == 0, said.out
+    asked = {line["check"].removeprefix("server: ") for line in said.lines if line["check"].startswith("server: ")}
+    assert asked == set(systems.SERVICES) - {"gateway"}
+    assert all(line["found"].startswith("answers; ") for line in said.lines if line["check"].startswith("server: "))
+
+
+RETRIEVAL_SET = {
+    "docs": {"git": "Pull before you push to git.", "sql": "Read the schema before you write a query."},
+    "queries": {"q1": "the push was rejected by git", "q2": "which columns does the schema have"},
+    "qrels": {"q1": {"git": 1}, "q2": {"sql": 1}},
+}
+
+
+def test_retrieval_is_measured_beside_named_variants(hansei: Hansei, tmp_path: Path) -> None:
+    file = tmp_path / "set.json"
+    file.write_text(json.dumps(RETRIEVAL_SET), encoding="utf-8")
+    said = hansei("eval", "retrieval", file, "--variant", "bm25", "--json")
+    assert said.code == 0, said.err
+    assert set(said.document) == {"default", "bm25"}
+    assert said.document["default"] == {"ndcg_at_10": 1.0, "recall_at_5": 1.0, "recall_at_10": 1.0, "queries": 2}
+    shown = hansei("eval", "retrieval", file).out
+    assert "nDCG@10" in shown
+    assert "2 judged queries" in shown
+    assert hansei("eval", "retrieval", file, "--variant", "nonsense").code == 2
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"docs": {}, "queries": {}, "qrels": {}}'])
+def test_what_is_no_retrieval_set_is_refused(hansei: Hansei, tmp_path: Path, content: str) -> None:
+    file = tmp_path / "set.json"
+    file.write_text(content, encoding="utf-8")
+    said = hansei("eval", "retrieval", file)
+    assert said.code == 2
+    assert said.err.startswith("Error: ")
+
+
+def test_blame_is_measured_beside_simple_rules(hansei: Hansei, tmp_path: Path) -> None:
+    log = {
+        "history": [
+            {"role": "human", "name": "human", "content": "How many orders are open?"},
+            {"role": "assistant", "name": "Analyst", "content": "There are 7."},
+            {"role": "assistant", "name": "Checker", "content": "Error: 7 stands in no result."},
+        ],
+        "question": "How many orders are open?",
+        "ground_truth": "5",
+        "mistake_agent": "Analyst",
+        "mistake_step": "1",
+        "mistake_reason": "It made the number up.",
+    }
+    file = tmp_path / "logs.jsonl"
+    file.write_text(json.dumps(log) + "\n", encoding="utf-8")
+    said = hansei("eval", "blame", file, "--json")
+    assert said.code == 0, said.err
+    assert said.document["n"] == 1
+    assert said.document["baselines"]["second_turn"] == {"step_accuracy": 1.0, "agent_accuracy": 1.0}
+    assert "1 labelled run" in hansei("eval", "blame", file).out
