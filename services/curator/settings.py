@@ -19,6 +19,9 @@ class CuratorSettings(ServiceSettings, LLMSettings):
     listen_address: str = "127.0.0.1:50051"
     """Where gRPC is served, `host:port`. Port 0 takes a free one."""
 
+    max_concurrent_streams: int = Field(2048, ge=1)
+    """Streaming calls of one gRPC service open at once; a change feed is one. More are refused."""
+
     playbook_data_dir: str = named("data/playbooks", "PLAYBOOK_DATA_DIR", min_length=1)
     """Folder of the SQLite file that keeps the playbooks, when HANSEI_CURATOR_DATABASE_URL is empty."""
 

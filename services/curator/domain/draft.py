@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -70,6 +70,8 @@ class Draft:
         self._next_number: int | None = None
         self._before: dict[int, Stored | None] = {}
         self._now: dict[int, Stored | None] = {}
+        self._slots_by_id: dict[str, set[int]] = {}
+        self._slots_by_mark: dict[str, set[int]] = {}
 
     @property
     def changes(self) -> list[Change]:
@@ -84,17 +86,22 @@ class Draft:
 
     def find(self, bullet_id: str) -> Stored | None:
         """The first bullet with this id (C-21)."""
-        return next(iter(self._overlaid(self.view.named(bullet_id), lambda bullet: bullet.id == bullet_id)), None)
+        return self._first(self.view.named(bullet_id), self._slots_by_id.get(bullet_id, ()))
 
     def twin(self, content: str) -> Stored | None:
         """The first bullet that says exactly this."""
         mark = fingerprint(content)
-        same = self._overlaid(self.view.with_content(mark), lambda bullet: fingerprint(bullet.content) == mark)
-        return next(iter(same), None)
+        return self._first(self.view.with_content(mark), self._slots_by_mark.get(mark, ()))
 
     def everything(self) -> list[Stored]:
         """All bullets in playbook order."""
-        return self._overlaid(self.view.everything(), lambda bullet: True)
+        slots = {stored.slot: stored for stored in self.view.everything() if stored.slot not in self._now}
+        slots |= {slot: stored for slot, stored in self._now.items() if stored}
+        return [slots[slot] for slot in sorted(slots)]
+
+    def edited(self, slot: int) -> Stored | None:
+        """The bullet in a slot that this draft touched; None when it did not, or removed the bullet."""
+        return self._now.get(slot)
 
     def add(self, section: str, content: str, **fields: object) -> Stored:
         """A new bullet at the end, with an id of its own and no votes (C-62, C-68 to C-73)."""
@@ -136,6 +143,7 @@ class Draft:
     def remove(self, stored: Stored) -> None:
         """The bullet and its votes go."""
         self._before.setdefault(stored.slot, stored)
+        self._forget(stored.slot)
         self._now[stored.slot] = None
         self.cast = {key: ballot for key, ballot in self.cast.items() if key[0] != stored.slot}
         self.bullets -= 1
@@ -169,14 +177,24 @@ class Draft:
 
     def _put(self, before: Stored | None, after: Stored) -> Stored:
         self._before.setdefault(after.slot, before)
-        self._now[after.slot] = replace(after, touched=self.stamp.revision)
-        return replace(after, touched=self.stamp.revision)
+        self._forget(after.slot)
+        after = replace(after, touched=self.stamp.revision)
+        self._now[after.slot] = after
+        self._slots_by_id.setdefault(after.bullet.id, set()).add(after.slot)
+        self._slots_by_mark.setdefault(fingerprint(after.bullet.content), set()).add(after.slot)
+        return after
+
+    def _forget(self, slot: int) -> None:
+        stored = self._now.get(slot)
+        if stored is not None:
+            self._slots_by_id[stored.bullet.id].discard(slot)
+            self._slots_by_mark[fingerprint(stored.bullet.content)].discard(slot)
 
     def _taken(self, bullet_id: str) -> bool:
-        here = (stored.bullet.id for stored in self._now.values() if stored)
-        return bullet_id in here or bool(self.view.named(bullet_id))
+        return bool(self._slots_by_id.get(bullet_id)) or bool(self.view.named(bullet_id))
 
-    def _overlaid(self, known: Sequence[Stored], wanted: Callable[[Bullet], bool]) -> list[Stored]:
-        slots = {stored.slot: stored for stored in known if stored.slot not in self._now}
-        slots |= {slot: stored for slot, stored in self._now.items() if stored and wanted(stored.bullet)}
-        return [slots[slot] for slot in sorted(slots)]
+    def _first(self, known: Sequence[Stored], touched: Iterable[int]) -> Stored | None:
+        """The first of the view's bullets that this draft did not touch and of those it did."""
+        untouched = (stored for stored in known if stored.slot not in self._now)
+        standing = [*untouched, *(stored for slot in touched if (stored := self._now[slot]))]
+        return min(standing, key=lambda stored: stored.slot, default=None)

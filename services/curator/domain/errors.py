@@ -148,3 +148,10 @@ class StoreCorrupt(DataLoss):
     """The database is damaged; the message names the file and the way out."""
 
     reason = "STORE_CORRUPT"
+
+    def of_dataset(self, dataset: str) -> StoreCorrupt:
+        """The same error, naming the dataset that cannot be read (C-74)."""
+        named = f"Playbook file is corrupt: {dataset}"
+        return (
+            self if self.message.startswith(named) else StoreCorrupt(f"{named}. {self.message}", metadata=self.metadata)
+        )

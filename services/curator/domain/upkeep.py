@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from services.curator.domain.draft import Ballot, Draft
 from services.curator.domain.log import Stored
 from services.curator.domain.merge import joined_sources
+from services.curator.domain.neighbours import Neighbours
 from services.curator.domain.playbook import estimated_tokens, fingerprint, shrunken_score
 from services.curator.domain.rules import Policy
-from services.curator.domain.similarity import nearest
 
 RETIRED_BY_VOTES = "out-voted: {harmful} harmful, {helpful} helpful"
 
@@ -74,15 +74,17 @@ def merge_duplicates(
     merged: list[tuple[str, str]] = []
     kept: dict[int, Stored] = {}
     marks: dict[str, int] = {}
+    neighbours = Neighbours()
     for stored in draft.everything():
         mark = fingerprint(stored.bullet.content)
         twin = kept.get(marks.get(mark, -1))
         if twin is None and threshold is not None:
-            near, score = nearest(stored.bullet.content, kept.values())
-            twin = near if score >= threshold else None
+            near, score = neighbours.nearest(stored.bullet.content)
+            twin = kept[near.slot] if near is not None and score >= threshold else None
         if twin is None:
             kept[stored.slot] = stored
             marks.setdefault(mark, stored.slot)
+            neighbours.put(stored)
         else:
             kept[twin.slot] = absorb(draft, twin, stored, ballots_on(stored.slot))
             merged.append((stored.bullet.id, twin.bullet.id))

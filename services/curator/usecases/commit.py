@@ -12,9 +12,9 @@ from services.curator.domain.draft import Draft
 from services.curator.domain.gate import waits_because
 from services.curator.domain.log import Kind, Origin, Stored
 from services.curator.domain.merge import Terms, count_votes, merge_deltas
+from services.curator.domain.neighbours import Neighbours
 from services.curator.domain.review import PendingChange, PendingState
 from services.curator.domain.rules import Policy, Trust
-from services.curator.domain.similarity import nearest
 from services.curator.domain.upkeep import evict, retire
 from services.curator.usecases.ports import Ticket, Writing
 
@@ -83,7 +83,7 @@ def commit(dataset: Writing, batch: Batch, *, always: bool = False) -> Committed
     bullets_before = dataset.bullets
     draft = dataset.draft()
     votes = count_votes(draft, batch.votes)
-    operations = merge_deltas(draft, batch.proposals, _terms(policy, batch))
+    operations = merge_deltas(draft, batch.proposals, _terms(dataset, policy, batch))
     operations, pending = _kept_for_review(dataset, policy, batch, operations)
     _log_skipped(dataset.dataset, operations, votes)
     if always or not draft.empty:
@@ -94,23 +94,39 @@ def commit(dataset: Writing, batch: Batch, *, always: bool = False) -> Committed
     return Committed(dataset.revision, bullets_before, dataset.bullets, tuple(operations), tuple(votes), tuple(pending))
 
 
-def _terms(policy: Policy, batch: Batch) -> Terms:
+def _terms(dataset: Writing, policy: Policy, batch: Batch) -> Terms:
     trust = policy.trust_of(batch.origin.author) if batch.reliable else Trust.LOW
-    thresholds = [one for one in (policy.duplicate_threshold, batch.threshold) if one is not None]
-    threshold = min(thresholds, default=None)
-
-    def similar(draft: Draft, content: str) -> Stored | None:
-        if threshold is None:
-            return None
-        stored, score = nearest(content, draft.everything())
-        return stored if score >= threshold else None
-
     return Terms(
         base=batch.base,
         served=batch.served,
-        similar=similar,
+        similar=_Similar(dataset, policy, batch),
         waits=lambda proposal: waits_because(policy, trust, proposal),
     )
+
+
+class _Similar:
+    """Finds the bullet that says nearly what an ADD says, if there is a threshold for that."""
+
+    def __init__(self, dataset: Writing, policy: Policy, batch: Batch) -> None:
+        thresholds = [one for one in (policy.duplicate_threshold, batch.threshold) if one is not None]
+        self._threshold = min(thresholds, default=None)
+        self._neighbours: Neighbours | None = None
+        self._next_slot = dataset.next_slot
+
+    def __call__(self, draft: Draft, content: str) -> Stored | None:
+        if self._threshold is None:
+            return None
+        neighbours = self._neighbours = self._neighbours or Neighbours(draft.everything())
+        for slot in range(self._next_slot, draft.next_slot):
+            added = draft.edited(slot)
+            if added is not None:
+                neighbours.put(added)
+        self._next_slot = draft.next_slot
+        found, score = neighbours.nearest(content)
+        if found is None or score < self._threshold:
+            return None
+        standing = draft.find(found.bullet.id)
+        return standing if standing is not None and standing.bullet.content == found.bullet.content else None
 
 
 def _kept_for_review(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from services.curator.domain.draft import Ballot, Draft
+from services.curator.domain.draft import Draft
 from services.curator.domain.log import Origin, Stored
 from services.curator.domain.merge import joined_sources
+from services.curator.domain.neighbours import Neighbours
 from services.curator.domain.playbook import Bullet
-from services.curator.domain.similarity import contradict, nearest
+from services.curator.domain.similarity import contradict
 from services.curator.usecases.commit import keep_house
 from services.curator.usecases.ports import Writing
 
@@ -46,9 +47,14 @@ def merge_playbooks(dataset: Writing, from_datasets: Sequence[str], threshold: f
     """
     draft = dataset.draft()
     told = Merged()
+    neighbours = Neighbours(draft.everything())
     for name in from_datasets:
         for theirs, ballots in dataset.foreign(name):
-            _take_in(draft, theirs, ballots, name, threshold, told)
+            stored = _take_in(draft, theirs.bullet, neighbours, name, threshold, told)
+            for ballot in ballots:
+                if not draft.voted(stored, ballot.trajectory, ballot.round):
+                    stored = draft.count(stored, replace(ballot, slot=stored.slot))
+            neighbours.put(stored)
     if not draft.empty:
         names = ", ".join(from_datasets)
         dataset.append(draft, origin, f"merged {names}: {told.added} added, {told.merged} merged")
@@ -58,28 +64,25 @@ def merge_playbooks(dataset: Writing, from_datasets: Sequence[str], threshold: f
 
 
 def _take_in(
-    draft: Draft, theirs: Stored, ballots: Sequence[Ballot], name: str, threshold: float | None, told: Merged
-) -> None:
-    bullet = theirs.bullet
-    twin = draft.twin(bullet.content)
-    near, score = (None, 0.0) if twin else nearest(bullet.content, draft.everything())
-    if twin is None and threshold is not None and score >= threshold:
+    draft: Draft, theirs: Bullet, neighbours: Neighbours, name: str, threshold: float | None, told: Merged
+) -> Stored:
+    """The bullet that now stands for `theirs`: its twin, or a new one."""
+    near, score = neighbours.nearest(theirs.content)
+    twin = draft.twin(theirs.content)
+    if twin is None and near is not None and threshold is not None and score >= threshold:
         twin = near
     if twin is not None:
-        sources = joined_sources(twin.bullet.sources, bullet.sources)
-        stored = draft.note_sources(twin, sources) if sources != twin.bullet.sources else twin
         told.merged += 1
-    else:
-        ours = draft.find(bullet.id)
-        stored = _added(draft, bullet, taken=ours is not None)
-        told.added += 1
-        if ours is not None:
-            told.conflicts.append(MergeConflict(ours.bullet, bullet, name, stored.bullet.id, SAME_ID))
-        elif near is not None and contradict(near.bullet.content, bullet.content):
-            told.conflicts.append(MergeConflict(near.bullet, bullet, name, stored.bullet.id, CONTRADICTION))
-    for ballot in ballots:
-        if not draft.voted(stored, ballot.trajectory, ballot.round):
-            stored = draft.count(stored, replace(ballot, slot=stored.slot))
+        sources = joined_sources(twin.bullet.sources, theirs.sources)
+        return draft.note_sources(twin, sources) if sources != twin.bullet.sources else twin
+    told.added += 1
+    ours = draft.find(theirs.id)
+    stored = _added(draft, theirs, taken=ours is not None)
+    if ours is not None:
+        told.conflicts.append(MergeConflict(ours.bullet, theirs, name, stored.bullet.id, SAME_ID))
+    elif near is not None and contradict(near.bullet.content, theirs.content):
+        told.conflicts.append(MergeConflict(near.bullet, theirs, name, stored.bullet.id, CONTRADICTION))
+    return stored
 
 
 def _added(draft: Draft, bullet: Bullet, *, taken: bool) -> Stored:

@@ -71,7 +71,8 @@ def _approved(dataset: Writing, changes: Sequence[PendingChange], origin: Origin
         draft = dataset.draft()
         operations: list[Operation] = []
         for change in group:
-            [operation] = merge_deltas(draft, [change.proposal], Terms(base=change.base))
+            approved = replace(change.proposal, waits="")
+            [operation] = merge_deltas(draft, [approved], Terms(base=change.base))
             operations.append(operation)
             # What a person approved and is there already, or was removed meanwhile, is done all the same.
             states[change.id] = PendingState.STALE if operation.conflict else PendingState.APPROVED

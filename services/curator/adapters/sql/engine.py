@@ -108,7 +108,7 @@ def translated(error: Exception, url: URL) -> Exception:
 def corrupt(name: str, detail: str) -> StoreCorrupt:
     """The error for damaged data, with the way out."""
     return StoreCorrupt(
-        f"Playbook store is corrupt: {name} ({detail}). Nothing was changed. Stop the service, keep a copy of the"
+        f"The playbook store {name} is damaged ({detail}); nothing was changed. Stop the service, keep a copy of the"
         " file, put back a backup or import an export of its playbooks, and start again",
         metadata={"store": name},
     )

@@ -231,3 +231,10 @@ def expire_pending(connection: Connection, now: datetime) -> int:
         values = {"state": expired.state.value, "body": write_pending(expired)}
         connection.execute(table.update().where(table.c.id == change.id).values(**values))
     return len(changes)
+
+
+def pending_counts(connection: Connection) -> dict[PendingState, int]:
+    """How many pending changes are in each state, over all datasets."""
+    table = schema.pending
+    rows = connection.execute(select(table.c.state, func.count()).group_by(table.c.state))
+    return {PendingState(state): number for state, number in rows}

@@ -19,7 +19,7 @@ from services.curator.adapters.sql.migrate import migrate
 from services.curator.adapters.sql.notices import listen
 from services.curator.adapters.sql.transaction import Transaction, stored_answer
 from services.curator.adapters.sql.writer import Writer
-from services.curator.domain.errors import RevisionAhead
+from services.curator.domain.errors import RevisionAhead, StoreCorrupt
 from services.curator.domain.log import Change, Revision
 from services.curator.domain.playbook import checked_dataset, utc_now
 from services.curator.domain.review import PendingChange, PendingState
@@ -93,7 +93,10 @@ class SqlPlaybookStore:
             transaction = Transaction(connection, dataset, self._clock(), self._policy)
             return work(transaction), transaction.revisions
 
-        result, _ = await self._writer.run(dataset, job, self._announce)
+        try:
+            result, _ = await self._writer.run(dataset, job, self._announce)
+        except StoreCorrupt as error:
+            raise error.of_dataset(dataset) from error
         return result
 
     async def answer(self, ticket: Ticket) -> bytes | None:
@@ -121,12 +124,19 @@ class SqlPlaybookStore:
 
         return await self._writer.run("", job, lambda _: None)
 
+    async def pending_counts(self) -> dict[PendingState, int]:
+        """How many pending changes are in each state, over all datasets."""
+        return await self._read(queries.pending_counts)
+
     async def load(self, dataset: str, revision: int | None = None) -> Snapshot:
         """The bullets as of a revision (None = the newest). RevisionAhead beyond the newest."""
         checked_dataset(dataset)
         known = self._snapshots.get(dataset)
         usable = known if known is not None and (revision is None or known.revision <= revision) else None
-        loaded = await self._read(lambda connection: queries.snapshot(connection, dataset, revision, usable))
+        try:
+            loaded = await self._read(lambda connection: queries.snapshot(connection, dataset, revision, usable))
+        except StoreCorrupt as error:
+            raise error.of_dataset(dataset) from error
         if revision is None and loaded.revision >= (known.revision if known else 1):
             self._keep(loaded)
         return loaded
