@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,8 +41,14 @@ class Run:
         timeless = Trajectory()
         timeless.CopyFrom(self.trajectory)
         timeless.ClearField("created_at")
-        parts = (timeless.SerializeToString(deterministic=True), self.ground_truth.encode(), self.test_report.encode())
-        return str(uuid.uuid5(_NAMESPACE, ",".join(part.hex() for part in parts)))
+        content = hashlib.sha256()
+        for part in (
+            timeless.SerializeToString(deterministic=True),
+            self.ground_truth.encode(),
+            self.test_report.encode(),
+        ):
+            content.update(len(part).to_bytes(8, "big") + part)
+        return str(uuid.uuid5(_NAMESPACE, content.hexdigest()))
 
 
 @dataclass(frozen=True, slots=True)
