@@ -12,6 +12,7 @@ import random
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from sqlalchemy import event
@@ -136,7 +137,7 @@ async def _prepared(url: str) -> int:
     store = SqlPlaybookStore(url)
     await store.open()
     batch = Batch(Origin(Kind.APPLY, "crash"), [delta("ADD", f"lesson {number}") for number in range(4)])
-    await store.write(DATASET, lambda writing: commit(writing, batch))
+    await store.write(DATASET, partial(commit, batch=batch))
     await store.close()
     return 1
 

@@ -69,3 +69,12 @@ async def test_a_watcher_sees_what_another_process_commits(tmp_path: Path) -> No
         for number in range(4):
             await apply(other if number % 2 else one, add(f"lesson {number}"))
         assert [event.revision.revision for event in await watcher] == [1, 2, 3, 4]
+
+
+async def test_five_hundred_watchers_at_once(stub: Stub) -> None:
+    await apply(stub, add("one"))
+    watchers = [asyncio.create_task(watched(stub, 4)) for _ in range(500)]
+    for number in range(3):
+        await apply(stub, add(f"lesson {number}"))
+    for events in await asyncio.gather(*watchers):
+        assert [event.revision.revision for event in events] == [1, 2, 3, 4]

@@ -1,0 +1,187 @@
+"""The feed: every watcher gets every revision once and in order, however slow it is and whoever commits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from functools import partial
+from typing import Any
+
+import pytest
+
+from chassis.errors import Unavailable
+from services.curator.adapters.feed import KEPT_CHANGES, RevisionFeed
+from services.curator.adapters.sql.store import SqlPlaybookStore
+from services.curator.domain.curation import DeltaContextItem, Proposal
+from services.curator.domain.errors import RevisionAhead, WatcherTooFarBehind
+from services.curator.domain.log import Kind, Origin, Revision
+from services.curator.domain.snapshot import Snapshot
+from services.curator.usecases.commit import Batch, commit
+from services.curator.usecases.watch import Progress, Watch
+
+ORIGIN = Origin(Kind.APPLY, "tester")
+
+
+class Counted(SqlPlaybookStore):
+    """A store that counts how often the log is read."""
+
+    reads = 0
+
+    async def revisions_after(self, dataset: str, revision: int, limit: int) -> list[Revision]:
+        self.reads += 1
+        return await super().revisions_after(dataset, revision, limit)
+
+
+class Room:
+    """A store with its feed, and watchers of dataset `d`."""
+
+    def __init__(self, store: Counted, feed: RevisionFeed, watch: Watch) -> None:
+        self.store = store
+        self.feed = feed
+        self.watch = watch
+        self.lessons = 0
+
+    async def commit(self, times: int = 1, size: int = 1) -> None:
+        for _ in range(times):
+            batch = Batch(ORIGIN, [self.lesson() for _ in range(size)])
+            await self.store.write("d", partial(commit, batch=batch))
+
+    def lesson(self) -> Proposal:
+        self.lessons += 1
+        content = f"lesson {self.lessons}"
+        return Proposal(DeltaContextItem(type="ADD", section="s", content=content, reasoning=""))
+
+    def events(self, start: int = 0, *, snapshot: bool = False) -> Any:
+        return self.watch.events("d", start, snapshot=snapshot)
+
+    async def revisions(self, count: int, start: int = 0) -> list[int]:
+        seen: list[int] = []
+        async with aclosing(self.events(start)) as events:
+            async for event in events:
+                if isinstance(event, Revision):
+                    seen.append(event.number)
+                if len(seen) == count:
+                    break
+        return seen
+
+
+@pytest.fixture
+async def room(database_url: str) -> AsyncIterator[Room]:
+    store = Counted(database_url, committed=lambda revision: feed.committed(revision))
+    feed = RevisionFeed(store, poll_seconds=3600)
+    await store.open()
+    yield Room(store, feed, Watch(store, feed, progress_seconds=30, patience=10))
+    await store.close()
+
+
+async def test_the_past_then_the_present(room: Room) -> None:
+    await room.commit(times=3)
+    watcher = asyncio.create_task(room.revisions(6))
+    await room.commit(times=3)
+    assert await watcher == [1, 2, 3, 4, 5, 6]
+
+
+async def test_five_hundred_watchers_cost_no_more_reads_than_one(room: Room) -> None:
+    await room.commit(times=3)
+    watchers = [asyncio.create_task(room.revisions(10)) for _ in range(500)]
+    for _ in range(7):
+        await room.commit()
+    assert await asyncio.gather(*watchers) == [list(range(1, 11))] * 500
+    assert room.store.reads <= 3
+
+
+async def test_a_watcher_that_starts_behind_what_is_kept_reads_the_log(room: Room) -> None:
+    await room.commit(times=4, size=KEPT_CHANGES // 2)
+    assert await room.revisions(4) == [1, 2, 3, 4]
+
+
+async def test_a_slow_watcher_misses_nothing(room: Room) -> None:
+    await room.commit()
+    async with aclosing(room.events()) as events:
+        seen = [(await anext(events)).number]
+        await room.commit(times=8, size=KEPT_CHANGES // 4)
+        seen += [(await anext(events)).number for _ in range(8)]
+    assert seen == list(range(1, 10))
+
+
+async def test_a_watcher_that_falls_too_far_behind_is_told_where_to_resume(room: Room) -> None:
+    await room.commit()
+    async with aclosing(room.events()) as events:
+        assert (await anext(events)).number == 1
+        waiting = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0)
+        await room.commit()
+        assert (await waiting).number == 2
+        await room.commit(times=12)
+        with pytest.raises(WatcherTooFarBehind) as caught:
+            await anext(events)
+    resume = int(caught.value.metadata["resume_from_revision"])
+    assert resume == 2
+    assert await room.revisions(12, resume) == list(range(3, 15))
+
+
+async def test_a_watcher_that_catches_up_from_far_behind_is_left_alone(room: Room) -> None:
+    await room.commit(times=30)
+    assert await room.revisions(30) == list(range(1, 31))
+
+
+async def test_a_snapshot_first_then_what_comes_after_it(room: Room) -> None:
+    await room.commit(times=3)
+    async with aclosing(room.events(snapshot=True)) as events:
+        snapshot = await anext(events)
+        assert isinstance(snapshot, Snapshot)
+        assert (snapshot.revision, snapshot.bullets) == (3, 3)
+        await room.commit()
+        assert (await anext(events)).number == 4
+
+
+async def test_a_quiet_feed_shows_that_it_is_alive(room: Room) -> None:
+    await room.commit(times=2)
+    quiet = Watch(room.store, room.feed, progress_seconds=0.01, patience=10)
+    async with aclosing(quiet.events("d", 2, snapshot=False)) as events:  # type: ignore[type-var]
+        assert [await anext(events) for _ in range(2)] == [Progress(2), Progress(2)]
+
+
+async def test_a_start_beyond_the_newest_revision_is_refused(room: Room) -> None:
+    with pytest.raises(RevisionAhead):
+        await anext(room.events(1))
+
+
+async def test_what_another_process_commits_is_found_by_polling(room: Room, database_url: str) -> None:
+    polls: asyncio.Queue[None] = asyncio.Queue()
+    room.feed = RevisionFeed(room.store, poll_seconds=1, sleep=lambda _: polls.get())
+    room.watch = Watch(room.store, room.feed, progress_seconds=30, patience=10)
+    polling = asyncio.create_task(room.feed.poll())
+    await room.commit()
+    watcher = asyncio.create_task(room.revisions(3))
+    other = Room(Counted(database_url), room.feed, room.watch)
+    await other.store.open()
+    other.lessons = 100
+    await other.commit(times=2)
+    while not watcher.done():
+        polls.put_nowait(None)
+        await asyncio.sleep(0)
+    assert await watcher == [1, 2, 3]
+    polling.cancel()
+    await other.store.close()
+
+
+async def test_polling_goes_on_when_the_store_is_away_for_a_while() -> None:
+    class Away:
+        polls = 0
+
+        async def heads(self) -> dict[str, int]:
+            self.polls += 1
+            if self.polls == 1:
+                raise Unavailable("away")
+            return {"d": 7}
+
+        async def revisions_after(self, dataset: str, revision: int, limit: int) -> list[Revision]:
+            return []
+
+    feed = RevisionFeed(Away(), poll_seconds=1, sleep=lambda _: asyncio.sleep(0))
+    polling = asyncio.create_task(feed.poll())
+    assert await feed.wait("d", 0, seconds=30)
+    assert feed.head("d") == 7
+    polling.cancel()
