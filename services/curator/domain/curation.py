@@ -45,10 +45,16 @@ def summarised(deltas: Iterable[DeltaContextItem]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A delta with the trajectories and steps it rests on. Provenance comes from us, never from a model's text."""
+    """A delta with the trajectories and steps it rests on. Provenance comes from us, never from a model's text.
+
+    `declined` says why the curator itself does not want it: it is told and not applied. `waits` says why it has to wait
+    before it may be applied, whatever the dataset's review policy says.
+    """
 
     delta: DeltaContextItem
     sources: tuple[Source, ...] = ()
+    declined: str = ""
+    waits: str = ""
 
 
 @dataclass(frozen=True, slots=True)

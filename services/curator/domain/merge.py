@@ -59,7 +59,7 @@ def merge_deltas(draft: Draft, proposals: Sequence[Proposal], terms: Terms | Non
 
 def _merge(draft: Draft, proposal: Proposal, terms: Terms, removed: set[str]) -> Operation:
     delta = proposal.delta
-    problem = _out_of_bounds(delta)
+    problem = proposal.declined or _out_of_bounds(delta)
     if problem:
         return Operation(proposal, applied=False, bullet_id=delta.bullet_id or "", skipped=problem)
     if delta.type == "ADD":
@@ -73,7 +73,7 @@ def _merge(draft: Draft, proposal: Proposal, terms: Terms, removed: set[str]) ->
     if stored is None:
         reason = REMOVED_IN_BATCH if delta.bullet_id in removed else UNKNOWN_BULLET
         return Operation(proposal, applied=False, bullet_id=delta.bullet_id, skipped=reason)
-    waits = terms.waits(proposal)
+    waits = proposal.waits or terms.waits(proposal)
     if waits:
         return Operation(proposal, applied=False, bullet_id=delta.bullet_id, waits=waits)
     if delta.type == "DELETE":
@@ -89,7 +89,7 @@ def _add(draft: Draft, proposal: Proposal, terms: Terms) -> Operation:
     twin = draft.twin(delta.content) or terms.similar(draft, delta.content)
     if twin is not None:
         return _repeat(draft, proposal, twin, terms)
-    waits = terms.waits(proposal)
+    waits = proposal.waits or terms.waits(proposal)
     if waits:
         return Operation(proposal, applied=False, waits=waits)
     added = draft.add(

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from services.curator.domain.curation import (
     DeltaContextItem,
@@ -16,71 +18,157 @@ from services.curator.domain.curation import (
     Reflection,
     SectionDefinition,
 )
+from services.curator.domain.lessons import (
+    SAME_LESSON,
+    contains,
+    distinct,
+    is_attested,
+    is_recipe,
+    same_lesson,
+    says_more,
+)
 from services.curator.domain.log import Stored
-from services.curator.domain.playbook import Bullet, Source, fingerprint
-from services.curator.domain.similarity import SAME_SUBJECT, contradict, nearest, similarity, weights
+from services.curator.domain.merge import joined_sources
+from services.curator.domain.playbook import Bullet, Source
+from services.curator.domain.review import PendingChange, PendingState
+from services.curator.domain.similarity import SAME_SUBJECT, contradict, nearest, similarity
 from services.curator.domain.snapshot import Snapshot
 from services.curator.usecases.curate import Proposed
 
-# From this cosine on two lessons are the same lesson in other words.
-SAME_LESSON = 0.8
 # A bullet needs this many harmful votes before a contradiction removes it.
 OUT_VOTED = 2
-# A text replaces another one when it says at least this share more.
-SAYS_MORE = 1.25
 DEFAULT_SECTION = "others"
+# Waiting changes that are looked through for a first trajectory that taught the same.
+MAX_WAITING = 1_000
+
+HOLDS_FOR_ONE_TASK = "it tells the calls of one task; a playbook keeps what other tasks can use"
+WAITS_FOR_A_SECOND = (
+    "only the agent's own word says how the run ended; it waits for a second trajectory that teaches it"
+)
+WAITS_ALREADY = "it waits already for a second trajectory that teaches it"
+
+
+class Waiting(Protocol):
+    """Knows the changes that wait."""
+
+    async def pending(
+        self, dataset: str, states: Sequence[PendingState], after: str, limit: int
+    ) -> list[PendingChange]:
+        """Pending changes in these states, oldest first, behind the one with id `after` (empty = from the start)."""
+        ...
 
 
 class RuleCurator:
-    """Curation by the similarity of texts; `model` is what a revision says of it."""
+    """Curation by the likeness of lessons; `model` is what a revision says of it."""
 
     model = "offline"
+
+    def __init__(self, waiting: Waiting | None = None) -> None:
+        """Without `waiting`, a lesson that waits for a second trajectory waits for a person instead."""
+        self._waiting = waiting
 
     async def propose(
         self, reflection: Reflection, playbook: Snapshot, sections: Sequence[SectionDefinition]
     ) -> Proposed:
-        """One proposal per insight, and removals of bullets that the insights contradict and votes turned against."""
-        proposals = await asyncio.to_thread(_proposals, reflection, playbook, sections)
+        """One proposal per lesson, and removals of bullets that lessons contradict and votes are against.
+
+        Where nothing but the agent's own word says how the run ended, lessons that no tool's words back wait for a
+        second trajectory, no wording is changed for theirs, and nothing is removed.
+        """
+        waiting: list[PendingChange] = []
+        if self._waiting and not reflection.reliable:
+            waiting = await self._waiting.pending(playbook.dataset, [PendingState.WAITING], "", MAX_WAITING)
+        rules = _Rules(reflection, playbook.everything(), sections, waiting)
+        proposals = await asyncio.to_thread(rules.proposals)
         return Proposed(tuple(proposals), threshold=SAME_LESSON)
 
 
-def _proposals(reflection: Reflection, playbook: Snapshot, sections: Sequence[SectionDefinition]) -> list[Proposal]:
-    stored = playbook.everything()
-    removals = _contradicted(reflection, stored)
-    gone = {proposal.delta.bullet_id for proposal in removals}
-    standing = [one for one in stored if one.bullet.id not in gone]
-    proposals: list[Proposal] = []
-    seen: set[str] = set()
-    for insight in reflection.insights:
-        mark = fingerprint(insight.key_insight)
-        if insight.key_insight.strip() and mark not in seen:
-            seen.add(mark)
-            proposals.append(_proposal(reflection, insight, standing, sections))
-    return [*removals, *proposals]
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """The rules for one reflection against one state of a playbook."""
 
+    reflection: Reflection
+    stored: Sequence[Stored]
+    sections: Sequence[SectionDefinition]
+    waiting: Sequence[PendingChange]
 
-def _proposal(
-    reflection: Reflection, insight: Insight, standing: Sequence[Stored], sections: Sequence[SectionDefinition]
-) -> Proposal:
-    text = insight.key_insight
-    near, score = nearest(text, standing)
-    if near is not None and score >= SAME_LESSON and _says_more(text, near.bullet):
-        reason = f"says more than {near.bullet.id}, which is the same lesson (similarity {score:.2f})"
-        return _sourced(reflection, insight.steps, "UPDATE", near.bullet.section, near.bullet.id, text, reason)
-    section = insight.section or _section(text, near, score, sections)
-    if near is None:
-        reason = "the playbook is empty"
-    elif score >= SAME_LESSON:
-        reason = f"confirms {near.bullet.id} (similarity {score:.2f})"
-    else:
-        reason = f"no bullet says this; the nearest is {near.bullet.id} (similarity {score:.2f})"
-    return _sourced(reflection, insight.steps, "ADD", section, None, text, reason)
+    def proposals(self) -> list[Proposal]:
+        lessons = distinct(self.reflection.insights)
+        removals = self._contradicted(lessons) if self.reflection.reliable else []
+        gone = {proposal.delta.bullet_id for proposal in removals}
+        standing = [one for one in self.stored if one.bullet.id not in gone]
+        return [*removals, *(self._proposal(lesson, standing) for lesson in lessons)]
 
+    def _proposal(self, lesson: Insight, standing: Sequence[Stored]) -> Proposal:
+        text = lesson.key_insight
+        if is_recipe(text, self.reflection.query):
+            return self._sourced(lesson, "ADD", lesson.section, None, HOLDS_FOR_ONE_TASK, declined=HOLDS_FOR_ONE_TASK)
+        near, score = nearest(text, standing)
+        trusted = self.reflection.reliable or is_attested(text, self.reflection.query)
+        if near is not None and score >= SAME_LESSON:
+            return self._of_known(lesson, near.bullet, score, trusted=trusted)
+        section = lesson.section or _section(text, near, score, self.sections)
+        if not trusted:
+            return self._once_more(lesson, section)
+        closest = f"; the nearest is {near.bullet.id} ({score:.2f})" if near is not None else ""
+        return self._sourced(lesson, "ADD", section, None, f"no bullet says this{closest}")
 
-def _says_more(text: str, bullet: Bullet) -> bool:
-    """Whether `text` says clearly more; a bullet that votes confirmed keeps its words."""
-    confirmed = bullet.helpful > bullet.harmful
-    return not confirmed and len(weights(text)) >= SAYS_MORE * max(1, len(weights(bullet.content)))
+    def _of_known(self, lesson: Insight, known: Bullet, score: float, *, trusted: bool) -> Proposal:
+        """What becomes of a lesson that a bullet teaches already: the better text stays, with the sources of both."""
+        text, alike = lesson.key_insight, f"the same lesson (likeness {score:.2f})"
+        if trusted and contains(text, known.content):
+            reason = f"says all that {known.id} says and more; {alike}"
+        elif trusted and says_more(text, known.content) and not known.helpful > known.harmful:
+            reason = f"says more than {known.id}, which no votes confirm; {alike}"
+        else:
+            # The merge knows it as one that is there, and notes who confirms it.
+            return self._sourced(lesson, "ADD", known.section, None, f"confirms {known.id}; {alike}")
+        return self._sourced(lesson, "UPDATE", known.section, known.id, reason)
+
+    def _once_more(self, lesson: Insight, section: str) -> Proposal:
+        """A lesson that waits, or the second trajectory it waited for."""
+        own = self.reflection.trajectory_id
+        alike = [one for one in self.waiting if same_lesson(one.proposal.delta.content, lesson.key_insight)]
+        first = next((one for one in alike if own and one.source_trajectory not in ("", own)), None)
+        if first is not None:
+            reason = f"a second trajectory teaches it; the first was {first.source_trajectory}"
+            return self._sourced(lesson, "ADD", section, None, reason, before=first.proposal.sources)
+        if alike:
+            return self._sourced(lesson, "ADD", section, None, WAITS_ALREADY, declined=WAITS_ALREADY)
+        return self._sourced(lesson, "ADD", section, None, WAITS_FOR_A_SECOND, waits=WAITS_FOR_A_SECOND)
+
+    def _contradicted(self, lessons: Sequence[Insight]) -> list[Proposal]:
+        """Removals of bullets that this run found harmful, that votes are against, and that a lesson contradicts."""
+        blamed = {one.bullet_id for one in self.reflection.evaluations if one.tag == "harmful"}
+        removals: list[Proposal] = []
+        for one in self.stored:
+            bullet = one.bullet
+            harmful = bullet.harmful + 1
+            if bullet.id not in blamed or harmful < OUT_VOTED or harmful <= bullet.helpful:
+                continue
+            lesson = next((lesson for lesson in lessons if contradict(lesson.key_insight, bullet.content)), None)
+            if lesson is not None:
+                reason = f"contradicted by this run and out-voted ({harmful} harmful, {bullet.helpful} helpful)"
+                removals.append(self._sourced(lesson, "DELETE", bullet.section, bullet.id, reason))
+        return removals
+
+    def _sourced(
+        self,
+        lesson: Insight,
+        kind: DeltaType,
+        section: str,
+        bullet_id: str | None,
+        reason: str,
+        *,
+        before: tuple[Source, ...] = (),
+        declined: str = "",
+        waits: str = "",
+    ) -> Proposal:
+        content = "" if kind == "DELETE" else lesson.key_insight
+        delta = DeltaContextItem(type=kind, section=section, bullet_id=bullet_id, content=content, reasoning=reason)
+        trajectory = self.reflection.trajectory_id
+        own = (Source(trajectory=trajectory, steps=lesson.steps),) if trajectory else ()
+        return Proposal(delta, joined_sources(before, own), declined, waits)
 
 
 def _section(text: str, near: Stored | None, score: float, sections: Sequence[SectionDefinition]) -> str:
@@ -93,35 +181,3 @@ def _section(text: str, near: Stored | None, score: float, sections: Sequence[Se
         return best[1]
     names = {one.name for one in sections}
     return DEFAULT_SECTION if not names or DEFAULT_SECTION in names else sections[-1].name
-
-
-def _contradicted(reflection: Reflection, stored: Sequence[Stored]) -> list[Proposal]:
-    """Removals of bullets that this run found harmful, that votes are against, and that an insight contradicts."""
-    blamed = {one.bullet_id for one in reflection.evaluations if one.tag == "harmful"}
-    removals: list[Proposal] = []
-    for one in stored:
-        bullet = one.bullet
-        harmful = bullet.harmful + 1
-        if bullet.id not in blamed or harmful < OUT_VOTED or harmful <= bullet.helpful:
-            continue
-        contradiction = next(
-            (insight for insight in reflection.insights if contradict(insight.key_insight, bullet.content)), None
-        )
-        if contradiction is not None:
-            reason = f"contradicted by this run and out-voted ({harmful} harmful, {bullet.helpful} helpful)"
-            removals.append(_sourced(reflection, contradiction.steps, "DELETE", bullet.section, bullet.id, "", reason))
-    return removals
-
-
-def _sourced(
-    reflection: Reflection,
-    steps: tuple[int, ...],
-    kind: DeltaType,
-    section: str,
-    bullet_id: str | None,
-    content: str,
-    reasoning: str,
-) -> Proposal:
-    delta = DeltaContextItem(type=kind, section=section, bullet_id=bullet_id, content=content, reasoning=reasoning)
-    sources = (Source(trajectory=reflection.trajectory_id, steps=steps),) if reflection.trajectory_id else ()
-    return Proposal(delta, sources)

@@ -1,0 +1,187 @@
+"""What the offline curator makes of lessons: the same or another, better or worse worded, general or for one task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.curator.adapters.sql.store import SqlPlaybookStore
+from services.curator.domain.curation import Evaluation, Insight, Proposal, Reflection, SectionDefinition
+from services.curator.domain.lessons import contains, distinct, is_attested, is_recipe, same_lesson
+from services.curator.domain.log import Stamp, Stored
+from services.curator.domain.playbook import Bullet
+from services.curator.domain.review import PendingState
+from services.curator.domain.similarity import contradict, likeness
+from services.curator.domain.snapshot import Snapshot
+from services.curator.usecases.curate import Curation, CuratorAgent
+from services.curator.usecases.rule_curator import (
+    HOLDS_FOR_ONE_TASK,
+    WAITS_ALREADY,
+    WAITS_FOR_A_SECOND,
+    RuleCurator,
+)
+
+LIMIT = 'Before `http GET`: space requests out, or `http GET` fails with "HTTP 429 Too Many Requests".'
+REPAIRED = LIMIT + " Repair: call `wait` first."
+NO_EMAIL = 'Before `git commit`: check what it needs, or `git commit` fails with "fatal: no email was given".'
+NO_NAME = 'Before `git commit`: check what it needs, or `git commit` fails with "fatal: no name was given".'
+TAKEN_JA = "`sqlite INSERT`の前に、現在の状態を読む。怠ると`sqlite INSERT`は「UNIQUE constraint failed」で失敗する。"
+REPAIRED_JA = TAKEN_JA + "修正: `sql`を直す。"
+QUERY = "What do all open orders come to, in EUR?"
+RECIPE = f'For "{QUERY}": call `http` with {{"path": "/v1/orders?cursor=9"}}.'
+HABIT = "Check every number of an answer against a result."
+
+
+def insight(text: str, *steps: int) -> Insight:
+    return Insight("r", "e", "c", "a", text, steps=steps, section="s")
+
+
+def bullet(number: int, content: str, helpful: int = 0, harmful: int = 0) -> Stored:
+    stamp = Stamp(1, datetime(2026, 1, 1, tzinfo=UTC))
+    kept = Bullet(
+        id=f"s-{number:05}", section="s", content=content, searchable_text=content, helpful=helpful, harmful=harmful
+    )
+    return Stored(number, kept, stamp, stamp, 1)
+
+
+async def proposals(reflection: Reflection, *bullets: Stored) -> Sequence[Proposal]:
+    return (await RuleCurator().propose(reflection, Snapshot("d", 1, bullets), [])).proposals
+
+
+class NoSections:
+    def load(self, dataset: str) -> Sequence[SectionDefinition]:
+        return []
+
+
+async def curated(store: SqlPlaybookStore, trajectory: str, *texts: str, reliable: bool = True) -> Curation:
+    reflection = Reflection(
+        tuple(insight(text, 1) for text in texts), trajectory_id=trajectory, query=QUERY, reliable=reliable
+    )
+    return await CuratorAgent(RuleCurator(store), store, NoSections()).run(reflection, "d")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (NO_EMAIL, NO_NAME),
+        (LIMIT, LIMIT.replace("http GET", "http POST")),
+        (TAKEN_JA, TAKEN_JA.replace("UNIQUE", "CHECK")),
+    ],
+)
+def test_lessons_on_different_messages_are_different(one: str, other: str) -> None:
+    assert likeness(one, other) == 0.0
+
+
+@pytest.mark.parametrize(("one", "other"), [(LIMIT, REPAIRED), (TAKEN_JA, REPAIRED_JA), (HABIT, HABIT)])
+def test_the_same_message_of_the_same_tool_is_the_same_lesson(one: str, other: str) -> None:
+    assert same_lesson(one, other)
+    assert same_lesson(other, one)
+
+
+@pytest.mark.parametrize(
+    "do", ['call `deploy` again when it says "another deploy is running"', "use a page size of 100 for the orders API"]
+)
+def test_do_and_do_not_are_different_lessons(do: str) -> None:
+    assert contradict(do, f"never {do}")
+    assert not same_lesson(do, f"never {do}")
+
+
+def test_what_is_quoted_does_not_negate() -> None:
+    assert not contradict(LIMIT, LIMIT.replace("429 Too Many", "not"))
+
+
+@given(st.text(), st.text())
+def test_likeness_is_symmetric_and_a_share(one: str, other: str) -> None:
+    assert likeness(one, other) == pytest.approx(likeness(other, one))
+    assert 0.0 <= likeness(one, other) <= 1.0
+
+
+def test_a_text_contains_another_when_nothing_is_lost() -> None:
+    assert contains(REPAIRED, LIMIT)
+    assert not contains(LIMIT, REPAIRED)
+    assert not contains(LIMIT, LIMIT)
+    assert not contains(REPAIRED, LIMIT.replace("space requests out", "ask for less"))
+
+
+def test_a_recipe_quotes_its_task_and_names_calls() -> None:
+    assert is_recipe(RECIPE, QUERY)
+    assert not is_recipe(f'For "{QUERY}" the right answer is "160 EUR".', QUERY)
+    assert not is_recipe("Before you sum up orders, call `http` for all pages.", "sum up orders")
+    assert not is_recipe(LIMIT, QUERY)
+
+
+def test_a_lesson_is_attested_by_what_a_tool_said() -> None:
+    assert is_attested(LIMIT, QUERY)
+    assert is_attested(TAKEN_JA, QUERY)
+    assert not is_attested(HABIT, QUERY)
+    assert not is_attested(RECIPE, QUERY)
+
+
+def test_of_one_run_each_lesson_is_told_once_in_its_better_wording() -> None:
+    kept = distinct([insight(LIMIT, 2), insight(HABIT, 9), insight(REPAIRED, 4), insight("  ")])
+    assert [(one.key_insight, one.steps) for one in kept] == [(REPAIRED, (2, 4)), (HABIT, (9,))]
+
+
+@pytest.mark.parametrize(("known", "better"), [(LIMIT, REPAIRED), (TAKEN_JA, REPAIRED_JA)])
+async def test_a_known_repair_is_an_update_also_of_a_confirmed_bullet(known: str, better: str) -> None:
+    [proposal] = await proposals(Reflection((insight(better, 4),), trajectory_id="b"), bullet(1, known, helpful=3))
+    assert (proposal.delta.type, proposal.delta.bullet_id, proposal.delta.content) == ("UPDATE", "s-00001", better)
+    assert proposal.delta.reasoning == "says all that s-00001 says and more; the same lesson (likeness 1.00)"
+
+
+async def test_a_worse_wording_confirms(store: SqlPlaybookStore) -> None:
+    await curated(store, "a", REPAIRED)
+    curation = await curated(store, "b", LIMIT)
+    assert [one.skipped for one in curation.operations] == ["the same lesson is already there: s-00001"]
+    assert curation.operations[0].delta.reasoning == "confirms s-00001; the same lesson (likeness 1.00)"
+    [kept] = (await store.load("d")).bullet_list
+    assert (kept.content, [source.trajectory for source in kept.sources]) == (REPAIRED, ["a", "b"])
+
+
+async def test_lessons_on_different_messages_stand_side_by_side(store: SqlPlaybookStore) -> None:
+    await curated(store, "a", NO_EMAIL)
+    await curated(store, "b", NO_EMAIL, NO_NAME)
+    assert [one.content for one in (await store.load("d")).bullet_list] == [NO_EMAIL, NO_NAME]
+
+
+async def test_a_recipe_is_declined_with_the_reason(store: SqlPlaybookStore) -> None:
+    curation = await curated(store, "a", RECIPE, HABIT)
+    assert [(one.applied, one.skipped) for one in curation.operations] == [(False, HOLDS_FOR_ONE_TASK), (True, "")]
+    assert [one.content for one in (await store.load("d")).bullet_list] == [HABIT]
+
+
+async def test_without_a_reliable_signal_only_what_tools_said_is_learned_at_once(store: SqlPlaybookStore) -> None:
+    curation = await curated(store, "a", LIMIT, HABIT, reliable=False)
+    assert [one.content for one in (await store.load("d")).bullet_list] == [LIMIT]
+    [waiting] = curation.pending
+    assert (waiting.proposal.delta.content, waiting.waits_because) == (HABIT, WAITS_FOR_A_SECOND)
+
+
+async def test_a_second_trajectory_lets_in_what_waited(store: SqlPlaybookStore) -> None:
+    await curated(store, "a", HABIT, reliable=False)
+    again = await curated(store, "a", HABIT, reliable=False)
+    assert [one.skipped for one in again.operations] == [WAITS_ALREADY]
+    assert (await store.load("d")).bullet_list == []
+    second = await curated(store, "b", HABIT, reliable=False)
+    assert second.operations[0].delta.reasoning == "a second trajectory teaches it; the first was a"
+    [kept] = (await store.load("d")).bullet_list
+    assert (kept.content, [source.trajectory for source in kept.sources]) == (HABIT, ["a", "b"])
+    assert len(await store.pending("d", [PendingState.WAITING], "", 10)) == 1
+
+
+async def test_without_a_reliable_signal_nothing_is_removed_or_reworded() -> None:
+    use = "Use a page size of 100 for the orders API"
+    avoid = "Never use a page size of 100 for the orders API"
+    blamed = (Evaluation("s-00001", "harmful"),)
+    trusted = Reflection((insight(avoid),), blamed, "b")
+    doubtful = Reflection((insight(avoid), insight(f"{HABIT} Compute it twice.")), blamed, "b", reliable=False)
+    known = (bullet(1, use, harmful=3), bullet(2, HABIT))
+    assert [one.delta.type for one in await proposals(trusted, *known)] == ["DELETE", "ADD"]
+    assert [(one.delta.type, one.waits) for one in await proposals(doubtful, *known)] == [
+        ("ADD", WAITS_FOR_A_SECOND),
+        ("ADD", ""),
+    ]
