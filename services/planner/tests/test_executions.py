@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from services.planner.adapters.sql.store import SqlExecutionStore
+from services.planner.domain.answers import AskingPolicy
 from services.planner.domain.errors import (
     AnswerRefused,
     PlanAlreadyRun,
@@ -208,6 +209,15 @@ async def test_nobody_in_time_cancels(tmp_path: Path) -> None:  # P-85, P-130
     assert state.result is not None
     assert state.result.overall_status is OverallStatus.CANCELLED
     assert state.history[-1].timeout_reached
+
+
+@pytest.mark.parametrize("auto", [False, True])
+async def test_with_nobody_to_ask_an_execution_goes_on_at_once(tmp_path: Path, auto: bool) -> None:  # P-85
+    rules = Rules(asking=AskingPolicy(auto_proceed_on_timeout=auto))
+    async with replica(tmp_path / "p.db", executor(asking(), rules=rules)) as executions:
+        execution_id = await executions.start(three(), None, None, human_available=False)
+        result = await executions.result(execution_id)
+    assert result.overall_status is (OverallStatus.SUCCESS if auto else OverallStatus.CANCELLED)
 
 
 async def test_of_racing_resumers_one_wins(tmp_path: Path) -> None:

@@ -277,9 +277,9 @@ class _Drive:
                 expires_at=expires,
             )
         )
-        await self._run.flush()
+        # Not flushed before the answer: a log that ends with a question is a paused execution, which nobody drives.
         answer = await self._asking.answer(self._state, request, self._run.now())
-        if answer is not None and self._state.is_paused:
+        if answer is not None:
             self._run.record(answer)
 
     async def _replan(self, move: Replan | ReplacePlan) -> None:
