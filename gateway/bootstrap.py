@@ -47,7 +47,7 @@ def front(settings: GatewaySettings, peers: Peers, behind: Sequence[Registration
 
     In one process with the others nothing needs to be passed through.
     """
-    registrations = [*chains(peers, _prompts(settings)), *behind]
+    registrations = [*chains(peers, prompts_of(settings)), *behind]
     if not settings.http_address:
         return Service(name="gateway", registrations=registrations)
     http = _http(settings, peers)
@@ -112,7 +112,8 @@ def _http(settings: GatewaySettings, peers: Peers) -> HttpServer:
     return HttpServer(app, settings.http_address, settings.drain_grace_seconds, variable=HTTP_ADDRESS_VARIABLE)
 
 
-def _prompts(settings: GatewaySettings) -> UserPromptBuilder:
+def prompts_of(settings: GatewaySettings) -> UserPromptBuilder:
+    """The prompts of teams and judges: the workspace's, else those of the environment. Raises BadSetting."""
     try:
         if settings.workspace:
             return UserPromptBuilder(get_prompt_builder_settings(workspace=settings.workspace))

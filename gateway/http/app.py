@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI
@@ -15,24 +16,31 @@ from chassis.admission import Admission
 from chassis.errors import HanseiError
 from chassis.policy import Policies
 from gateway.http import proposals, v1, workflow
-from gateway.http.edge import Edge
+from gateway.http.edge import HEALTH, Edge
 from gateway.http.face import Face
 from gateway.http.problems import on_hansei_error, on_http_error, on_unknown_error
 from gateway.http.schemas import schemas_of
 
 TITLE = "hansei"
 VERSION = "1"
+BODY_SECONDS = 30.0
 DESCRIPTION = "Agents that learn from what they did: learn, search, answer, check proposals."
 
 
 def create_app(
-    face: Face, policies: Policies, *, admission: Admission, token: str = "", max_body_bytes: int = 16 * 1024 * 1024
+    face: Face,
+    policies: Policies,
+    *,
+    admission: Admission,
+    token: str = "",
+    max_body_bytes: int = 16 * 1024 * 1024,
+    body_seconds: float = BODY_SECONDS,
 ) -> FastAPI:
     """The application. With a `token`, all but health needs it as bearer token (G-30)."""
     # The interactive pages of FastAPI load scripts from other hosts, so the document alone is served.
     app = FastAPI(title=TITLE, version=VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
 
-    @app.get("/health", summary="Whether the gateway answers")
+    @app.get(HEALTH, summary="Whether the gateway answers")
     async def health() -> dict[str, str]:
         """Answers also when the services behind the gateway do not (G-18)."""
         return {"status": "ok"}
@@ -45,8 +53,8 @@ def create_app(
     app.add_exception_handler(HTTPException, on_http_error)
     app.add_exception_handler(RequestValidationError, _on_invalid_body)
     app.add_exception_handler(Exception, on_unknown_error)
-    app.add_middleware(Edge, token=token, admission=admission, max_body_bytes=max_body_bytes)
-    app.openapi = lambda: _document(app, listed)  # type: ignore[method-assign]
+    app.add_middleware(Edge, token=token, admission=admission, max_body_bytes=max_body_bytes, body_seconds=body_seconds)
+    app.openapi = lambda: _document(app, listed, secured=bool(token))  # type: ignore[method-assign]
     return app
 
 
@@ -57,11 +65,15 @@ async def _on_invalid_body(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": told}, 422)
 
 
-def _document(app: FastAPI, listed: Any) -> dict[str, Any]:
+def _document(app: FastAPI, listed: Sequence[v1.Endpoint], *, secured: bool) -> dict[str, Any]:
     """The OpenAPI document, made once."""
     if app.openapi_schema is None:
         document = get_openapi(title=TITLE, version=VERSION, description=DESCRIPTION, routes=app.routes)
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
         schemas.update(schemas_of(v1.messages_of(listed)), Problem=v1.PROBLEM_SCHEMA)
+        if secured:
+            document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            document["security"] = [{"token": []}]
+            document["paths"][HEALTH]["get"]["security"] = []
         app.openapi_schema = document
     return app.openapi_schema

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastapi.responses import JSONResponse
@@ -13,9 +13,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from chassis.admission import Admission
 from chassis.calls import REQUEST_ID_KEY, Call, current_call, request_id_from
 from chassis.errors import ResourceExhausted
-from gateway.http.problems import problem, too_large
+from gateway.http.problems import problem, too_large, too_slow
 
-OPEN_PATHS: Sequence[str] = ("/health",)
+HEALTH = "/health"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,11 @@ class Edge:
     token: str
     admission: Admission
     max_body_bytes: int
+    body_seconds: float
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand the request on, or refuse it."""
-        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+        if scope["type"] != "http" or scope["path"] == HEALTH:
             return await self.app(scope, receive, send)
         headers = Headers(scope=scope)
         if not self._admits(headers):
@@ -39,7 +40,11 @@ class Edge:
         current_call.set(Call(f"{scope['method']} {scope['path']}", request_id))
         try:
             with self.admission:
-                body = await self._body(headers, receive)
+                try:
+                    async with asyncio.timeout(self.body_seconds):
+                        body = await self._body(headers, receive)
+                except TimeoutError:
+                    return await too_slow(self.body_seconds)(scope, receive, send)
                 if body is None:
                     return await too_large(self.max_body_bytes)(scope, receive, send)
                 return await self.app(scope, _replaying(body, receive), send)

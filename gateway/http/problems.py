@@ -65,6 +65,11 @@ def too_large(limit: int) -> JSONResponse:
     return _document(413, f"the body may have at most {limit} bytes", {"reason": "BODY_TOO_LARGE"})
 
 
+def too_slow(seconds: float) -> JSONResponse:
+    """What a body that does not arrive within `seconds` is answered: it would keep its place for ever."""
+    return _document(408, f"the body did not arrive within {seconds:g} s", {"reason": "BODY_TOO_SLOW"})
+
+
 def _document(
     status: int, detail: str, facts: Mapping[str, Any], headers: Mapping[str, str] | None = None
 ) -> JSONResponse:

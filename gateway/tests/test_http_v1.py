@@ -153,6 +153,15 @@ async def test_the_document_describes_every_endpoint() -> None:
     }
 
 
+async def test_the_document_asks_for_the_token_where_one_is_set() -> None:
+    async with client_of(Peers(), token="token") as client:
+        described = (await client.get("/openapi.json", headers={"Authorization": "Bearer token"})).json()
+    assert described["components"]["securitySchemes"] == {"token": {"type": "http", "scheme": "bearer"}}
+    assert described["security"] == [{"token": []}]
+    assert described["paths"]["/health"]["get"]["security"] == []  # G-30
+    assert "security" not in await document()
+
+
 async def test_every_reference_of_the_document_leads_somewhere() -> None:
     described = await document()
     schemas = described["components"]["schemas"]

@@ -200,3 +200,13 @@ async def test_one_request_too_many_is_told_when_to_come_back() -> None:
     assert (second.status_code, second.headers["Retry-After"]) == (429, "2")
     assert second.json()["reason"] == "OVERLOADED"
     assert (health.status_code, third.status_code) == (200, 200)
+
+
+async def test_a_body_that_does_not_arrive_loses_its_place() -> None:
+    async def never() -> Any:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    async with client_of(Peers(), body_seconds=0, limit=1) as client:
+        slow = await client.post("/workflow/run", content=never(), headers=JSON)
+    assert (slow.status_code, slow.json()["reason"]) == (408, "BODY_TOO_SLOW")
