@@ -25,6 +25,7 @@ from services.search.adapters.snapshots import SnapshotFiles
 from services.search.domain.embedding import Embedder, VectorWeight
 from services.search.domain.index import HybridIndex
 from services.search.domain.tokenizers import tokenizer
+from services.search.domain.view import Preselection
 from services.search.rpc.servicer import SearchServicer
 from services.search.settings import HASHING, MINILM, SearchSettings
 from services.search.usecases.embed_texts import EmbedTexts
@@ -50,9 +51,10 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
     weight = VectorWeight(settings.search_alpha, settings.search_alpha_scaling)
     kernels = CompiledKernels()
 
+    preselection = Preselection(settings.search_exact_limit, probes=settings.search_probes)
     make = MakeIndex(
-        lambda dimension: HybridIndex(dimension, tokenize, variant, kernels),
-        lambda frozen: HybridIndex.thawed(frozen, tokenize, variant, kernels),
+        lambda dimension: HybridIndex(dimension, tokenize, variant, kernels, preselection),
+        lambda frozen: HybridIndex.thawed(frozen, tokenize, variant, kernels, preselection),
     )
     made_with = {"embedder": embedder.model, "tokenizer": settings.search_tokenizer}
     snapshots = SnapshotFiles(Path(settings.search_snapshot_dir), made_with, bullet_of_bytes)
@@ -87,7 +89,7 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
         registrations=[chassis.Registration(search_service_pb2_grpc.add_SearchServiceServicer_to_server, servicer)],
         start=start,
         close=close,
-        tasks={"snapshots": lambda: indexes.save_every(settings.search_snapshot_seconds)},
+        tasks={"upkeep": lambda: indexes.keep_up(settings.search_snapshot_seconds)},
     )
 
 

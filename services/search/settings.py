@@ -61,6 +61,13 @@ class SearchSettings(ServiceSettings, EmbeddingSettings):
     search_snapshot_seconds: float = Field(60.0, gt=0)
     """Seconds between snapshots of indexes that have changed."""
 
+    search_exact_limit: int = Field(100_000, ge=0)
+    """Candidates up to which every one is scored. Beyond, a pool is preselected from clusters of vectors and from BM25,
+    and the response says so."""
+
+    search_probes: int = Field(32, ge=1, le=4096)
+    """Clusters that a preselecting query looks into; more find more and take longer."""
+
     search_threads: int = Field(2, ge=1, le=64)
     """Threads that score large indexes."""
 

@@ -49,8 +49,22 @@ class CompiledKernels(FaissKernels):
         lists = Lists(ones - 1, ones, rows, rows + 1)
         for mask in (None, _EVERY_ROW):
             self.idf(lists, 1, mask, 1, OKAPI)
+            self.highest(np.ones(1), mask, 1)
             _best(np.ones(1, np.float32), np.ones(1), rows, mask is not None, _EVERY_ROW, 0.5, 1)
         self.bm25(lists, np.ones(1), ones, 1.0, OKAPI)
+        self.inner_products_of(np.ones((1, 1), np.float32), rows, np.ones(1, np.float32))
+
+    def inner_products_of(self, vectors: Float32s, rows: Int64s, query: Float32s) -> Float32s:
+        """See `Kernels`. FAISS has this too, but starts OpenMP threads for it, which costs more than it saves."""
+        products: Float32s = _inner_products_of(vectors, rows, query)
+        return products
+
+    def highest(self, scores: Floats, mask: Mask | None, count: int) -> Int64s:
+        """See `Kernels`."""
+        if not len(scores):
+            return np.empty(0, np.int64)
+        best: Int64s = _highest(scores, mask is not None, _EVERY_ROW if mask is None else mask, count)
+        return best
 
     def idf(self, lists: Lists, rows: int, mask: Mask | None, total: int, variant: Variant) -> Floats:
         """See `Kernels`."""
@@ -157,6 +171,43 @@ def _best(cosine: Any, bm25: Any, order: Any, masked: bool, mask: Any, alpha: fl
             _sink(scores, rows, order, size, score, row)
 
     return _in_order(scores, rows, order, size, cosine, bm25, low_v, range_v, flat_v, low_b, range_b, flat_b)
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _inner_products_of(vectors, rows, query):  # type: ignore[no-untyped-def]
+    products = np.empty(len(rows), np.float32)
+    for place in range(len(rows)):
+        row = rows[place]
+        product = np.float32(0.0)
+        for i in range(len(query)):
+            product += vectors[row, i] * query[i]
+        products[place] = product
+    return products
+
+
+@_compiled
+def _highest(scores, masked, mask, count):  # type: ignore[no-untyped-def]
+    """A heap whose root is the lowest of the highest so far; the first of equals stay."""
+    limit = min(count, len(scores))
+    kept = np.full(limit, -np.inf)
+    rows = np.full(limit, -1, np.int64)
+    for row in range(len(scores)):
+        score = scores[row]
+        if score <= kept[0] or (masked and not mask[row]):
+            continue
+        place = 0
+        while True:
+            child = 2 * place + 1
+            if child >= limit:
+                break
+            if child + 1 < limit and kept[child + 1] < kept[child]:
+                child += 1
+            if kept[child] >= score:
+                break
+            kept[place], rows[place] = kept[child], rows[child]
+            place = child
+        kept[place], rows[place] = score, row
+    return rows[rows >= 0]
 
 
 @_compiled

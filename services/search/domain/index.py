@@ -17,16 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.search.domain.bm25 import OKAPI, Variant
+from services.search.domain.clusters import SAMPLE_A_CENTROID, Clusters, centroids_of, nearest_centroids
 from services.search.domain.columns import Column
 from services.search.domain.entry import Entry
 from services.search.domain.errors import EmbeddingFailed
 from services.search.domain.frozen import FrozenIndex
-from services.search.domain.kernels import Float32s, Floats, Kernels, NumpyKernels
+from services.search.domain.kernels import Float32s, Floats, Int64s, Kernels, NumpyKernels
 from services.search.domain.query import ItemT
 from services.search.domain.ranking import unit
 from services.search.domain.term_table import TermTable
 from services.search.domain.tokenizers import Tokenizer, terms_of, whitespace
-from services.search.domain.view import ALIVE, IndexView, facet
+from services.search.domain.view import ALIVE, NO_PRESELECTION, IndexView, Preselection, facet
 
 # Dead rows are tolerated up to as many as are alive, and always up to this many.
 TOLERATED_DEAD_ROWS = 1024
@@ -41,8 +42,13 @@ class HybridIndex(Generic[ItemT]):
         tokenize: Tokenizer = whitespace,
         variant: Variant = OKAPI,
         kernels: Kernels | None = None,
+        preselection: Preselection = NO_PRESELECTION,
     ) -> None:
         self.dimension = dimension
+        self._preselection = preselection
+        self._clusters: Clusters | None = None
+        self._clustered = 0
+        self._compactions = 0
         self._tokenize = tokenize
         self._variant = variant
         self._kernels: Kernels = kernels or NumpyKernels()
@@ -108,6 +114,30 @@ class HybridIndex(Generic[ItemT]):
             self.view = self._publish(revision)
             return self.view
 
+    def cluster(self, rng: np.random.Generator | None = None) -> bool:
+        """Group the rows by nearness if there are so many that queries are to preselect; whether that was done.
+
+        It takes seconds to minutes; readers and writers go on meanwhile. It is done again when the index has grown
+        fourfold.
+        """
+        view, compactions = self.view, self._compactions
+        if view.live <= max(self._preselection.above, 4 * self._clustered):
+            return False
+        rng = rng or np.random.default_rng(0)
+        count = min(view.live, 4 * int(view.live**0.5))
+        living = np.flatnonzero(view.died > view.version)
+        sample = np.sort(rng.choice(living, min(len(living), SAMPLE_A_CENTROID * count), replace=False))
+        centroids = centroids_of(view.vectors[sample], count, rng)
+        numbers = nearest_centroids(centroids, view.vectors)
+        with self._writing:
+            if self._compactions != compactions:
+                return False
+            since = nearest_centroids(centroids, self._vectors.array[view.rows : len(self._ids)])
+            self._clusters = Clusters(centroids, np.concatenate([numbers, since]))
+            self._clustered = view.live
+            self.view = self._publish(self.view.revision)
+        return True
+
     def _unit_vectors(self, entries: Sequence[Entry[ItemT]], vectors: Floats | Float32s | None) -> Float32s:
         expected = (len(entries), self.dimension)
         given = np.zeros(expected) if vectors is None and not entries else np.asarray(vectors, np.float64)
@@ -135,6 +165,8 @@ class HybridIndex(Generic[ItemT]):
         self._vectors.append(vector[np.newaxis])
         self._count_terms(self._terms.append(Counter(terms)), +1)
         self._facets.append(Counter(facets_of(entry)))
+        if self._clusters is not None:
+            self._clusters.add(row, vector)
         self._row_of[entry.id] = row
         self._total_length += len(terms)
 
@@ -191,6 +223,8 @@ class HybridIndex(Generic[ItemT]):
             term_counts=dict(self._term_counts),
             variant=self._variant,
             kernels=self._kernels,
+            preselection=self._preselection,
+            clusters=self._clusters.view() if self._clusters else None,
         )
 
     def frozen(self) -> FrozenIndex[ItemT]:
@@ -205,20 +239,28 @@ class HybridIndex(Generic[ItemT]):
         tokenize: Tokenizer = whitespace,
         variant: Variant = OKAPI,
         kernels: Kernels | None = None,
+        preselection: Preselection = NO_PRESELECTION,
     ) -> HybridIndex[ItemT]:
         """An index that goes on where `frozen` was taken. `tokenize` must be the one that it was made with."""
-        index = cls(frozen.vectors.shape[1], tokenize, variant, kernels)
+        index = cls(frozen.vectors.shape[1], tokenize, variant, kernels, preselection)
         index._take(frozen)
         index.view = index._publish(frozen.revision)
         return index
 
     def _compact(self) -> None:
         """Move the living rows to new arrays; earlier views keep the old ones."""
+        clusters = self._clusters.kept(self._living()) if self._clusters else None
         self._take(self._frozen())
+        self._clusters = clusters
+        self._compactions += 1
+
+    def _living(self) -> Int64s:
+        """The living rows in the order of their entries."""
+        living = np.fromiter(self._row_of.values(), np.int64, len(self._row_of))
+        return living[np.argsort(self._order.array[living], kind="stable")]
 
     def _frozen(self) -> FrozenIndex[ItemT]:
-        living = np.fromiter(self._row_of.values(), np.int64, len(self._row_of))
-        living = living[np.argsort(self._order.array[living], kind="stable")]
+        living = self._living()
         rows = living.tolist()
         return FrozenIndex(
             revision=self.view.revision,

@@ -37,6 +37,14 @@ class Kernels(Protocol):
         """The product of every row of `vectors` (N, d) with `query` (d,); equal rows give equal bits (S-41)."""
         ...
 
+    def inner_products_of(self, vectors: Float32s, rows: Int64s, query: Float32s) -> Float32s:
+        """The product of each of these rows of `vectors` with `query`; equal rows give equal bits."""
+        ...
+
+    def highest(self, scores: Floats, mask: Mask | None, count: int) -> Int64s:
+        """The admitted rows with the `count` highest scores, in any order; any of those that tie for the last place."""
+        ...
+
     def idf(self, lists: Lists, rows: int, mask: Mask | None, total: int, variant: Variant) -> Floats:
         """For each list, the idf of its term among `total` candidates, before the floor; 0 where none holds it.
 
@@ -65,6 +73,18 @@ class NumpyKernels:
         """See `Kernels`. einsum sums each row alone, whereas a BLAS product may round the last rows differently."""
         products: Float32s = np.einsum("ij,j->i", vectors, query)
         return products
+
+    def inner_products_of(self, vectors: Float32s, rows: Int64s, query: Float32s) -> Float32s:
+        """See `Kernels`."""
+        return self.inner_products(vectors[rows], query)
+
+    def highest(self, scores: Floats, mask: Mask | None, count: int) -> Int64s:
+        """See `Kernels`."""
+        rows = np.arange(len(scores)) if mask is None else np.flatnonzero(mask)
+        if count >= len(rows):
+            return rows
+        best: Int64s = rows[np.argpartition(-scores[rows], count)[:count]]
+        return best
 
     def idf(self, lists: Lists, rows: int, mask: Mask | None, total: int, variant: Variant) -> Floats:
         """See `Kernels`."""

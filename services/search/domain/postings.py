@@ -47,11 +47,14 @@ class PostingsView(NamedTuple):
             if number < limit:
                 known.append(term)
                 found.append(number)
-        numbers = np.array(found, dtype=np.int64)
+        return known, self.numbered(np.array(found, dtype=np.int64))
+
+    def numbered(self, numbers: Int64s) -> Lists:
+        """The lists of the terms with these numbers."""
         # The length first: if the writer moves the list in between, its new region begins with the same rows.
         length = self.length[numbers]
         start = self.start[numbers]
-        return known, Lists(self.rows, self.counts, start, length)
+        return Lists(self.rows, self.counts, start, length)
 
 
 class Postings:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.search.domain.bm25 import Variant
+from services.search.domain.clusters import ClusterView
 from services.search.domain.fusion import EQUAL_WITHIN, reciprocal_ranks, weighted
 from services.search.domain.kernels import Float32s, Floats, Fused, Int64s, Kernels, Mask, NumpyKernels, best_of
 from services.search.domain.postings import Lists
@@ -35,6 +36,24 @@ class Fusion:
 
     alpha: float
     method: str = "minmax"
+
+
+@dataclass(frozen=True, slots=True)
+class Preselection:
+    """With more than `above` candidates only a pool of them is scored.
+
+    The pool holds the `pool` best by BM25, the `pool` nearest among the rows of the `probes` nearest clusters, and the
+    lowest row of the `far` farthest clusters, because min-max needs to know how low scores go. Both scores are computed
+    for all of the pool.
+    """
+
+    above: int
+    pool: int = 256
+    probes: int = 32
+    far: int = 4
+
+
+NO_PRESELECTION = Preselection(above=np.iinfo(np.int64).max)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +102,8 @@ class IndexView(Generic[ItemT]):
     term_counts: Mapping[int, int]
     variant: Variant
     kernels: Kernels
+    preselection: Preselection = NO_PRESELECTION
+    clusters: ClusterView | None = None
     _remembered: dict[Filter, Candidates] = field(default_factory=dict)
 
     def candidates(self, admitted: Filter) -> Candidates:
@@ -110,9 +131,16 @@ class IndexView(Generic[ItemT]):
         candidates = self.candidates(admitted)
         if not candidates.count:
             return Ranking(alpha=fusion.alpha)
-        cosine = self.kernels.inner_products(self.vectors, query)
         bm25 = self.bm25(terms, candidates)
-        fused = self._fused(cosine, bm25, query, candidates.mask, fusion, count)
+        pool = self._pool(query, bm25, candidates, count)
+        if pool is None:
+            cosine = self.kernels.inner_products(self.vectors, query)
+            fused = self._fused(cosine, bm25, query, candidates.mask, fusion, count)
+            of_pool = fused.rows
+        else:
+            cosine = self.kernels.inner_products_of(self.vectors, pool, query)
+            fused = _fuse(self.kernels, cosine, bm25[pool], self.order[pool], None, fusion, count)
+            of_pool, fused = fused.rows, fused._replace(rows=pool[fused.rows])
         matched = self._matched(fused.rows.tolist(), terms, candidates) if explain else [()] * len(fused.rows)
         results = map(
             Scored,
@@ -120,18 +148,35 @@ class IndexView(Generic[ItemT]):
             fused.vector.tolist(),
             fused.bm25.tolist(),
             fused.combined.tolist(),
-            cosine[fused.rows].tolist(),
+            cosine[of_pool].tolist(),
             bm25[fused.rows].tolist(),
             matched,
         )
-        return Ranking(list(results), candidates.count, fusion.alpha)
+        return Ranking(list(results), candidates.count, fusion.alpha, pool is not None)
+
+    def _pool(self, query: Float32s, bm25: Floats, candidates: Candidates, count: int) -> Int64s | None:
+        """The rows that are worth scoring by both sides, ascending; None if all of them are to be scored."""
+        chosen = self.preselection
+        if self.clusters is None or candidates.count <= chosen.above:
+            return None
+        size = max(chosen.pool, 4 * count)
+        centroids = self.kernels.inner_products(self.clusters.centroids, query)
+        near, far = self.clusters.rows_near_and_far(centroids, chosen.probes, chosen.far, self.rows)
+        if candidates.mask is not None:
+            near, far = near[candidates.mask[near]], far[candidates.mask[far]]
+        closeness = self.kernels.inner_products_of(self.vectors, near, query).astype(np.float64)
+        farness = -self.kernels.inner_products_of(self.vectors, far, query).astype(np.float64)
+        parts = [
+            near[self.kernels.highest(closeness, None, size)],
+            far[self.kernels.highest(farness, None, 1)],
+            self.kernels.highest(bm25, candidates.mask, size),
+        ]
+        return np.unique(np.concatenate(parts))
 
     def _fused(
         self, cosine: Float32s, bm25: Floats, query: Float32s, mask: Mask | None, fusion: Fusion, count: int
     ) -> Fused:
-        if fusion.method == "rrf":
-            return _fused_by_rank(cosine, bm25, self.order, mask, fusion.alpha, count)
-        fused = self.kernels.best(cosine, bm25, self.order, mask, fusion.alpha, count)
+        fused = _fuse(self.kernels, cosine, bm25, self.order, mask, fusion, count)
         if EQUAL_WITHIN < fused.spread <= SINGLE_PRECISION_NOISE:
             exact = (self.vectors.astype(np.float64) * query).sum(axis=1)
             return NumpyKernels().best(exact, bm25, self.order, mask, fusion.alpha, count)
@@ -216,6 +261,20 @@ def facet(name: str, value: str) -> str:
 
 def _both(mask: Mask | None, other: Mask) -> Mask:
     return other if mask is None else mask & other
+
+
+def _fuse(
+    kernels: Kernels,
+    cosine: Float32s,
+    bm25: Floats,
+    order: Int64s,
+    mask: Mask | None,
+    fusion: Fusion,
+    count: int,
+) -> Fused:
+    if fusion.method == "rrf":
+        return _fused_by_rank(cosine, bm25, order, mask, fusion.alpha, count)
+    return kernels.best(cosine, bm25, order, mask, fusion.alpha, count)
 
 
 def _fused_by_rank(cosine: Float32s, bm25: Floats, order: Int64s, mask: Mask | None, alpha: float, count: int) -> Fused:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from hansei.search.v1 import search_service_pb2 as pb
 from hansei.search.v1 import search_service_pb2_grpc
+from services.search.domain.bullet import Bullet
 from services.search.rpc import convert
 from services.search.usecases.embed_texts import EmbedTexts
 from services.search.usecases.playbook_indexes import PlaybookIndexes
 from services.search.usecases.rank_bullets import RankBullets
 from services.search.usecases.search_playbook import SearchPlaybook
+
+BULLETS_AT_ONCE = 200
 
 
 class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
@@ -43,7 +47,12 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
 
     async def RankBullets(self, request: pb.RankBulletsRequest, context: Any) -> pb.RankBulletsResponse:
         """Ranks the bullets that the request itself carries."""
-        bullets = [convert.bullet_from(bullet) for bullet in request.bullets]
+        bullets: list[Bullet] = []
+        for message in request.bullets:
+            bullets.append(convert.bullet_from(message))
+            if len(bullets) % BULLETS_AT_ONCE == 0:
+                # Ten thousand bullets take a while to read; others get their turn meanwhile.
+                await asyncio.sleep(0)
         results = await self._rank_bullets(convert.ask_from(request.query), bullets)
         return convert.results_message(results, self._embed.embedder.model)
 

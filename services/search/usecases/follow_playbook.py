@@ -198,6 +198,11 @@ class FollowedPlaybook:
         """The bullet as the index has it."""
         return self._hidden.get(bullet_id) or (self._index.get(bullet_id) if self._index else None)
 
+    async def cluster(self) -> None:
+        """Prepare for queries that preselect, if the index has become so large."""
+        if self._index is not None:
+            await self._pool.run(self._index.cluster)
+
     async def save(self) -> None:
         """Keep a snapshot, unless the one that is kept is of this revision."""
         if self._revision > self._saved:

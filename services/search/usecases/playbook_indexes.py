@@ -31,11 +31,13 @@ class PlaybookIndexes:
         self._followed.move_to_end(dataset)
         return self._followed[dataset][0]
 
-    async def save_every(self, seconds: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Keep snapshots of what has changed, for ever, with a pause in between."""
+    async def keep_up(self, seconds: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        """Keep snapshots of what has changed and cluster what has grown, for ever, with a pause in between."""
         while True:
             await sleep(seconds)
             await self.save()
+            for playbook, _ in list(self._followed.values()):
+                await playbook.cluster()
 
     async def save(self) -> None:
         """Keep snapshots of what has changed."""

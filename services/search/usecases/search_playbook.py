@@ -20,8 +20,9 @@ from services.search.domain.view import Fusion, IndexView
 from services.search.usecases.embed_texts import EmbedTexts
 from services.search.usecases.playbook_indexes import PlaybookIndexes
 
-# Below this many multiplications a query is answered sooner than another thread would take it up (about 0.5 ms).
+# Below this a query is answered sooner than another thread would take it up (about 0.5 ms).
 INLINE_PRODUCTS = 4_000_000
+INLINE_CHARACTERS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,8 @@ class RankEntries:
         if view is None:
             return [Ranking(alpha=fusion.alpha) for fusion in fusions]
         vectors = await self._vectors(view, asks)
-        if view.rows * view.vectors.shape[1] * len(asks) <= INLINE_PRODUCTS:
+        products = view.rows * view.vectors.shape[1] * len(asks)
+        if products <= INLINE_PRODUCTS and sum(len(ask.query.query_text) for ask in asks) <= INLINE_CHARACTERS:
             return self._rank(view, asks, fusions, vectors)
         return await self._pool.run(self._rank, view, asks, fusions, vectors)
 

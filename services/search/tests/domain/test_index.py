@@ -20,7 +20,7 @@ from services.search.domain.kernels import Kernels, NumpyKernels
 from services.search.domain.query import Filter, SearchQuery
 from services.search.domain.ranking import candidates_of, cosines, rank
 from services.search.domain.tokenizers import whitespace
-from services.search.domain.view import Fusion, IndexView
+from services.search.domain.view import Fusion, IndexView, Preselection
 
 DIMENSION = 5
 WORDS = ["alpha", "beta", "gamma", "delta", "the", "東京", "eta"]
@@ -46,6 +46,9 @@ def bullets(draw: st.DrawFn, bullet_id: str) -> Bullet:
     )
 
 
+EVERYTHING_IN_POOL = Preselection(above=0, pool=100, probes=100)
+
+
 class IndexEqualsRanking(RuleBasedStateMachine):
     """Adds, updates, deletes and reorders bullets; after each step every query agrees with the definition."""
 
@@ -54,6 +57,11 @@ class IndexEqualsRanking(RuleBasedStateMachine):
         self.bullets: dict[str, Bullet] = {}
         self.vectors: dict[str, list[float]] = {}
         self.indexes = [HybridIndex[Bullet](DIMENSION, whitespace, kernels=kernels) for kernels in KERNELS]
+        # One that preselects, from a pool that has room for everything: its answers must be the same.
+        self.indexes.append(HybridIndex(DIMENSION, whitespace, kernels=NumpyKernels(), preselection=EVERYTHING_IN_POOL))
+        self.indexes.append(
+            HybridIndex(DIMENSION, whitespace, kernels=CompiledKernels(), preselection=EVERYTHING_IN_POOL)
+        )
         for index in self.indexes:
             index.apply([], revision=1)
 
@@ -92,6 +100,11 @@ class IndexEqualsRanking(RuleBasedStateMachine):
         for index in self.indexes:
             index._compact()
             index.apply()
+
+    @rule()
+    def cluster(self) -> None:
+        for index in self.indexes:
+            index.cluster()
 
     @rule(
         words=texts,
@@ -257,3 +270,66 @@ def test_near_equal_vectors_are_compared_in_double_precision() -> None:  # S-30
     assert {0.0, 1.0} <= {result.combined_score for result in ranking.results} or all(
         result.combined_score == 0.5 for result in ranking.results
     )
+
+
+@pytest.mark.parametrize("kernels", [NumpyKernels(), CompiledKernels()], ids=lambda kernels: type(kernels).__name__)
+def test_a_preselecting_index_finds_what_the_exact_one_finds(kernels: Kernels) -> None:
+    rng = np.random.default_rng(5)
+    words = np.array([f"w{i}" for i in range(400)])
+    centres = rng.normal(size=(40, 32))
+    held = centres[rng.integers(40, size=3000)] + 0.7 * rng.normal(size=(3000, 32))
+    lines = [" ".join(rng.choice(words, 8)) for _ in range(3000)]
+    bullets = [bullet(f"b{i}", line, helpful=i % 2, harmful=i % 3) for i, line in enumerate(lines)]
+    preselection = Preselection(above=1000, pool=100, probes=24)
+    exact = HybridIndex[Bullet](32, whitespace, kernels=kernels)
+    index = HybridIndex[Bullet](32, whitespace, kernels=kernels, preselection=preselection)
+    for each in (exact, index):
+        each.apply([bullet_entry(b) for b in bullets[:2500]], held[:2500])
+    assert index.cluster()
+    assert not index.cluster()
+    for each in (exact, index):
+        each.apply([bullet_entry(b) for b in bullets[2500:]], held[2500:], deleted=[f"b{i}" for i in range(0, 900, 3)])
+    found = total = 0
+    for number in range(100):
+        query = held[number * 30] + 0.5 * rng.normal(size=32)
+        unit_query = (query / np.linalg.norm(query)).astype(np.float32)
+        terms = lines[number * 30].split()[:4]
+        admitted = Filter(min_confidence=0.4)
+        expected = exact.view.search(terms, unit_query, admitted, Fusion(0.5), 10)
+        actual = index.view.search(terms, unit_query, admitted, Fusion(0.5), 10)
+        assert actual.preselected
+        assert not expected.preselected
+        assert actual.candidates == expected.candidates
+        total += len(expected.results)
+        found += len({r.item.id for r in expected.results} & {r.item.id for r in actual.results})
+    assert found / total >= 0.98
+
+
+@pytest.mark.parametrize("kernels", KERNELS, ids=lambda kernels: type(kernels).__name__)
+@given(
+    scores=st.lists(st.sampled_from([-1.0, 0.0, 0.5, 2.0]), max_size=12),
+    admitted=st.lists(st.booleans(), min_size=12, max_size=12),
+    count=st.integers(1, 14),
+)
+@settings(max_examples=100)
+def test_highest_scores(kernels: Kernels, scores: list[float], admitted: list[bool], count: int) -> None:
+    values, mask = np.array(scores, np.float64), np.array(admitted[: len(scores)], np.bool_)
+    for used in (None, mask):
+        allowed = values if used is None else values[used]
+        rows = kernels.highest(values, used, count)
+        assert sorted(values[rows].tolist()) == sorted(allowed.tolist(), reverse=True)[:count][::-1]
+        assert len(set(rows.tolist())) == len(rows)
+        assert used is None or used[rows].all()
+
+
+@pytest.mark.parametrize("kernels", KERNELS, ids=lambda kernels: type(kernels).__name__)
+def test_products_of_some_rows_are_those_of_all(kernels: Kernels) -> None:
+    rng = np.random.default_rng(3)
+    for dimension in (1, 2, 5, 8, 384):
+        vectors, query = rng.normal(size=(50, dimension)).astype(np.float32), rng.normal(size=dimension)
+        rows = np.array([3, 49, 0, 3])
+        everything = kernels.inner_products(vectors, query.astype(np.float32))
+        some = kernels.inner_products_of(vectors, rows, query.astype(np.float32))
+        assert some == pytest.approx(everything[rows], abs=1e-5)
+        assert some[0] == some[3]
+        assert everything == pytest.approx(vectors.astype(np.float64) @ query, abs=1e-4)
