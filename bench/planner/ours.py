@@ -105,7 +105,7 @@ async def planner(place: Path) -> AsyncIterator[Fresh]:
 async def makespan(executions: Fresh, dag: Dag) -> float:
     """Seconds from the request to the committed result of a DAG."""
     plan = plan_of(dag)
-    executions.plans = {plan.plan_id or "": plan}
+    executions.plans[plan.plan_id or ""] = plan
     began = time.perf_counter()
     await _driven(executions, await executions.start(plan, None, None))
     return time.perf_counter() - began
