@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from typing import TypeVar
 
 from hansei.client.client import Client
 from hansei.client.errors import HanseiError, Unavailable
 from hansei.client.runs import Run
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
+
+R = TypeVar("R")
+
+INDEX_BEHIND = "REVISION_NOT_REACHED"
+TRIES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,20 @@ def learn(client: Client, run: Run) -> Outcome:
     except HanseiError as error:
         return Outcome(run, error=error)
     return Outcome(run, response)
+
+
+def patiently(search: Callable[[], R]) -> R:
+    """What a search with `min_revision` gives, asked again while its index is still reading what was learned.
+
+    A search waits no longer than its deadline; a busy machine takes longer to embed many bullets at once.
+    """
+    for patience in reversed(range(TRIES)):
+        try:
+            return search()
+        except HanseiError as error:
+            if error.reason != INDEX_BEHIND or not patience:
+                raise
+    raise AssertionError("the last try returns or raises")
 
 
 def learn_all(client: Client, runs: Sequence[Run], jobs: int = 1) -> Iterator[Outcome]:

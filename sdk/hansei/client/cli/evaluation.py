@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from hansei.client.cli.options import AsJson, Exit, fail
+from hansei.client.cli.output import say
 
 app = typer.Typer(help="Measure retrieval and blame on labelled files.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -68,3 +69,29 @@ def blame(file: File, as_json: AsJson = False) -> None:
         print_json({**asdict(found), "baselines": {name: asdict(each) for name, each in found.baselines.items()}})
     else:
         console().print(scores.blame(found))
+
+
+@app.command()
+def foresight(
+    file: File,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the curve, foresight.json and foresight.png.", file_okay=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure how often earlier runs warn of an error.
+
+    Goes through the runs of FILE in order: for each tool error, is there a bullet of an earlier run that warns of it
+    among the top five for what happened before? Then the run is learned, offline, in a playbook of its own.
+    """
+    from hansei.client.cli.output import console, print_json
+    from hansei.client.cli.show import scores
+    from hansei.client.cli.watching import watch, write_curve
+
+    curve = watch(file)
+    if as_json:
+        print_json(curve[-1].document())
+    else:
+        console().print(scores.foresight(curve[-1]))
+    for written in write_curve(curve, out) if out else ():
+        say(f"wrote {written}")

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from hansei.client.cli.options import Exit, fail
 from hansei.client.client import Client
-from hansei.client.errors import HanseiError
-from hansei.client.learning import Outcome, learn
+from hansei.client.learning import Outcome, learn, patiently
 from hansei.client.runs import Run, Unreadable, read, with_siblings
 from hansei.gateway.v1.gateway_service_pb2 import AnswerResponse
 from hansei.playbook.v1.playbook_pb2 import Bullet
@@ -26,8 +25,6 @@ QUERIES = (
 )
 QUESTION = ("devtools", "git push was rejected. What should I do?")
 TOP_K = 3
-INDEX_BEHIND = "REVISION_NOT_REACHED"
-TRIES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +110,8 @@ def _used_again(client: Client, run: Run, revisions: dict[str, int]) -> UsedAgai
 
 
 def _search(client: Client, dataset: str, query: str, revisions: dict[str, int]) -> SearchResponse:
-    """What search finds once its index holds all that was learned; a busy machine takes a while to embed it."""
-    for patience in reversed(range(TRIES)):
-        try:
-            return client.search(dataset, query, top_k=TOP_K, min_revision=revisions.get(dataset, 0))
-        except HanseiError as error:
-            if error.reason != INDEX_BEHIND or not patience:
-                raise
-    raise AssertionError("the last try returns or raises")
+    """What search finds once its index holds all that was learned."""
+    return patiently(lambda: client.search(dataset, query, top_k=TOP_K, min_revision=revisions.get(dataset, 0)))
 
 
 def _revision(outcome: Outcome) -> int:

@@ -12,6 +12,7 @@ from rich.text import Text
 from hansei.client.cli.show.words import FAINT, counted
 
 if TYPE_CHECKING:
+    from hansei.client.cli.foresight import Foresight
     from services.reflector.usecases.evaluate_blame import BlameScores
     from services.search.usecases.evaluate import Quality
 
@@ -32,6 +33,16 @@ def blame(scores: BlameScores) -> RenderableType:
     for name, each in scores.baselines.items():
         table.add_row(name.replace("_", " "), f"{each.step_accuracy:.3f}", f"{each.agent_accuracy:.3f}")
     return Group(table, Text(f"share named as people did, {counted(scores.n, 'labelled run')}", FAINT))
+
+
+def foresight(found: Foresight) -> RenderableType:
+    """The playbook, and beside it the same insights uncurated, and bullets taken at random."""
+    table = _table("warned by", "of all errors", "of those seen before")
+    for name, hits in (("playbook", found.playbook), ("uncurated", found.uncurated), ("random", found.random)):
+        shares = found.shares(hits)
+        table.add_row(name, f"{shares['foreseen_of_all']:.3f}", f"{shares['foreseen_of_seen']:.3f}")
+    counts = f"{counted(found.errors, 'error')}, {found.seen} seen before, {counted(found.runs, 'run')}"
+    return Group(table, Text(f"{counts}, {counted(found.bullets, 'bullet')} kept", FAINT))
 
 
 def _table(first: str, *numbers: str) -> Table:

@@ -1,0 +1,154 @@
+"""Foresight: whether learning helps, measured without any model.
+
+Runs come in order. Before one is learned, each tool error in it is a question: would its agent have been warned? It
+would if, for a query made only of what happened before the error, one of the top five bullets, all learned from earlier
+runs, names the operation and the error. Then the run is learned. Beside the playbook stand two baselines: every
+insight ever drawn, uncurated, searched the same way; and five bullets of the playbook taken at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import comb
+from typing import TYPE_CHECKING
+
+from hansei.client.errors import FailedPrecondition
+from hansei.client.learning import learn, patiently
+from hansei.playbook.v1.playbook_pb2 import Bullet
+from hansei.search.v1.search_pb2 import SearchQuery
+from services.reflector.domain.actions import Action, actions_of
+from services.reflector.rpc.convert import trajectory_from
+
+if TYPE_CHECKING:
+    from hansei.client.client import Client
+    from hansei.client.runs import Run
+    from services.reflector.domain.trajectory import Step
+
+TOP_K = 5
+QUERY_CHARS = 600
+"""Characters of the call, and of what was said before it, that go into a query."""
+MAX_RANKED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """How many errors, of all and of the seen kinds, something foresaw. Expected values for random bullets."""
+
+    of_all: float = 0
+    of_seen: float = 0
+
+    def plus(self, hit: float, seen: bool) -> Hits:
+        """One error more."""
+        return Hits(self.of_all + hit, self.of_seen + (hit if seen else 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Foresight:
+    """The counts so far. ``seen`` are the errors whose kind (operation and normalised message) an earlier run had."""
+
+    runs: int = 0
+    errors: int = 0
+    seen: int = 0
+    bullets: int = 0
+    playbook: Hits = field(default_factory=Hits)
+    uncurated: Hits = field(default_factory=Hits)
+    random: Hits = field(default_factory=Hits)
+
+    def document(self) -> dict[str, object]:
+        """Counts and shares as JSON."""
+        return {
+            "runs": self.runs,
+            "errors": self.errors,
+            "errors_seen_before": self.seen,
+            "bullets": self.bullets,
+            "foreseen": self.playbook.of_all,
+            "foreseen_seen_before": self.playbook.of_seen,
+            **self.shares(self.playbook),
+            "baselines": {"uncurated": self.shares(self.uncurated), "random": self.shares(self.random)},
+        }
+
+    def shares(self, hits: Hits) -> dict[str, float]:
+        """The shares, 0 to 1, of the errors that were foreseen; 0 where there were none."""
+        of_all = hits.of_all / self.errors if self.errors else 0.0
+        of_seen = hits.of_seen / self.seen if self.seen else 0.0
+        return {"foreseen_of_all": round(of_all, 4), "foreseen_of_seen": round(of_seen, 4)}
+
+
+@dataclass(slots=True)
+class Watcher:
+    """What was learned so far: by the system under `client`, and beside it every insight as it came."""
+
+    client: Client
+    revision: int = 0
+    kinds: set[str] = field(default_factory=set)
+    insights: list[Bullet] = field(default_factory=list)
+
+    def follow(self, runs: Sequence[Run]) -> Iterator[Foresight]:
+        """The counts after each run. All runs must be of one dataset. Raises the error of a run that is not learned."""
+        so_far = Foresight()
+        for run in runs:
+            steps = trajectory_from(run.trajectory, "trajectory").transcript
+            failed = [action for action in actions_of(steps) if action.error is not None]
+            so_far = self._asked(so_far, run.trajectory.dataset, steps, failed)
+            self._learn(run)
+            self.kinds.update(action.error_kind for action in failed)
+            yield so_far
+
+    def _asked(self, so_far: Foresight, dataset: str, steps: Sequence[Step], failed: Sequence[Action]) -> Foresight:
+        queries = [query_before(steps, action) for action in failed]
+        found = self._found(dataset, queries)
+        bullets = list(self.client.playbooks.get(dataset=dataset).playbook.bullets)
+        counted = replace(so_far, runs=so_far.runs + 1, errors=so_far.errors + len(failed), bullets=len(bullets))
+        for action, query, given in zip(failed, queries, found, strict=True):
+            seen = action.error_kind in self.kinds
+            counted = replace(
+                counted,
+                seen=counted.seen + seen,
+                playbook=counted.playbook.plus(any(warns_of(bullet, action) for bullet in given), seen),
+                uncurated=counted.uncurated.plus(self._uncurated_warns(query, action), seen),
+                random=counted.random.plus(chance([warns_of(bullet, action) for bullet in bullets]), seen),
+            )
+        return counted
+
+    def _found(self, dataset: str, queries: Sequence[SearchQuery]) -> list[list[Bullet]]:
+        """The bullets for each query, once the index holds all that was learned."""
+        if not queries:
+            return []
+        asked = partial(self.client.index.batch_search, dataset=dataset, queries=queries, min_revision=self.revision)
+        return [[result.bullet for result in response.results] for response in patiently(asked).responses]
+
+    def _uncurated_warns(self, query: SearchQuery, action: Action) -> bool:
+        # The service ranks at most this many bullets at once; the newest are the likeliest to be of use.
+        ranked = self.client.index.rank_bullets(query=query, bullets=self.insights[-MAX_RANKED:]).results
+        return any(warns_of(result.bullet, action) for result in ranked)
+
+    def _learn(self, run: Run) -> None:
+        outcome = learn(self.client, run)
+        if outcome.response is None:
+            raise outcome.error or FailedPrecondition(outcome.failure)
+        if outcome.response.HasField("curation"):
+            self.revision = outcome.response.curation.revision
+        for insight in outcome.response.reflection.insights:
+            self.insights.append(Bullet(id=f"insight-{len(self.insights)}", content=insight.key_insight))
+
+
+def query_before(steps: Sequence[Step], action: Action) -> SearchQuery:
+    """What an agent could ask before it makes a call: the call it is about to make, and what was said last."""
+    said = next((s.content for s in reversed(steps[: action.call_step]) if s.role == "user" and s.content), "")
+    call = f"{action.operation} {action.arguments}"[:QUERY_CHARS]
+    # Unlike a reader, an agent that is about to fail wants to hear also of what was voted down.
+    return SearchQuery(query_text=f"{call}\n{said[:QUERY_CHARS]}", top_k=TOP_K, min_confidence=0)
+
+
+def warns_of(bullet: Bullet, action: Action) -> bool:
+    """Whether a bullet names the operation and quotes the error, as it is once its variable parts are left out."""
+    text = bullet.content.casefold()
+    return action.error is not None and action.operation.casefold() in text and action.error.kind.casefold() in text
+
+
+def chance(warning: Sequence[bool]) -> float:
+    """The probability that five bullets taken at random without replacement hold one that warns (hypergeometric)."""
+    total, silent, taken = len(warning), warning.count(False), min(TOP_K, len(warning))
+    return 1 - comb(silent, taken) / comb(total, taken) if taken else 0.0
