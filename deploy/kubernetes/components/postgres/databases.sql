@@ -1,0 +1,19 @@
+-- One database and one account for each service that keeps state: nobody reads another service's tables.
+-- Run once, by psql (14 or newer) on an empty server; the passwords come from its environment.
+\set ON_ERROR_STOP on
+\getenv curator_password CURATOR_PASSWORD
+\getenv search_password SEARCH_PASSWORD
+\getenv planner_password PLANNER_PASSWORD
+\getenv validator_password VALIDATOR_PASSWORD
+
+CREATE ROLE curator LOGIN PASSWORD :'curator_password';
+CREATE ROLE search LOGIN PASSWORD :'search_password';
+CREATE ROLE planner LOGIN PASSWORD :'planner_password';
+CREATE ROLE validator LOGIN PASSWORD :'validator_password';
+
+CREATE DATABASE curator OWNER curator;
+CREATE DATABASE search OWNER search;
+CREATE DATABASE planner OWNER planner;
+CREATE DATABASE validator OWNER validator;
+
+REVOKE CONNECT ON DATABASE curator, search, planner, validator FROM PUBLIC;
