@@ -14,6 +14,7 @@ from google.protobuf.message_factory import GetMessageClass
 from starlette.requests import Request
 
 from chassis import deadlines
+from chassis.calls import REQUEST_ID_KEY, Call, current_call, request_id_from
 from chassis.policy import Policies
 from gateway.http import examples
 from gateway.http.bodies import json_object, read_message, write_message
@@ -105,6 +106,8 @@ def _handler(endpoint: Endpoint, seconds: float | None) -> Callable[[Request], A
         else:
             body = await request.body()
             asked = await read_message(json_object(body), kind, len(body))
+        given = [(REQUEST_ID_KEY, request.headers.get(REQUEST_ID_KEY, ""))]
+        current_call.set(Call(path_of(endpoint.method), request_id_from(given, asked)))
         with deadlines.within(seconds):
             return await write_message(await endpoint.call(asked))
 

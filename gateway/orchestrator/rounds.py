@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from chassis import deadlines
 from chassis.errors import AlreadyExists, shortened
@@ -34,6 +34,7 @@ class Rounds:
     """Runs the teams of an execution."""
 
     equipment: Equipment
+    _running: set[str] = field(default_factory=set)
 
     async def events(self, request: rounds.RunRoundsRequest) -> AsyncGenerator[rounds.RunRoundsResponse]:
         """Every finished round, then the result. Raises InvalidArgument, ExecutionExists.
@@ -54,6 +55,15 @@ class Rounds:
 
     async def run(self, plan: Plan, deliver: Deliver) -> rounds.RoundsResult:
         """The result of all teams; each finished round is delivered. Raises ExecutionExists."""
+        if plan.execution_id in self._running:
+            raise ExecutionExists(plan.execution_id)
+        self._running.add(plan.execution_id)
+        try:
+            return await self._run(plan, deliver)
+        finally:
+            self._running.discard(plan.execution_id)
+
+    async def _run(self, plan: Plan, deliver: Deliver) -> rounds.RoundsResult:
         if await self._ranking(plan):
             raise ExecutionExists(plan.execution_id)
         seconds = _team_seconds(plan)

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from chassis.admission import Admission
+from chassis.calls import request_id
 from chassis.errors import NotFound
 from chassis.policy import installed_policies
 from gateway.http.app import create_app
@@ -30,16 +31,18 @@ from hansei.validator.v1 import validator_service_pb2 as validator
 
 @dataclass
 class Peers:
-    """Every service behind the face. `raises` names a method and what it raises; `asked` keeps the requests."""
+    """Every service behind the face. `raises` names a method and what it raises; `asked` keeps what it was asked."""
 
     raises: dict[str, Exception] = field(default_factory=dict)
     asked: list[Any] = field(default_factory=list)
+    request_ids: list[str] = field(default_factory=list)
     failure: str = ""
     run: report.ReportRun = field(default_factory=report.ReportRun)
     result: report.ValidationResult = field(default_factory=report.ValidationResult)
 
     def _heard(self, method: str, request: Any) -> None:
         self.asked.append(request)
+        self.request_ids.append(request_id())
         if method in self.raises:
             raise self.raises[method]
 

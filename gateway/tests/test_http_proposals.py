@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from chassis.errors import FailedPrecondition, Unavailable
 from gateway.tests.scripted_face import Peers, client_of
@@ -160,6 +162,25 @@ async def test_another_type_is_400(kind: Any) -> None:
     expected = {"ok": False, "errors": ["type must be 'organizer' or 'advisor'"], "warnings": []}
     assert response.json() == expected  # G-28
     assert peers.asked == []
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None), max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = ("dashboard", "focusNodeId", "userIntent", "constraints", "type", "report", "validNodeIds")
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    body=st.dictionaries(st.sampled_from(FIELDS), JSON_VALUES) | JSON_VALUES, path=st.sampled_from([*RUNS, VALIDATE])
+)
+async def test_whatever_is_sent_is_an_answer_or_the_senders_fault(body: Any, path: str) -> None:
+    async with client_of(Peers()) as client:
+        response = await client.post(path, content=json.dumps(body).encode())
+    assert response.status_code in (200, 400), response.text
+    assert {"ok", "errors", "warnings"} <= set(response.json())
 
 
 async def test_a_check_that_fails_is_500_in_its_shape() -> None:

@@ -37,6 +37,21 @@ async def test_learning_over_http() -> None:
     assert peers.asked[-1].request_id == examples.LEARN["request_id"]
 
 
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({}, examples.LEARN["request_id"]),
+        ({"X-Request-Id": "mine"}, "mine"),
+        ({"X-Request-Id": "{"}, examples.LEARN["request_id"]),
+    ],
+)
+async def test_one_request_id_goes_through_all_hops(headers: dict[str, str], expected: str) -> None:
+    peers = Peers()
+    async with client_of(peers) as client:
+        await client.post("/v1/learn", json=examples.LEARN, headers=headers)
+    assert peers.request_ids == [expected] * 3
+
+
 async def test_searching_over_http() -> None:
     peers = Peers()
     async with client_of(peers) as client:

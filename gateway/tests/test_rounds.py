@@ -181,3 +181,17 @@ async def test_an_execution_is_not_run_twice() -> None:
     assert caught.value.reason == "EXECUTION_EXISTS"
     assert stage.board.finals("t1") == [1]  # G-72
     assert len(stage.asked("generate")) == 1
+
+
+async def test_an_execution_that_runs_is_not_begun_again() -> None:
+    stage = Stage({"t1": [80]})
+    first = stage.rounds.events(request(max_rounds=1))
+    stage.library.hangs = lambda asked, number: True
+    running = asyncio.ensure_future(anext(first))
+    await asyncio.sleep(0)
+    with pytest.raises(AlreadyExists):
+        await stage.run(request(max_rounds=1))
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    stage.library.hangs = lambda asked, number: False
+    assert (await stage.run(request(max_rounds=1))).status == rounds.ROUNDS_STATUS_COMPLETED
