@@ -23,9 +23,14 @@ if TYPE_CHECKING:
 @asynccontextmanager
 async def curator(folder: Path) -> AsyncIterator[Stub]:
     """A client of a curator that keeps its playbooks in `folder`."""
-    settings = CuratorSettings(llm_provider="offline", playbook_data_dir=str(folder), curator_feed_poll_seconds=0.05)
-    peers = chassis.Peers({})
-    async with chassis.serve(build(settings, peers)) as running:
+    settings = CuratorSettings(
+        llm_provider="offline",
+        playbook_data_dir=str(folder),
+        curator_feed_poll_seconds=0.05,
+        lame_duck_seconds=0,
+        drain_grace_seconds=5,
+    )
+    async with chassis.serve(build(settings, chassis.Peers({})), settings=settings) as running:
         clients = chassis.Peers({"curator": running.address})
         yield playbook_grpc.PlaybookServiceStub(clients.channel("curator"))
         await clients.close()
