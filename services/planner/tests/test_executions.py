@@ -50,7 +50,11 @@ PROCEED = InterventionResponse(action=InterventionAction.PROCEED)
 
 @asynccontextmanager
 async def replica(
-    place: Path, made: Executor, owner: str = "one", clock: StandingClock | None = None, lease_seconds: float = 10.0
+    place: Path | str,
+    made: Executor,
+    owner: str = "one",
+    clock: StandingClock | None = None,
+    lease_seconds: float = 10.0,
 ) -> AsyncIterator[Executions]:
     """A planner process's executions over a database file."""
     store = SqlExecutionStore(str(place))

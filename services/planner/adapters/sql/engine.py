@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from chassis.errors import HanseiError, Unavailable
+from chassis.errors import Aborted, HanseiError, Unavailable
 
 _BUSY_SECONDS = 30
 
@@ -51,8 +51,18 @@ def _sqlite(url: URL, connections: int, begin: str) -> Engine:
     return engine
 
 
+class LostRace(Aborted):
+    """Another replica wrote the same row first; try again."""
+
+    reason = "PLANNER_STORE_LOST_RACE"
+
+
 def translated(error: Exception) -> Exception:
     """What a failure of the store means to the caller; the driver's own words stay in its cause."""
+    if isinstance(error, IntegrityError):
+        lost = LostRace("another planner was first: nothing was written; try again", retry_after=0.1)
+        lost.__cause__ = error
+        return lost
     if isinstance(error, SQLAlchemyError | sqlite3.Error | OSError) and not isinstance(error, HanseiError):
         unavailable = StoreUnavailable("the planner's store does not answer: nothing was written", retry_after=1)
         unavailable.__cause__ = error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets as randomness
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ from sqlalchemy import Connection, and_, func, insert, or_, select, update
 
 from services.planner.adapters.sql import schema
 from services.planner.adapters.sql.codec import FIRST_HASH, at, chained, micros, packed, unpacked
-from services.planner.adapters.sql.engine import opened, translated
+from services.planner.adapters.sql.engine import LostRace, StoreUnavailable, opened, translated
 from services.planner.adapters.sql.writer import Writer
 from services.planner.domain.errors import LeaseLost, PlanAlreadyRun, RequestIdReused, RunNotFound
 from services.planner.domain.events import Event, Recorded, Started, StepFinished
@@ -36,6 +36,7 @@ from services.planner.usecases.store import (
 T = TypeVar("T")
 
 _READERS = 4
+_START_AGAIN_SECONDS = 0.2
 _rows, _log = schema.executions, schema.events
 
 
@@ -50,7 +51,7 @@ class SqlExecutionStore:
 
     async def open(self) -> None:
         """Makes the tables that are not there yet. Errors: StoreUnavailable."""
-        await self._writer.run(schema.metadata.create_all)
+        await _again(lambda: self._writer.run(schema.metadata.create_all))
 
     async def close(self) -> None:
         """Finishes what is being written and lets go of the database."""
@@ -233,7 +234,17 @@ class SqlExecutionStore:
                 connection.execute(insert(table).values(name="answers", value=found))
             return found
 
-        return await self._writer.run(work)
+        return await _again(lambda: self._writer.run(work))
+
+
+async def _again(work: Callable[[], Awaitable[T]]) -> T:
+    """What `work` gives at the second or third try, if replicas that start together get into each other's way."""
+    for _ in range(2):
+        try:
+            return await work()
+        except (LostRace, StoreUnavailable):
+            await asyncio.sleep(_START_AGAIN_SECONDS)
+    return await work()
 
 
 def _until(now: datetime, seconds: float) -> int:

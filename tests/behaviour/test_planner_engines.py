@@ -1,0 +1,98 @@
+"""The planner's store on PostgreSQL: what holds on SQLite holds for replicas over one server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from services.planner.domain.errors import AnswerRefused, RunNotPaused
+from services.planner.domain.interventions import InterventionAction, InterventionResponse
+from services.planner.domain.results import OverallStatus
+from services.planner.tests.scripted import ScriptedTool, StandingClock, agent_plan, agent_step, answer, executor
+from services.planner.tests.test_executions import question, replica, until_quiet
+from services.planner.usecases.audit import audited
+from services.planner.usecases.executions import Executions
+from services.planner.usecases.store import ExecutionStatus, Feedback, Filter, Request
+from tests.behaviour.postgres_server import PostgresServer, binaries, postgres_server
+
+PROCEED = InterventionResponse(action=InterventionAction.PROCEED)
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    programs = binaries()
+    if programs is None:
+        pytest.skip("PostgreSQL is not installed: initdb and pg_ctl are not there")
+    with postgres_server(programs) as server:
+        yield server
+
+
+def asking() -> ScriptedTool:
+    return ScriptedTool({"s1": answer("one", 0.5)})
+
+
+def plan() -> Any:
+    return agent_plan(agent_step(1), agent_step(2, 1))
+
+
+async def replicas(stack: AsyncExitStack, url: str, count: int, clock: StandingClock) -> list[Executions]:
+    """Planners that start together over one database."""
+    opening = [replica(url, executor(asking(), clock=clock), f"r{i}", clock) for i in range(count)]
+    return list(await asyncio.gather(*(stack.enter_async_context(each) for each in opening)))
+
+
+async def test_replicas_share_a_server(postgres: PostgresServer) -> None:
+    clock = StandingClock()
+    async with AsyncExitStack() as stack:
+        several = await replicas(stack, postgres.url, 4, clock)
+        for number in range(20):
+            execution_id = await several[number % 4].start(plan(), None, None)
+            await until_quiet(several[0], execution_id)
+            bound = await question(several[1], execution_id)
+            with pytest.raises(AnswerRefused):
+                await several[2].answer(execution_id, PROCEED, "0" * 64, bound[1], bound[2], None)
+            outcomes = await asyncio.gather(
+                *(each.answer(execution_id, PROCEED, *bound, None) for each in several), return_exceptions=True
+            )
+            assert sum(isinstance(o, int) for o in outcomes) == 1
+            assert sum(isinstance(o, RunNotPaused) for o in outcomes) == 3
+            state = await until_quiet(several[3], execution_id)
+            assert state.result is not None
+            assert state.result.overall_status is OverallStatus.SUCCESS
+            assert state.attempts == {1: 1, 2: 1}
+            assert (await audited(several[3].store, execution_id)).findings == ()
+        listed = await several[0].store.listed(Filter(ExecutionStatus.SUCCESS, limit=100))
+        assert len(listed) == 20
+
+
+async def test_a_dead_replica_is_replaced(postgres: PostgresServer) -> None:
+    clock, entered = StandingClock(), asyncio.Event()
+
+    async def dies(_: Any) -> Any:
+        entered.set()
+        await asyncio.Event().wait()
+
+    async with (
+        replica(postgres.url, executor(ScriptedTool({"s1": dies}), clock=clock), "dead", clock) as dead,
+        replica(postgres.url, executor(ScriptedTool(), clock=clock), "heir", clock) as heir,
+    ):
+        execution_id = await dead.start(plan(), None, None)
+        await entered.wait()
+        clock.advance(11)
+        await heir.sweep_once()
+        state = await until_quiet(heir, execution_id)
+    assert state.result is not None
+    assert state.result.final_answer == "s2"
+
+
+async def test_feedback_counts_once(postgres: PostgresServer) -> None:
+    clock = StandingClock()
+    async with replica(postgres.url, executor(asking(), clock=clock), "one", clock) as executions:
+        store, request = executions.store, Request("6a1c9b1e-4f0e-4c55-8d7b-0f3c2a9e1d77", bytes(32))
+        assert await store.add_feedback(Feedback(0.8, True), clock(), request)
+        assert not await store.add_feedback(Feedback(0.8, True), clock(), request)
+        assert [each for _, each in await store.all_feedback()] == [Feedback(0.8, True)]
