@@ -291,7 +291,7 @@ class SQLite:
     """SQLite in a file: FTS5 and sqlite-vec, their best hundred fused by rank."""
 
     def __init__(self, corpus: Corpus) -> None:
-        import sqlite_vec  # type: ignore[import-not-found, unused-ignore]
+        import sqlite_vec  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
         self._folder = tempfile.TemporaryDirectory(prefix="bench-sqlite-")
         self._connection = sqlite3.connect(Path(self._folder.name) / "documents.db")

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from chassis.errors import DeadlineExceeded
 from services.search.domain.embedding import Embedder, EmbeddingCache, Float32s, content_hash
 from services.search.domain.errors import EmbeddingFailed
+from services.search.domain.ranking import unit
 
 BATCH = 256
+
+
+class _QueryVector(NamedTuple):
+    given: Float32s
+    unit: Float32s
 
 
 class EmbedTexts:
@@ -23,7 +30,7 @@ class EmbedTexts:
     def __init__(self, embedder: Embedder, cache: EmbeddingCache, remembered_queries: int = 2048) -> None:
         self.embedder = embedder
         self._cache = cache
-        self._queries: OrderedDict[str, Float32s] = OrderedDict()
+        self._queries: OrderedDict[str, _QueryVector] = OrderedDict()
         self._remembered = remembered_queries
         self._dimension = 0
 
@@ -44,16 +51,26 @@ class EmbedTexts:
 
     async def queries(self, texts: Sequence[str]) -> Float32s:
         """Vectors of texts that are searched with, in order."""
+        return np.array([vector.given for vector in await self._vectors_of(texts)], np.float32)
+
+    async def directions(self, texts: Sequence[str]) -> list[Float32s]:
+        """The same, each of unit length or zero."""
+        return [vector.unit for vector in await self._vectors_of(texts)]
+
+    async def _vectors_of(self, texts: Sequence[str]) -> list[_QueryVector]:
         missing = list(dict.fromkeys(text for text in texts if text not in self._queries))
-        found = {text: self._queries[text] for text in texts if text in self._queries}
+        fresh: dict[str, _QueryVector] = {}
         if missing:
-            found.update(zip(missing, await self._embed(missing), strict=True))
-        for text in texts:
-            self._queries[text] = found[text]
+            embedded = await self._embed(missing)
+            units = unit(embedded.astype(np.float64)).astype(np.float32)
+            fresh = {text: _QueryVector(*both) for text, *both in zip(missing, embedded, units, strict=True)}
+        found = [fresh.get(text) or self._queries[text] for text in texts]
+        for text, vector in zip(texts, found, strict=True):
+            self._queries[text] = vector
             self._queries.move_to_end(text)
         while len(self._queries) > self._remembered:
             self._queries.popitem(last=False)
-        return self._checked([found[text] for text in texts], len(texts))
+        return found
 
     async def _embed(self, texts: Sequence[str]) -> Float32s:
         try:

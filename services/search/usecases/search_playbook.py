@@ -11,7 +11,7 @@ import numpy as np
 from chassis.cpu import CpuPool
 from services.search.domain.bullet import Bullet
 from services.search.domain.embedding import Float32s, VectorWeight
-from services.search.domain.errors import WrongVector
+from services.search.domain.errors import EmbeddingFailed, WrongVector
 from services.search.domain.fusion import checked_alpha
 from services.search.domain.query import ItemT, Ranking, SearchQuery
 from services.search.domain.ranking import unit
@@ -121,9 +121,11 @@ class RankEntries:
             elif ask.vector is None:
                 texts[place] = ask.query.query_text
         if texts:
-            embedded = await self._embed.queries(list(texts.values()))
+            embedded = await self._embed.directions(list(texts.values()))
             for place, vector in zip(texts, embedded, strict=True):
-                vectors[place] = _unit(vector)
+                if len(vector) != view.vectors.shape[1]:
+                    raise EmbeddingFailed(f"query of dimension {len(vector)}, index of {view.vectors.shape[1]}")
+                vectors[place] = vector
         return vectors
 
     def _given(self, vector: QueryVector, dimension: int) -> Float32s:

@@ -1,0 +1,71 @@
+"""How a query grows with the index, exact and preselecting, and how well both agree.
+
+`python -m bench.search.growth [documents ...]`: default 10000 100000 1000000; the last takes 12 GB and half an hour.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import time
+from typing import Any
+
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+import numpy as np  # noqa: E402
+
+from bench import report  # noqa: E402
+from bench.search.corpus import DIMENSION, corpus  # noqa: E402
+from services.search.adapters.compiled import CompiledKernels  # noqa: E402
+from services.search.domain.bm25 import LUCENE  # noqa: E402
+from services.search.domain.entry import Entry  # noqa: E402
+from services.search.domain.index import HybridIndex  # noqa: E402
+from services.search.domain.query import Filter, Ranking  # noqa: E402
+from services.search.domain.tokenizers import mixed  # noqa: E402
+from services.search.domain.view import NO_PRESELECTION, Fusion, IndexView, Preselection  # noqa: E402
+
+SIZES = (10_000, 100_000, 1_000_000)
+QUERIES = 100
+EVERYTHING, FUSION = Filter(min_confidence=0.3), Fusion(0.5)
+
+
+def row(documents: int) -> dict[str, Any]:
+    """Median times in microseconds, and the share of the exact top ten that preselection finds."""
+    given = corpus(documents, QUERIES)
+    kernels = CompiledKernels()
+    kernels.warm()
+    index: HybridIndex[int] = HybridIndex(DIMENSION, mixed, LUCENE, kernels, Preselection(above=0))
+    index.apply([Entry(str(number), text, number) for number, text in enumerate(given.texts)], given.vectors)
+    began = time.perf_counter()
+    index.cluster()
+    clustered = time.perf_counter() - began
+    exact = dataclasses.replace(index.view, preselection=NO_PRESELECTION, _remembered={})
+    terms = [mixed(text) for text in given.queries]
+
+    def answers(view: IndexView[int]) -> tuple[list[Ranking[int]], float]:
+        rankings, times = [], []
+        for words, vector in zip(terms, given.query_vectors, strict=True):
+            began = time.perf_counter()
+            rankings.append(view.search(words, vector, EVERYTHING, FUSION, 10))
+            times.append(time.perf_counter() - began)
+        return rankings, float(np.median(times) * 1e6)
+
+    (expected, exact_us), (found, pool_us) = answers(exact), answers(index.view)
+    agreeing = sum(
+        len({r.item for r in a.results} & {r.item for r in b.results}) for a, b in zip(expected, found, strict=True)
+    )
+    return {
+        "documents": documents,
+        "exact_p50_us": exact_us,
+        "preselected_p50_us": pool_us,
+        "recall_at_10": agreeing / (10 * QUERIES),
+        "cluster_s": clustered,
+    }
+
+
+if __name__ == "__main__":
+    sizes = tuple(int(argument) for argument in sys.argv[1:]) or SIZES
+    rows = [row(size) for size in sizes]
+    report.write("search_growth", {"machine": report.machine(), "rows": rows})
