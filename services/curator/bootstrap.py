@@ -14,6 +14,7 @@ from hansei.curator.v1 import curator_service_pb2_grpc
 from hansei.playbook.v1 import playbook_service_pb2_grpc
 from libs.llm.client import LLMClient
 from libs.llm.connect import connect_chat
+from services.curator.adapters import measures
 from services.curator.adapters.feed import RevisionFeed
 from services.curator.adapters.prompt import CuratorPromptBuilder
 from services.curator.adapters.sections import DEFAULT_FILE, SHIPPED_FILE, SectionLoader
@@ -26,7 +27,7 @@ from services.curator.usecases.model_curator import ModelCurator
 from services.curator.usecases.rule_curator import RuleCurator
 from services.curator.usecases.watch import Watch
 
-HOUSEKEEPING_SECONDS = 3600
+HOUSEKEEPING_SECONDS = 60
 
 _log = logging.getLogger(__name__)
 
@@ -37,12 +38,19 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
 
     def committed(revision: Revision) -> None:
         feed.committed(revision)
+        measures.count(revision)
 
     store = SqlPlaybookStore(settings.database_url, policy=settings.default_policy, committed=committed)
     feed = RevisionFeed(store, settings.curator_feed_poll_seconds)
     sections = _sections(settings)
     watch = Watch(store, feed, settings.curator_watch_progress_seconds, settings.curator_watch_patience)
-    agent = CuratorAgent(_curator(settings, llm_client), store, sections)
+    agent = CuratorAgent(_curator(settings, llm_client, store), store, sections)
+
+    async def start() -> None:
+        try:
+            await store.open()
+        except HanseiError as error:
+            raise chassis.BadSetting(error.message) from error
 
     async def close() -> None:
         await store.close()
@@ -53,6 +61,7 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
             try:
                 await store.forget_answers(settings.answer_retention)
                 await store.expire_pending()
+                measures.count_pending(await store.pending_counts())
             except HanseiError as error:
                 _log.warning("housekeeping is put off: %s", error)
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
@@ -72,15 +81,15 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
                 endless=("WatchPlaybook",),
             ),
         ],
-        start=store.open,
+        start=start,
         close=close,
         tasks=tasks,
     )
 
 
-def _curator(settings: CuratorSettings, llm_client: LLMClient) -> Curator:
+def _curator(settings: CuratorSettings, llm_client: LLMClient, store: SqlPlaybookStore) -> Curator:
     if settings.is_offline:
-        return RuleCurator()
+        return RuleCurator(store)
     prompts = CuratorPromptBuilder(Path(settings.prompts_dir) / "curator", settings.language)
     return ModelCurator(llm_client, prompts, settings.llm_model)
 
