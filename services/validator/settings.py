@@ -24,6 +24,9 @@ class ValidatorSettings(ServiceSettings):
     language: Literal["ja", "en"] = "ja"
     """Language of the built-in instructions of evaluators and judges, and of prompts."""
 
+    workspace: str = ""
+    """Folder whose `configs/prompt_builder.toml` holds the evaluator prompt. Empty: built-in, or the environment."""
+
     evaluator_model: str = named("google-gla:gemini-2.5-flash", "EVALUATOR_MODEL")
     """Model that scores submissions, `provider:model-name`."""
 

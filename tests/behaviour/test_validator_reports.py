@@ -258,6 +258,18 @@ async def test_own_kinds_are_registered_checked_generated_and_removed(validator:
         await validator.GetReportKind(pb.GetReportKindRequest(name="risk-review"))
 
 
+async def test_built_in_kinds_are_made_from_dashboards(validator: Any) -> None:
+    with pytest.raises(InvalidArgument, match="call RunOrganizer with a dashboard"):
+        await validator.RunReport(pb.RunReportRequest(type="organizer", inputs_json="{}"))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "nope"])
+async def test_inputs_must_be_an_object(validator: Any, text: str) -> None:
+    await validator.RegisterReportKind(register(risk_review()))
+    with pytest.raises(InvalidArgument, match="inputs_json must be the JSON text of an object"):
+        await validator.RunReport(pb.RunReportRequest(type="risk-review", inputs_json=text))
+
+
 async def test_registering_is_idempotent_and_names_are_taken_once(validator: Any) -> None:
     request = register(risk_review())
     assert await validator.RegisterReportKind(request) == await validator.RegisterReportKind(request)

@@ -16,13 +16,15 @@ OPTION_TEXTS = ("next_action", "necessary_info", "criteria_note")
 LABEL_WORDS = ("案", "パターン", "候補")
 
 
-def validate_advisor_report(report: object, valid_node_ids: Sequence[str], words: Words = LITERAL) -> ValidationResult:
+def validate_advisor_report(
+    report: object, valid_node_ids: Sequence[str] | None, words: Words = LITERAL
+) -> ValidationResult:
     """Checks a raw Advisor report; returns all findings, whatever the JSON types are, and never raises."""
     findings = Findings()
     if not isinstance(report, dict):
         findings.error_text("REPORT_NOT_OBJECT", "", "report must be an object")
         return findings.result()
-    ids = [node_id for node_id in valid_node_ids if isinstance(node_id, str)]
+    ids = [node_id for node_id in valid_node_ids or () if isinstance(node_id, str)]
     _check_fields(report, findings)
     _check_target(report, ids, findings)
     _check_options(report, waive_count=not ids and _is_blank_string(report.get("target_node_id")), findings=findings)

@@ -61,6 +61,21 @@ class ReportTypeUnknown(InvalidArgument):
         super().__init__(f"type must be {' or '.join(names)}")
 
 
+class KindBuiltIn(InvalidArgument):
+    """A built-in kind is asked for where only registered ones are made."""
+
+    reason = "REPORT_KIND_BUILT_IN"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"report kind '{name}' is built in: call Run{name.capitalize()} with a dashboard")
+
+
+class PromptUnusable(FailedPrecondition):
+    """A prompt cannot be built from the configured template or time zone."""
+
+    reason = "PROMPT_UNUSABLE"
+
+
 class KindInvalid(InvalidArgument):
     """A kind's schema or rules do not compile; one violation per fault."""
 

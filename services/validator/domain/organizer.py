@@ -19,14 +19,14 @@ _NOT_IN_LIST = "is not in valid node list"
 
 
 def validate_organizer_report(
-    report: object, valid_node_ids: Sequence[str], words: Words = LITERAL
+    report: object, valid_node_ids: Sequence[str] | None, words: Words = LITERAL
 ) -> ValidationResult:
     """Checks a raw Organizer report; returns all findings, whatever the JSON types are, and never raises."""
     findings = Findings()
     if not isinstance(report, dict):
         findings.error_text("REPORT_NOT_OBJECT", "", "report must be an object")
         return findings.result()
-    ids = [node_id for node_id in valid_node_ids if isinstance(node_id, str)]
+    ids = [node_id for node_id in valid_node_ids or () if isinstance(node_id, str)]
     checks = _Checks(findings, ids, frozenset(ids), words.finder(ORGANIZER_PHRASES))
     for key in ARRAYS:
         if not isinstance(report.get(key), list):

@@ -200,6 +200,15 @@ def test_every_built_in_metric_has_an_instruction_in_both_languages() -> None:  
         assert len(texts) == 2
 
 
+@pytest.mark.parametrize("template", ["{{ nope }}", "{{ 1/0 }}", "{% for %}"])
+async def test_a_template_that_makes_no_prompt_is_named(template: str) -> None:  # B-12, B-13, B-48
+    judge = ScriptedJudge([])
+    prompts = UserPromptBuilder(PromptBuilderSettings(evaluator_user_prompt=template))
+    with pytest.raises(FailedPrecondition, match="the evaluator prompt cannot be built"):
+        await Evaluator(PatientJudge(judge, Pauses()), prompts, MODEL).evaluate(EvaluationRequest("q", "s"))
+    assert judge.asked == []
+
+
 async def test_failures_and_invalid_replies_are_retried() -> None:  # V-53, V-54
     judge = ScriptedJudge([scored(101), RuntimeError("503"), {"score": 80}, scored(80)])
     pauses = Pauses()

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from libs.prompts.builder import UserPromptBuilder
 from libs.prompts.contexts import EvaluatorPromptContext
-from services.validator.domain.errors import EvaluationInvalid
+from services.validator.domain.errors import EvaluationInvalid, PromptUnusable
 from services.validator.domain.rubrics import METRIC_INSTRUCTIONS, Language
 from services.validator.usecases.judging import JudgeCall, PatientJudge, Question, Subject
 
@@ -36,7 +36,10 @@ class LLMJudgeMetric:
 
     def _get_user_prompt(self, user_query: str, submission: str) -> str:
         context = EvaluatorPromptContext(user_query=user_query, submission=submission)
-        return self._prompts.build_evaluator_prompt(context)
+        try:
+            return self._prompts.build_evaluator_prompt(context)
+        except Exception as error:  # whatever a template raises, B-12 and B-13, or a wrong TZ, B-30
+            raise PromptUnusable(f"the evaluator prompt cannot be built: {error}") from error
 
     async def evaluate(
         self, user_query: str, submission: str, call: JudgeCall, instruction: str | None = None

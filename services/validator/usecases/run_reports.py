@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from services.validator.domain.dashboard import Brief, DashboardError, TargetError, focus_of, nodes_of
-from services.validator.domain.errors import InputsNotObject, ReportNotJson
-from services.validator.domain.kinds import ADVISOR, ORGANIZER, ReportKind
+from services.validator.domain.errors import InputsNotObject, KindBuiltIn, ReportNotJson
+from services.validator.domain.kinds import ADVISOR, BUILT_IN_KINDS, ORGANIZER, ReportKind
 from services.validator.domain.report_prompts import build_base_prompt, build_inputs_prompt
 from services.validator.domain.runs import DEFAULT_OPTIONS, ReportRun, RunOptions, StopReason, refused
 from services.validator.domain.wording import LITERAL, Words
@@ -99,8 +99,10 @@ class RunReports:
     ) -> ReportRun:
         """Makes a report of a registered kind.
 
-        Raises ReportTypeUnknown, InputsNotObject, ModelKeyMissing, ModelOffline.
+        Raises KindBuiltIn, ReportTypeUnknown, InputsNotObject, ModelKeyMissing.
         """
+        if name in BUILT_IN_KINDS:
+            raise KindBuiltIn(name)
         kind = await self._kinds.kind(name)
         try:
             inputs = json_value(inputs_json)
