@@ -134,3 +134,43 @@ def test_blame_is_measured_beside_simple_rules(hansei: Hansei, tmp_path: Path) -
     assert said.document["n"] == 1
     assert said.document["baselines"]["second_turn"] == {"step_accuracy": 1.0, "agent_accuracy": 1.0}
     assert "1 labelled run" in hansei("eval", "blame", file).out
+
+
+def test_foresight_grows_with_what_was_learned(hansei: Hansei, tmp_path: Path) -> None:
+    def run(number: int, seat: str) -> dict[str, object]:
+        call = {"id": "1", "name": "book_seat", "arguments": json.dumps({"seat": seat})}
+        again = {"id": "2", "name": "book_seat", "arguments": json.dumps({"seat": "30C"})}
+        return {
+            "id": f"run-{number}",
+            "dataset": "seats",
+            "query": f"Book seat {seat}",
+            "status": "success",
+            "generated_answer": "Seat 30C is booked.",
+            "steps": [
+                {"role": "user", "content": f"Book seat {seat}, or else any other"},
+                {"role": "assistant", "content": "I book it.", "tool_calls": [call]},
+                {"role": "tool", "name": "book_seat", "tool_call_id": "1", "content": f"Error: seat {seat} is taken"},
+                {"role": "assistant", "content": "I take another one.", "tool_calls": [again]},
+                {"role": "tool", "name": "book_seat", "tool_call_id": "2", "content": "seat 30C is booked"},
+            ],
+        }
+
+    file = tmp_path / "runs.jsonl"
+    file.write_text("\n".join(json.dumps(run(number, f"1{number}A")) for number in range(3)), encoding="utf-8")
+    said = hansei("eval", "foresight", file, "--json", "--out", tmp_path / "curve")
+    assert said.code == 0, said.err
+    found = said.document
+    assert (found["runs"], found["errors"], found["errors_seen_before"]) == (3, 3, 2)
+    assert (found["foreseen_of_all"], found["foreseen_of_seen"]) == (round(2 / 3, 4), 1.0)
+    assert found["bullets"] >= 1
+    assert set(found["baselines"]) == {"uncurated", "random"}
+    curve = json.loads((tmp_path / "curve" / "foresight.json").read_text(encoding="utf-8"))
+    assert [point["runs"] for point in curve] == [1, 2, 3]
+    assert curve[0]["foreseen_of_all"] == 0
+    assert curve[-1] == found
+
+
+def test_foresight_of_nothing_is_refused(hansei: Hansei, tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text("", encoding="utf-8")
+    said = hansei("eval", "foresight", tmp_path / "empty.jsonl")
+    assert (said.code, said.out) == (2, "")

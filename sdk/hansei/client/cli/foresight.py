@@ -83,6 +83,7 @@ class Watcher:
     client: Client
     revision: int = 0
     kinds: set[str] = field(default_factory=set)
+    bullets: list[Bullet] = field(default_factory=list)
     insights: list[Bullet] = field(default_factory=list)
 
     def follow(self, runs: Sequence[Run]) -> Iterator[Foresight]:
@@ -94,13 +95,13 @@ class Watcher:
             so_far = self._asked(so_far, run.trajectory.dataset, steps, failed)
             self._learn(run)
             self.kinds.update(action.error_kind for action in failed)
+            so_far = replace(so_far, runs=so_far.runs + 1, bullets=len(self.bullets))
             yield so_far
 
     def _asked(self, so_far: Foresight, dataset: str, steps: Sequence[Step], failed: Sequence[Action]) -> Foresight:
         queries = [query_before(steps, action) for action in failed]
         found = self._found(dataset, queries)
-        bullets = list(self.client.playbooks.get(dataset=dataset).playbook.bullets)
-        counted = replace(so_far, runs=so_far.runs + 1, errors=so_far.errors + len(failed), bullets=len(bullets))
+        counted = replace(so_far, errors=so_far.errors + len(failed))
         for action, query, given in zip(failed, queries, found, strict=True):
             seen = action.error_kind in self.kinds
             counted = replace(
@@ -108,7 +109,7 @@ class Watcher:
                 seen=counted.seen + seen,
                 playbook=counted.playbook.plus(any(warns_of(bullet, action) for bullet in given), seen),
                 uncurated=counted.uncurated.plus(self._uncurated_warns(query, action), seen),
-                random=counted.random.plus(chance([warns_of(bullet, action) for bullet in bullets]), seen),
+                random=counted.random.plus(chance([warns_of(bullet, action) for bullet in self.bullets]), seen),
             )
         return counted
 
@@ -130,6 +131,7 @@ class Watcher:
             raise outcome.error or FailedPrecondition(outcome.failure)
         if outcome.response.HasField("curation"):
             self.revision = outcome.response.curation.revision
+        self.bullets = list(self.client.playbooks.get(dataset=run.trajectory.dataset).playbook.bullets)
         for insight in outcome.response.reflection.insights:
             self.insights.append(Bullet(id=f"insight-{len(self.insights)}", content=insight.key_insight))
 

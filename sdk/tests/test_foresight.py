@@ -1,0 +1,72 @@
+"""What counts as foreseen, and what five bullets taken at random would foresee."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hansei.client.cli.foresight import QUERY_CHARS, TOP_K, Foresight, Hits, chance, query_before, warns_of
+from hansei.playbook.v1.playbook_pb2 import Bullet
+from services.reflector.domain.actions import Action, actions_of
+from services.reflector.domain.tool_errors import ToolError
+from services.reflector.domain.trajectory import Step, ToolCall
+
+
+def failed(operation: str = "book_seat", kind: str = "Error: seat <id> is taken") -> Action:
+    return Action(1, "agent", "book_seat", operation, '{"seat": "12A"}', 2, error=ToolError("Error: seat 12A …", kind))
+
+
+@pytest.mark.parametrize(
+    ("content", "warns"),
+    [
+        ('Before `book_seat`: look, or it fails with "Error: seat <id> is taken".', True),
+        ('Before `Book_Seat`: look, or it fails with "error: seat <id> is TAKEN".', True),
+        ('Before `book_meal`: look, or it fails with "Error: seat <id> is taken".', False),
+        ("Before `book_seat`: look first.", False),
+        ("", False),
+    ],
+)
+def test_a_bullet_warns_when_it_names_operation_and_error(content: str, warns: bool) -> None:
+    assert warns_of(Bullet(content=content), failed()) is warns
+
+
+def test_nothing_warns_of_a_call_that_worked() -> None:
+    worked = Action(1, "agent", "book_seat", "book_seat", "", 2)
+    assert not warns_of(Bullet(content="book_seat"), worked)
+
+
+def test_the_query_holds_only_what_happened_before_the_error() -> None:
+    steps = [
+        Step(index=0, role="user", content="a window seat, please"),
+        Step(index=1, role="assistant", tool_calls=(ToolCall(id="1", name="book_seat", arguments='{"seat": "12A"}'),)),
+        Step(index=2, role="tool", name="book_seat", tool_call_id="1", content="Error: seat 12A is taken"),
+        Step(index=3, role="user", content="then an aisle seat"),
+    ]
+    (action,) = actions_of(steps)
+    asked = query_before(steps, action)
+    assert "book_seat" in asked.query_text
+    assert '{"seat": "12A"}' in asked.query_text
+    assert "a window seat, please" in asked.query_text
+    assert "taken" not in asked.query_text
+    assert "aisle" not in asked.query_text
+    assert asked.top_k == TOP_K
+
+
+def test_a_long_call_is_cut_in_the_query() -> None:
+    long = Action(0, "agent", "run", "run", "x" * 10_000, 1, error=ToolError("e", "e"))
+    assert len(query_before([], long).query_text) <= 2 * QUERY_CHARS + 1
+
+
+@given(st.lists(st.booleans(), max_size=9))
+def test_the_chance_is_the_share_of_all_choices_of_five_that_warn(warning: list[bool]) -> None:
+    choices = list(combinations(warning, min(TOP_K, len(warning))))
+    assert chance(warning) == pytest.approx(sum(any(choice) for choice in choices) / len(choices))
+
+
+def test_shares_are_of_the_errors_and_of_those_seen_and_0_without_any() -> None:
+    hits = Hits().plus(1, seen=True).plus(1, seen=False).plus(0, seen=True)
+    assert Foresight(errors=4, seen=2).shares(hits) == {"foreseen_of_all": 0.5, "foreseen_of_seen": 0.5}
+    assert Foresight().shares(Hits()) == {"foreseen_of_all": 0.0, "foreseen_of_seen": 0.0}
