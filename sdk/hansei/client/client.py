@@ -22,6 +22,7 @@ from hansei.client.services import (
     Planner,
     Playbooks,
     Reflector,
+    Rounds,
     Tools,
     Validator,
 )
@@ -69,6 +70,10 @@ class _Services(Generic[M]):
     @cached_property
     def gateway(self) -> Gateway[M]:
         return Gateway(self._channel)
+
+    @cached_property
+    def rounds(self) -> Rounds[M]:
+        return Rounds(self._channel)
 
     @cached_property
     def playbooks(self) -> Playbooks[M]:

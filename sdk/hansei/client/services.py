@@ -11,7 +11,9 @@ from hansei.client.calls import ClientStream, M, ServerStream, Service, Unary
 from hansei.curator.v1 import curator_service_pb2 as curator
 from hansei.curator.v1.curator_service_pb2_grpc import CuratorServiceStub
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
+from hansei.gateway.v1 import rounds_service_pb2 as rounds
 from hansei.gateway.v1.gateway_service_pb2_grpc import GatewayServiceStub
+from hansei.gateway.v1.rounds_service_pb2_grpc import RoundsServiceStub
 from hansei.planner.v1 import generator_service_pb2 as generator
 from hansei.planner.v1 import planner_service_pb2 as planner
 from hansei.planner.v1 import tool_service_pb2 as tools
@@ -40,6 +42,13 @@ class Gateway(Service[M]):
     learn_with_progress = ServerStream(gateway.LearnWithProgressRequest, gateway.LearnWithProgressResponse)
     run_workflow = Unary(gateway.RunWorkflowRequest, gateway.RunWorkflowResponse)
     answer = Unary(gateway.AnswerRequest, gateway.AnswerResponse)
+
+
+class Rounds(Service[M]):
+    """Teams that submit in rounds, are scored and judged."""
+
+    STUB = RoundsServiceStub
+    run_rounds = ServerStream(rounds.RunRoundsRequest, rounds.RunRoundsResponse)
 
 
 class Playbooks(Service[M]):
