@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC
 from typing import Any
 
@@ -11,7 +12,7 @@ from chassis.errors import OutOfRange
 from hansei.playbook.v1 import playbook_pb2 as pb
 from hansei.playbook.v1 import playbook_service_pb2 as service_pb
 from services.curator.domain.errors import BulletNotFound
-from services.curator.domain.log import Revision, Stored, by_id, inverted, net
+from services.curator.domain.log import Change, Revision, Stored, by_id, inverted, net
 from services.curator.domain.snapshot import Snapshot
 from services.curator.rpc import convert
 from services.curator.rpc.pages import DEFAULT_PAGE, page_token, parts_of
@@ -116,14 +117,14 @@ class PlaybookReads:
     ) -> service_pb.DiffRevisionsResponse:
         """What differs between two revisions, in either direction of time."""
         low, high = request.from_revision, request.to_revision
-        if high == 0:
-            high = (await self._store.load(request.dataset)).revision
-        if low > high:
-            changes = inverted(await self._store.changes_between(request.dataset, high, low))
-        else:
-            changes = await self._store.changes_between(request.dataset, low, high)
+        after = await self._store.load(request.dataset, high or None)
+        high = after.revision
+        before = await self._store.load(request.dataset, low)
+        first, last = sorted((low, high))
+        changes = await self._store.changes_between(request.dataset, first, last)
+        differing = by_id(net(changes if low <= high else inverted(changes)))
         return service_pb.DiffRevisionsResponse(
-            changes=[convert.change_message(change) for change in by_id(net(changes))],
+            changes=[convert.change_message(change) for change in _placed(differing, before, after)],
             from_revision=low,
             to_revision=high,
         )
@@ -157,6 +158,14 @@ class PlaybookReads:
                 metadata={"revision": str(revision.number)},
             )
         return message
+
+
+def _placed(changes: Sequence[Change], before: Snapshot, after: Snapshot) -> Iterator[Change]:
+    """The changes with places as they are in the two snapshots."""
+    old = {slot: place for place, slot in enumerate(before.slots)}
+    new = {slot: place for place, slot in enumerate(after.slots)}
+    for change in changes:
+        yield replace(change, position=old[change.slot] if change.after is None else new[change.slot])
 
 
 def _parts(snapshot: Snapshot) -> Iterator[service_pb.PlaybookPart]:

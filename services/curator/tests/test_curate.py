@@ -253,6 +253,17 @@ async def test_what_a_trajectory_was_given_is_not_learned_from_it(store: SqlPlay
     assert (await bullets(store))[0].sources == ()
 
 
+async def test_what_a_trajectory_was_given_is_not_learned_in_other_words(store: SqlPlaybookStore) -> None:
+    given = "Check the refund policy of the airline before cancelling a reservation"
+    echo = "Before cancelling a reservation, check the airline's refund policy"
+    agent = CuratorAgent(Scripted(*(proposed(delta("ADD", text)) for text in (given, echo, echo))), store, NO_SECTIONS)
+    await agent.run(reflection(), "d")
+    served = await agent.run(reflection(trajectory_id="b", served=frozenset({"gene-00001", "gone"})), "d")
+    other = await agent.run(reflection(trajectory_id="c"), "d")
+    assert [one.operations[0].applied for one in (served, other)] == [False, True]
+    assert "was given this lesson itself" in served.operations[0].skipped
+
+
 def model_agent(store: SqlPlaybookStore, model: ScriptedModel) -> CuratorAgent:
     curator = ModelCurator(LLMClient(model), CuratorPromptBuilder("nowhere"), "gpt-test")
     return CuratorAgent(curator, store, NO_SECTIONS)

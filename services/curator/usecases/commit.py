@@ -19,6 +19,8 @@ from services.curator.domain.upkeep import evict, retire
 from services.curator.usecases.ports import Ticket, Writing
 
 UPKEEP_AUTHOR = "hansei"
+# From this likeness on a lesson only says again what its trajectory was given.
+ECHO = 0.8
 
 _log = logging.getLogger(__name__)
 
@@ -105,28 +107,42 @@ def _terms(dataset: Writing, policy: Policy, batch: Batch) -> Terms:
 
 
 class _Similar:
-    """Finds the bullet that says nearly what an ADD says, if there is a threshold for that."""
+    """Finds the bullet that says nearly what an ADD says.
+
+    Among all bullets when there is a threshold for that, and in any case among those the trajectory was given: a run
+    must not teach a lesson back in other words (the loop guard).
+    """
 
     def __init__(self, dataset: Writing, policy: Policy, batch: Batch) -> None:
         thresholds = [one for one in (policy.duplicate_threshold, batch.threshold) if one is not None]
         self._threshold = min(thresholds, default=None)
+        self._served = batch.served
         self._neighbours: Neighbours | None = None
         self._next_slot = dataset.next_slot
 
     def __call__(self, draft: Draft, content: str) -> Stored | None:
-        if self._threshold is None:
+        if self._threshold is None and not self._served:
             return None
-        neighbours = self._neighbours = self._neighbours or Neighbours(draft.everything())
-        for slot in range(self._next_slot, draft.next_slot):
-            added = draft.edited(slot)
-            if added is not None:
-                neighbours.put(added)
-        self._next_slot = draft.next_slot
-        found, score = neighbours.nearest(content)
-        if found is None or score < self._threshold:
+        threshold = ECHO if self._threshold is None else self._threshold
+        found, score = self._known(draft).nearest(content)
+        if found is None or score < threshold:
             return None
         standing = draft.find(found.bullet.id)
         return standing if standing is not None and standing.bullet.content == found.bullet.content else None
+
+    def _known(self, draft: Draft) -> Neighbours:
+        """The bullets to compare with; those this batch added are among them when all are."""
+        if self._neighbours is None:
+            served = (draft.find(bullet_id) for bullet_id in sorted(self._served))
+            given = [stored for stored in served if stored is not None]
+            self._neighbours = Neighbours(given if self._threshold is None else draft.everything())
+        if self._threshold is not None:
+            added = (draft.edited(slot) for slot in range(self._next_slot, draft.next_slot))
+            for stored in added:
+                if stored is not None:
+                    self._neighbours.put(stored)
+            self._next_slot = draft.next_slot
+        return self._neighbours
 
 
 def _kept_for_review(

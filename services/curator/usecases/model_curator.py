@@ -75,7 +75,8 @@ class ModelCurator:
 
         Raises what the model client raises (C-38).
         """
-        bullets = await asyncio.to_thread(relevant, playbook.bullet_list, reflection.insights, PROMPT_BULLETS)
+        served = [bullet for bullet in playbook.bullet_list if not bullet.retired]
+        bullets = await asyncio.to_thread(relevant, served, reflection.insights, PROMPT_BULLETS)
         prompt = self._prompt_builder.build(reflection.insights, bullets, sections, playbook.dataset)
         try:
             reply = await self._llm_client.astructured([("human", prompt)], CuratorReply, describe=False, reasks=0)
