@@ -35,7 +35,8 @@ class RoundsServiceStub:
     def __new__(cls, channel: _aio.Channel) -> RoundsServiceAsyncStub: ...
     RunRounds: _grpc.UnaryStreamMultiCallable[_rounds_service_pb2.RunRoundsRequest, _rounds_service_pb2.RunRoundsResponse]
     """Runs all teams at once: one event for each finished round of a team, and the result last. That all teams failed is
-    a result, not an error. ALREADY_EXISTS `EXECUTION_EXISTS`: the given execution has rounds already.
+    a result, not an error. A call that is cancelled ends its teams; each that completed a round keeps a final row.
+    ALREADY_EXISTS `EXECUTION_EXISTS`: the given execution has rounds already.
     """
 
 @_typing.type_check_only
@@ -45,7 +46,8 @@ class RoundsServiceAsyncStub(RoundsServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     RunRounds: _aio.UnaryStreamMultiCallable[_rounds_service_pb2.RunRoundsRequest, _rounds_service_pb2.RunRoundsResponse]  # type: ignore[assignment]
     """Runs all teams at once: one event for each finished round of a team, and the result last. That all teams failed is
-    a result, not an error. ALREADY_EXISTS `EXECUTION_EXISTS`: the given execution has rounds already.
+    a result, not an error. A call that is cancelled ends its teams; each that completed a round keeps a final row.
+    ALREADY_EXISTS `EXECUTION_EXISTS`: the given execution has rounds already.
     """
 
 class RoundsServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -58,7 +60,8 @@ class RoundsServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_rounds_service_pb2.RunRoundsResponse], _abc.AsyncIterator[_rounds_service_pb2.RunRoundsResponse]]:
         """Runs all teams at once: one event for each finished round of a team, and the result last. That all teams failed is
-        a result, not an error. ALREADY_EXISTS `EXECUTION_EXISTS`: the given execution has rounds already.
+        a result, not an error. A call that is cancelled ends its teams; each that completed a round keeps a final row.
+        ALREADY_EXISTS `EXECUTION_EXISTS`: the given execution has rounds already.
         """
 
 def add_RoundsServiceServicer_to_server(servicer: RoundsServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
