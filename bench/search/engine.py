@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -18,7 +19,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 import numpy as np  # noqa: E402
 
-from bench import report  # noqa: E402
+from bench.search import results  # noqa: E402
 from bench.search.corpus import Corpus, corpus  # noqa: E402
 from bench.search.peers import Engine, installed  # noqa: E402
 
@@ -80,5 +81,7 @@ def run(sizes: tuple[int, ...]) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    asked = tuple(int(argument) for argument in sys.argv[1:]) or SIZES
-    report.write("search_engine", {"machine": report.machine(), "rows": run(asked)})
+    rows = run(tuple(int(argument) for argument in sys.argv[1:]) or SIZES)
+    results.write("engine", rows)
+    if find_spec("matplotlib"):
+        results.plot_engines(rows)

@@ -16,7 +16,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 import numpy as np  # noqa: E402
 
-from bench import report  # noqa: E402
+from bench.search import results  # noqa: E402
 from bench.search.corpus import DIMENSION, corpus  # noqa: E402
 from services.search.adapters.compiled import CompiledKernels  # noqa: E402
 from services.search.domain.bm25 import LUCENE  # noqa: E402
@@ -67,5 +67,4 @@ def row(documents: int) -> dict[str, Any]:
 
 if __name__ == "__main__":
     sizes = tuple(int(argument) for argument in sys.argv[1:]) or SIZES
-    rows = [row(size) for size in sizes]
-    report.write("search_growth", {"machine": report.machine(), "rows": rows})
+    results.write("growth", [row(size) for size in sizes])

@@ -25,6 +25,7 @@ from services.search.domain.term_table import TermView
 # Below this range the rounding of float32 products would decide the order, so they are computed again in float64.
 SINGLE_PRECISION_NOISE = 1e-6
 REMEMBERED_FILTERS = 32
+ROWS_IN_CACHE = 512
 
 ALIVE = np.iinfo(np.int64).max
 """The version in which a living row dies."""
@@ -123,10 +124,11 @@ class IndexView(Generic[ItemT]):
         fusion: Fusion,
         count: int,
         explain: bool = False,
+        products: Float32s | None = None,
     ) -> Ranking[ItemT]:
         """The `count` best entries for the query's terms and its vector (unit length, float32, shape (d,)).
 
-        With `explain` each result also says which terms it holds.
+        With `explain` each result also says which terms it holds. ``products`` are those of `products_of_many`.
         """
         candidates = self.candidates(admitted)
         if not candidates.count:
@@ -134,7 +136,7 @@ class IndexView(Generic[ItemT]):
         bm25 = self.bm25(terms, candidates)
         pool = self._pool(query, bm25, candidates, count)
         if pool is None:
-            cosine = self.kernels.inner_products(self.vectors, query)
+            cosine = self.kernels.inner_products(self.vectors, query) if products is None else products
             fused = self._fused(cosine, bm25, query, candidates.mask, fusion, count)
             of_pool = fused.rows
         else:
@@ -153,6 +155,22 @@ class IndexView(Generic[ItemT]):
             matched,
         )
         return Ranking(list(results), candidates.count, fusion.alpha, pool is not None)
+
+    def products_of_many(self, queries: Sequence[Float32s]) -> NDArray[np.float32]:
+        """The products of all rows with each query, shape (len(queries), rows), in one pass over the rows.
+
+        A block of rows stays in the cache while every query reads it; the values are those of single queries.
+        """
+        products = np.empty((len(queries), self.rows), np.float32)
+        for start in range(0, self.rows, ROWS_IN_CACHE):
+            block = self.vectors[start : start + ROWS_IN_CACHE]
+            for own, query in zip(products, queries, strict=True):
+                own[start : start + len(block)] = self.kernels.inner_products(block, query)
+        return products
+
+    def preselects(self, admitted: Filter) -> bool:
+        """Whether a query with this filter scores a pool rather than everything."""
+        return self.clusters is not None and self.candidates(admitted).count > self.preselection.above
 
     def _pool(self, query: Float32s, bm25: Floats, candidates: Candidates, count: int) -> Int64s | None:
         """The rows that are worth scoring by both sides, ascending; None if all of them are to be scored."""

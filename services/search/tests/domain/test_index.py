@@ -333,3 +333,15 @@ def test_products_of_some_rows_are_those_of_all(kernels: Kernels) -> None:
         assert some == pytest.approx(everything[rows], abs=1e-5)
         assert some[0] == some[3]
         assert everything == pytest.approx(vectors.astype(np.float64) @ query, abs=1e-4)
+
+
+@pytest.mark.parametrize("kernels", KERNELS, ids=lambda kernels: type(kernels).__name__)
+def test_queries_that_share_a_pass_get_what_each_gets_alone(kernels: Kernels) -> None:
+    rng = np.random.default_rng(11)
+    index = HybridIndex[Bullet](16, whitespace, kernels=kernels)
+    index.apply([bullet_entry(bullet(f"b{i}", f"w{i % 7}")) for i in range(1500)], rng.normal(size=(1500, 16)))
+    queries = [_unit32(rng.normal(size=16)) for _ in range(5)]
+    shared = index.view.products_of_many(queries)
+    for query, own in zip(queries, shared, strict=True):
+        alone = index.view.search(["w3"], query, Filter(), Fusion(0.5), 20)
+        assert index.view.search(["w3"], query, Filter(), Fusion(0.5), 20, products=own) == alone
