@@ -75,8 +75,8 @@ def blame(file: File, as_json: AsJson = False) -> None:
 def foresight(
     file: File,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the curve, foresight.json and foresight.png.", file_okay=False)
-    ] = None,
+        Path, typer.Option(help="Folder for the curve, foresight.json and foresight.png.", file_okay=False)
+    ] = Path(),
     as_json: AsJson = False,
 ) -> None:
     """Measure how often earlier runs warn of an error.
@@ -93,5 +93,5 @@ def foresight(
         print_json(curve[-1].document())
     else:
         console().print(scores.foresight(curve[-1]))
-    for written in write_curve(curve, out) if out else ():
+    for written in write_curve(curve, out):
         say(f"wrote {written}")
