@@ -41,7 +41,7 @@ from services.planner.usecases.gates import AdjustedGate, GuaranteedGate
 from services.planner.usecases.generate import Answerer, GeneratorAgent
 from services.planner.usecases.judge import StepJudge
 from services.planner.usecases.legacy_agent import LegacyAgentTool
-from services.planner.usecases.models import Model
+from services.planner.usecases.models import Embedder, Model
 from services.planner.usecases.plan import Planner
 from services.planner.usecases.replan import ReplanOrchestrator
 from services.planner.usecases.tools import (
@@ -49,7 +49,6 @@ from services.planner.usecases.tools import (
     ExtractiveReasoningTool,
     RAGSearchTool,
     ReasoningTool,
-    Tool,
     ToolRegistry,
 )
 
@@ -62,36 +61,17 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
     closing = AsyncExitStack()
     client = connect_chat(settings, remaining=partial(deadlines.budget, None))
     closing.push_async_callback(client.aclose)
-    generator = GeneratorAgent(_answerer(client, settings))
     models = _Models(settings, config, client, closing)
+    estimator = models.estimating if config.planner.llm_complexity else None
     backend = PlaybookSearch(peers)
-    rules = _rules(config)
-    planner = Planner(
-        backend,
-        models.planning,
-        simple_threshold=config.planner.simple_threshold,
-        estimator=models.estimating if config.planner.llm_complexity else None,
-    )
-    registry = ToolRegistry(_tools(config, backend, models.planning))
-    if models.planning is not None:
-        registry.add(LegacyAgentTool(models.planning, registry))
-    weights = ConfidenceWeights(**config.confidence.weights.model_dump())
-    gate = _gate(config)
-    executor = Executor(
-        registry,
-        StepJudge(gate, ConfidenceCalculator(weights), evaluator=models.evaluating, embedder=SearchEmbedder(peers)),
-        ReplanOrchestrator(planner, rules.replans),
-        rules,
-        weights,
-        settings.planner_max_output_chars,
-    )
+    planner = Planner(backend, models.planning, simple_threshold=config.planner.simple_threshold, estimator=estimator)
+    registry, gate = _registry(config, backend, models.planning), _gate(config)
     store = SqlExecutionStore(settings.planner_db)
     closing.push_async_callback(store.close)
     own = Ownership(f"planner-{secrets.token_hex(4)}", settings.planner_lease_seconds)
+    executor = _executor(settings, config, planner, registry, gate, models.evaluating, SearchEmbedder(peers))
     executions = Executions(store, executor, own)
     book = FeedbackBook(store, gate, executions)
-    tool_peers = _tool_peers(settings)
-    closing.push_async_callback(tool_peers.close)
 
     async def start() -> None:
         closing.push_async_callback(executions.close)
@@ -103,7 +83,8 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
         name="planner",
         registrations=[
             Registration(
-                generator_service_pb2_grpc.add_GeneratorServiceServicer_to_server, GeneratorServicer(generator)
+                generator_service_pb2_grpc.add_GeneratorServiceServicer_to_server,
+                GeneratorServicer(GeneratorAgent(_answerer(client, settings))),
             ),
             Registration(
                 planner_service_pb2_grpc.add_PlannerServiceServicer_to_server,
@@ -117,8 +98,7 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
             "leases": executions.keep_leases,
             "sweep": executions.sweep,
             "feedback": book.keep_up,
-            "tools": partial(keep_discovering, tool_peers, _tool_addresses(settings), registry),
-            **_mcp_tasks(settings, registry),
+            **_tool_tasks(settings, registry, closing),
         },
     )
 
@@ -168,14 +148,6 @@ class _Models:
         return ChatCompletions(client)
 
 
-def _rules(config: GraceConfig) -> Rules:
-    return Rules(
-        AskingPolicy(**config.intervention.model_dump()),
-        ReplanManager(**config.replan.model_dump()),
-        config.executor.max_parallel_steps,
-    )
-
-
 def _gate(config: GraceConfig) -> LearningGate:
     configured = Thresholds(**config.confidence.thresholds.model_dump())
     if config.confidence.mode == "guaranteed":
@@ -184,9 +156,33 @@ def _gate(config: GraceConfig) -> LearningGate:
     return AdjustedGate(configured, **config.adjustment.model_dump())
 
 
-def _tools(config: GraceConfig, backend: PlaybookSearch, model: Model | None) -> list[Tool]:
+def _registry(config: GraceConfig, backend: PlaybookSearch, model: Model | None) -> ToolRegistry:
     search = RAGSearchTool(backend, search_limit=config.search.limit, score_threshold=config.search.score_threshold)
-    return [search, ExtractiveReasoningTool() if model is None else ReasoningTool(model), AskUserTool()]
+    reasoning = ExtractiveReasoningTool() if model is None else ReasoningTool(model)
+    registry = ToolRegistry([search, reasoning, AskUserTool()])
+    if model is not None:
+        registry.add(LegacyAgentTool(model, registry))
+    return registry
+
+
+def _executor(
+    settings: PlannerSettings,
+    config: GraceConfig,
+    planner: Planner,
+    registry: ToolRegistry,
+    gate: LearningGate,
+    evaluator: Model | None,
+    embedder: Embedder,
+) -> Executor:
+    rules = Rules(
+        AskingPolicy(**config.intervention.model_dump()),
+        ReplanManager(**config.replan.model_dump()),
+        config.executor.max_parallel_steps,
+    )
+    weights = ConfidenceWeights(**config.confidence.weights.model_dump())
+    judge = StepJudge(gate, ConfidenceCalculator(weights), evaluator=evaluator, embedder=embedder)
+    orchestrator = ReplanOrchestrator(planner, rules.replans)
+    return Executor(registry, judge, orchestrator, rules, weights, settings.planner_max_output_chars)
 
 
 def _most(settings: PlannerSettings) -> Budget:
@@ -198,18 +194,19 @@ def _most(settings: PlannerSettings) -> Budget:
     )
 
 
-def _mcp_tasks(settings: PlannerSettings, registry: ToolRegistry) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
-    if not settings.planner_mcp_servers:
-        return {}
-    # Imported only where it is used: the package is large.
-    from services.planner.adapters.mcp_tools import keep_connected
+def _tool_tasks(
+    settings: PlannerSettings, registry: ToolRegistry, closing: AsyncExitStack
+) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+    """What looks for the tools of others."""
+    addresses = [address.strip() for address in settings.planner_tool_addrs.split(",") if address.strip()]
+    tasks: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
+    if addresses:
+        peers = Peers({address: address for address in addresses})
+        closing.push_async_callback(peers.close)
+        tasks["tools"] = partial(keep_discovering, peers, addresses, registry)
+    if settings.planner_mcp_servers:
+        # Imported only where it is used: the package is large.
+        from services.planner.adapters.mcp_tools import keep_connected
 
-    return {"mcp": partial(keep_connected, settings.planner_mcp_servers, registry)}
-
-
-def _tool_addresses(settings: PlannerSettings) -> list[str]:
-    return [address.strip() for address in settings.planner_tool_addrs.split(",") if address.strip()]
-
-
-def _tool_peers(settings: PlannerSettings) -> Peers:
-    return Peers({address: address for address in _tool_addresses(settings)})
+        tasks["mcp"] = partial(keep_connected, settings.planner_mcp_servers, registry)
+    return tasks

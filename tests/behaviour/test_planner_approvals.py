@@ -14,8 +14,8 @@ from services.planner.domain.events import StepFinished
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
 from services.planner.domain.results import OverallStatus, ToolResult
 from services.planner.domain.tools import ToolInput
+from services.planner.tests.replicas import question, replica, until_quiet
 from services.planner.tests.scripted import ScriptedTool, StandingClock, agent_plan, agent_step, answer, executor
-from services.planner.tests.test_executions import question, replica, until_quiet
 from services.planner.usecases.audit import audited
 from services.planner.usecases.executions import Executions
 

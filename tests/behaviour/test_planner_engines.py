@@ -12,8 +12,8 @@ import pytest
 from services.planner.domain.errors import AnswerRefused, RunNotPaused
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
 from services.planner.domain.results import OverallStatus
+from services.planner.tests.replicas import question, replica, until_quiet
 from services.planner.tests.scripted import ScriptedTool, StandingClock, agent_plan, agent_step, answer, executor
-from services.planner.tests.test_executions import question, replica, until_quiet
 from services.planner.usecases.audit import audited
 from services.planner.usecases.executions import Executions
 from services.planner.usecases.store import ExecutionStatus, Feedback, Filter, Request

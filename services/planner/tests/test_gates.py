@@ -9,8 +9,8 @@ from services.planner.adapters.sql.store import SqlExecutionStore
 from services.planner.domain.confidence import ConfidenceScore
 from services.planner.domain.guarantee import ThresholdGuarantee
 from services.planner.domain.thresholds import InterventionLevel, Thresholds
+from services.planner.tests.replicas import until_quiet
 from services.planner.tests.scripted import ScriptedTool, agent_plan, agent_step, answer, executor
-from services.planner.tests.test_executions import until_quiet
 from services.planner.usecases.executions import Executions, Ownership
 from services.planner.usecases.feedback import FeedbackBook
 from services.planner.usecases.gates import AdjustedGate, GuaranteedGate

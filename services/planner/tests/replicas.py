@@ -1,0 +1,65 @@
+"""Planner processes over a database, as tests need them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from services.planner.adapters.sql.store import SqlExecutionStore
+from services.planner.domain.execution import ExecutionState
+from services.planner.domain.interventions import InterventionAction, InterventionResponse
+from services.planner.tests.scripted import (
+    ScriptedTool,
+    StandingClock,
+    agent_plan,
+    agent_step,
+    answer,
+)
+from services.planner.usecases.execute import Executor
+from services.planner.usecases.executions import Executions, Ownership
+from services.planner.usecases.tokens import open_question
+
+PROCEED = InterventionResponse(action=InterventionAction.PROCEED)
+
+
+@asynccontextmanager
+async def replica(
+    place: Path | str,
+    made: Executor,
+    owner: str = "one",
+    clock: StandingClock | None = None,
+    lease_seconds: float = 10.0,
+) -> AsyncIterator[Executions]:
+    """A planner process's executions over a database file."""
+    store = SqlExecutionStore(str(place))
+    await store.open()
+    options: dict[str, Any] = {} if clock is None else {"clock": clock}
+    executions = Executions(store, made, Ownership(owner, lease_seconds, 0.01), **options)
+    await executions.open()
+    try:
+        yield executions
+    finally:
+        await executions.close()
+        await store.close()
+
+
+async def until_quiet(executions: Executions, execution_id: str) -> ExecutionState:
+    """The state once the execution pauses or ends."""
+    states = [state async for _, state in executions.watch(execution_id, until_paused=True)]
+    return states[-1]
+
+
+async def question(executions: Executions, execution_id: str) -> tuple[str, int, int | None]:
+    """Token, plan version and step of the open question."""
+    asked = open_question(await executions.log(execution_id))
+    event = asked.event
+    assert event.kind == "intervention_requested"
+    return executions.token(execution_id, asked), event.plan_version, event.request.step_id
+
+
+def asking() -> ScriptedTool:
+    return ScriptedTool({"s2": answer("two", 0.5)})
+
+
+def three() -> Any:
+    return agent_plan(agent_step(1), agent_step(2, 1), agent_step(3, 2))

@@ -1,0 +1,287 @@
+"""The executor where it asks, is answered, and replaces the plan (P-47 to P-52, P-85, P-86, P-92 to P-112)."""
+
+from typing import Any
+
+import pytest
+
+from services.planner.domain.answers import AskingPolicy
+from services.planner.domain.execution import ExecutionState
+from services.planner.domain.interventions import InterventionAction, InterventionRequest, InterventionResponse
+from services.planner.domain.moves import Rules
+from services.planner.domain.plans import ExecutionPlan, PlanStep
+from services.planner.domain.replanning import ReplanManager, ReplanResult, ReplanStrategy
+from services.planner.domain.results import OverallStatus, ToolResult
+from services.planner.tests.scripted import (
+    FixedBackend,
+    ScriptedModel,
+    ScriptedTool,
+    StandingClock,
+    agent_plan,
+    agent_step,
+    answer,
+    executor,
+    failure,
+)
+from services.planner.usecases.ask import InterventionHandler
+from services.planner.usecases.execute import Executor
+from services.planner.usecases.plan import Planner
+
+Action = InterventionAction
+
+
+OTHER_PLAN = '{"steps":[{"step_id":1,"action":"run_legacy_agent","description":"d","query":"other"}]}'
+
+
+async def states_of(
+    made: Executor, plan: ExecutionPlan, state: ExecutionState | None = None, response: Any = None
+) -> list[ExecutionState]:
+    return [s async for s in made.execute_plan_generator(plan, state, response) if isinstance(s, ExecutionState)]
+
+
+async def resumed(made: Executor, plan: ExecutionPlan, state: ExecutionState, **response: Any) -> ExecutionState:
+    return (await states_of(made, plan, state, InterventionResponse(**response)))[-1]
+
+
+def status(state: ExecutionState) -> dict[int, str]:
+    return {i: s.value for i, s in state.step_statuses.items()}
+
+
+async def test_low_confidence_pauses_and_the_answer_resumes() -> None:  # P-47, P-48, P-79, P-82
+    tool = ScriptedTool({"s1": answer("one", 0.5)})
+    made, plan = executor(tool), agent_plan(agent_step(1), agent_step(2, 1))
+    paused = (await states_of(made, plan))[-1]
+    request = paused.intervention_request
+    assert paused.is_paused
+    assert request is not None
+    assert (request.step_id, request.level.value, request.timeout_seconds) == (1, "confirm", 300)
+    assert request.options == ("はい、続行", "計画を修正", "キャンセル")
+    assert request.plan == plan
+    done = await resumed(made, plan, paused, action=Action.PROCEED)
+    assert tool.queries == ["s1", "s2"]
+    assert done.result is not None
+    assert done.result.overall_status is OverallStatus.SUCCESS
+    assert [h.response_action for h in done.history] == [Action.PROCEED, Action.PROCEED]  # P-87
+
+
+async def test_a_paused_run_ends_like_one_that_never_paused() -> None:  # P-47
+    def tools() -> ScriptedTool:
+        return ScriptedTool({"s1": answer("one", 0.5), "s3": answer("three", 0.6)})
+
+    plan = agent_plan(*(agent_step(i, *([i - 1] if i > 1 else [])) for i in (1, 2, 3, 4)))
+    made = executor(tools())
+    state = (await states_of(made, plan))[-1]
+    while state.is_paused:
+        state = await resumed(made, plan, state, action=Action.PROCEED)
+    people = InterventionHandler(on_confirm=lambda _: "はい、続行")
+    straight = await executor(tools()).execute_plan(plan, people=people)
+    unimportant = {"created_at", "execution_time_ms", "total_execution_time_ms", "step_results"}
+    assert state.result is not None
+    assert state.result.model_dump(exclude=unimportant) == straight.model_dump(exclude=unimportant)
+    assert [(r.step_id, r.output) for r in state.result.step_results] == [
+        (r.step_id, r.output) for r in straight.step_results
+    ]
+
+
+async def test_cancel_ends_the_run() -> None:  # P-50, P-136
+    tool = ScriptedTool({"s1": answer("one", 0.5)})
+    made, plan = executor(tool), agent_plan(agent_step(1), agent_step(2, 1))
+    paused = (await states_of(made, plan))[-1]
+    done = await resumed(made, plan, paused, action=Action.CANCEL)
+    assert done.result is not None
+    assert (done.result.overall_status, tool.queries) == (OverallStatus.CANCELLED, ["s1"])
+    assert status(done) == {1: "success", 2: "skipped"}
+
+
+async def test_input_reaches_later_reasoning_steps() -> None:  # P-40, P-50
+    agent, reasoning = ScriptedTool({"s1": answer("one", 0.5)}), ScriptedTool(name="reasoning")
+    reasoning.scripts = {"q": ToolResult(success=True, output="done", confidence_factors={"llm_self_confidence": 1.0})}
+    made = executor(agent, reasoning)
+    plan = agent_plan(
+        agent_step(1), PlanStep(step_id=2, action="reasoning", description="not the question", depends_on=(1,))
+    )
+    paused = (await states_of(made, plan))[-1]
+    await resumed(made, plan, paused, action=Action.INPUT, user_input="赤です")
+    assert reasoning.calls[0].context == (("Step 1", "one"), ("ユーザー入力", "赤です"))
+    assert reasoning.queries == ["q"]  # P-142: the user's question, not the description
+
+
+async def test_retry_runs_the_step_again_but_not_for_ever() -> None:  # P-50
+    tool = ScriptedTool({"s1": answer("one", 0.5)})
+    made, plan = executor(tool), agent_plan(agent_step(1))
+    state = (await states_of(made, plan))[-1]
+    rounds = 0
+    while state.is_paused:
+        state = await resumed(made, plan, state, action=Action.RETRY)
+        rounds += 1
+    assert (rounds, len(tool.calls)) == (4, 4)  # three retries; the fourth acts as PROCEED
+    assert state.result is not None
+    assert state.result.overall_status is OverallStatus.SUCCESS
+
+
+async def test_skip_drops_the_result_and_what_depends_on_it() -> None:  # P-38, P-50, P-134
+    made = executor(ScriptedTool({"s1": answer("one", 0.5)}))
+    plan = agent_plan(agent_step(1), agent_step(2, 1), agent_step(3))
+    paused = (await states_of(made, plan))[-1]
+    done = await resumed(made, plan, paused, action=Action.SKIP)
+    assert status(done) == {1: "skipped", 2: "skipped", 3: "success"}
+    assert done.result is not None
+    assert [r.step_id for r in done.result.step_results] == [3]
+    assert done.result.overall_status is OverallStatus.PARTIAL
+
+
+@pytest.mark.parametrize("text", ["やり直しをお願いします", "別の方法で"])
+async def test_input_that_asks_for_a_change_is_one(text: str) -> None:  # P-51, P-94
+    model = ScriptedModel(OTHER_PLAN)
+    made = executor(ScriptedTool({"s1": answer("one", 0.5)}), planner=Planner(FixedBackend(), model))
+    plan = agent_plan(agent_step(1))
+    paused = (await states_of(made, plan))[-1]
+    after = (await states_of(made, plan, paused, InterventionResponse(action=Action.INPUT, user_input=text)))[-1]
+    assert after.replan_count == 1
+    assert text in model.prompts[0][1]
+
+
+async def test_ask_user_takes_the_text_as_its_result() -> None:  # P-34, P-47, P-49
+    made = executor(ScriptedTool())
+    plan = agent_plan(PlanStep(step_id=1, action="ask_user", description="色を聞く", query="何色？"), agent_step(2, 1))
+    paused = (await states_of(made, plan))[-1]
+    assert paused.intervention_request is not None
+    assert paused.intervention_request.question == "何色？"
+    done = await resumed(made, plan, paused, action=Action.INPUT, user_input="別の色")
+    assert (done.step_results[1].output, done.step_results[1].confidence, done.replan_count) == ("別の色", 1.0, 0)
+    silent = await resumed(made, plan, paused, action=Action.PROCEED)
+    assert (silent.step_results[1].output, silent.step_results[1].confidence) == ("", 0.0)
+
+
+async def test_a_plan_that_must_be_confirmed_waits_before_its_first_step() -> None:  # P-52
+    tool = ScriptedTool()
+    made, plan = executor(tool), agent_plan(agent_step(1), requires_confirmation=True)
+    paused = (await states_of(made, plan))[-1]
+    assert paused.intervention_request is not None
+    assert (paused.intervention_request.step_id, paused.intervention_request.level.value) == (None, "confirm")
+    assert tool.calls == []
+    done = await resumed(made, plan, paused, action=Action.PROCEED)
+    assert (tool.queries, done.is_paused) == (["s1"], False)
+
+
+async def test_a_plan_is_changed_at_most_three_times() -> None:  # P-52
+    made, plan = executor(ScriptedTool()), agent_plan(agent_step(1), requires_confirmation=True)
+    state = (await states_of(made, plan))[-1]
+    for _ in range(3):
+        state = await resumed(made, plan, state, action=Action.MODIFY, user_input="もっと詳しく")
+        assert state.is_paused
+    state = await resumed(made, plan, state, action=Action.MODIFY, user_input="もっと詳しく")
+    assert state.result is not None
+    assert state.result.overall_status is OverallStatus.CANCELLED
+
+
+async def test_a_plan_given_at_the_confirmation_is_taken() -> None:  # P-52, P-109
+    tool = ScriptedTool()
+    made, plan = executor(tool), agent_plan(agent_step(1), requires_confirmation=True)
+    paused = (await states_of(made, plan))[-1]
+    other = agent_plan(agent_step(7, query="given"), original_query="forged")
+    done = await resumed(made, plan, paused, action=Action.MODIFY, modified_plan=other)
+    assert tool.queries == ["given"]
+    assert (done.plan.plan_id, done.plan.original_query, done.replan_count) == (plan.plan_id, "q", 0)
+
+
+async def test_modify_without_plan_or_text_cancels() -> None:  # P-52
+    made, plan = executor(ScriptedTool()), agent_plan(agent_step(1), requires_confirmation=True)
+    done = await resumed(made, plan, (await states_of(made, plan))[-1], action=Action.MODIFY)
+    assert done.is_cancelled
+
+
+async def test_modify_at_a_step_replaces_it_and_what_follows() -> None:  # P-103, P-104, P-108
+    tool = ScriptedTool({"s2": answer("two", 0.5)})
+    made, plan = executor(tool), agent_plan(agent_step(1), agent_step(2, 1), agent_step(3, 2))
+    paused = (await states_of(made, plan))[-1]
+    other = agent_plan(agent_step(1, query="new a"), agent_step(2, 1, query="new b"))
+    done = await resumed(made, plan, paused, action=Action.MODIFY, modified_plan=other)
+    assert [s.step_id for s in done.plan.steps] == [1, 4, 5]
+    assert [s.depends_on for s in done.plan.steps] == [(), (1,), (4,)]
+    assert tool.queries == ["s1", "s2", "new a", "new b"]
+    assert done.plan.plan_id == plan.plan_id
+
+
+async def test_nobody_there_cancels_or_goes_on() -> None:  # P-85, P-137
+    plan = agent_plan(agent_step(1))
+    for auto, expected in ((False, OverallStatus.CANCELLED), (True, OverallStatus.SUCCESS)):
+        rules = Rules(asking=AskingPolicy(auto_proceed_on_timeout=auto))
+        tool = ScriptedTool({"s1": answer("one", 0.5)})
+        result = await executor(tool, rules=rules).execute_plan(plan)
+        assert result.overall_status is expected
+
+
+async def test_very_low_confidence_replans_when_nobody_is_there() -> None:  # P-86
+    tool = ScriptedTool({"s1": answer("one", 0.2)})
+    seen: list[ReplanResult] = []
+    made = executor(tool, rules=Rules(replans=ReplanManager(max_replans=1)), on_replan=seen.append)
+    await made.execute_plan(agent_plan(agent_step(1)))
+    assert [r.strategy for r in seen] == [ReplanStrategy.PARTIAL]  # P-97: 1/1
+    asked: list[InterventionRequest] = []
+
+    def confirm(request: InterventionRequest) -> str:
+        asked.append(request)
+        return "yes"
+
+    seen.clear()
+    await made.execute_plan(agent_plan(agent_step(1)), people=InterventionHandler(on_escalate=confirm))
+    assert (len(asked), seen) == (1, [])  # intervention first
+
+
+async def test_a_failed_step_is_replanned_around_what_succeeded() -> None:  # P-44, P-102 to P-104, P-55
+    tool = ScriptedTool({"s2": failure("no luck")})
+    model = ScriptedModel(OTHER_PLAN)
+    made = executor(tool, planner=Planner(FixedBackend(), model))
+    plan = agent_plan(agent_step(1), agent_step(2, 1))
+    result = await made.execute_plan(plan)
+    assert tool.queries == ["s1", "s2", "other"]  # finished work is not run again
+    assert [r.step_id for r in result.step_results] == [1, 3]
+    assert (result.overall_status, result.replan_count, result.plan_id) == (OverallStatus.SUCCESS, 1, plan.plan_id)
+    (_, prompt) = model.prompts[0]
+    assert "エラー: no luck" in prompt  # P-101
+    assert "Step 1: s1" in prompt
+
+
+async def test_an_early_failure_replans_everything() -> None:  # P-96, P-105, P-133
+    tool = ScriptedTool({"s1": failure("x")})
+    model = ScriptedModel(OTHER_PLAN)
+    made = executor(tool, planner=Planner(FixedBackend(), model))
+    result = await made.execute_plan(agent_plan(agent_step(1), agent_step(2, 1), agent_step(3, 2)))
+    assert tool.queries == ["s1", "other"]
+    assert [r.step_id for r in result.step_results] == [4]
+    assert "より広い検索語" in model.prompts[0][1]
+
+
+async def test_there_are_never_more_replans_than_allowed() -> None:  # P-110, P-111, P-132
+    tool = ScriptedTool({f"s{i}": failure() for i in range(1, 30)} | {"again": failure()})
+    model = ScriptedModel('{"steps":[{"step_id":1,"action":"run_legacy_agent","description":"d","query":"again"}]}')
+    result = await executor(tool, planner=Planner(FixedBackend(), model)).execute_plan(agent_plan(agent_step(1)))
+    assert (len(tool.calls), result.replan_count, result.overall_status) == (4, 3, OverallStatus.FAILED)
+
+
+async def test_a_replan_that_fails_ends_the_run() -> None:  # P-100, P-111, P-112
+    class NoPlanner(Planner):
+        async def create_plan(self, *args: Any, **kwargs: Any) -> Any:
+            raise RuntimeError("down")
+
+    seen: list[ReplanResult] = []
+
+    def listener(result: ReplanResult) -> None:
+        seen.append(result)
+        raise RuntimeError("ignored")
+
+    made = executor(ScriptedTool({"s2": failure()}), planner=NoPlanner(FixedBackend()), on_replan=listener)
+    result = await made.execute_plan(agent_plan(agent_step(1), agent_step(2, 1), agent_step(3, 2)))
+    assert (seen[0].success, seen[0].reason, seen[0].replan_count) == (False, "リプラン失敗: down", 0)
+    assert result.overall_status is OverallStatus.PARTIAL
+
+
+async def test_the_clock_of_the_cooldown_is_the_runs() -> None:  # P-95
+    clock = StandingClock()
+    manager = ReplanManager(cooldown_seconds=5)
+    tool = ScriptedTool({"s1": answer("one", 0.2), "other": answer("low", 0.2)})
+    model = ScriptedModel(OTHER_PLAN)
+    made = executor(tool, planner=Planner(FixedBackend(), model), rules=Rules(replans=manager), clock=clock)
+    result = await made.execute_plan(agent_plan(agent_step(1)))
+    # The second low confidence comes within the cooldown: no replan, so P-85 cancels.
+    assert (result.replan_count, result.overall_status) == (1, OverallStatus.CANCELLED)

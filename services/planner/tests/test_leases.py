@@ -1,0 +1,231 @@
+"""Executions over restarts and replicas: leases, fencing, takeovers, what is counted over all of them."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.planner.adapters.sql.store import SqlExecutionStore
+from services.planner.domain.answers import AskingPolicy
+from services.planner.domain.events import Budget, Effect, LogLine, StepInDoubt
+from services.planner.domain.interventions import InterventionAction, InterventionResponse
+from services.planner.domain.moves import Rules
+from services.planner.domain.replanning import ReplanManager
+from services.planner.domain.results import OverallStatus, ToolResult
+from services.planner.tests.replicas import PROCEED, asking, question, replica, three, until_quiet
+from services.planner.tests.scripted import (
+    FixedBackend,
+    ScriptedModel,
+    ScriptedTool,
+    StandingClock,
+    agent_plan,
+    agent_step,
+    answer,
+    executor,
+)
+from services.planner.usecases.execute import Executor
+from services.planner.usecases.executions import Executions, Ownership
+from services.planner.usecases.plan import Planner
+
+
+async def test_a_pause_survives_its_process(tmp_path: Path) -> None:  # P-48, P-130
+    plan, first, second = three(), asking(), asking()
+    async with replica(tmp_path / "p.db", executor(first)) as executions:
+        execution_id = await executions.start(plan, None, None)
+        assert (await until_quiet(executions, execution_id)).is_paused
+        assert executions.driven == {}  # a paused execution holds no memory
+    async with replica(tmp_path / "p.db", executor(second), "two") as executions:
+        await executions.answer(execution_id, PROCEED, *await question(executions, execution_id), None)
+        state = await until_quiet(executions, execution_id)
+    assert (first.queries, second.queries) == (["s1", "s2"], ["s3"])
+    assert state.result is not None
+    assert state.result.overall_status is OverallStatus.SUCCESS
+
+
+async def test_nobody_in_time_cancels(tmp_path: Path) -> None:  # P-85, P-130
+    clock = StandingClock()
+    async with replica(tmp_path / "p.db", executor(asking(), clock=clock), clock=clock) as executions:
+        execution_id = await executions.start(three(), None, None)
+        await until_quiet(executions, execution_id)
+        clock.advance(299)
+        await executions.sweep_once()
+        assert (await executions.state(execution_id)).is_paused
+        clock.advance(2)
+        await executions.sweep_once()
+        state = await until_quiet(executions, execution_id)
+    assert state.result is not None
+    assert state.result.overall_status is OverallStatus.CANCELLED
+    assert state.history[-1].timeout_reached
+
+
+@pytest.mark.parametrize("auto", [False, True])
+async def test_with_nobody_to_ask_an_execution_goes_on_at_once(tmp_path: Path, auto: bool) -> None:  # P-85
+    rules = Rules(asking=AskingPolicy(auto_proceed_on_timeout=auto))
+    async with replica(tmp_path / "p.db", executor(asking(), rules=rules)) as executions:
+        execution_id = await executions.start(three(), None, None, human_available=False)
+        result = await executions.result(execution_id)
+    assert result.overall_status is (OverallStatus.SUCCESS if auto else OverallStatus.CANCELLED)
+
+
+async def test_of_racing_resumers_one_wins(tmp_path: Path) -> None:
+    """Four replicas over one database answer the same question at once: one execution, always."""
+    tools = [asking() for _ in range(4)]
+    replicas = [replica(tmp_path / "p.db", executor(tool), f"r{i}") for i, tool in enumerate(tools)]
+    async with replicas[0] as a, replicas[1] as b, replicas[2] as c, replicas[3] as d:
+        for _ in range(25):
+            execution_id = await a.start(three(), None, None)
+            await until_quiet(a, execution_id)
+            bound = await question(a, execution_id)
+            outcomes = await asyncio.gather(
+                *(each.answer(execution_id, PROCEED, *bound, None) for each in (a, b, c, d)), return_exceptions=True
+            )
+            assert sorted(type(o).__name__ for o in outcomes) == ["RunNotPaused"] * 3 + ["int"]
+            state = await until_quiet(a, execution_id)
+            assert state.attempts == {1: 1, 2: 1, 3: 1}
+    assert sum(tool.queries.count("s3") for tool in tools) == 25
+
+
+async def test_who_lost_the_lease_writes_no_more(tmp_path: Path) -> None:
+    """A replica stopped in the middle of a call and woken after another one took over commits nothing."""
+    clock, entered, woken = StandingClock(), asyncio.Event(), asyncio.Event()
+
+    async def stopped(_: Any) -> ToolResult:
+        entered.set()
+        await woken.wait()
+        return answer("from the one that was stopped")
+
+    plan = agent_plan(agent_step(1), agent_step(2, 1))
+    late, quick = ScriptedTool({"s1": stopped}), ScriptedTool()
+    async with (
+        replica(tmp_path / "p.db", executor(late, clock=clock), "late", clock) as first,
+        replica(tmp_path / "p.db", executor(quick, clock=clock), "quick", clock) as second,
+    ):
+        execution_id = await first.start(plan, None, None)
+        await entered.wait()
+        await second.sweep_once()
+        assert second.driven == {}  # the lease is held
+        clock.advance(11)
+        await second.sweep_once()
+        state = await until_quiet(second, execution_id)
+        task = first.driven[execution_id].task
+        woken.set()
+        assert task is not None
+        await task
+        assert await second.state(execution_id) == state
+    assert state.result is not None
+    assert state.result.final_answer == "s2"
+    assert (late.queries, quick.queries) == (["s1"], ["s1", "s2"])
+
+
+async def test_a_call_is_not_made_without_a_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the intent and the call a process can sleep for hours; it asks its own clock before it acts."""
+    now = 0.0
+    store = SqlExecutionStore(str(tmp_path / "p.db"))
+    await store.open()
+    tool = ScriptedTool()
+    executions = Executions(store, executor(tool), Ownership("one", 10.0), monotonic=lambda: now)
+    await executions.open()
+    original = store.append
+
+    async def slept(*args: Any) -> None:
+        nonlocal now
+        await original(*args)
+        now = 11.0
+
+    monkeypatch.setattr(store, "append", slept)
+    execution_id = await executions.start(agent_plan(agent_step(1)), None, None)
+    task = executions.driven[execution_id].task
+    assert task is not None
+    await task
+    assert tool.calls == []
+    await executions.close()
+    await store.close()
+
+
+async def test_cancel_by_another_replica_reaches_the_driver(tmp_path: Path) -> None:  # P-131
+    entered = asyncio.Event()
+
+    async def long(_: Any) -> ToolResult:
+        entered.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    tool = ScriptedTool({"s1": long})
+    async with (
+        replica(tmp_path / "p.db", executor(tool), "driver") as driver,
+        replica(tmp_path / "p.db", executor(ScriptedTool()), "other") as other,
+    ):
+        execution_id = await driver.start(three(), None, None)
+        await entered.wait()
+        await other.cancel(execution_id, "enough")
+        await driver.renew()  # what the background task does every few seconds
+        state = await until_quiet(other, execution_id)
+    assert state.is_cancelled
+    assert state.result is not None
+
+
+async def test_an_unsafe_call_in_doubt_asks_a_person(tmp_path: Path) -> None:
+    clock, entered = StandingClock(), asyncio.Event()
+
+    async def dies(_: Any) -> ToolResult:
+        entered.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    unsafe = ScriptedTool({"s1": dies}, effect=Effect.UNSAFE)
+    again = ScriptedTool(effect=Effect.UNSAFE)
+    async with (
+        replica(tmp_path / "p.db", executor(unsafe, clock=clock), "dead", clock) as dead,
+        replica(tmp_path / "p.db", executor(again, clock=clock), "next", clock) as heir,
+    ):
+        execution_id = await dead.start(agent_plan(agent_step(1), agent_step(2, 1)), None, None)
+        await entered.wait()
+        clock.advance(11)
+        await heir.sweep_once()
+        state = await until_quiet(heir, execution_id)
+        assert any(isinstance(r.event, StepInDoubt) for r in await heir.log(execution_id))
+        assert state.intervention_request is not None
+        assert state.intervention_request.reason == "in doubt"
+        assert again.calls == []
+        told = InterventionResponse(action=InterventionAction.INPUT, user_input="it was sent")
+        await heir.answer(execution_id, told, *await question(heir, execution_id), None)
+        state = await until_quiet(heir, execution_id)
+    assert (state.step_results[1].output, again.queries) == ("it was sent", ["s2"])
+
+
+async def test_the_budget_holds_over_a_restart(tmp_path: Path) -> None:
+    spent = ScriptedTool({f"s{i}": answer("x", 0.5 if i == 1 else 0.95, token_usage=10) for i in range(1, 4)})
+    async with replica(tmp_path / "p.db", executor(spent)) as executions:
+        execution_id = await executions.start(three(), Budget(max_tokens=20), None)
+        await until_quiet(executions, execution_id)
+    async with replica(tmp_path / "p.db", executor(spent), "two") as executions:
+        await executions.answer(execution_id, PROCEED, *await question(executions, execution_id), None)
+        state = await until_quiet(executions, execution_id)
+        lines = [r.event.message for r in await executions.log(execution_id) if isinstance(r.event, LogLine)]
+    assert spent.queries == ["s1", "s2"]
+    assert lines[-1] == "budget of 20 tokens is used up"
+    assert state.result is not None
+    assert state.result.overall_status is OverallStatus.PARTIAL
+
+
+async def test_replans_are_counted_over_a_restart(tmp_path: Path) -> None:  # P-110, P-132
+    modify = InterventionResponse(action=InterventionAction.MODIFY, user_input="変更")
+    model = ScriptedModel('{"steps":[{"step_id":1,"action":"run_legacy_agent","description":"d","query":"low"}]}')
+
+    def made() -> Executor:
+        tool = ScriptedTool({"s1": answer("x", 0.5), "low": answer("x", 0.5)})
+        rules = Rules(replans=ReplanManager(max_replans=2))
+        return executor(tool, planner=Planner(FixedBackend(), model), rules=rules)
+
+    async with replica(tmp_path / "p.db", made()) as executions:
+        execution_id = await executions.start(agent_plan(agent_step(1)), None, None)
+        await until_quiet(executions, execution_id)
+    state = None
+    for i in range(3):
+        async with replica(tmp_path / "p.db", made(), f"r{i}") as executions:
+            await executions.answer(execution_id, modify, *await question(executions, execution_id), None)
+            state = await until_quiet(executions, execution_id)
+    assert state is not None
+    assert state.replan_count == 2
+    assert state.result is not None  # the third wish finds no replan left: the run ends (P-111)
