@@ -24,6 +24,9 @@ T = TypeVar("T")
 RETRY_PAUSES = (1.0, 2.0, 4.0)
 SQLITE_BUSY_SECONDS = 5
 POSTGRES_CONNECT_SECONDS = 5
+POSTGRES_LIMITS = "-c lock_timeout=5000 -c statement_timeout=10000"
+"""Milliseconds. There is one thread: a statement that waits for ever would hold up every other call."""
+
 _MIGRATION_LOCK = 0x76616C69646174  # any constant: replicas that start together take turns
 
 log = logging.getLogger("hansei.validator")
@@ -110,7 +113,10 @@ def _url_of(location: str) -> URL:
 def _engine(url: URL, busy_seconds: float) -> Engine:
     if url.drivername != "sqlite":
         return create_engine(
-            url, pool_size=1, pool_pre_ping=True, connect_args={"connect_timeout": POSTGRES_CONNECT_SECONDS}
+            url,
+            pool_size=1,
+            pool_pre_ping=True,
+            connect_args={"connect_timeout": POSTGRES_CONNECT_SECONDS, "options": POSTGRES_LIMITS},
         )
     engine = create_engine(url, pool_size=1, max_overflow=0, connect_args={"timeout": busy_seconds})
 
