@@ -66,7 +66,7 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
     rank = RankEntries(embed, tokenize, weight, settings.search_fusion, scoring)
     servicer = SearchServicer(
         SearchPlaybook(indexes, rank, deadlines.remaining),
-        RankBullets(embed, tokenize, variant, weight, scoring),
+        RankBullets(embed, rank, make.empty, scoring),
         indexes,
         embed,
         settings.search_tokenizer,

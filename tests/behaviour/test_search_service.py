@@ -242,6 +242,18 @@ async def test_vectors_of_the_caller(models: Models, searching: Any) -> None:
                 await search.Search(asked)
 
 
+async def test_bullets_of_the_caller_may_share_an_id_and_bring_their_query_s_vector(
+    models: Models, searching: Any
+) -> None:  # S-36
+    models.answer = known({"delta": [0.6, 0.8], "eta": [-1.0, 0.0]})
+    twins = [playbook_pb2.Bullet(id="same", content=text) for text in ("eta", "delta")]
+    async with searching() as (search, _):
+        asked = query("delta", embedding=vector([1.0, 0.0]), explain=True)
+        response = await search.RankBullets(pb.RankBulletsRequest(query=asked, bullets=twins))
+        assert [result.bullet for result in response.results] == twins[::-1]
+        assert [[term.term for term in result.terms] for result in response.results] == [["delta"], []]
+
+
 async def test_a_failing_embedder_is_unavailable_and_never_bm25_only(
     models: Models, searching: Any
 ) -> None:  # S-37, S-43

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from hansei.playbook.v1 import playbook_pb2
@@ -11,7 +9,7 @@ from hansei.search.v1 import search_pb2, search_service_pb2
 from services.search.domain.bullet import Bullet
 from services.search.domain.embedding import Float32s
 from services.search.domain.errors import WrongVector
-from services.search.domain.query import DEFAULT_MIN_CONFIDENCE, DEFAULT_TOP_K, Scored, SearchQuery, SearchResult
+from services.search.domain.query import DEFAULT_MIN_CONFIDENCE, DEFAULT_TOP_K, Scored, SearchQuery
 from services.search.usecases.search_playbook import Answer, Ask, QueryVector
 
 _FUSIONS = {
@@ -60,7 +58,7 @@ def response_message(answer: Answer[Bullet]) -> search_service_pb2.SearchRespons
 
 
 def scored_message(scored: Scored[Bullet]) -> search_pb2.SearchResult:
-    """A bullet that was found in an index."""
+    """A bullet that was found."""
     return search_pb2.SearchResult(
         bullet=playbook_pb2.Bullet.FromString(scored.item.origin),
         vector_score=scored.vector_score,
@@ -69,24 +67,6 @@ def scored_message(scored: Scored[Bullet]) -> search_pb2.SearchResult:
         raw_cosine=scored.raw_cosine,
         raw_bm25=scored.raw_bm25,
         terms=[search_pb2.TermScore(term=part.term, score=part.score) for part in scored.terms],
-    )
-
-
-def results_message(results: Sequence[SearchResult], model: str) -> search_service_pb2.RankBulletsResponse:
-    """The bullets of a request, ranked."""
-    return search_service_pb2.RankBulletsResponse(
-        results=[
-            search_pb2.SearchResult(
-                bullet=playbook_pb2.Bullet.FromString(result.bullet.origin),
-                vector_score=result.vector_score,
-                bm25_score=result.bm25_score,
-                combined_score=result.combined_score,
-                raw_cosine=result.raw_cosine,
-                raw_bm25=result.raw_bm25,
-            )
-            for result in results
-        ],
-        embedding_model=model,
     )
 
 

@@ -53,8 +53,11 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
             if len(bullets) % BULLETS_AT_ONCE == 0:
                 # Ten thousand bullets take a while to read; others get their turn meanwhile.
                 await asyncio.sleep(0)
-        results = await self._rank_bullets(convert.ask_from(request.query), bullets)
-        return convert.results_message(results, self._embed.embedder.model)
+        ranking = await self._rank_bullets(convert.ask_from(request.query), bullets)
+        return pb.RankBulletsResponse(
+            results=[convert.scored_message(scored) for scored in ranking.results],
+            embedding_model=self._embed.embedder.model,
+        )
 
     async def GetIndexStatus(self, request: pb.GetIndexStatusRequest, context: Any) -> pb.GetIndexStatusResponse:
         """Says how far the index of a dataset is."""

@@ -2,45 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from chassis.cpu import CpuPool
-from services.search.domain.bm25 import Variant
 from services.search.domain.bullet import Bullet
-from services.search.domain.embedding import VectorWeight
-from services.search.domain.fusion import checked_alpha
-from services.search.domain.query import SearchResult
-from services.search.domain.ranking import Floats, candidates_of, checked_vectors, cosines, rank
-from services.search.domain.tokenizers import Tokenizer
+from services.search.domain.entry import bullet_entry
+from services.search.domain.index import HybridIndex
+from services.search.domain.query import Ranking
+from services.search.domain.ranking import candidates_of
 from services.search.usecases.embed_texts import EmbedTexts
-from services.search.usecases.search_playbook import Ask
+from services.search.usecases.search_playbook import Ask, RankEntries
 
 
 class RankBullets:
-    """`HybridSearch` over the service's embedder, without an index."""
+    """Ranks by an index that is made for the request and thrown away, so both ways to search are one."""
 
     def __init__(
-        self, embed: EmbedTexts, tokenize: Tokenizer, variant: Variant, weight: VectorWeight, pool: CpuPool
+        self,
+        embed: EmbedTexts,
+        rank: RankEntries,
+        new_index: Callable[[int], HybridIndex[Bullet]],
+        pool: CpuPool,
     ) -> None:
         self._embed = embed
-        self._tokenize = tokenize
-        self._variant = variant
-        self._weight = weight
+        self._rank = rank
+        self._new_index = new_index
         self._pool = pool
 
-    async def __call__(self, ask: Ask, bullets: Sequence[Bullet]) -> list[SearchResult]:
-        """The best bullets, best first; no embedding call without candidates. Raises `EmbeddingFailed` (S-37)."""
+    async def __call__(self, ask: Ask, bullets: Sequence[Bullet]) -> Ranking[Bullet]:
+        """The best bullets, best first, ties in the given order; no embedding call without candidates (S-12).
+
+        Bullets may share an id. Raises `EmbeddingFailed` (S-37), `WrongVector`.
+        """
         candidates = candidates_of(bullets, ask.query.filter)
         if not candidates:
-            return []
-        alpha = ask.alpha
-        if alpha is None:
-            alpha = self._weight.of(ask.query.query_text, self._embed.embedder)
-        (query,) = checked_vectors(await self._embed.queries([ask.query.query_text]), 1)
-        documents = await self._embed.documents([bullet.searchable_text for bullet in candidates])
-
-        def ranked() -> list[SearchResult]:
-            cosine: Floats = cosines(query, checked_vectors(documents, len(candidates)))
-            return rank(ask.query, candidates, cosine, checked_alpha(alpha), self._tokenize, self._variant)
-
-        return await self._pool.run(ranked)
+            return Ranking()
+        vectors = await self._embed.documents([bullet.searchable_text for bullet in candidates])
+        entries = [replace(bullet_entry(bullet), id=str(place)) for place, bullet in enumerate(candidates)]
+        view = await self._pool.run(self._new_index(vectors.shape[1]).apply, entries, vectors)
+        (ranking,) = await self._rank(view, [ask])
+        return ranking
