@@ -17,6 +17,7 @@ import services.reflector.bootstrap
 import services.search.bootstrap
 import services.validator.bootstrap
 from chassis.channels import OWN
+from gateway.settings import GatewaySettings
 from services.curator.settings import CuratorSettings
 from services.planner.settings import PlannerSettings
 from services.reflector.settings import ReflectorSettings
@@ -46,15 +47,16 @@ class StackSettings(chassis.ServiceSettings):
     """Where the validator is; `self` is this process."""
 
 
-def build(settings: StackSettings, peers: chassis.Peers) -> list[chassis.Service]:
-    """All services, in the order in which they start: each after those it calls."""
+def build(settings: StackSettings, peers: chassis.Peers, *, http: bool = True) -> list[chassis.Service]:
+    """All services, in the order in which they start: each after those it calls. `http`: serve people, too."""
+    front = chassis.load(GatewaySettings) if http else chassis.load(GatewaySettings, http_address="")
     return [
         services.curator.bootstrap.build(chassis.load(CuratorSettings), peers),
         services.reflector.bootstrap.build(chassis.load(ReflectorSettings), peers),
         services.search.bootstrap.build(chassis.load(SearchSettings), peers),
         services.planner.bootstrap.build(chassis.load(PlannerSettings), peers),
         services.validator.bootstrap.build(chassis.load(ValidatorSettings), peers),
-        chassis.Service(name="gateway", registrations=gateway.bootstrap.chains(peers)),
+        gateway.bootstrap.front(front, peers),
     ]
 
 
@@ -67,6 +69,6 @@ async def stack(address: str = "127.0.0.1:0") -> AsyncIterator[chassis.Running]:
         def composed(own_address: str) -> list[chassis.Service]:
             peers = chassis.Peers(settings.peer_addresses(), own_address=own_address)
             closing.push_async_callback(peers.close)
-            return build(settings, peers)
+            return build(settings, peers, http=False)
 
         yield await closing.enter_async_context(chassis.serve(composed, address, settings=settings))

@@ -21,7 +21,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 ROOT = Path(__file__).parents[1]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "deploy/services.yaml").read_text())["services"]
-START_SECONDS = 60
+START_SECONDS = 240
 STOP_SECONDS = 30
 
 
@@ -119,7 +119,6 @@ def _environment(data: Path, **own: str) -> dict[str, str]:
         "LLM_PROVIDER": "offline",
         "EMBEDDING_PROVIDER": "hashing",
         "PLAYBOOK_DATA_DIR": str(data / "playbooks"),
-        "HANSEI_DATA_DIR": str(data),
         "HANSEI_HTTP_ADDRESS": "",
         "HANSEI_LAME_DUCK_SECONDS": "0",
         "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("", "stubs", "sdk")),
