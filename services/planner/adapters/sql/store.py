@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, and_, func, insert, or_, select, update
 
 from services.planner.adapters.sql import schema
-from services.planner.adapters.sql.codec import FIRST_HASH, at, chained, micros, packed, unpacked
+from services.planner.adapters.sql.codec import FIRST_HASH, chained, micros, packed, unpacked
 from services.planner.adapters.sql.engine import LostRace, StoreUnavailable, opened, translated
+from services.planner.adapters.sql.queries import selected, summary
 from services.planner.adapters.sql.writer import Writer
 from services.planner.domain.errors import LeaseLost, PlanAlreadyRun, RequestIdReused, RunNotFound
 from services.planner.domain.events import Event, Recorded, Started, StepFinished
@@ -172,7 +173,7 @@ class SqlExecutionStore:
 
     async def listed(self, wanted: Filter) -> Sequence[Summary]:
         """Executions, newest first."""
-        return await self._query(lambda connection: [_summary(r) for r in connection.execute(_selected(wanted))])
+        return await self._query(lambda connection: [summary(r) for r in connection.execute(selected(wanted))])
 
     async def due(self, now: datetime, limit: int) -> Sequence[str]:
         """Paused executions whose question has expired."""
@@ -191,6 +192,7 @@ class SqlExecutionStore:
         def work(connection: Connection) -> bool:
             if _replayed_answer(connection, request) is not None:
                 return False
+            _one_at_a_time(connection)
             connection.execute(insert(schema.feedback).values(**asdict(record), created_at=micros(now)))
             _label(connection, record)
             _answer_request(connection, request, "", now)
@@ -327,7 +329,13 @@ def _note_audits(connection: Connection, execution_id: str, events: Sequence[tup
         if isinstance(event, StepFinished) and event.audit_floor > 0 and event.level.asks
     ]
     if rows:
+        _one_at_a_time(connection)
         connection.execute(insert(schema.audits), rows)
+
+
+def _one_at_a_time(connection: Connection) -> None:
+    """Until this transaction ends no other one numbers a row: readers who go on from a number miss none below it."""
+    connection.execute(select(schema.secrets.c.name).where(schema.secrets.c.name == "answers").with_for_update())
 
 
 def _label(connection: Connection, record: Feedback) -> None:
@@ -369,29 +377,3 @@ def _answer_request(connection: Connection, request: Request | None, answer: str
     if request is not None:
         row = {"request_id": request.request_id, "fingerprint": request.fingerprint, "answer": answer}
         connection.execute(insert(schema.requests).values(row | {"created_at": micros(now)}))
-
-
-def _selected(wanted: Filter) -> Any:
-    statement = select(_rows).order_by(_rows.c.started_at.desc(), _rows.c.execution_id.desc()).limit(wanted.limit)
-    if wanted.status is not None:
-        statement = statement.where(_rows.c.status == wanted.status.value)
-    if wanted.query_contains:
-        statement = statement.where(_rows.c.query.contains(wanted.query_contains, autoescape=True))
-    if wanted.started_after is not None:
-        statement = statement.where(_rows.c.started_at >= micros(wanted.started_after))
-    if wanted.before is not None:
-        time, execution_id = wanted.before
-        earlier = and_(_rows.c.started_at == time, _rows.c.execution_id < execution_id)
-        statement = statement.where(or_(_rows.c.started_at < time, earlier))
-    return statement
-
-
-def _summary(row: Any) -> Summary:
-    return Summary(
-        row.execution_id,
-        row.query,
-        ExecutionStatus(row.status),
-        at(row.started_at),
-        at(row.updated_at),
-        row.sequence,
-    )
