@@ -1,0 +1,125 @@
+"""The images, run as a cluster runs them: read-only, without root, without capabilities.
+
+They are looked at where a container engine runs and `make images-check` has built them; elsewhere these tests are skipped
+and say so. `HANSEI_IMAGES_VERSION` names the tag, and then nothing is skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tests.systems import SERVICES, free_port
+
+VERSION = os.environ.get("HANSEI_IMAGES_VERSION", "")
+ENGINE = shlex.split(os.environ.get("DOCKER", "docker"))
+START_SECONDS = 120
+STOP_SECONDS = 40
+INSIDE = ("/opt/hansei/bin/python", "/srv/hansei/healthcheck.py")
+CHECK_IDENTITY = """
+import json, os, pathlib
+status = dict(line.split(':', 1) for line in open('/proc/self/status') if ':' in line)
+written = []
+for folder in ('/', '/srv/hansei', '/opt/hansei', '/usr'):
+    try:
+        pathlib.Path(folder, 'written').touch(); written.append(folder)
+    except OSError:
+        pass
+print(json.dumps([os.getuid(), os.getgid(), int(status['CapEff'], 16), int(status['CapBnd'], 16), written]))
+"""
+
+pytestmark = pytest.mark.skipif(not VERSION, reason="images were neither built nor run: make images-check does")
+
+
+@pytest.fixture(scope="module", params=SERVICES)
+def running(request: pytest.FixtureRequest) -> Iterator[tuple[str, str, str]]:
+    """The name, container and address of a service."""
+    with _container(request.param) as (container, address):
+        yield request.param, container, address
+
+
+def test_it_answers_for_each_of_its_services(running: tuple[str, str, str]) -> None:
+    name, container, address = running
+    with grpc.insecure_channel(address) as channel:
+        watch = health_pb2_grpc.HealthStub(channel).Watch(
+            health_pb2.HealthCheckRequest(), timeout=START_SECONDS, wait_for_ready=True
+        )
+        try:
+            next(answer for answer in watch if answer.status == health_pb2.HealthCheckResponse.SERVING)
+        except (grpc.RpcError, StopIteration) as error:
+            raise AssertionError(f"{name} did not start: {error}\n{_docker('logs', container)[-4000:]}") from error
+        watch.cancel()
+        for service in SERVICES[name]["serves"]:
+            answer = health_pb2_grpc.HealthStub(channel).Check(
+                health_pb2.HealthCheckRequest(service=service), timeout=5
+            )
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_its_own_check_says_so(running: tuple[str, str, str]) -> None:
+    assert _docker("exec", running[1], *INSIDE).strip() == "SERVING"
+
+
+def test_it_has_no_rights(running: tuple[str, str, str]) -> None:
+    said = json.loads(_docker("exec", running[1], INSIDE[0], "-c", CHECK_IDENTITY))
+    assert said == [10001, 10001, 0, 0, []]
+
+
+def test_it_says_what_it_is(running: tuple[str, str, str]) -> None:
+    image = json.loads(_docker("image", "inspect", f"hansei/{running[0]}:{VERSION}"))[0]["Config"]
+    assert image["User"] == "10001:10001"
+    assert image["Labels"]["org.opencontainers.image.title"] == f"hansei {running[0]}"
+    assert image["Labels"]["org.opencontainers.image.version"] == VERSION
+    assert image["Healthcheck"]["Test"] == ["CMD", *INSIDE]
+
+
+def test_it_holds_the_code_of_no_other_service(running: tuple[str, str, str]) -> None:
+    found = _docker("exec", running[1], INSIDE[0], "-c", "import os; print(*os.listdir('/srv/hansei'))").split()
+    assert ("gateway" in found) == (running[0] == "gateway")
+    if "services" in found:
+        inside = "import os; print(*os.listdir('/srv/hansei/services'))"
+        assert _docker("exec", running[1], INSIDE[0], "-c", inside).split() == [running[0]]
+
+
+def test_it_drains_and_ends_well(running: tuple[str, str, str]) -> None:
+    _docker("stop", "--time", str(STOP_SECONDS), running[1])
+    assert _docker("inspect", "--format", "{{.State.ExitCode}}", running[1]).strip() == "0"
+
+
+@contextmanager
+def _container(name: str) -> Iterator[tuple[str, str]]:
+    address = f"127.0.0.1:{free_port()}"
+    container = f"hansei-check-{name}-{uuid.uuid4().hex[:8]}"
+    environment = {
+        "HANSEI_LISTEN_ADDRESS": address,
+        "HANSEI_HTTP_ADDRESS": "127.0.0.1:0",
+        "LLM_PROVIDER": "offline",
+        "PLAYBOOK_DATA_DIR": "/tmp/playbooks",
+        "SEARCH_DB": "/tmp/search.db",
+        "PLANNER_DB": "/tmp/planner.db",
+        "LEADERBOARD_DB": "/tmp/leaderboard.db",
+        "HANSEI_SEARCH_SNAPSHOT_DIR": "/tmp/snapshots",
+    }
+    rights = ["--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--tmpfs=/tmp:size=256m"]
+    variables = [f"--env={key}={value}" for key, value in environment.items()]
+    # The host's network, so that it is reached on loopback with engines that make no bridge.
+    _docker("run", "--detach", "--name", container, "--network=host", *rights, *variables, f"hansei/{name}:{VERSION}")
+    try:
+        yield container, address
+    finally:
+        _docker("rm", "--force", container)
+
+
+def _docker(*arguments: str) -> str:
+    done = subprocess.run([*ENGINE, *arguments], capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, f"{arguments}: {done.stderr}"
+    return done.stdout + (done.stderr if arguments[0] == "logs" else "")

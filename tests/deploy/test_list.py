@@ -1,0 +1,197 @@
+"""`deploy/services.yaml` against settings, compose, locks and the Makefile: one list, and all of them follow it."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from chassis.settings import ServiceSettings, settings_table
+from tests.systems import ROOT, SERVICES
+
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
+DOCKERFILE = (ROOT / "deploy/Dockerfile").read_text()
+OWN = {path.name for path in ROOT.iterdir() if path.is_dir()} | {"hansei", "buf"}
+# Providers and embedders that are not in an image; they are imported only where they are chosen.
+CHOSEN = {"onnx", "bedrock", "google"}
+
+
+def folder(name: str) -> Path:
+    return ROOT / (name if name == "gateway" else f"services/{name}")
+
+
+@cache
+def settings_of(name: str) -> type[ServiceSettings]:
+    module = importlib.import_module(f"{folder(name).relative_to(ROOT)}/settings".replace("/", "."))
+    (found,) = (
+        each
+        for each in vars(module).values()
+        if isinstance(each, type) and issubclass(each, ServiceSettings) and each.__module__ == module.__name__
+    )
+    return found
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_calls_those_whose_address_it_is_given(name: str) -> None:
+    fields = settings_of(name).model_fields
+    assert sorted(f.removesuffix("_addr") for f in fields if f.endswith("_addr")) == sorted(SERVICES[name]["calls"])
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_listens_where_the_list_says(name: str) -> None:
+    fields = settings_of(name).model_fields
+    assert fields["listen_address"].default == f"127.0.0.1:{SERVICES[name]['listen']}"
+    http = f"127.0.0.1:{SERVICES[name]['http']}" if "http" in SERVICES[name] else None
+    assert (fields["http_address"].default if "http_address" in fields else None) == http
+
+
+@pytest.mark.parametrize("name", [name for name, listed in SERVICES.items() if "database" in listed])
+def test_the_variable_of_a_database_is_a_setting(name: str) -> None:
+    known = {variable for row in settings_table(settings_of(name)) for variable in row.variables}
+    assert SERVICES[name]["database"] in known
+
+
+def test_ports_are_given_once() -> None:
+    taken = [listed[kind] for listed in SERVICES.values() for kind in ("listen", "metrics", "http") if kind in listed]
+    assert sorted(set(taken)) == sorted(taken)
+
+
+def test_the_readme_names_every_port() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    for name, listed in SERVICES.items():
+        assert any(line.startswith(f"| [{name}](") and f" {listed['listen']} " in line for line in lines), name
+
+
+def test_the_makefile_builds_every_service() -> None:
+    (line,) = re.findall(r"^SERVICES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert sorted(line.split()) == sorted(SERVICES)
+
+
+# --- compose
+
+
+def test_compose_runs_every_service_and_its_database() -> None:
+    assert set(COMPOSE["services"]) == {*SERVICES, "postgres"}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_compose_gives_a_service_what_the_list_says(name: str) -> None:  # G-15, G-17
+    listed, given = SERVICES[name], COMPOSE["services"][name]
+    environment = given["environment"]
+    assert given["build"]["args"] == {"SERVICE": name}
+    assert environment["HANSEI_LISTEN_ADDRESS"] == f"0.0.0.0:{listed['listen']}"
+    assert environment["HANSEI_METRICS_ADDRESS"] == f"0.0.0.0:{listed['metrics']}"
+    for peer in listed["calls"]:
+        assert environment[f"{peer.upper()}_ADDR"] == f"{peer}:{SERVICES[peer]['listen']}"
+    if "database" in listed:
+        assert environment[listed["database"]].endswith(f"@postgres:5432/{name}")
+    assert ("OPENAI_API_KEY" in environment) == listed["models"]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_compose_gives_a_service_no_more_rights_than_it_needs(name: str) -> None:
+    given = COMPOSE["services"][name]
+    assert given["read_only"] is True
+    assert given["cap_drop"] == ["ALL"]
+    assert given["security_opt"] == ["no-new-privileges:true"]
+    assert given["user"] == "10001:10001"
+
+
+def test_compose_is_reachable_from_this_machine_only() -> None:
+    published = {name: each["ports"] for name, each in COMPOSE["services"].items() if "ports" in each}
+    assert list(published) == ["gateway"]
+    assert all(port.startswith("127.0.0.1:") for port in published["gateway"])
+
+
+# --- what an image holds
+
+
+def test_images_are_pinned_and_run_without_rights() -> None:
+    (base,) = re.findall(r"^ARG BASE=(.*)$", DOCKERFILE, re.MULTILINE)
+    assert re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+", base)
+    assert re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE) == ["${BASE}", "build", "scratch", "${BASE}"]
+    assert re.findall(r"^USER (.*)$", DOCKERFILE, re.MULTILINE) == ["10001:10001"]
+    assert re.findall(r"^(?:ENTRYPOINT|CMD) (.)", DOCKERFILE, re.MULTILINE) == ["["]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_an_image_holds_the_versions_that_are_tested(name: str) -> None:
+    tested = _pins("dev")
+    assert {pin: version for pin, version in _pins(name).items() if tested.get(pin) != version} == {}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_an_image_holds_what_its_service_imports(name: str) -> None:
+    pinned = set(_pins(name)) | set(_pins("minilm") if name == "search" else ())
+    distributions = packages_distributions()
+    missing = {
+        module
+        for module in _imported(name)
+        if not {_normal(each) for each in distributions.get(module, [])} & (pinned | _chosen())
+    }
+    assert missing == set()
+
+
+@pytest.mark.parametrize("lock", sorted((ROOT / "requirements").glob("*.lock")), ids=lambda path: str(path.stem))
+def test_locks_carry_hashes_and_name_no_host(lock: Path) -> None:
+    text = lock.read_text(encoding="utf-8")
+    assert "://" not in text
+    requirements = re.findall(r"^[A-Za-z0-9].*?(?=^[A-Za-z0-9]|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert [each.split()[0] for each in requirements if "--hash=sha256:" not in each] == []
+
+
+def _pins(lock: str) -> dict[str, str]:
+    text = (ROOT / f"requirements/{lock}.lock").read_text(encoding="utf-8")
+    return {_normal(name): version for name, version in re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE)}
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _chosen() -> set[str]:
+    """The distributions of extras that an image leaves out."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line.split(" = ")[0] in CHOSEN]
+    return {_normal(name) for line in lines for name in re.findall(r'"([\w-]+)', line)}
+
+
+def _imported(name: str) -> set[str]:
+    """The modules of others that a service imports, with all of our code that it imports, anywhere in a file."""
+    waiting, seen, found = set(folder(name).rglob("*.py")), set[Path](), set[str]()
+    while waiting:
+        path = waiting.pop()
+        if path in seen or "tests" in path.parts:
+            continue
+        seen.add(path)
+        for module in _imports(path):
+            top = module.partition(".")[0]
+            if top in OWN:
+                waiting |= set(_files(module))
+            elif top not in sys.stdlib_module_names:
+                found.add(top)
+    return found
+
+
+def _imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _files(module: str) -> Iterator[Path]:
+    relative = Path(*module.split("."))
+    for root in (ROOT, ROOT / "sdk", ROOT / "stubs"):
+        yield from (p for p in (root / relative.with_suffix(".py"), root / relative / "__init__.py") if p.exists())

@@ -1,0 +1,190 @@
+"""The objects of each overlay fit each other, and `deploy/services.yaml`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from chassis.lifecycle import _AFTER_GRACE_SECONDS
+from tests.deploy.rendered import NAMES, OVERLAYS, Manifests, container, labels, pod, ports, rendered
+from tests.systems import SERVICES
+
+CLOSING_SECONDS = 10
+# What an operator makes before production is applied; deploy/README.md says how.
+SECRETS_OF_PRODUCTION = {
+    "gateway-token",
+    "gateway-tls",
+    *(f"{n}-database" for n, s in SERVICES.items() if "database" in s),
+}
+
+
+@pytest.fixture(params=NAMES)
+def manifests(request: pytest.FixtureRequest) -> Manifests:
+    return rendered(OVERLAYS / request.param)
+
+
+@pytest.fixture
+def namespace(manifests: Manifests) -> str:
+    (found,) = manifests.kind("Namespace")
+    return str(found["metadata"]["name"])
+
+
+def test_every_service_is_there_and_nothing_else(manifests: Manifests) -> None:
+    assert set(manifests.workloads()) - {"postgres"} == set(SERVICES)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_ports_are_those_of_the_list(manifests: Manifests, name: str) -> None:
+    listed = SERVICES[name]
+    workload = manifests.workloads()[name]
+    expected = {"grpc": listed["listen"], "metrics": listed["metrics"]}
+    expected |= {"http": listed["http"]} if "http" in listed else {}
+    assert ports(workload) == expected
+    environment = _plain(container(workload))
+    assert environment["HANSEI_LISTEN_ADDRESS"] == f"0.0.0.0:{listed['listen']}"
+    assert environment["HANSEI_METRICS_ADDRESS"] == f"0.0.0.0:{listed['metrics']}"
+    assert environment.get("HANSEI_HTTP_ADDRESS") == (f"0.0.0.0:{listed['http']}" if "http" in listed else None)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_probes_are_asked_by_the_kubelet_itself(manifests: Manifests, name: str) -> None:
+    workload = container(manifests.workloads()[name])
+    port = SERVICES[name]["listen"]
+    assert workload["startupProbe"]["grpc"] == {"port": port}
+    assert workload["readinessProbe"]["grpc"] == {"port": port}
+    assert workload["livenessProbe"]["grpc"] == {"port": port, "service": "liveness"}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_pod_is_given_longer_than_a_drain_takes(manifests: Manifests, name: str) -> None:
+    workload = manifests.workloads()[name]
+    environment = _plain(container(workload))
+    sleep = container(workload)["lifecycle"]["preStop"]["sleep"]["seconds"]
+    drain = float(environment["HANSEI_LAME_DUCK_SECONDS"]) + float(environment["HANSEI_DRAIN_GRACE_SECONDS"])
+    least = sleep + drain + _AFTER_GRACE_SECONDS + CLOSING_SECONDS
+    assert pod(workload)["terminationGracePeriodSeconds"] >= least
+
+
+def test_pods_may_do_nothing_that_they_need_not(manifests: Manifests) -> None:
+    for name, workload in manifests.workloads().items():
+        security = pod(workload)["securityContext"]
+        assert security["runAsNonRoot"], name
+        assert security["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert container(workload)["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }, name
+        assert pod(workload)["automountServiceAccountToken"] is False, name
+        assert pod(workload)["enableServiceLinks"] is False, name
+        assert container(workload)["resources"]["limits"]["memory"], name
+        account = manifests.named("ServiceAccount", pod(workload)["serviceAccountName"])
+        assert account["automountServiceAccountToken"] is False, name
+
+
+def test_services_lead_to_ports_of_pods(manifests: Manifests) -> None:
+    for service in manifests.kind("Service"):
+        (target,) = manifests.pods_of(service["spec"]["selector"])
+        for port in service["spec"]["ports"]:
+            assert ports(manifests.workloads()[target])[port["targetPort"]] == port["port"], service["metadata"]["name"]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_callers_see_every_pod(manifests: Manifests, name: str) -> None:
+    assert manifests.named("Service", name)["spec"]["clusterIP"] == "None"
+
+
+def test_names_that_are_referred_to_exist(manifests: Manifests, namespace: str) -> None:
+    made_beforehand = SECRETS_OF_PRODUCTION if namespace == "hansei" else set()
+    existing = {(each["kind"], each["metadata"]["name"]) for each in manifests.objects}
+    existing |= {("Secret", name) for name in made_beforehand}
+    references = {reference for each in manifests.objects for reference in _references(each)}
+    assert references - existing == set()
+    # Nothing generated is left unused either.
+    assert {(kind, name) for kind, name in existing if kind in ("ConfigMap", "Secret")} - references == set()
+
+
+def test_keys_that_are_referred_to_exist(manifests: Manifests, namespace: str) -> None:
+    if namespace == "hansei":
+        assert list(manifests.kind("Secret")) == []
+        return
+    for workload in manifests.workloads().values():
+        manifests.environment(container(workload))
+
+
+def test_everything_is_in_the_namespace(manifests: Manifests, namespace: str) -> None:
+    assert {each["metadata"].get("namespace") for each in manifests.objects if each["kind"] != "Namespace"} == {
+        namespace
+    }
+
+
+def test_the_namespace_refuses_less_restricted_pods(manifests: Manifests) -> None:
+    (found,) = manifests.kind("Namespace")
+    assert found["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+@pytest.mark.parametrize("kind", ["PodDisruptionBudget"])
+def test_disruptions_are_bounded_for_each_service(manifests: Manifests, kind: str) -> None:
+    for name in SERVICES:
+        assert manifests.pods_of(manifests.named(kind, name)["spec"]["selector"]["matchLabels"]) == [name]
+
+
+def test_pods_are_spread_apart_from_their_own_kind(manifests: Manifests) -> None:
+    for name in SERVICES:
+        workload = manifests.workloads()[name]
+        constraints = pod(workload)["topologySpreadConstraints"]
+        assert {each["topologyKey"] for each in constraints} == {
+            "topology.kubernetes.io/zone",
+            "kubernetes.io/hostname",
+        }
+        for each in constraints:
+            assert manifests.pods_of(each["labelSelector"]["matchLabels"]) == [name]
+
+
+def test_production_scales_every_service() -> None:
+    manifests = rendered(OVERLAYS / "production")
+    scaled = {each["spec"]["scaleTargetRef"]["name"]: each for each in manifests.kind("HorizontalPodAutoscaler")}
+    assert set(scaled) == set(SERVICES)
+    for name, scaler in scaled.items():
+        workload = manifests.workloads()[name]
+        assert scaler["spec"]["scaleTargetRef"]["kind"] == workload["kind"]
+        assert scaler["spec"]["minReplicas"] >= 2
+        # A number here would undo what the autoscaler did, at every apply.
+        assert "replicas" not in workload["spec"]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_images_are_those_of_the_services(manifests: Manifests, name: str) -> None:
+    workload = manifests.workloads()[name]
+    image, _, tag = container(workload)["image"].rpartition(":")
+    assert image.rpartition("/")[2] == name
+    assert tag not in ("", "latest")
+    assert labels(workload) == {"app.kubernetes.io/name": name, "app.kubernetes.io/part-of": "hansei"}
+
+
+def _plain(given: Any) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in given["env"] if "value" in each}
+
+
+def _references(value: Any) -> Iterator[tuple[str, str]]:
+    """Objects that an object names: config maps, secrets, accounts, services and scale targets."""
+    kinds = {"configMapRef": "ConfigMap", "secretRef": "Secret", "secretKeyRef": "Secret", "configMap": "ConfigMap"}
+    if isinstance(value, list):
+        for item in value:
+            yield from _references(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if key in kinds and not item.get("optional"):
+                yield kinds[key], item["name"]
+            elif key == "scaleTargetRef":
+                yield item["kind"], item["name"]
+            elif key == "secretName":
+                yield "Secret", item
+            elif key == "serviceAccountName":
+                yield "ServiceAccount", item
+            elif key == "service" and isinstance(item, dict):
+                yield "Service", item["name"]
+            else:
+                yield from _references(item)
