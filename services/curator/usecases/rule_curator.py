@@ -111,7 +111,8 @@ class _Rules:
         if not trusted:
             return self._once_more(lesson, section)
         closest = f"; the nearest is {near.bullet.id} ({score:.2f})" if near is not None else ""
-        return self._sourced(lesson, "ADD", section, None, f"no bullet says this{closest}")
+        reason = f"no bullet says this{closest}" if standing else "the playbook is empty"
+        return self._sourced(lesson, "ADD", section, None, reason)
 
     def _of_known(self, lesson: Insight, known: Bullet, score: float, *, trusted: bool) -> Proposal:
         """What becomes of a lesson that a bullet teaches already: the better text stays, with the sources of both."""
