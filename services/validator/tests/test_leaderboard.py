@@ -205,7 +205,7 @@ async def locked(tmp_path: Path, unlock_after: int) -> tuple[LeaderBoardStore, P
     file = tmp_path / "leaderboard.db"
     holder = sqlite3.connect(file, check_same_thread=False)
     pauses = Pauses(unlock_after, holder)
-    database = Database(str(file), pauses, busy_seconds=0)
+    database = Database(str(file), pauses, lock_seconds=0)
     await database.open()
     holder.execute("BEGIN IMMEDIATE")
     return LeaderBoardStore(database), pauses, database, holder

@@ -8,24 +8,22 @@ import sqlite3
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from alembic import command
-from alembic.config import Config
-from sqlalchemy import Connection, Engine, create_engine, event, text
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from libs.sql.engines import engine_for, shown, sqlite_code, url_of
+from libs.sql.migrations import upgrade
 from services.validator.domain.errors import LeaderboardCorrupt, LeaderboardUnavailable
 
 T = TypeVar("T")
 
 RETRY_PAUSES = (1.0, 2.0, 4.0)
-SQLITE_BUSY_SECONDS = 5
-POSTGRES_CONNECT_SECONDS = 5
-POSTGRES_LIMITS = "-c lock_timeout=5000 -c statement_timeout=10000"
-"""Milliseconds. There is one thread: a statement that waits for ever would hold up every other call."""
+LOCK_SECONDS = 5
+STATEMENT_SECONDS = 10.0
+"""There is one thread: a statement that waits for ever would hold up every other call."""
 
 _MIGRATION_LOCK = 0x76616C69646174  # any constant: replicas that start together take turns
 
@@ -39,11 +37,11 @@ class Database:
         self,
         location: str,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        busy_seconds: float = SQLITE_BUSY_SECONDS,
+        lock_seconds: float = LOCK_SECONDS,
     ) -> None:
-        """`location` is a file name for SQLite or a database URL; SQLite waits `busy_seconds` for another writer."""
-        self._url = _url_of(location)
-        self._busy_seconds = busy_seconds
+        """`location` is a file name for SQLite or a database URL; SQLite waits `lock_seconds` for another writer."""
+        self._url = url_of(location)
+        self._lock_seconds = lock_seconds
         self._sleep = sleep
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="leaderboard")
         self._engine: Engine | None = None
@@ -80,10 +78,14 @@ class Database:
             raise self._translated(error) from error
 
     def _opened(self) -> None:
-        if self._url.drivername == "sqlite" and self._url.database:
-            Path(self._url.database).parent.mkdir(parents=True, exist_ok=True)
-        self._engine = _engine(self._url, self._busy_seconds)
-        _migrate(self._engine)
+        self._engine = engine_for(
+            self._url,
+            "hansei-validator",
+            writes=True,
+            lock_seconds=self._lock_seconds,
+            statement_seconds=STATEMENT_SECONDS,
+        )
+        upgrade(self._engine, Path(__file__).with_name("migrations"), _MIGRATION_LOCK)
 
     def _transaction(self, work: Callable[[Connection], T]) -> T:
         if self._engine is None:
@@ -93,52 +95,10 @@ class Database:
 
     def _translated(self, error: Exception) -> LeaderboardCorrupt | LeaderboardUnavailable:
         """The text of the driver stays in the log: it may hold what was written."""
-        name = self._url.database if self._url.drivername == "sqlite" else self._url.render_as_string()
-        code = getattr(getattr(error, "orig", error), "sqlite_errorname", "")
+        name, code = shown(self._url), sqlite_code(error)
         if code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
             return LeaderboardCorrupt(
                 f"leaderboard {name} is corrupt. Nothing was changed. Stop the service, keep a copy of the file, "
                 "put back a backup or remove it, and start again"
             )
         return LeaderboardUnavailable(f"leaderboard {name} does not answer ({code or type(error).__name__})")
-
-
-def _url_of(location: str) -> URL:
-    if "://" not in location:
-        return URL.create("sqlite", database=location)
-    url = make_url(location)
-    return url.set(drivername="postgresql+psycopg") if url.drivername in ("postgresql", "postgres") else url
-
-
-def _engine(url: URL, busy_seconds: float) -> Engine:
-    if url.drivername != "sqlite":
-        return create_engine(
-            url,
-            pool_size=1,
-            pool_pre_ping=True,
-            connect_args={"connect_timeout": POSTGRES_CONNECT_SECONDS, "options": POSTGRES_LIMITS},
-        )
-    engine = create_engine(url, pool_size=1, max_overflow=0, connect_args={"timeout": busy_seconds})
-
-    @event.listens_for(engine, "connect")
-    def configure(connection: sqlite3.Connection, _record: Any) -> None:
-        # The driver's own transaction control is off; the listener below begins them.
-        connection.isolation_level = None
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=FULL")
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-    return engine
-
-
-def _migrate(engine: Engine) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
-    with engine.begin() as connection:
-        if connection.dialect.name == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")

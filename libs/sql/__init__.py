@@ -1,0 +1,1 @@
+"""Databases: SQLite files and PostgreSQL servers, opened alike by every service that keeps state."""

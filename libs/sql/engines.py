@@ -1,0 +1,91 @@
+"""Engines for SQLite and PostgreSQL with the settings on which our promises rest.
+
+A commit that was answered survives a power cut; readers see one state and never wait for a writer; a writer takes
+SQLite's only write lock when its transaction begins, because taking it later can fail halfway.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+
+LOCK_SECONDS = 30.0
+"""How long a statement waits for the lock that another writer holds."""
+POSTGRES_CONNECT_SECONDS = 5
+_CACHE_KIB = 32_768
+
+
+def url_of(place: str) -> URL:
+    """The URL of a database given as a URL or as the name of a SQLite file. Raises SQLAlchemy's ArgumentError."""
+    if "://" not in place:
+        return URL.create("sqlite", database=place)
+    url = make_url(place)
+    return url.set(drivername="postgresql+psycopg") if url.drivername in ("postgresql", "postgres") else url
+
+
+def shown(url: URL) -> str:
+    """How messages name the database: the file, or the server without its password."""
+    return url.database or "" if is_sqlite(url) else url.render_as_string(hide_password=True)
+
+
+def is_sqlite(url: URL) -> bool:
+    """Whether the database is a SQLite file."""
+    return url.drivername.startswith("sqlite")
+
+
+def engine_for(
+    url: URL,
+    application: str,
+    *,
+    writes: bool,
+    connections: int = 1,
+    lock_seconds: float = LOCK_SECONDS,
+    statement_seconds: float = 0,
+) -> Engine:
+    """An engine whose transactions write, or see one state of the database. `application` names it to the server.
+
+    `statement_seconds` bounds a statement on a server; 0 does not.
+    """
+    if is_sqlite(url):
+        return _sqlite(url, "BEGIN IMMEDIATE" if writes else "BEGIN", connections, lock_seconds)
+    limits = {"lock_timeout": lock_seconds, "statement_timeout": statement_seconds}
+    options = " ".join(f"-c {name}={round(seconds * 1000)}" for name, seconds in limits.items()) + " -c timezone=UTC"
+    arguments = {"connect_timeout": POSTGRES_CONNECT_SECONDS, "application_name": application, "options": options}
+    return create_engine(
+        url,
+        pool_size=connections,
+        max_overflow=0,
+        pool_pre_ping=True,
+        isolation_level="READ COMMITTED" if writes else "REPEATABLE READ",
+        connect_args=arguments,
+    )
+
+
+def sqlite_code(error: BaseException) -> str:
+    """SQLite's name of what went wrong, such as `SQLITE_FULL`; empty for anything else."""
+    cause = getattr(error, "orig", None) or error
+    return str(getattr(cause, "sqlite_errorname", "") or "")
+
+
+def _sqlite(url: URL, begin: str, connections: int, lock_seconds: float) -> Engine:
+    if url.database and not url.database.startswith("file:"):
+        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url, pool_size=connections, max_overflow=0, connect_args={"timeout": lock_seconds})
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: sqlite3.Connection, _record: Any) -> None:
+        # The driver's own transaction control is off; the listener below begins them.
+        connection.isolation_level = None
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
+
+    @event.listens_for(engine, "begin")
+    def begin_transaction(connection: Any) -> None:
+        connection.exec_driver_sql(begin)
+
+    return engine

@@ -1,0 +1,48 @@
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
+
+from libs.sql.engines import engine_for, shown, sqlite_code, url_of
+
+
+def test_a_file_name_is_a_sqlite_file_in_a_folder_that_is_made(tmp_path: Path) -> None:
+    file = tmp_path / "not" / "there" / "state.db"
+    engine = engine_for(url_of(str(file)), "test", writes=True)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE t (x INTEGER)"))
+    engine.dispose()
+    assert file.exists()
+
+
+@pytest.mark.parametrize(("pragma", "value"), [("journal_mode", "wal"), ("synchronous", 2)])
+def test_what_was_answered_survives_a_power_cut(tmp_path: Path, pragma: str, value: object) -> None:
+    engine = engine_for(url_of(str(tmp_path / "a.db")), "test", writes=True)
+    with engine.connect() as connection:
+        assert connection.execute(text(f"PRAGMA {pragma}")).scalar() == value
+    engine.dispose()
+
+
+def test_writers_take_turns_from_the_beginning_and_readers_do_not_wait(tmp_path: Path) -> None:
+    url = url_of(str(tmp_path / "a.db"))
+    first, second = (engine_for(url, "test", writes=True, lock_seconds=0) for _ in range(2))
+    reader = engine_for(url, "test", writes=False)
+    with first.begin() as connection:
+        connection.execute(text("CREATE TABLE t (x INTEGER)"))
+    with first.begin() as connection:
+        connection.execute(text("INSERT INTO t VALUES (1)"))
+        with reader.begin() as reading:
+            assert reading.execute(text("SELECT count(*) FROM t")).scalar() == 0
+        with pytest.raises(OperationalError) as caught, second.begin():
+            pass
+    assert sqlite_code(caught.value) == "SQLITE_BUSY"
+    for engine in (first, second, reader):
+        engine.dispose()
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
+def test_postgresql_is_reached_by_psycopg_and_named_without_its_password(scheme: str) -> None:
+    url = url_of(f"{scheme}://app:secret@db/hansei")
+    assert url.drivername == "postgresql+psycopg"
+    assert shown(url) == "postgresql+psycopg://app:***@db/hansei"
