@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansei.client.cli.foresight import QUERY_CHARS, TOP_K, Foresight, Hits, chance, query_before, warns_of
+from hansei.client.cli.foresight import (
+    QUERY_CHARS,
+    TOP_K,
+    Foresight,
+    Hits,
+    argument_names,
+    chance,
+    duplicates,
+    query_before,
+    warns_of,
+)
 from hansei.playbook.v1.playbook_pb2 import Bullet
 from services.reflector.domain.actions import Action, actions_of
 from services.reflector.domain.tool_errors import ToolError
@@ -48,7 +58,8 @@ def test_the_query_holds_only_what_happened_before_the_error() -> None:
     (action,) = actions_of(steps)
     asked = query_before(steps, action)
     assert "book_seat" in asked.query_text
-    assert '{"seat": "12A"}' in asked.query_text
+    assert "seat" in asked.query_text
+    assert "12A" not in asked.query_text
     assert "a window seat, please" in asked.query_text
     assert "taken" not in asked.query_text
     assert "aisle" not in asked.query_text
@@ -70,3 +81,24 @@ def test_shares_are_of_the_errors_and_of_those_seen_and_0_without_any() -> None:
     hits = Hits().plus(1, seen=True).plus(1, seen=False).plus(0, seen=True)
     assert Foresight(errors=4, seen=2).shares(hits) == {"foreseen_of_all": 0.5, "foreseen_of_seen": 0.5}
     assert Foresight().shares(Hits()) == {"foreseen_of_all": 0.0, "foreseen_of_seen": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        ('{"seat": "12A", "meal": {"kind": "x"}}', "seat meal"),
+        ("ls -l", "ls -l"),
+        ("[1]", "[1]"),
+        ("[" * 9_999, "[" * 9_999),
+    ],
+)
+def test_arguments_in_json_are_asked_for_by_name(arguments: str, names: str) -> None:
+    assert argument_names(arguments) == names
+
+
+def test_duplicates_repeat_words_or_warnings() -> None:
+    warning = 'Before `book_seat`: look, or it fails with "Error: seat <id> is taken".'
+    repaired = Bullet(content=f"{warning} Repair: correct `seat`.")
+    assert duplicates([Bullet(content=warning), Bullet(content="Be brief.")], [failed()]) == 0
+    assert duplicates([Bullet(content=warning), repaired], [failed()]) == 1
+    assert duplicates([Bullet(content="Be brief."), Bullet(content="be  brief.")], [failed()]) == 1

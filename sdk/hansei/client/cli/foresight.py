@@ -2,13 +2,16 @@
 
 Runs come in order. Before one is learned, each tool error in it is a question: would its agent have been warned? It
 would if, for a query made only of what happened before the error, one of the top five bullets, all learned from earlier
-runs, names the operation and the error. Then the run is learned. Beside the playbook stand two baselines: every
-insight ever drawn, uncurated, searched the same way; and five bullets of the playbook taken at random.
+runs, names the operation and the error. Then the run is learned, beside the earlier runs of its task. Beside the
+playbook stand two baselines: every insight ever drawn, uncurated, searched the same way; and five bullets of the
+playbook taken at random.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import comb
@@ -16,7 +19,10 @@ from typing import TYPE_CHECKING
 
 from hansei.client.errors import FailedPrecondition
 from hansei.client.learning import learn, patiently
+from hansei.client.runs import MAX_SIBLINGS
 from hansei.playbook.v1.playbook_pb2 import Bullet
+from hansei.playbook.v1.review_pb2 import DatasetPolicy
+from hansei.reflector.v1.trajectory_pb2 import Trajectory
 from hansei.search.v1.search_pb2 import SearchQuery
 from services.reflector.domain.actions import Action, actions_of
 from services.reflector.rpc.convert import trajectory_from
@@ -30,6 +36,8 @@ TOP_K = 5
 QUERY_CHARS = 600
 """Characters of the call, and of what was said before it, that go into a query."""
 MAX_RANKED = 10_000
+MAX_BULLETS = 80
+"""Bullets the playbook may keep: more than that, nobody reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +54,16 @@ class Hits:
 
 @dataclass(frozen=True, slots=True)
 class Foresight:
-    """The counts so far. ``seen`` are the errors whose kind (operation and normalised message) an earlier run had."""
+    """The counts so far. ``seen`` are the errors whose kind (operation and normalised message) an earlier run had.
+
+    ``duplicates`` are the bullets kept that say what another one says, or warn of what another one warns of.
+    """
 
     runs: int = 0
     errors: int = 0
     seen: int = 0
     bullets: int = 0
+    duplicates: int = 0
     playbook: Hits = field(default_factory=Hits)
     uncurated: Hits = field(default_factory=Hits)
     random: Hits = field(default_factory=Hits)
@@ -63,6 +75,7 @@ class Foresight:
             "errors": self.errors,
             "errors_seen_before": self.seen,
             "bullets": self.bullets,
+            "duplicates": self.duplicates,
             "foreseen": self.playbook.of_all,
             "foreseen_seen_before": self.playbook.of_seen,
             **self.shares(self.playbook),
@@ -82,20 +95,24 @@ class Watcher:
 
     client: Client
     revision: int = 0
-    kinds: set[str] = field(default_factory=set)
+    kinds: dict[str, Action] = field(default_factory=dict)
     bullets: list[Bullet] = field(default_factory=list)
     insights: list[Bullet] = field(default_factory=list)
+    earlier: list[Trajectory] = field(default_factory=list)
 
     def follow(self, runs: Sequence[Run]) -> Iterator[Foresight]:
         """The counts after each run. All runs must be of one dataset. Raises the error of a run that is not learned."""
         so_far = Foresight()
+        for dataset in {run.trajectory.dataset for run in runs}:
+            self.client.playbooks.set_policy(dataset=dataset, policy=DatasetPolicy(max_bullets=MAX_BULLETS))
         for run in runs:
             steps = trajectory_from(run.trajectory, "trajectory").transcript
             failed = [action for action in actions_of(steps) if action.error is not None]
             so_far = self._asked(so_far, run.trajectory.dataset, steps, failed)
             self._learn(run)
-            self.kinds.update(action.error_kind for action in failed)
-            so_far = replace(so_far, runs=so_far.runs + 1, bullets=len(self.bullets))
+            self.kinds.update((action.error_kind, action) for action in failed)
+            repeated = duplicates(self.bullets, self.kinds.values())
+            so_far = replace(so_far, runs=so_far.runs + 1, bullets=len(self.bullets), duplicates=repeated)
             yield so_far
 
     def _asked(self, so_far: Foresight, dataset: str, steps: Sequence[Step], failed: Sequence[Action]) -> Foresight:
@@ -126,7 +143,11 @@ class Watcher:
         return any(warns_of(result.bullet, action) for result in ranked)
 
     def _learn(self, run: Run) -> None:
-        outcome = learn(self.client, run)
+        """Learn a run beside the earlier ones of its task: the later ones have not happened yet."""
+        task = run.trajectory.task_id
+        siblings = [each for each in self.earlier if task and each.task_id == task][-MAX_SIBLINGS:]
+        outcome = learn(self.client, replace(run, siblings=siblings))
+        self.earlier.append(run.trajectory)
         if outcome.response is None:
             raise outcome.error or FailedPrecondition(outcome.failure)
         if outcome.response.HasField("curation"):
@@ -137,11 +158,30 @@ class Watcher:
 
 
 def query_before(steps: Sequence[Step], action: Action) -> SearchQuery:
-    """What an agent could ask before it makes a call: the call it is about to make, and what was said last."""
+    """What an agent could ask before it makes a call: what was said last, the operation, and its arguments.
+
+    Of arguments in JSON only the names are asked for: their values belong to one run, and lessons leave them out.
+    """
     said = next((s.content for s in reversed(steps[: action.call_step]) if s.role == "user" and s.content), "")
-    call = f"{action.operation} {action.arguments}"[:QUERY_CHARS]
+    call = f"{action.operation} {argument_names(action.arguments)}"[:QUERY_CHARS]
     # Unlike a reader, an agent that is about to fail wants to hear also of what was voted down.
-    return SearchQuery(query_text=f"{call}\n{said[:QUERY_CHARS]}", top_k=TOP_K, min_confidence=0)
+    return SearchQuery(query_text=f"{said[:QUERY_CHARS]}\n{call}", top_k=TOP_K, min_confidence=0)
+
+
+def argument_names(arguments: str) -> str:
+    """The names of arguments given as a JSON object; other arguments as they are."""
+    try:
+        value = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+    return " ".join(value) if isinstance(value, dict) else arguments
+
+
+def duplicates(bullets: Sequence[Bullet], failed: Iterable[Action]) -> int:
+    """How many bullets repeat another one: its words, or its warning of one kind of error."""
+    said = Counter(" ".join(bullet.content.casefold().split()) for bullet in bullets)
+    warnings = [sum(warns_of(bullet, action) for bullet in bullets) for action in failed]
+    return sum(count - 1 for count in (*said.values(), *warnings) if count > 1)
 
 
 def warns_of(bullet: Bullet, action: Action) -> bool:

@@ -42,7 +42,10 @@ def foresight(found: Foresight) -> RenderableType:
         shares = found.shares(hits)
         table.add_row(name, f"{shares['foreseen_of_all']:.3f}", f"{shares['foreseen_of_seen']:.3f}")
     counts = f"{counted(found.errors, 'error')}, {found.seen} seen before, {counted(found.runs, 'run')}"
-    return Group(table, Text(f"{counts}, {counted(found.bullets, 'bullet')} kept", FAINT))
+    return Group(
+        table,
+        Text(f"{counts}, {counted(found.bullets, 'bullet')} kept, {counted(found.duplicates, 'duplicate')}", FAINT),
+    )
 
 
 def _table(first: str, *numbers: str) -> Table:
