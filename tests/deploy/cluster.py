@@ -1,8 +1,8 @@
-"""The pods of an overlay as processes on loopback: the environment, ports and probes that the manifests give, no others.
+"""The pods of an overlay as processes on loopback: the environment, ports and probes of the manifests, no others.
 
-What a cluster would do is done here by the same rules: a peer's address goes through the rendered Service to the port of
-the pod it selects, a volume is a folder, a probe is asked over gRPC, and a pod ends as its grace period says. PostgreSQL
-is real, and made by the script that the cluster mounts.
+What a cluster would do is done here by the same rules: a peer's address goes through the rendered Service to the port
+of the pod it selects, a volume is a folder, a probe is asked over gRPC, and a pod ends within its grace period.
+PostgreSQL is real, and set up by the script that the cluster mounts.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Cluster:
             watch.cancel()
 
     def terminate(self, name: str) -> int:
-        """End a pod as the kubelet does, after its preStop; its exit status. Fails if it takes longer than it is given."""
+        """End a pod as the kubelet does after its preStop; its exit status. Raises `TimeoutExpired` if late."""
         workload = self.manifests.workloads()[name]
         left = pod(workload)["terminationGracePeriodSeconds"] - _pause(workload)
         process = self.processes.pop(name)
@@ -104,7 +104,7 @@ def _pause(workload: Object) -> int:
 
 @contextmanager
 def cluster(manifests: Manifests, postgres: PostgresServer, data: Path) -> Iterator[Cluster]:
-    """All services of an overlay, started together and in no order, as a cluster would; each has its startup probe met."""
+    """All services of an overlay, started together as on a cluster, until each has met its startup probe."""
     _make_databases(manifests, postgres)
     made = Cluster(manifests, data, postgres)
     with ExitStack() as stack:

@@ -1,7 +1,7 @@
 """The images, run as a cluster runs them: read-only, without root, without capabilities.
 
-They are looked at where a container engine runs and `make images-check` has built them; elsewhere these tests are skipped
-and say so. `HANSEI_IMAGES_VERSION` names the tag, and then nothing is skipped.
+They are looked at where a container engine runs and `make images-check` has built them; elsewhere these tests are
+skipped and say so. `HANSEI_IMAGES_VERSION` names the tag, and then nothing is skipped.
 """
 
 from __future__ import annotations

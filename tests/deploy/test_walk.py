@@ -76,7 +76,9 @@ def test_what_is_learned_is_found_and_answered(dev: Cluster, learned: tuple[str,
     with grpc.insecure_channel(dev.address("gateway", SERVICES["gateway"]["listen"])) as channel:
         stub: Any = gateway_service_pb2_grpc.GatewayServiceStub(channel)
         asked = gateway.RunWorkflowRequest(query=found.results[0].bullet.content, dataset=dataset)
-        assert stub.RunWorkflow(asked, timeout=SECONDS).answer
+        answered = stub.RunWorkflow(asked, timeout=SECONDS)
+    assert answered.llm_response
+    assert found.results[0].bullet.id in {each.bullet.id for each in answered.search_results}
 
 
 def test_http_asks_for_the_token_of_the_secret(dev: Cluster, learned: tuple[str, Any]) -> None:  # G-18, G-30
