@@ -178,7 +178,9 @@ def test_demo_shows_the_loop_and_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_up_says_where_it_is_and_drains_on_ctrl_c(tmp_path: Path) -> None:
     address = f"127.0.0.1:{systems.free_port()}"
     with (tmp_path / "log").open("w+", encoding="utf-8") as log:
-        process = subprocess.Popen([*HANSEI, "up", "--listen", address], cwd=tmp_path, env=environment(HANSEI_HTTP_ADDRESS=""), stderr=log)
+        process = subprocess.Popen(
+            [*HANSEI, "up", "--listen", address], cwd=tmp_path, env=environment(HANSEI_HTTP_ADDRESS=""), stderr=log
+        )
         try:
             running = systems.System("one process", {"gateway": address}, tmp_path, {"log": process})
             (tmp_path / "hansei.log").symlink_to(tmp_path / "log")

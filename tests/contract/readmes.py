@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 BUF = Path(sys.executable).parent / "buf"
 READMES = sorted(path for path in ROOT.glob("**/README.md") if not {".venv", "build"} & set(path.parts))
 _BLOCK = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_BLANK = re.compile(r"<([a-z]\w*)>")
 KNOWN = {"-plaintext", "-d", "-emit-defaults", "-max-time"}
 _METHOD = re.compile(r"hansei\.\w+\.v1\.\w+/\w+")
 
@@ -51,6 +52,17 @@ def _lines(text: str) -> Iterator[str]:
         if pending.count("'") % 2 == 0:
             yield pending
             pending = ""
+
+
+def filled(example: Example, told: str) -> Example:
+    """The command with each `<key>` replaced by what an earlier answer said of that key last, as a user would."""
+
+    def value(found: re.Match[str]) -> str:
+        values = re.findall(rf'"{found[1]}":\s*"([^"]*)"', told)
+        assert values, f"{example.readme}: nothing before {example.command!r} told its {found[1]}"
+        return str(values[-1])
+
+    return Example(example.readme, _BLANK.sub(value, example.command))
 
 
 def run(example: Example, address: str) -> str:

@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from tests import systems
-from tests.contract.readmes import READMES, ROOT, Example, example_lines, run
+from tests.contract.readmes import READMES, ROOT, Example, example_lines, filled, run
 
 BY_README = {readme: list(lines) for readme, lines in itertools.groupby(example_lines(), lambda line: line.readme)}
 
 
 @pytest.mark.parametrize("readme", sorted(BY_README), ids=lambda path: str(Path(path).relative_to(ROOT)))
 def test_grpcurl_lines_answer(system: systems.System, readme: Path) -> None:
+    told = ""
     for example in BY_README[readme]:
-        run(example, system.address)
+        told += run(filled(example, told), system.address)
 
 
 def test_the_root_readme_has_a_line_for_each_service() -> None:
