@@ -31,7 +31,7 @@ def error_findings(actions: Sequence[Action], outcome: Outcome) -> Iterator[Find
         if repair is not None:
             steps.append(repair.fixed.call_step)
         facts = _facts(actions[told], repair, len(positions))
-        yield Finding("tool_error", named(steps), facts, repair, outcome.succeeded)
+        yield Finding("tool_error", named(steps), facts, repair, outcome.succeeded, outcome.proven)
 
 
 def repeat_findings(actions: Sequence[Action], outcome: Outcome) -> Iterator[Finding]:

@@ -33,6 +33,8 @@ class Finding:
     repair: Repair | None = None
     succeeded: bool = False
     """Whether the run ended well in spite of it."""
+    proven: bool = True
+    """Whether more than the run's own word says how it ended."""
 
 
 def named(steps: Iterable[int]) -> tuple[int, ...]:

@@ -36,6 +36,11 @@ class Outcome:
     succeeded: bool
     signal: Signal
 
+    @property
+    def proven(self) -> bool:
+        """Whether more than the run's own word says so."""
+        return self.signal != "self_report"
+
 
 def outcome_of(trajectory: Trajectory, ground_truth: str, test_report: str) -> Outcome:
     """How the run ended, by the strongest signal there is: reward, test report, ground truth, the run's own status.

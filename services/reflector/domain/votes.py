@@ -22,6 +22,7 @@ _SAYS: dict[Signal, str] = {
     "ground_truth": "the known right answer",
     "self_report": "the run's own word",
 }
+_UNPROVEN = "Nothing else says so, and that is too little for a vote."
 
 
 def resolved(used_bullet_ids: Sequence[str], bullets: Sequence[Bullet]) -> tuple[list[Bullet], list[str]]:
@@ -34,10 +35,15 @@ def resolved(used_bullet_ids: Sequence[str], bullets: Sequence[Bullet]) -> tuple
 def votes_on(
     bullets: Sequence[Bullet], trajectory: Trajectory, actions: Sequence[Action], outcome: Outcome
 ) -> Iterator[BulletEvaluation]:
-    """One vote for each of `bullets`, in order. A bullet that nothing in the run speaks for or against is neutral."""
+    """One vote for each of `bullets`, in order. A bullet that nothing in the run speaks for or against is neutral.
+
+    So is every bullet of a run that alone says how it ended: else an agent could praise or damn what it was served.
+    """
     cited = cited_in(trajectory, bullets)
     for bullet in bullets:
         tag, reason = _vote(bullet, bullet.id in cited, trajectory, actions, outcome)
+        if tag != "neutral" and not outcome.proven:
+            tag, reason = "neutral", f"{reason} {_UNPROVEN}"
         yield BulletEvaluation(bullet_id=bullet.id, tag=tag, reason=reason)
 
 

@@ -145,12 +145,12 @@ def _change_told(change: Change, wording: Wording) -> str:
 def _repair_in_short(finding: Finding, wording: Wording) -> str:
     """Only the names of what to change: values belong to one run, and would make every run's lesson another.
 
-    Options are named only after a run that ended well: a failed run may have got past the error by force.
+    Options are named only after a run proven to have ended well: another may have got past the error by force.
     """
     repair = finding.repair
     if repair is None:
         return ""
-    if repair.options_added and finding.succeeded:
+    if repair.options_added and finding.succeeded and finding.proven:
         return wording.key_options.format_map({"options": _listed(repair.options_added, wording)})
     names = [change.argument for change in repair.changes if change.argument][:_CHANGES_TOLD]
     if names:

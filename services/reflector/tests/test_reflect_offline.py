@@ -73,7 +73,7 @@ def test_a_failed_run_is_attributed_and_copies_what_it_was_about() -> None:
 
 def test_votes_are_given_for_resolved_bullets_only(caplog: pytest.LogCaptureFixture) -> None:
     known = Bullet(id="a", section="s", content="Check the price.")
-    trajectory = run(says("as [a] says"), used_bullet_ids=("nope", "a", "a"), status="success")
+    trajectory = run(says("as [a] says"), used_bullet_ids=("nope", "a", "a"), reward=1.0)
     result = reflected(trajectory, bullets=(known,))
     assert [(vote.bullet_id, vote.tag) for vote in result.bullet_evaluations] == [("a", "helpful")]
     assert "nope" in caplog.text

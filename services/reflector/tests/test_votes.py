@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from services.reflector.domain.actions import actions_of
 from services.reflector.domain.outcome import Outcome
 from services.reflector.domain.reflection import Bullet, BulletEvaluation
@@ -27,6 +29,14 @@ def test_a_citation_is_voted_as_the_run_ended() -> None:
     assert vote(OTHER, cited, SUCCEEDED).tag == "helpful"
     assert vote(OTHER, cited, FAILED).tag == "harmful"
     assert "the environment's reward" in vote(OTHER, cited, FAILED).reason
+
+
+@pytest.mark.parametrize("succeeded", [True, False])
+def test_a_run_that_alone_says_how_it_ended_has_no_vote(succeeded: bool) -> None:
+    cited = run(says("done"), cited_bullet_ids=("ts-00002",))
+    evaluation = vote(OTHER, cited, Outcome(succeeded, "self_report"))
+    assert evaluation.tag == "neutral"
+    assert evaluation.reason.endswith("Nothing else says so, and that is too little for a vote.")
 
 
 def test_a_citation_in_the_text_counts() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -84,16 +85,16 @@ def test_a_lesson_of_an_error_names_operation_kind_and_repair_but_no_value_of_th
     assert '"1"' not in told
 
 
-def test_options_are_recommended_only_after_a_run_that_succeeded() -> None:
+def test_options_are_recommended_only_after_a_run_proven_to_have_succeeded() -> None:
     log = [calls("git", {"command": "git push"}), returns("error: rejected"),
            calls("git", {"command": "git push --force"}), returns("exit code 0")]  # fmt: skip
     repair = repairs_of(actions_of(steps(*log)))[0]
     failed = lesson(Finding("tool_error", (1,), CALL, repair=repair), ENGLISH)
     assert "--force" not in failed.key_insight
     assert "The run failed all the same" in failed.correct_approach
-    assert (
-        "add `--force`" in lesson(Finding("tool_error", (1,), CALL, repair=repair, succeeded=True), ENGLISH).key_insight
-    )
+    worked = Finding("tool_error", (1,), CALL, repair=repair, succeeded=True)
+    assert "add `--force`" in lesson(worked, ENGLISH).key_insight
+    assert "--force" not in lesson(replace(worked, proven=False), ENGLISH).key_insight
 
 
 def test_the_languages_know_the_same_lessons_causes_and_signs() -> None:
