@@ -55,7 +55,7 @@ def write_curve(curve: Sequence[Foresight], folder: Path) -> Iterator[Path]:
     try:
         import matplotlib
     except ImportError:
-        say("no picture: matplotlib is not installed (pip install 'hansei[bench]')")
+        say("no picture: matplotlib is not installed (pip install 'hansei[eval]')")
         return
     matplotlib.use("Agg")
     yield _drawn(curve, folder / "foresight.png")
