@@ -11,8 +11,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,10 +20,22 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.behaviour.postgres_server import PostgresServer
-from tests.deploy.rendered import Manifests, Object, container, pod, ports
+from tests.deploy.rendered import Manifests, container, ports
+from tests.deploy.rendered import pod as spec
 from tests.systems import ROOT, SERVICES, free_port
 
 _ADDRESS = re.compile(r"(?<![\w.-])([a-z0-9][a-z0-9.-]*):(\d+)")
+
+
+@dataclass(frozen=True)
+class Pod:
+    """One pod of a workload."""
+
+    name: str
+    number: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.name}-{self.number}"
 
 
 @dataclass
@@ -33,120 +45,121 @@ class Cluster:
     manifests: Manifests
     data: Path
     postgres: PostgresServer
-    local: dict[tuple[str, int], int] = field(default_factory=dict)
-    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    replicas: Mapping[str, int]
+    local: dict[tuple[Pod, int], int] = field(default_factory=dict)
+    processes: dict[Pod, subprocess.Popen[bytes]] = field(default_factory=dict)
 
-    def port(self, name: str, port: int) -> int:
+    def pods(self, name: str) -> list[Pod]:
+        """The pods of a workload."""
+        return [Pod(name, number) for number in range(self.replicas.get(name, 1))]
+
+    def port(self, pod: Pod, port: int) -> int:
         """Where a pod's container port is on this machine."""
-        if name == "postgres":
+        if pod.name == "postgres":
             return self.postgres.port
-        return self.local.setdefault((name, port), free_port())
+        return self.local.setdefault((pod, port), free_port())
 
     def address(self, service: str, port: int) -> str:
-        """Where a port of a Service leads."""
+        """Where a port of a Service leads: to a pod, or to all of them, as gRPC writes what a name stands for."""
         found = self.manifests.named("Service", service)["spec"]
         (target,) = self.manifests.pods_of(found["selector"])
         (name,) = (each["targetPort"] for each in found["ports"] if each["port"] == port)
-        return f"127.0.0.1:{self.port(target, ports(self.manifests.workloads()[target])[name])}"
+        inside = ports(self.manifests.workloads()[target])[name]
+        addresses = [f"127.0.0.1:{self.port(pod, inside)}" for pod in self.pods(target)]
+        return addresses[0] if len(addresses) == 1 else f"ipv4:{','.join(addresses)}"
 
-    def environment(self, name: str) -> dict[str, str]:
+    def environment(self, name: str, number: int = 0) -> dict[str, str]:
         """What the manifests give a pod, with addresses and folders of this machine."""
-        workload = self.manifests.workloads()[name]
-        given = self.manifests.environment(container(workload))
-        return {key: self._here(name, workload, value) for key, value in given.items()}
+        given = self.manifests.environment(container(self.manifests.workloads()[name]))
+        return {key: self._here(Pod(name, number), value) for key, value in given.items()}
 
-    def _here(self, name: str, workload: Object, value: str) -> str:
-        for mount in container(workload)["volumeMounts"]:
+    def _here(self, pod: Pod, value: str) -> str:
+        for mount in container(self.manifests.workloads()[pod.name])["volumeMounts"]:
             if value.startswith(mount["mountPath"]):
-                return str(self.data / name / value.lstrip("/"))
+                return str(self.data / str(pod) / value.lstrip("/"))
         if value.startswith("0.0.0.0:"):
-            return f"127.0.0.1:{self.port(name, int(value.rpartition(':')[2]))}"
+            return f"127.0.0.1:{self.port(pod, int(value.rpartition(':')[2]))}"
         known = {each["metadata"]["name"] for each in self.manifests.kind("Service")}
         return _ADDRESS.sub(lambda m: self.address(m[1], int(m[2])) if m[1] in known else m[0], value)
 
-    def log(self, name: str) -> str:
-        return (self.data / f"{name}.log").read_text(encoding="utf-8", errors="replace")
+    def log(self, pod: Pod) -> str:
+        return (self.data / f"{pod}.log").read_text(encoding="utf-8", errors="replace")
 
     def probe(self, name: str, kind: str, seconds: float) -> str:
         """What a pod answers to one of its probes."""
         asked = container(self.manifests.workloads()[name])[kind]["grpc"]
-        with grpc.insecure_channel(f"127.0.0.1:{self.port(name, asked['port'])}") as channel:
+        with grpc.insecure_channel(f"127.0.0.1:{self.port(Pod(name), asked['port'])}") as channel:
             request = health_pb2.HealthCheckRequest(service=asked.get("service", ""))
             answer = health_pb2_grpc.HealthStub(channel).Check(request, timeout=seconds)
         return str(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))
 
-    def started(self, name: str) -> None:
+    def start(self, pod: Pod) -> None:
+        """Start a pod's process."""
+        module = pod.name if pod.name == "gateway" else f"services.{pod.name}"
+        # What the image adds: where Python and the code are.
+        code = os.pathsep.join(str(ROOT / part) for part in ("", "stubs", "sdk"))
+        env = {"PATH": os.environ["PATH"], "PYTHONPATH": code, **self.environment(pod.name, pod.number)}
+        home = self.data / str(pod)
+        home.mkdir(exist_ok=True)
+        with (self.data / f"{pod}.log").open("ab") as log:
+            command = [sys.executable, "-m", module]
+            self.processes[pod] = subprocess.Popen(command, cwd=home, env=env, stdout=log, stderr=log)
+
+    def started(self, pod: Pod) -> None:
         """Wait until the startup probe succeeds, as long as the kubelet would; fail with the pod's log."""
-        probe = container(self.manifests.workloads()[name])["startupProbe"]
+        probe = container(self.manifests.workloads()[pod.name])["startupProbe"]
         seconds = probe["periodSeconds"] * probe["failureThreshold"]
         asked = probe["grpc"]
-        with grpc.insecure_channel(f"127.0.0.1:{self.port(name, asked['port'])}") as channel:
+        with grpc.insecure_channel(f"127.0.0.1:{self.port(pod, asked['port'])}") as channel:
             request = health_pb2.HealthCheckRequest(service=asked.get("service", ""))
             watch = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=seconds, wait_for_ready=True)
             try:
                 next(each for each in watch if each.status == health_pb2.HealthCheckResponse.SERVING)
             except (grpc.RpcError, StopIteration) as error:
-                raise AssertionError(f"{name} did not start: {error}\n{self.log(name)[-4000:]}") from error
+                raise AssertionError(f"{pod} did not start: {error}\n{self.log(pod)[-4000:]}") from error
             watch.cancel()
 
-    def terminate(self, name: str) -> int:
+    def terminate(self, pod: Pod) -> int:
         """End a pod as the kubelet does after its preStop; its exit status. Raises `TimeoutExpired` if late."""
-        workload = self.manifests.workloads()[name]
-        left = pod(workload)["terminationGracePeriodSeconds"] - _pause(workload)
-        process = self.processes.pop(name)
+        workload = self.manifests.workloads()[pod.name]
+        pause = container(workload)["lifecycle"]["preStop"]["sleep"]["seconds"]
+        process = self.processes.pop(pod)
         process.terminate()
-        return process.wait(left)
+        return process.wait(spec(workload)["terminationGracePeriodSeconds"] - pause)
 
-
-def _pause(workload: Object) -> int:
-    return int(container(workload)["lifecycle"]["preStop"]["sleep"]["seconds"])
+    def kill(self) -> None:
+        """End what still runs."""
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
 
 
 @contextmanager
-def cluster(manifests: Manifests, postgres: PostgresServer, data: Path) -> Iterator[Cluster]:
+def cluster(
+    manifests: Manifests, postgres: PostgresServer, data: Path, replicas: Mapping[str, int] | None = None
+) -> Iterator[Cluster]:
     """All services of an overlay, started together as on a cluster, until each has met its startup probe."""
     _make_databases(manifests, postgres)
-    made = Cluster(manifests, data, postgres)
-    with ExitStack() as stack:
-        for name in SERVICES:
-            stack.enter_context(_process(made, name))
-        for name in SERVICES:
-            made.started(name)
+    made = Cluster(manifests, data, postgres, replicas or {})
+    pods = [pod for name in SERVICES for pod in made.pods(name)]
+    try:
+        for pod in pods:
+            made.start(pod)
+        for pod in pods:
+            made.started(pod)
         yield made
+    finally:
+        made.kill()
 
 
 def _make_databases(manifests: Manifests, postgres: PostgresServer) -> None:
-    given = container(manifests.workloads()["postgres"])
-    (mounted,) = (v["configMap"]["name"] for v in pod(manifests.workloads()["postgres"])["volumes"] if "configMap" in v)
-    script = manifests.named("ConfigMap", mounted)["data"]["databases.sql"]
+    workload = manifests.workloads()["postgres"]
+    (mounted,) = (each["configMap"]["name"] for each in spec(workload)["volumes"] if "configMap" in each)
     subprocess.run(
         [str(postgres.programs / "psql"), "-q", "-X", postgres.url],
-        input=script,
-        env={**os.environ, **manifests.environment(given)},
+        input=manifests.named("ConfigMap", mounted)["data"]["databases.sql"],
+        env={**os.environ, **manifests.environment(container(workload))},
         text=True,
         check=True,
         timeout=60,
     )
-
-
-@contextmanager
-def _process(made: Cluster, name: str) -> Iterator[None]:
-    module = name if name == "gateway" else f"services.{name}"
-    # What the image adds: where Python and the code are.
-    image = {
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("", "stubs", "sdk")),
-    }
-    home = made.data / name
-    home.mkdir()
-    with (made.data / f"{name}.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", module], cwd=home, env={**image, **made.environment(name)}, stdout=log, stderr=log
-        )
-        made.processes[name] = process
-        try:
-            yield
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()

@@ -19,7 +19,7 @@ from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from hansei.gateway.v1 import gateway_service_pb2_grpc
 from hansei.reflector.v1 import reflector_service_pb2, reflector_service_pb2_grpc
 from tests.behaviour.postgres_server import binaries, postgres_server
-from tests.deploy.cluster import Cluster, cluster
+from tests.deploy.cluster import Cluster, Pod, cluster
 from tests.deploy.rendered import OVERLAYS, container, rendered
 from tests.systems import ROOT, SERVICES
 
@@ -124,7 +124,7 @@ def test_no_service_may_open_the_database_of_another(dev: Cluster) -> None:
 
 
 def test_pods_end_well_within_their_grace_period(dev: Cluster) -> None:
-    assert {name: dev.terminate(name) for name in SERVICES} == dict.fromkeys(SERVICES, 0)
+    assert {name: dev.terminate(Pod(name)) for name in SERVICES} == dict.fromkeys(SERVICES, 0)
 
 
 def _sqlalchemy(url: str) -> str:

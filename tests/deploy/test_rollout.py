@@ -1,0 +1,97 @@
+"""A rolling restart under load: every pod of a service is replaced, one after the other, and no call fails."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from chassis.channels import Peers
+from hansei.gateway.v1 import gateway_service_pb2 as gateway
+from hansei.gateway.v1 import gateway_service_pb2_grpc
+from hansei.playbook.v1 import playbook_service_pb2, playbook_service_pb2_grpc
+from hansei.reflector.v1 import reflector_service_pb2, reflector_service_pb2_grpc
+from tests.behaviour.postgres_server import binaries, postgres_server
+from tests.deploy.cluster import Cluster, cluster
+from tests.deploy.rendered import OVERLAYS, rendered
+from tests.systems import ROOT, SERVICES
+
+ROLLED = ("curator", "gateway")
+CALLERS = 3
+RUN = ROOT / "examples/trajectories/git-commit-identity.json"
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    manifests = rendered(OVERLAYS / "dev")
+    programs = binaries()
+    if programs is None:
+        pytest.skip("PostgreSQL is not installed: initdb and pg_ctl are not there")
+    data, replicas = tmp_path_factory.mktemp("pairs"), dict.fromkeys(ROLLED, 2)
+    with postgres_server(programs) as postgres, cluster(manifests, postgres, data, replicas) as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", ROLLED)
+async def test_no_call_fails_while_pods_are_replaced(pairs: Cluster, name: str) -> None:
+    peers = Peers({"gateway": pairs.address("gateway", SERVICES["gateway"]["listen"])})
+    try:
+        load = Load(peers, f"rollout-{name}")
+        await load.begin()
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(CALLERS):
+                tasks.create_task(load.go_on())
+            for pod in pairs.pods(name):
+                before = load.answered
+                assert await asyncio.to_thread(pairs.terminate, pod) == 0
+                await asyncio.to_thread(pairs.start, pod)
+                await asyncio.to_thread(pairs.started, pod)
+                assert load.answered > before
+            load.enough = True
+        # What was acknowledged is there: each call that learned is one revision.
+        assert await load.revision() == load.learned
+    finally:
+        await peers.close()
+
+
+class Load:
+    """Callers that learn and read, one call after the other; a call that fails ends the test."""
+
+    def __init__(self, peers: Peers, dataset: str) -> None:
+        channel: Any = peers.channel("gateway")
+        self._gateway: Any = gateway_service_pb2_grpc.GatewayServiceStub(channel)
+        self._playbooks: Any = playbook_service_pb2_grpc.PlaybookServiceStub(channel)
+        self._reflector: Any = reflector_service_pb2_grpc.ReflectorServiceStub(channel)
+        self._dataset = dataset
+        self._trajectory: Any = None
+        self.answered = self.learned = 0
+        self.enough = False
+
+    async def begin(self) -> None:
+        """Read the recorded run and learn from it once."""
+        asked = reflector_service_pb2.ParseTrajectoriesRequest(content=RUN.read_bytes(), dataset=self._dataset)
+        (parsed,) = (await self._reflector.ParseTrajectories(asked)).trajectories
+        parsed.trajectory.dataset = self._dataset
+        self._trajectory = parsed.trajectory
+        await self._learn()
+
+    async def go_on(self) -> None:
+        """Call until it is enough."""
+        while not self.enough:
+            await self._learn()
+            await self.revision()
+            self.answered += 1
+
+    async def revision(self) -> int:
+        """The revision of the playbook."""
+        asked = playbook_service_pb2.GetPlaybookRequest(dataset=self._dataset)
+        return int((await self._playbooks.GetPlaybook(asked)).playbook.revision)
+
+    async def _learn(self) -> None:
+        await self._gateway.Learn(
+            gateway.LearnRequest(request_id=str(uuid.uuid4()), dataset=self._dataset, trajectory=self._trajectory)
+        )
+        self.learned += 1
