@@ -45,13 +45,16 @@ def engine_for(
     connections: int = 1,
     lock_seconds: float = LOCK_SECONDS,
     statement_seconds: float = 0,
+    durable: bool = True,
 ) -> Engine:
     """An engine whose transactions write, or see one state of the database. `application` names it to the server.
 
-    `statement_seconds` bounds a statement on a server; 0 does not.
+    `statement_seconds` bounds a statement on a server; 0 does not. What is not `durable` may lose its last commits in
+    a power cut, never its consistency: for what can be made again.
     """
     if is_sqlite(url):
-        return _sqlite(url, "BEGIN IMMEDIATE" if writes else "BEGIN", connections, lock_seconds)
+        engine = create_engine(url, pool_size=connections, max_overflow=0, connect_args={"timeout": lock_seconds})
+        return _sqlite(engine, "BEGIN IMMEDIATE" if writes else "BEGIN", "FULL" if durable else "NORMAL")
     limits = {"lock_timeout": lock_seconds, "statement_timeout": statement_seconds}
     options = " ".join(f"-c {name}={round(seconds * 1000)}" for name, seconds in limits.items()) + " -c timezone=UTC"
     arguments = {"connect_timeout": POSTGRES_CONNECT_SECONDS, "application_name": application, "options": options}
@@ -71,17 +74,16 @@ def sqlite_code(error: BaseException) -> str:
     return str(getattr(cause, "sqlite_errorname", "") or "")
 
 
-def _sqlite(url: URL, begin: str, connections: int, lock_seconds: float) -> Engine:
-    if url.database and not url.database.startswith("file:"):
-        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(url, pool_size=connections, max_overflow=0, connect_args={"timeout": lock_seconds})
+def _sqlite(engine: Engine, begin: str, synchronous: str) -> Engine:
+    if engine.url.database and not engine.url.database.startswith("file:"):
+        Path(engine.url.database).parent.mkdir(parents=True, exist_ok=True)
 
     @event.listens_for(engine, "connect")
     def configure(connection: sqlite3.Connection, _record: Any) -> None:
         # The driver's own transaction control is off; the listener below begins them.
         connection.isolation_level = None
         connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute(f"PRAGMA synchronous={synchronous}")
         connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
 
     @event.listens_for(engine, "begin")

@@ -24,6 +24,13 @@ def test_what_was_answered_survives_a_power_cut(tmp_path: Path, pragma: str, val
     engine.dispose()
 
 
+def test_what_can_be_made_again_is_written_without_waiting_for_the_disk(tmp_path: Path) -> None:
+    engine = engine_for(url_of(str(tmp_path / "a.db")), "test", writes=True, durable=False)
+    with engine.connect() as connection:
+        assert connection.execute(text("PRAGMA synchronous")).scalar() == 1
+    engine.dispose()
+
+
 def test_writers_take_turns_from_the_beginning_and_readers_do_not_wait(tmp_path: Path) -> None:
     url = url_of(str(tmp_path / "a.db"))
     first, second = (engine_for(url, "test", writes=True, lock_seconds=0) for _ in range(2))

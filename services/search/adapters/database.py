@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from sqlalchemy import Column, Connection, LargeBinary, MetaData, String, Table, create_engine, event
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy import Column, Connection, LargeBinary, MetaData, String, Table
+
+from libs.sql.engines import engine_for, url_of
 
 T = TypeVar("T")
 
@@ -23,17 +23,13 @@ embeddings = Table(
     Column("vector", LargeBinary, nullable=False),
 )
 
-_BUSY_SECONDS = 30
-
 
 class Database:
     """A SQLite file or a PostgreSQL server. Its work runs in one thread, one transaction after the other."""
 
     def __init__(self, place: str) -> None:
         self.url = url_of(place)
-        self._engine = create_engine(self.url, pool_pre_ping=True, **_options(self.url))
-        if self.url.drivername == "sqlite":
-            event.listen(self._engine, "connect", _write_ahead)
+        self._engine = engine_for(self.url, "hansei-search", writes=True, durable=False)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="search-db")
 
     async def open(self) -> None:
@@ -52,26 +48,3 @@ class Database:
     def _run(self, work: Callable[[Connection], T]) -> T:
         with self._engine.begin() as connection:
             return work(connection)
-
-
-def url_of(place: str) -> URL:
-    """A database URL from a URL or from the name of a SQLite file."""
-    if "://" not in place:
-        return URL.create("sqlite", database=place)
-    url = make_url(place)
-    return url.set(drivername="postgresql+psycopg") if url.drivername in ("postgresql", "postgres") else url
-
-
-def _options(url: URL) -> dict[str, Any]:
-    if url.drivername != "sqlite":
-        return {"pool_size": 1, "max_overflow": 0}
-    if url.database:
-        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
-    return {"connect_args": {"timeout": _BUSY_SECONDS}}
-
-
-def _write_ahead(connection: Any, _record: object) -> None:
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode=WAL")
-    cursor.execute("PRAGMA synchronous=NORMAL")
-    cursor.close()

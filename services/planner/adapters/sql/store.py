@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, and_, func, insert, or_, select, update
 
+from libs.sql.engines import engine_for, url_of
 from services.planner.adapters.sql import schema
 from services.planner.adapters.sql.codec import FIRST_HASH, chained, micros, packed, unpacked
-from services.planner.adapters.sql.engine import LostRace, StoreUnavailable, opened, translated
+from services.planner.adapters.sql.failures import LostRace, StoreUnavailable, translated
 from services.planner.adapters.sql.queries import selected, summary
 from services.planner.adapters.sql.writer import Writer
 from services.planner.domain.errors import LeaseLost, PlanAlreadyRun, RequestIdReused, RunNotFound
@@ -38,6 +39,7 @@ T = TypeVar("T")
 
 _READERS = 4
 _START_AGAIN_SECONDS = 0.2
+_APPLICATION = "hansei-planner"
 _rows, _log = schema.executions, schema.events
 
 
@@ -46,8 +48,9 @@ class SqlExecutionStore:
 
     def __init__(self, place: str) -> None:
         """`place`: a file name for SQLite, or a database URL."""
-        self._writer = Writer(opened(place, connections=1, writes=True))
-        self._reading = opened(place, connections=_READERS, writes=False)
+        url = url_of(place)
+        self._writer = Writer(engine_for(url, _APPLICATION, writes=True))
+        self._reading = engine_for(url, _APPLICATION, writes=False, connections=_READERS)
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="planner-reader")
 
     async def open(self) -> None:

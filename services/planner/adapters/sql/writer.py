@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine
 
-from services.planner.adapters.sql.engine import translated
+from services.planner.adapters.sql.failures import translated
 
 T = TypeVar("T")
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from services.search.adapters.database import Database, url_of
+from libs.sql.engines import url_of
+from services.search.adapters.database import Database
 from services.search.adapters.embedding_cache import StoredEmbeddings
 from services.search.domain.embedding import Float32s, content_hash
 from services.search.domain.errors import EmbeddingFailed
