@@ -35,12 +35,13 @@ def retire(draft: Draft, candidates: Iterable[Stored], policy: Policy) -> list[s
 
 
 def eviction_order(bullets: Iterable[Stored]) -> list[Stored]:
-    """Who gives way first: retired ones, then the lowest shrunken score, then the one untouched for longest."""
+    """Who gives way first: retired ones, the lowest shrunken score, the fewest trajectories, the longest untouched."""
     return sorted(
         bullets,
         key=lambda stored: (
             not stored.bullet.retired,
             shrunken_score(stored.bullet.helpful, stored.bullet.harmful),
+            len(stored.bullet.sources),
             stored.touched,
             stored.slot,
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -13,10 +14,11 @@ from services.curator.adapters.sql.store import SqlPlaybookStore
 from services.curator.domain.curation import Evaluation, Insight, Proposal, Reflection, SectionDefinition
 from services.curator.domain.lessons import contains, distinct, is_attested, is_recipe, same_lesson
 from services.curator.domain.log import Stamp, Stored
-from services.curator.domain.playbook import Bullet
+from services.curator.domain.playbook import Bullet, Source
 from services.curator.domain.review import PendingState
 from services.curator.domain.similarity import contradict, likeness
 from services.curator.domain.snapshot import Snapshot
+from services.curator.domain.upkeep import eviction_order
 from services.curator.usecases.curate import Curation, CuratorAgent
 from services.curator.usecases.rule_curator import (
     HOLDS_FOR_ONE_TASK,
@@ -185,3 +187,11 @@ async def test_without_a_reliable_signal_nothing_is_removed_or_reworded() -> Non
         ("ADD", WAITS_FOR_A_SECOND),
         ("ADD", ""),
     ]
+
+
+def test_what_one_run_taught_gives_way_before_what_two_did() -> None:
+    twice, once, praised = bullet(1, NO_EMAIL), bullet(2, NO_NAME), bullet(3, HABIT, helpful=1)
+    sources = (Source(trajectory="a"), Source(trajectory="b"))
+    twice = replace(twice, bullet=twice.bullet.having(sources=sources))
+    once = replace(once, bullet=once.bullet.having(sources=sources[:1]))
+    assert [each.bullet.id for each in eviction_order([twice, praised, once])] == ["s-00002", "s-00001", "s-00003"]
