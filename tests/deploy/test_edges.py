@@ -16,6 +16,7 @@ from tests.systems import SERVICES
 
 DATABASE = "postgres"
 DATABASE_PORT = 5432
+WATCHER = "prometheus"
 
 
 @pytest.fixture(params=NAMES)
@@ -29,6 +30,8 @@ def test_pods_reach_those_they_call_and_no_others(manifests: Manifests) -> None:
     expected = {(a, b, SERVICES[b]["listen"]) for a, listed in SERVICES.items() for b in listed["calls"]}
     if DATABASE in pods:
         expected |= {(name, DATABASE, DATABASE_PORT) for name, listed in SERVICES.items() if "database" in listed}
+    if WATCHER in pods:
+        expected |= {(WATCHER, name, listed["metrics"]) for name, listed in SERVICES.items()}
     assert found == expected
 
 

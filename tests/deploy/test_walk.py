@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import urllib.error
 import urllib.request
 import uuid
@@ -102,6 +103,18 @@ def test_metrics_are_where_they_are_scraped(dev: Cluster, name: str) -> None:
     address = dev.address(name, SERVICES[name]["metrics"])
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=SECONDS) as response:
         assert "process_cpu_seconds_total" in response.read().decode()
+
+
+def test_alerts_ask_for_metrics_that_there_are(dev: Cluster, learned: tuple[str, Any]) -> None:
+    text = (ROOT / "deploy/kubernetes/components/monitoring/alerts.yaml").read_text()
+    asked = re.findall(r"(rpc_\w+)\{(\w+)=", text)
+    assert asked
+    with urllib.request.urlopen(
+        f"http://{dev.address('gateway', SERVICES['gateway']['metrics'])}/metrics", timeout=SECONDS
+    ) as response:
+        given = response.read().decode()
+    for metric, label in asked:
+        assert re.search(rf'^{metric}\{{[^}}]*{label}="OK"[^}}]*rpc_service="', given, re.MULTILINE), metric
 
 
 @pytest.mark.parametrize("name", [name for name, listed in SERVICES.items() if "database" in listed])

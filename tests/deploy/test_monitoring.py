@@ -1,0 +1,51 @@
+"""Prometheus scrapes every service, and each alert has a runbook."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.deploy.rendered import OVERLAYS, pod, rendered
+from tests.systems import ROOT, SERVICES
+
+RUNBOOKS = ROOT / "docs/operations/README.md"
+
+
+@pytest.fixture
+def settings() -> dict[str, Any]:
+    """The files that Prometheus is given."""
+    manifests = rendered(OVERLAYS / "production")
+    volumes = pod(manifests.workloads()["prometheus"])["volumes"]
+    (mounted,) = (each["configMap"]["name"] for each in volumes if "configMap" in each)
+    return {name: yaml.safe_load(text) for name, text in manifests.named("ConfigMap", mounted)["data"].items()}
+
+
+@pytest.fixture
+def alerts(settings: dict[str, Any]) -> list[dict[str, Any]]:
+    return [rule for group in settings["alerts.yaml"]["groups"] for rule in group["rules"]]
+
+
+def test_every_service_is_scraped(settings: dict[str, Any]) -> None:
+    scraped = {
+        (each["job_name"], *names["names"], names["port"])
+        for each in settings["prometheus.yml"]["scrape_configs"]
+        for names in each["dns_sd_configs"]
+    }
+    assert scraped == {(name, name, listed["metrics"]) for name, listed in SERVICES.items()}
+
+
+def test_a_service_that_is_gone_is_noticed(alerts: list[dict[str, Any]]) -> None:
+    (rule,) = (each for each in alerts if each["alert"] == "HanseiServiceMissing")
+    assert sorted(re.findall(r'absent\(up\{job="(\w+)"\}\)', rule["expr"])) == sorted(SERVICES)
+
+
+def test_every_alert_has_a_runbook(alerts: list[dict[str, Any]]) -> None:
+    headings = re.findall(r"^## (.*)$", RUNBOOKS.read_text(encoding="utf-8"), re.MULTILINE)
+    anchors = {heading.lower().replace(" ", "-") for heading in headings}
+    for rule in alerts:
+        path, _, anchor = rule["annotations"]["runbook"].partition("#")
+        assert ROOT / path == RUNBOOKS
+        assert anchor in anchors, rule["alert"]
