@@ -95,9 +95,9 @@ bullet = Table(
     Column("mark", Text, nullable=False),
     Column("tokens", Integer, nullable=False),
     Column("body", Text, nullable=False),
-    Index("bullet_id", "dataset", "bullet_id"),
+    Index("bullet_id", "dataset", "bullet_id", "slot"),
     Index("bullet_number", "dataset", "number"),
-    Index("bullet_mark", "dataset", "mark"),
+    Index("bullet_mark", "dataset", "mark", "slot"),
 )
 
 request = Table(

@@ -126,9 +126,9 @@ def _other_tables() -> None:
         _text("body"),
         sa.PrimaryKeyConstraint("dataset", "slot"),
     )
-    op.create_index("bullet_id", "bullet", ["dataset", "bullet_id"])
+    op.create_index("bullet_id", "bullet", ["dataset", "bullet_id", "slot"])
     op.create_index("bullet_number", "bullet", ["dataset", "number"])
-    op.create_index("bullet_mark", "bullet", ["dataset", "mark"])
+    op.create_index("bullet_mark", "bullet", ["dataset", "mark", "slot"])
     op.create_table(
         "request",
         _text("request_id"),
