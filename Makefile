@@ -66,7 +66,7 @@ contracts: $(STAMP)  ## buf lint, buf format, and buf breaking against the last 
 	else echo 'buf breaking: there is no branch $(BASE) to compare with'; fi
 
 test: $(STAMP)  ## Run every test
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile
 
 demo: $(STAMP)  ## Learn from the recorded trajectories, offline, and search what was learned
 	@LLM_PROVIDER=offline $(BIN)/hansei demo
@@ -132,6 +132,9 @@ deploy-check: $(TOOLS)/.installed  ## Build every overlay; schemas, references, 
 	@! test -s build/deploy/schemas.log || { echo 'schemas: see the complaints above'; exit 1; }
 	$(TOOLS)/bin/checkov --config-file deploy/checkov.yaml -f $(OVERLAYS:%=build/deploy/%.yaml) deploy/Dockerfile
 	HANSEI_REQUIRE_KUSTOMIZE=1 $(BIN)/python -m pytest -q tests/deploy
+
+bench: $(STAMP)  ## Measure the loop against the echo of the same chassis (others: bench/README.md)
+	$(BIN)/python -m bench.loop
 
 clean:  ## Remove the environment and what tests and tools left
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
