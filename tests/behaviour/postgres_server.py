@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 # PostgreSQL refuses to run as root; the packages make this account.
 ACCOUNT = "postgres"
 
@@ -22,6 +24,17 @@ def binaries() -> Path | None:
     if found:
         return Path(found).resolve().parent
     return next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
+
+
+def binaries_or_skip() -> Path:
+    """The folder of PostgreSQL's programs. Without it the test is skipped, and fails where it must run (CI)."""
+    found = binaries()
+    if found is not None:
+        return found
+    missing = "PostgreSQL is not installed: initdb and pg_ctl are not there"
+    if os.environ.get("HANSEI_REQUIRE_POSTGRES"):
+        pytest.fail(missing)
+    pytest.skip(missing)
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,14 @@ from services.planner.tests.scripted import ScriptedTool, StandingClock, agent_p
 from services.planner.usecases.audit import audited
 from services.planner.usecases.executions import Executions
 from services.planner.usecases.store import ExecutionStatus, Feedback, Filter, Request
-from tests.behaviour.postgres_server import PostgresServer, binaries, postgres_server
+from tests.behaviour.postgres_server import PostgresServer, binaries_or_skip, postgres_server
 
 PROCEED = InterventionResponse(action=InterventionAction.PROCEED)
 
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[PostgresServer]:
-    programs = binaries()
-    if programs is None:
-        pytest.skip("PostgreSQL is not installed: initdb and pg_ctl are not there")
+    programs = binaries_or_skip()
     with postgres_server(programs) as server:
         yield server
 

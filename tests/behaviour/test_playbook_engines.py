@@ -23,7 +23,7 @@ from services.curator.domain.log import Kind, Origin, Revision, fold
 from services.curator.tests.playbook_machine import PlaybookMachine
 from services.curator.usecases.commit import Batch, Committed, commit
 from tests.behaviour.playbook_worker import DATASET, OPERATIONS_PER_REQUEST, delta
-from tests.behaviour.postgres_server import PostgresServer, binaries, postgres_server
+from tests.behaviour.postgres_server import PostgresServer, binaries_or_skip, postgres_server
 
 ROOT = Path(__file__).parents[2]
 WRITERS = 8
@@ -33,9 +33,7 @@ MANY_SECONDS = 600
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[PostgresServer]:
-    programs = binaries()
-    if programs is None:
-        pytest.skip("PostgreSQL is not installed: initdb and pg_ctl are not there")
+    programs = binaries_or_skip()
     with postgres_server(programs) as server:
         yield server
 

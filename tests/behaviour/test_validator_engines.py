@@ -18,16 +18,14 @@ from services.validator.domain.errors import LeaderboardUnavailable, RequestIdRe
 from services.validator.domain.leaderboard import JudgementRecord, RoundKey, Submission
 from services.validator.domain.requests import RequestKey
 from services.validator.tests.risk_review import DEFINITION
-from tests.behaviour.postgres_server import PostgresServer, binaries, postgres_server
+from tests.behaviour.postgres_server import PostgresServer, binaries_or_skip, postgres_server
 
 databases = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[PostgresServer]:
-    programs = binaries()
-    if programs is None:
-        pytest.skip("PostgreSQL is not installed: initdb and pg_ctl are not there")
+    programs = binaries_or_skip()
     with postgres_server(programs) as server:
         yield server
 

@@ -19,7 +19,7 @@ from hansei.client import Client
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from hansei.gateway.v1 import gateway_service_pb2_grpc
 from hansei.reflector.v1 import reflector_service_pb2, reflector_service_pb2_grpc
-from tests.behaviour.postgres_server import binaries, postgres_server
+from tests.behaviour.postgres_server import binaries_or_skip, postgres_server
 from tests.deploy.cluster import Cluster, Pod, cluster
 from tests.deploy.rendered import OVERLAYS, container, rendered
 from tests.systems import ROOT, SERVICES
@@ -31,9 +31,7 @@ RUN = ROOT / "examples/trajectories/git-commit-identity.json"
 @pytest.fixture(scope="module")
 def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     manifests = rendered(OVERLAYS / "dev")
-    programs = binaries()
-    if programs is None:
-        pytest.skip("PostgreSQL is not installed: initdb and pg_ctl are not there")
+    programs = binaries_or_skip()
     with postgres_server(programs) as postgres, cluster(manifests, postgres, tmp_path_factory.mktemp("dev")) as running:
         yield running
 
