@@ -8,14 +8,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TypeVar
 
 from sqlalchemy import Connection, delete
 
+from libs.sql.engines import engine_for, shown, url_of
+from libs.sql.migrations import upgrade
 from services.curator.adapters.sql import queries, schema
 from services.curator.adapters.sql.codec import microseconds
-from services.curator.adapters.sql.engine import parsed_url, reading_engine, shown, translated, writing_engine
-from services.curator.adapters.sql.migrate import migrate
+from services.curator.adapters.sql.failures import translated
 from services.curator.adapters.sql.notices import listen
 from services.curator.adapters.sql.transaction import Transaction, stored_answer
 from services.curator.adapters.sql.writer import Writer
@@ -28,6 +30,9 @@ from services.curator.domain.snapshot import Snapshot
 from services.curator.usecases.ports import Dataset, Ticket, Writing
 
 T = TypeVar("T")
+APPLICATION = "hansei-curator"
+MIGRATIONS = Path(__file__).with_name("migrations")
+MIGRATION_LOCK = 0x68616E736569  # any constant: replicas that start together take turns
 READING_THREADS = 4
 # Snapshots kept in memory, one per dataset; a playbook of 10,000 bullets takes some 15 MB.
 KEPT_SNAPSHOTS = 16
@@ -49,12 +54,12 @@ class SqlPlaybookStore:
         clock: Callable[[], datetime] = utc_now,
         committed: Callable[[Revision], None] = lambda revision: None,
     ) -> None:
-        self._url = parsed_url(database_url)
+        self._url = url_of(database_url)
         self._policy = policy or Policy()
         self._clock = clock
         self._committed = committed
-        self.writing_engine = writing_engine(self._url)
-        self._read_engine = reading_engine(self._url, READING_THREADS)
+        self.writing_engine = engine_for(self._url, APPLICATION, writes=True)
+        self._read_engine = engine_for(self._url, APPLICATION, writes=False, connections=READING_THREADS)
         self._writer = Writer(self.writing_engine, self._translated)
         self._readers = ThreadPoolExecutor(READING_THREADS, thread_name_prefix="playbook-reader")
         self._snapshots: OrderedDict[str, Snapshot] = OrderedDict()
@@ -66,7 +71,7 @@ class SqlPlaybookStore:
 
     async def open(self) -> None:
         """Brings the schema up to date and starts the threads. Raises StoreCorrupt and its siblings."""
-        await self._threaded(lambda: migrate(self.writing_engine))
+        await self._threaded(lambda: upgrade(self.writing_engine, MIGRATIONS, MIGRATION_LOCK))
         self._writer.start()
 
     @property
