@@ -5,6 +5,7 @@
     ├── OutOfRange (ValueError)           valid once, past the end now (a compacted revision, a spent cursor)
     ├── NotFound (LookupError)            the named thing does not exist
     ├── AlreadyExists                     the named thing exists and may not be replaced
+    │   └── RequestIdReused               the id of a mutation came back with another payload
     ├── FailedPrecondition                the state forbids it; change the state first
     ├── Aborted                           lost a race; read again, then retry
     ├── ResourceExhausted                 too busy, or a quota is used up; retry_after says when to come back
@@ -106,6 +107,19 @@ class AlreadyExists(HanseiError):
 
     code = "ALREADY_EXISTS"
     reason = "ALREADY_EXISTS"
+
+
+class RequestIdReused(AlreadyExists):
+    """The `request_id` of a mutation came back with another payload: nothing was changed."""
+
+    reason = "REQUEST_ID_REUSED"
+
+    def __init__(self, request_id: str, used_for: str = "another payload") -> None:
+        super().__init__(
+            f'request_id "{shortened(request_id)}" was used before with {used_for}: send a new request_id',
+            violations=[Violation("request_id", f"was used before with {used_for}")],
+            metadata={"request_id": shortened(request_id)},
+        )
 
 
 class FailedPrecondition(HanseiError):

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from chassis.errors import AlreadyExists, InvalidArgument, NotFound, Violation
+from chassis.errors import AlreadyExists, InvalidArgument, NotFound, RequestIdReused, Violation
 from hansei.curator.v1 import curator_service_pb2 as curator
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from hansei.playbook.v1 import playbook_pb2 as playbook
@@ -39,12 +39,6 @@ class Reflector(Protocol):
     async def reflect(self, request: reflector.ReflectRequest) -> reflector.ReflectResponse:
         """The lessons of a run."""
         ...
-
-
-class RequestIdReused(AlreadyExists):
-    """A `request_id` came back with another run."""
-
-    reason = "REQUEST_ID_REUSED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +84,7 @@ class Learning:
         except NotFound:
             return None
         if found.reflection_result.trajectory_id != run.id:
-            raise RequestIdReused(
-                f"request_id {request.request_id} was used for trajectory {found.reflection_result.trajectory_id!r}; "
-                "send a new UUID for another run",
-                violations=[Violation("request_id", "was used for another trajectory")],
-            )
+            raise RequestIdReused(request.request_id, f"trajectory {found.reflection_result.trajectory_id!r}")
         return gateway.LearnResponse(reflection=found.reflection_result, curation=found.response)
 
     async def _served_bullets(self, run: trajectory.Trajectory) -> list[playbook.Bullet]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import chassis
-from chassis.errors import HanseiError, NotFound
+from chassis.errors import HanseiError, NotFound, RequestIdReused
 from hansei.curator.v1 import curator_service_pb2 as curator_pb
 from hansei.curator.v1 import curator_service_pb2_grpc as curator_grpc
 from hansei.playbook.v1 import playbook_pb2 as pb
@@ -19,7 +19,6 @@ from hansei.playbook.v1 import playbook_service_pb2 as service_pb
 from hansei.playbook.v1 import playbook_service_pb2_grpc as playbook_grpc
 from hansei.reflector.v1 import trajectory_pb2
 from services.curator.bootstrap import build
-from services.curator.domain.errors import RequestIdReused
 from services.curator.settings import CuratorSettings
 from tests.behaviour.playbook_client import new_id
 from tests.fakes.openai_answers import chat, chat_json, error

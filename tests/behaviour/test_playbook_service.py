@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from chassis.errors import HanseiError
+from chassis.errors import HanseiError, RequestIdReused
 from hansei.playbook.v1 import playbook_pb2 as pb
 from hansei.playbook.v1 import playbook_service_pb2 as service_pb
-from services.curator.domain.errors import RequestIdReused, RevisionAhead
+from services.curator.domain.errors import RevisionAhead
 from tests.behaviour.playbook_client import (
     add,
     apply,

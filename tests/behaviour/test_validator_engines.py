@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from chassis.errors import RequestIdReused
 from services.validator.adapters.sql.database import Database
 from services.validator.adapters.sql.kinds import KindStore
 from services.validator.adapters.sql.leaderboard import LeaderBoardStore
-from services.validator.domain.errors import LeaderboardUnavailable, RequestIdReused
+from services.validator.domain.errors import LeaderboardUnavailable
 from services.validator.domain.leaderboard import JudgementRecord, RoundKey, Submission
 from services.validator.domain.requests import RequestKey
 from services.validator.tests.risk_review import DEFINITION

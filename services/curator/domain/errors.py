@@ -3,7 +3,6 @@
 InvalidDatasetName, InvalidBullet, InvalidPolicy, UnreadablePlaybook   InvalidArgument
 RevisionNotFound, BulletNotFound, PendingChangeNotFound                NotFound
 RevisionAhead                                                          OutOfRange
-RequestIdReused                                                        AlreadyExists
 PendingChangeDecided, NotWritableAsText                                FailedPrecondition
 WatcherTooFarBehind                                                    Aborted
 StoreFull                                                              ResourceExhausted
@@ -16,7 +15,6 @@ from __future__ import annotations
 
 from chassis.errors import (
     Aborted,
-    AlreadyExists,
     DataLoss,
     FailedPrecondition,
     InvalidArgument,
@@ -100,18 +98,6 @@ class PendingChangeStale(Aborted):
     """The bullet changed since the pending change was proposed; the message holds its present text."""
 
     reason = "PENDING_CHANGE_STALE"
-
-
-class RequestIdReused(AlreadyExists):
-    """A request_id that was used with another payload: nothing was changed by this request."""
-
-    reason = "REQUEST_ID_REUSED"
-
-    def __init__(self, request_id: str) -> None:
-        super().__init__(
-            f'request_id "{shortened(request_id)}" was used before with another payload: send a new request_id',
-            metadata={"request_id": shortened(request_id)},
-        )
 
 
 class NotWritableAsText(FailedPrecondition):

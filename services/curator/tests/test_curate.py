@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chassis.errors import Unavailable
+from chassis.errors import RequestIdReused, Unavailable
 from libs.llm.client import LLMClient
 from services.curator.adapters.prompt import CuratorPromptBuilder
 from services.curator.adapters.sql.store import SqlPlaybookStore
@@ -21,7 +21,7 @@ from services.curator.domain.curation import (
     Reflection,
     SectionDefinition,
 )
-from services.curator.domain.errors import InvalidDatasetName, RequestIdReused
+from services.curator.domain.errors import InvalidDatasetName
 from services.curator.domain.playbook import Bullet
 from services.curator.domain.snapshot import Snapshot
 from services.curator.usecases.curate import Curation, CuratorAgent, Proposed, Sections

@@ -14,12 +14,12 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, create_engine, event, text
 
+from chassis.errors import RequestIdReused
 from services.curator.adapters.sql import schema
 from services.curator.adapters.sql.store import SqlPlaybookStore
 from services.curator.domain.curation import DeltaContextItem, DeltaType, Proposal, Vote
 from services.curator.domain.errors import (
     InvalidDatasetName,
-    RequestIdReused,
     RevisionAhead,
     StoreCorrupt,
     StoreFull,

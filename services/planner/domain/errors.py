@@ -10,8 +10,7 @@ FailedPrecondition
 ├── RunNotPaused
 └── RunEnded
 AlreadyExists
-├── PlanAlreadyRun        a second execution of one plan
-└── RequestIdReused       one request id for two different requests
+└── PlanAlreadyRun        a second execution of one plan
 Aborted
 └── LeaseLost             another replica took the execution over
 DataLoss
@@ -85,15 +84,6 @@ class PlanAlreadyRun(AlreadyExists):
 
     def __init__(self, execution_id: str) -> None:
         super().__init__(f"Plan {execution_id} has run already; watch its execution or make a new plan")
-
-
-class RequestIdReused(AlreadyExists):
-    """One request id was used for two different requests."""
-
-    reason = "REQUEST_ID_REUSED"
-
-    def __init__(self, request_id: str) -> None:
-        super().__init__(f"request_id {request_id} belongs to another request")
 
 
 class LeaseLost(Aborted):

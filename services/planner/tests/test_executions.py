@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from chassis.errors import RequestIdReused
 from services.planner.domain.errors import (
     AnswerRefused,
     PlanAlreadyRun,
-    RequestIdReused,
     RunEnded,
     RunNotFound,
     RunNotPaused,

@@ -15,8 +15,7 @@ HanseiError (chassis.errors)
 │   ├── KindNotFound             no registered kind has this name
 │   └── SubmissionNotFound       the leaderboard has no such entry
 ├── AlreadyExists
-│   ├── KindExists               a kind of this name exists
-│   └── RequestIdReused          a request id came back with another request
+│   └── KindExists               a kind of this name exists
 ├── FailedPrecondition
 │   ├── ModelKeyMissing          the chosen model needs a key that is not set
 │   └── PromptUnusable           the configured template or time zone makes no prompt
@@ -102,15 +101,6 @@ class KindExists(AlreadyExists):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"report kind '{name}' exists already; delete it first or choose another name")
-
-
-class RequestIdReused(AlreadyExists):
-    """A request id came back with another request."""
-
-    reason = "REQUEST_ID_REUSED"
-
-    def __init__(self, request_id: str) -> None:
-        super().__init__(f"request_id {shortened(request_id)} was used for another request; send a new UUID")
 
 
 class ModelKeyMissing(FailedPrecondition):

@@ -8,10 +8,11 @@ from uuid import uuid4
 
 import pytest
 
+from chassis.errors import RequestIdReused
 from services.validator.adapters.rules.compiled import compiled_kind
 from services.validator.adapters.sql.database import Database
 from services.validator.adapters.sql.kinds import KindStore, definition_of, definition_text
-from services.validator.domain.errors import KindExists, KindInvalid, KindNotFound, ReportTypeUnknown, RequestIdReused
+from services.validator.domain.errors import KindExists, KindInvalid, KindNotFound, ReportTypeUnknown
 from services.validator.domain.kind_definition import Expression, KindDefinition, Rule, RuleLimits
 from services.validator.domain.kinds import ORGANIZER, ReportKind
 from services.validator.domain.requests import RequestKey

@@ -13,13 +13,13 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import create_engine, inspect
 
+from chassis.errors import RequestIdReused
 from services.validator.adapters.sql import schema
 from services.validator.adapters.sql.database import Database
 from services.validator.adapters.sql.leaderboard import LeaderBoardStore
 from services.validator.domain.errors import (
     LeaderboardCorrupt,
     LeaderboardUnavailable,
-    RequestIdReused,
     SubmissionNotFound,
 )
 from services.validator.domain.evaluation import EvaluationResult, MetricScore

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, bindparam, func, select, update
 
+from chassis.errors import RequestIdReused
 from services.curator.adapters.sql import schema
 from services.curator.adapters.sql.codec import (
     Reported,
@@ -24,7 +25,6 @@ from services.curator.adapters.sql.locked import LockedDataset
 from services.curator.adapters.sql.notices import announce
 from services.curator.domain.curation import Operation, VoteOutcome
 from services.curator.domain.draft import Draft
-from services.curator.domain.errors import RequestIdReused
 from services.curator.domain.ids import number_of
 from services.curator.domain.log import Change, Origin, Revision, Stamp, Stored
 from services.curator.domain.playbook import estimated_tokens, fingerprint

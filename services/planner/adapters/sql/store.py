@@ -12,13 +12,14 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, and_, func, insert, or_, select, update
 
+from chassis.errors import RequestIdReused
 from libs.sql.engines import engine_for, url_of
 from services.planner.adapters.sql import schema
 from services.planner.adapters.sql.codec import FIRST_HASH, chained, micros, packed, unpacked
 from services.planner.adapters.sql.failures import LostRace, StoreUnavailable, translated
 from services.planner.adapters.sql.queries import selected, summary
 from services.planner.adapters.sql.writer import Writer
-from services.planner.domain.errors import LeaseLost, PlanAlreadyRun, RequestIdReused, RunNotFound
+from services.planner.domain.errors import LeaseLost, PlanAlreadyRun, RunNotFound
 from services.planner.domain.events import Event, Recorded, Started, StepFinished
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.fold import apply, replayed

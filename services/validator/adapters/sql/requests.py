@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
+from chassis.errors import RequestIdReused
 from services.validator.adapters.sql.schema import request
-from services.validator.domain.errors import RequestIdReused
 from services.validator.domain.requests import RequestKey
 
 Answer = dict[str, Any]
