@@ -31,6 +31,9 @@ class StackSettings(chassis.ServiceSettings):
     listen_address: str = "127.0.0.1:50050"
     """Where gRPC is served, `host:port`. Port 0 takes a free one."""
 
+    max_concurrent_streams: int = CuratorSettings.model_fields["max_concurrent_streams"].default
+    """Streaming calls of one gRPC service open at once: as many watchers as the curator takes alone."""
+
     curator_addr: str = OWN
     """Where the curator is; `self` is this process."""
 
