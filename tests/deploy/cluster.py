@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -118,6 +119,11 @@ class Cluster:
             except (grpc.RpcError, StopIteration) as error:
                 raise AssertionError(f"{pod} did not start: {error}\n{self.log(pod)[-4000:]}") from error
             watch.cancel()
+
+    def available(self, pod: Pod) -> None:
+        """Wait until the pod has been ready for as long as the controller wants before it goes on."""
+        self.started(pod)
+        time.sleep(self.manifests.workloads()[pod.name]["spec"]["minReadySeconds"])
 
     def terminate(self, pod: Pod) -> int:
         """End a pod as the kubelet does after its preStop; its exit status. Raises `TimeoutExpired` if late."""

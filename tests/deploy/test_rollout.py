@@ -46,7 +46,7 @@ async def test_no_call_fails_while_pods_are_replaced(pairs: Cluster, name: str) 
                 before = load.answered
                 assert await asyncio.to_thread(pairs.terminate, pod) == 0
                 await asyncio.to_thread(pairs.start, pod)
-                await asyncio.to_thread(pairs.started, pod)
+                await asyncio.to_thread(pairs.available, pod)
                 assert load.answered > before
             load.enough = True
         # What was acknowledged is there: each call that learned is one revision.
