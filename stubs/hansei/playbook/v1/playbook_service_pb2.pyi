@@ -1119,7 +1119,7 @@ class DecidePendingChangesResponse(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     CHANGES_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
-    """The revision that holds the approved changes; the present one when none was applied."""
+    """The last revision that holds approved changes; the present one when none was applied."""
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[_review_pb2.PendingChange]:
         """Every named change as it stands now."""

@@ -230,7 +230,8 @@ class PlaybookServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DecidePendingChanges(self, request, context):
-        """Approves or rejects pending changes, as one revision.
+        """Approves or rejects pending changes. What is approved enters as one revision for each trajectory it came from, so
+        that each can be revoked.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

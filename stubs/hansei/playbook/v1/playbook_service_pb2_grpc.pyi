@@ -62,7 +62,9 @@ class PlaybookServiceStub:
     ListPendingChanges: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.ListPendingChangesRequest, _playbook_service_pb2.ListPendingChangesResponse]
     """Lists the changes that wait, or waited, for a person; oldest first."""
     DecidePendingChanges: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.DecidePendingChangesRequest, _playbook_service_pb2.DecidePendingChangesResponse]
-    """Approves or rejects pending changes, as one revision."""
+    """Approves or rejects pending changes. What is approved enters as one revision for each trajectory it came from, so
+    that each can be revoked.
+    """
     MergePlaybooks: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.MergePlaybooksRequest, _playbook_service_pb2.MergePlaybooksResponse]
     """Merges the playbooks of several datasets into one, with a report of what conflicted."""
     ImportPlaybook: _grpc.StreamUnaryMultiCallable[_playbook_service_pb2.ImportPlaybookRequest, _playbook_service_pb2.ImportPlaybookResponse]
@@ -104,7 +106,9 @@ class PlaybookServiceAsyncStub(PlaybookServiceStub):
     ListPendingChanges: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.ListPendingChangesRequest, _playbook_service_pb2.ListPendingChangesResponse]  # type: ignore[assignment]
     """Lists the changes that wait, or waited, for a person; oldest first."""
     DecidePendingChanges: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.DecidePendingChangesRequest, _playbook_service_pb2.DecidePendingChangesResponse]  # type: ignore[assignment]
-    """Approves or rejects pending changes, as one revision."""
+    """Approves or rejects pending changes. What is approved enters as one revision for each trajectory it came from, so
+    that each can be revoked.
+    """
     MergePlaybooks: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.MergePlaybooksRequest, _playbook_service_pb2.MergePlaybooksResponse]  # type: ignore[assignment]
     """Merges the playbooks of several datasets into one, with a report of what conflicted."""
     ImportPlaybook: _aio.StreamUnaryMultiCallable[_playbook_service_pb2.ImportPlaybookRequest, _playbook_service_pb2.ImportPlaybookResponse]  # type: ignore[assignment]
@@ -233,7 +237,9 @@ class PlaybookServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _playbook_service_pb2.DecidePendingChangesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_playbook_service_pb2.DecidePendingChangesResponse, _abc.Awaitable[_playbook_service_pb2.DecidePendingChangesResponse]]:
-        """Approves or rejects pending changes, as one revision."""
+        """Approves or rejects pending changes. What is approved enters as one revision for each trajectory it came from, so
+        that each can be revoked.
+        """
 
     @_abc_1.abstractmethod
     def MergePlaybooks(
