@@ -10,7 +10,7 @@ import logging
 import re
 import sys
 from collections.abc import MutableMapping
-from typing import Any
+from typing import Any, TextIO, cast
 
 import structlog
 from opentelemetry import trace
@@ -51,7 +51,7 @@ def configure(level: str, form: str) -> None:
         logger_factory=_to_stderr,
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(_stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=_SHARED,
@@ -64,8 +64,21 @@ def configure(level: str, form: str) -> None:
         logging.getLogger(chatty).setLevel(max(threshold, logging.WARNING))
 
 
+class _Stderr:
+    """What `sys.stderr` is when something is written, not when a logger was made: the two can differ in embeddings."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+_stderr = _Stderr()
+
+
 def _to_stderr(*names: str) -> structlog.PrintLogger:
-    return structlog.PrintLogger(sys.stderr)
+    return structlog.PrintLogger(cast(TextIO, _stderr))
 
 
 def joined_to_call(logger: Any, name: str, event: Event) -> Event:
