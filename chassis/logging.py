@@ -19,12 +19,20 @@ from chassis.calls import current_call
 
 REDACTED = "[redacted]"
 _SECRET_KEY = re.compile(
-    r"(^|[_-])(api[_-]?key|authorization|token|password|secret|cookie|credentials?)$", re.IGNORECASE
+    r"(^|[_-])(api[_-]?key|authorization|token|password|passphrase|secret|cookie|credentials?|private[_-]?key)$",
+    re.IGNORECASE,
 )
+# Each alternative names what of it may stay. Bounded where it could look back from many places over the same text.
 _SECRET_TEXT = re.compile(
     r"(?P<scheme>\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}"
     r"|(?P<key>\bsk-)[A-Za-z0-9_-]{8,}"
-    r"|(?P<url>\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s@/]+(?=@)",
+    r"|(?P<google>\bAIza)[A-Za-z0-9_-]{20,}"
+    r"|(?P<own>\bhansei_)[0-9a-f]{16}_[A-Za-z0-9_-]{16,}"
+    r"|(?P<jwt>(?<![A-Za-z0-9_-])ey)J[A-Za-z0-9_-]{5,4000}\.[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]*"
+    r"|(?P<pem>-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?s:.*?)(?:(?=-----END)|\Z)"
+    # A password may hold `/` and `@`; what follows a port is none.
+    r"|(?P<url>\b[a-z][a-z0-9+.-]{0,30}://[^\s:/@]*:)(?!\d+(?:[/?#]|$))[^\s\"'<>]{1,500}(?=@)"
+    r"|(?P<given>(?:api[_-]?key|token|password|passphrase|secret|[?&](?:key|sig|signature))=)[^\s&;,\"']+",
     re.IGNORECASE,
 )
 _MAX_DEPTH = 6
@@ -94,26 +102,33 @@ def joined_to_call(logger: Any, name: str, event: Event) -> Event:
 
 
 def redacted(logger: Any, name: str, event: Event) -> Event:
-    """Blank what is secret by its key (``openai_api_key``) or by its looks (``Bearer …``, ``sk-…``, URL passwords)."""
+    """Blank what is secret in every record, see `without_secrets`."""
     for key, value in event.items():
-        event[key] = _redact(key, value)
+        event[key] = without_secrets(value, key)
     return event
 
 
-def _redact(key: object, value: Any, depth: int = 0) -> Any:
-    if isinstance(key, str) and _SECRET_KEY.search(key) and value:
+def is_secret(key: str) -> bool:
+    """Whether what goes by this name (``OPENAI_API_KEY``, ``authorization``) is not to be shown."""
+    return bool(_SECRET_KEY.search(key))
+
+
+def without_secrets(value: Any, key: object = None, depth: int = 0) -> Any:
+    """A value without what is secret by its key or by its looks: keys and tokens of the usual forms, URL passwords,
+    private keys, ``password=…``."""
+    if isinstance(key, str) and value and is_secret(key):
         return REDACTED
     if isinstance(value, str):
         return _SECRET_TEXT.sub(_blanked, value)
     if depth < _MAX_DEPTH and isinstance(value, dict):
-        return {k: _redact(k, v, depth + 1) for k, v in value.items()}
+        return {k: without_secrets(v, k, depth + 1) for k, v in value.items()}
     if depth < _MAX_DEPTH and isinstance(value, list | tuple):
-        return [_redact(None, item, depth + 1) for item in value]
+        return [without_secrets(item, None, depth + 1) for item in value]
     return value
 
 
 def _blanked(match: re.Match[str]) -> str:
-    return f"{match['scheme'] or match['key'] or match['url']}{REDACTED}"
+    return f"{match[match.lastgroup or 0]}{REDACTED}"
 
 
 _SHARED: list[structlog.typing.Processor] = [

@@ -81,6 +81,17 @@ def test_counts_of_tokens_are_no_secret(written: Written) -> None:
         "Bearer hunter2hunter2",
         "postgresql://app:hunter2@db/x failed",
         f"Authorization: Bearer {KEY}",
+        "postgresql://app:hunt@er2/hunter2@db/x failed",
+        "amqp://app:hunter2@db:5672/x and none other",
+        "postgresql://db/x?sslmode=require&sslpassword=hunter2",
+        "GET /models?key=hunter2hunter2 failed",
+        "host=db password=hunter2 failed",
+        "OPENAI_API_KEY=hunter2",
+        "AIzahunter2hunter2hunter2hunter2 refused",
+        "the key hansei_0123456789abcdef_hunter2hunter2hunter2 is new",
+        "eyJhunter2hunter2.hunter2hunter2.hunter2",
+        "-----BEGIN EC PRIVATE KEY-----\nhunter2\nhunter2\n-----END EC PRIVATE KEY-----",
+        "-----BEGIN PRIVATE KEY-----\nhunter2\nand then nothing",
     ],
 )
 def test_secrets_are_blanked_by_their_looks(text: str, written: Written) -> None:
@@ -92,6 +103,21 @@ def test_secrets_are_blanked_by_their_looks(text: str, written: Written) -> None
     assert KEY not in lines
     assert "hunter2" not in lines
     assert lines.count(logging.REDACTED) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http://127.0.0.1:8080/users/a@b failed",
+        "postgresql+psycopg://app@db:5432/x",
+        "tokens=12 and a token was refused",
+        "the playbook hansei_notes",
+        "from a@b: see https://h/x",
+        "-----BEGIN CERTIFICATE-----",
+    ],
+)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert logging.without_secrets(text) == text
 
 
 def test_tracebacks_are_written_without_secrets(written: Written) -> None:
