@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sqlite3
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from sqlalchemy import Connection, Engine, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from chassis.errors import Unavailable
 from gateway.access import schema
 from gateway.access.guard import Deed
 from gateway.access.identity import Allowance
 from gateway.access.keys import ApiKey
-from libs.sql.engines import engine_for, shown
-from libs.sql.migrations import upgrade
-
-T = TypeVar("T")
+from libs.sql.engines import shown
+from libs.sql.transactions import Transactions
 
 STATEMENT_SECONDS = 10.0
+_MIGRATIONS = Path(__file__).with_name("migrations")
 _MIGRATION_LOCK = 0x61636373  # any constant of our own
 _KEPT_DAYS = 40
 """Days whose counts of calls are kept."""
@@ -44,23 +38,26 @@ class AccessStore:
 
     def __init__(self, url: URL) -> None:
         self._url = url
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="access")
-        self._engine: Engine | None = None
+        self._transactions = Transactions(
+            url,
+            "hansei-gateway",
+            _MIGRATIONS,
+            _MIGRATION_LOCK,
+            self._translated,
+            statement_seconds=STATEMENT_SECONDS,
+        )
 
     async def open(self) -> None:
         """Open the database and bring it to the present schema. Raises AccessUnavailable."""
-        await self._on_thread(self._opened)
+        await self._transactions.open()
 
     async def close(self) -> None:
         """Close all connections."""
-        engine, self._engine = self._engine, None
-        if engine is not None:
-            await self._on_thread(engine.dispose)
-        self._thread.shutdown(wait=False)
+        await self._transactions.close()
 
     async def add(self, key: ApiKey) -> None:
         """Keep a new key."""
-        await self._transaction(lambda connection: connection.execute(insert(schema.api_key), _row(key)))
+        await self._transactions.run(lambda connection: connection.execute(insert(schema.api_key), _row(key)))
 
     async def key(self, key_id: str) -> ApiKey | None:
         """A key by its id."""
@@ -78,7 +75,7 @@ class AccessStore:
         """Revoke a key; one that is revoked stays as it is."""
         table = schema.api_key
         change = update(table).where(table.c.id == key_id, table.c.revoked_at.is_(None)).values(revoked_at=at)
-        await self._transaction(lambda connection: connection.execute(change))
+        await self._transactions.run(lambda connection: connection.execute(change))
 
     async def used(self, last_used: Sequence[tuple[str, datetime]]) -> None:
         """When keys were last used."""
@@ -88,7 +85,7 @@ class AccessStore:
             for key_id, at in last_used:
                 connection.execute(update(table).where(table.c.id == key_id).values(last_used_at=at))
 
-        await self._transaction(write)
+        await self._transactions.run(write)
 
     async def count(self, day: str, calls: Mapping[str, int]) -> dict[str, int]:
         """Add calls of a day; what everybody has of it then, for those named."""
@@ -104,7 +101,7 @@ class AccessStore:
             rows = connection.execute(select(table.c.who, table.c.calls).where(table.c.day == day))
             return {row.who: row.calls for row in rows}
 
-        return await self._transaction(write)
+        return await self._transactions.run(write)
 
     async def owner(self, kind: str, identity: str) -> str | None:
         """The tenant that a thing belongs to; None for what no tenant created."""
@@ -115,7 +112,7 @@ class AccessStore:
     async def claim(self, kind: str, identity: str, tenant: str) -> None:
         """Write down whose a new thing is. What has an owner keeps it."""
         row = {"kind": kind, "identity": identity, "tenant": tenant}
-        await self._transaction(
+        await self._transactions.run(
             lambda connection: connection.execute(_upsert(connection, schema.owner, row).on_conflict_do_nothing())
         )
 
@@ -123,7 +120,7 @@ class AccessStore:
         """Add a deed."""
         row = {name: getattr(deed, name) for name in ("at", "who", "tenant", "method", "request_id", "code")}
         row["names"] = json.dumps(deed.names, ensure_ascii=False)
-        await self._transaction(lambda connection: connection.execute(insert(schema.deed), row))
+        await self._transactions.run(lambda connection: connection.execute(insert(schema.deed), row))
 
     async def deeds(self, tenant: str, before: int | None, limit: int) -> list[tuple[int, Deed]]:
         """Deeds with their numbers, newest first; of one tenant, or all for the empty one."""
@@ -134,29 +131,11 @@ class AccessStore:
         return [(row.number, _deed(row)) for row in rows]
 
     async def _read(self, query: Any) -> Sequence[Any]:
-        return await self._transaction(lambda connection: connection.execute(query).all())
+        return await self._transactions.run(lambda connection: connection.execute(query).all())
 
-    async def _transaction(self, work: Callable[[Connection], T]) -> T:
-        def run() -> T:
-            if self._engine is None:
-                raise AccessUnavailable("the database of the keys is closed")
-            with self._engine.begin() as connection:
-                return work(connection)
-
-        return await self._on_thread(run)
-
-    async def _on_thread(self, work: Callable[[], T]) -> T:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        except (DBAPIError, PoolTimeout, sqlite3.Error, OSError) as error:
-            name = shown(self._url)
-            raise AccessUnavailable(
-                f"the database of the keys, {name}, does not answer ({type(error).__name__})"
-            ) from error
-
-    def _opened(self) -> None:
-        self._engine = engine_for(self._url, "hansei-gateway", writes=True, statement_seconds=STATEMENT_SECONDS)
-        upgrade(self._engine, Path(__file__).with_name("migrations"), _MIGRATION_LOCK)
+    def _translated(self, error: Exception) -> AccessUnavailable:
+        why = f"does not answer ({type(error).__name__})"
+        return AccessUnavailable(f"the database of the keys, {shown(self._url)}, {why}")
 
 
 def _upsert(connection: Connection, table: Any, row: Mapping[str, Any]) -> Any:

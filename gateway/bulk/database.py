@@ -1,26 +1,23 @@
-"""The database of the jobs: one engine, and one thread, because drivers block."""
+"""The database of the jobs."""
 
 from __future__ import annotations
 
-import asyncio
-import sqlite3
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError, IntegrityError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import IntegrityError
 
 from gateway.bulk.errors import JobsCorrupt, JobsUnavailable
-from libs.sql.engines import engine_for, shown, sqlite_code
-from libs.sql.migrations import upgrade
+from libs.sql.engines import shown, sqlite_code
+from libs.sql.transactions import Transactions
 
 T = TypeVar("T")
 
 STATEMENT_SECONDS = 30.0
+_MIGRATIONS = Path(__file__).with_name("migrations")
 _MIGRATION_LOCK = 0x62756C6B  # any constant: replicas that start together take turns
 
 
@@ -29,52 +26,30 @@ class JobsDatabase:
 
     def __init__(self, url: URL) -> None:
         self._url = url
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="bulk-jobs")
-        self._engine: Engine | None = None
+        self._transactions = Transactions(
+            url,
+            "hansei-gateway",
+            _MIGRATIONS,
+            _MIGRATION_LOCK,
+            self._translated,
+            statement_seconds=STATEMENT_SECONDS,
+        )
 
     async def open(self) -> None:
         """Open the database, unless it is, and bring it to the present schema. Raises JobsCorrupt, JobsUnavailable."""
-        await self._on_thread(self._opened)
+        await self._transactions.open()
 
     async def close(self) -> None:
         """Close all connections."""
-        engine, self._engine = self._engine, None
-        if engine is not None:
-            await asyncio.get_running_loop().run_in_executor(self._thread, engine.dispose)
-        self._thread.shutdown(wait=False)
+        await self._transactions.close()
 
     async def transaction(self, work: Callable[[Connection], T]) -> T:
         """The result of `work` in one transaction. Raises JobsCorrupt, JobsUnavailable, IntegrityError."""
+        return await self._transactions.run(work)
 
-        def run() -> T:
-            if self._engine is None:
-                raise JobsUnavailable("the database of the jobs is not open")
-            with self._engine.begin() as connection:
-                return work(connection)
-
-        return await self._on_thread(run)
-
-    async def _on_thread(self, work: Callable[[], T]) -> T:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        except IntegrityError:
-            raise
-        except (DBAPIError, PoolTimeout, sqlite3.Error, OSError) as error:
-            raise self._translated(error) from error
-
-    def _opened(self) -> None:
-        if self._engine is not None:
-            return
-        engine = engine_for(self._url, "hansei-gateway", writes=True, statement_seconds=STATEMENT_SECONDS)
-        try:
-            upgrade(engine, Path(__file__).with_name("migrations"), _MIGRATION_LOCK)
-        except BaseException:
-            engine.dispose()
-            raise
-        self._engine = engine
-
-    def _translated(self, error: Exception) -> JobsCorrupt | JobsUnavailable:
-        """The text of the driver stays in the log: it may hold what was written."""
+    def _translated(self, error: Exception) -> Exception:
+        if isinstance(error, IntegrityError):
+            return error
         name, code = shown(self._url), sqlite_code(error)
         if code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
             return JobsCorrupt(

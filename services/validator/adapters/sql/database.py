@@ -1,21 +1,17 @@
-"""The validator's database: one engine, one thread, transactions that are tried again (V-72)."""
+"""The validator's database: transactions that are tried again (V-72)."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy import Connection
 
-from libs.sql.engines import engine_for, shown, sqlite_code, url_of
-from libs.sql.migrations import upgrade
+from libs.sql.engines import shown, sqlite_code, url_of
+from libs.sql.transactions import NotOpen, Transactions
 from services.validator.domain.errors import LeaderboardCorrupt, LeaderboardUnavailable
 
 T = TypeVar("T")
@@ -25,6 +21,7 @@ LOCK_SECONDS = 5
 STATEMENT_SECONDS = 10.0
 """There is one thread: a statement that waits for ever would hold up every other call."""
 
+_MIGRATIONS = Path(__file__).with_name("migrations")
 _MIGRATION_LOCK = 0x76616C69646174  # any constant: replicas that start together take turns
 
 log = logging.getLogger("hansei.validator")
@@ -41,25 +38,28 @@ class Database:
     ) -> None:
         """`location` is a file name for SQLite or a database URL; SQLite waits `lock_seconds` for another writer."""
         self.url = url_of(location)
-        self._lock_seconds = lock_seconds
         self._sleep = sleep
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="leaderboard")
-        self._engine: Engine | None = None
+        self._transactions = Transactions(
+            self.url,
+            "hansei-validator",
+            _MIGRATIONS,
+            _MIGRATION_LOCK,
+            self._translated,
+            statement_seconds=STATEMENT_SECONDS,
+            lock_seconds=lock_seconds,
+        )
 
     async def open(self) -> None:
         """Opens the database and brings it to the present schema. Raises LeaderboardCorrupt, LeaderboardUnavailable."""
-        await self._on_thread(self._opened)
+        await self._transactions.open()
 
     async def close(self) -> None:
         """Closes all connections."""
-        engine, self._engine = self._engine, None
-        if engine is not None:
-            await asyncio.get_running_loop().run_in_executor(self._thread, engine.dispose)
-        self._thread.shutdown(wait=False)
+        await self._transactions.close()
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """The result of `work` in one transaction. Raises LeaderboardCorrupt, LeaderboardUnavailable."""
-        return await self._on_thread(lambda: self._transaction(work))
+        return await self._transactions.run(work)
 
     async def write(self, work: Callable[[Connection], T]) -> T:
         """The result of `work`, tried again after 1, 2 and 4 seconds while the database fails (V-72)."""
@@ -71,30 +71,9 @@ class Database:
             await self._sleep(pause)
         return await self.read(work)
 
-    async def _on_thread(self, work: Callable[[], T]) -> T:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        except (DBAPIError, PoolTimeout, sqlite3.Error, OSError) as error:
-            raise self._translated(error) from error
-
-    def _opened(self) -> None:
-        self._engine = engine_for(
-            self.url,
-            "hansei-validator",
-            writes=True,
-            lock_seconds=self._lock_seconds,
-            statement_seconds=STATEMENT_SECONDS,
-        )
-        upgrade(self._engine, Path(__file__).with_name("migrations"), _MIGRATION_LOCK)
-
-    def _transaction(self, work: Callable[[Connection], T]) -> T:
-        if self._engine is None:
-            raise LeaderboardUnavailable("the leaderboard is closed")
-        with self._engine.begin() as connection:
-            return work(connection)
-
     def _translated(self, error: Exception) -> LeaderboardCorrupt | LeaderboardUnavailable:
-        """The text of the driver stays in the log: it may hold what was written."""
+        if isinstance(error, NotOpen):
+            return LeaderboardUnavailable("the leaderboard is closed")
         name, code = shown(self.url), sqlite_code(error)
         if code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
             return LeaderboardCorrupt(
