@@ -294,6 +294,32 @@ def test_a_file_that_is_no_trajectory_is_refused(call: Caller, dataset: str, con
     assert refused.message
 
 
+@pytest.mark.parametrize("answers", ["", "call-that-is-not-there"], ids=["no ids", "ids of no call"])
+def test_a_run_without_ids_teaches_what_the_same_run_with_ids_does(
+    call: Caller, dataset: str, commit_without_identity: reflector_service_pb2.ParsedTrajectory, answers: str
+) -> None:
+    """Its own id is made from what is in it, so that sending it again changes nothing."""
+    with_ids = call.learn(commit_without_identity)
+    assert with_ids.reflection.insights
+    bare = reflector_service_pb2.ParsedTrajectory()
+    bare.CopyFrom(commit_without_identity)
+    bare.trajectory.dataset = f"{dataset}-bare"
+    bare.trajectory.id = ""
+    for step in bare.trajectory.steps:
+        step.tool_call_id = answers if step.tool_call_id else ""
+        for asked in step.tool_calls:
+            asked.id = ""
+    first = call.learn(bare)
+    assert first.reflection.trajectory_id
+    assert list(first.reflection.insights) == list(with_ids.reflection.insights)
+    assert first.reflection.attribution == with_ids.reflection.attribution
+
+    learned = call.bullets(bare.trajectory.dataset)
+    again = call.learn(bare)
+    assert again.reflection.trajectory_id == first.reflection.trajectory_id
+    assert call.bullets(bare.trajectory.dataset) == learned
+
+
 def test_a_curation_without_votes_or_insights_is_saved_as_it_is(call: Caller, dataset: str) -> None:
     """C-37."""
     result = trajectory.ReflectionResult(trajectory_query="q", trajectory_dataset=dataset, iteration_count=1)

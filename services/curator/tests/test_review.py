@@ -1,0 +1,77 @@
+"""Changes that nobody decides: they expire, are counted as expired, and can no longer be approved."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from services.curator.adapters.sql.store import SqlPlaybookStore
+from services.curator.domain.curation import DeltaContextItem, Proposal
+from services.curator.domain.errors import PendingChangeDecided
+from services.curator.domain.log import Kind, Origin
+from services.curator.domain.review import PendingState
+from services.curator.domain.rules import Policy, ReviewMode
+from services.curator.usecases.commit import Batch, commit
+from services.curator.usecases.review import Verdict, decide
+
+PROPOSER, REVIEWER = Origin(Kind.APPLY, "agent", request_id="r"), Origin(Kind.REVIEW, "ann", "fine")
+ADD = Proposal(DeltaContextItem(type="ADD", section="general", bullet_id=None, content="text", reasoning="why"))
+
+
+class Clock:
+    now = datetime(2026, 5, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def store(database_url: str, clock: Clock) -> AsyncIterator[SqlPlaybookStore]:
+    policy = Policy(ReviewMode.REVIEW, pending_lifetime=timedelta(days=3))
+    store = SqlPlaybookStore(database_url, policy=policy, clock=clock)
+    await store.open()
+    yield store
+    await store.close()
+
+
+async def proposed(store: SqlPlaybookStore) -> str:
+    """The id of a change that waits."""
+    await store.write("d", lambda writing: commit(writing, Batch(PROPOSER, [ADD])))
+    [change] = await store.pending("d", [PendingState.WAITING], "", 10)
+    return change.id
+
+
+async def test_what_nobody_decides_in_its_time_expires_and_is_counted(store: SqlPlaybookStore, clock: Clock) -> None:
+    waiting = await proposed(store)
+    clock.now += timedelta(days=3) - timedelta(microseconds=1)
+    assert await store.expire_pending() == 0
+    assert await store.pending_counts() == {PendingState.WAITING: 1}
+    clock.now += timedelta(microseconds=1)
+    assert await store.expire_pending() == 1
+    assert await store.pending_counts() == {PendingState.EXPIRED: 1}
+    with pytest.raises(PendingChangeDecided, match="is expired already"):
+        await store.write("d", lambda writing: decide(writing, [waiting], Verdict.APPROVE, REVIEWER))
+
+
+async def test_a_change_that_expired_unnoticed_is_not_applied(store: SqlPlaybookStore, clock: Clock) -> None:
+    waiting = await proposed(store)
+    clock.now += timedelta(days=4)
+    decided = await store.write("d", lambda writing: decide(writing, [waiting], Verdict.APPROVE, REVIEWER))
+    assert [change.state for change in decided.changes] == [PendingState.EXPIRED]
+    assert decided.revision == 0
+    assert (await store.load("d")).bullet_list == []
+
+
+async def test_a_change_that_is_approved_in_time_is_applied(store: SqlPlaybookStore, clock: Clock) -> None:
+    waiting = await proposed(store)
+    clock.now += timedelta(days=2)
+    decided = await store.write("d", lambda writing: decide(writing, [waiting], Verdict.APPROVE, REVIEWER))
+    assert [change.state for change in decided.changes] == [PendingState.APPROVED]
+    assert [bullet.content for bullet in (await store.load("d")).bullet_list] == ["text"]
