@@ -1,4 +1,4 @@
-"""A private PostgreSQL server on a loopback port, for as long as a block runs."""
+"""A private PostgreSQL server on a loopback port, or on a host of its own, for as long as a block runs."""
 
 from __future__ import annotations
 
@@ -39,11 +39,12 @@ def binaries_or_skip() -> Path:
 
 @dataclass(frozen=True)
 class PostgresServer:
-    """A running server; it can be stopped and started again."""
+    """A running server; it can be stopped and started again. `within` is what its commands are run by."""
 
     programs: Path
     folder: Path
     port: int
+    within: tuple[str, ...] = ()
 
     @property
     def url(self) -> str:
@@ -52,45 +53,50 @@ class PostgresServer:
     def database(self, name: str) -> str:
         """The URL of a new database on this server."""
         where = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "hansei"]
-        _run([str(self.programs / "createdb"), *where, name])
+        self.run("createdb", *where, name)
         return f"{self.url.rpartition('/')[0]}/{name}"
 
     def start(self) -> None:
-        options = f"-p {self.port} -h 127.0.0.1 -k {self.folder} -c fsync=off -c max_connections=200"
+        # On a host of its own it is there for the others of that network.
+        host = "0.0.0.0" if self.within else "127.0.0.1"
+        options = f"-p {self.port} -h {host} -k {self.folder} -c fsync=off -c max_connections=200"
         self.control("start", "-l", str(self.folder / "log"), "-o", options)
 
     def stop(self) -> None:
         self.control("stop", "-m", "immediate")
 
     def control(self, *arguments: str) -> None:
-        _run([str(self.programs / "pg_ctl"), "-w", "-D", str(self.folder / "data"), *arguments])
+        self.run("pg_ctl", "-w", "-D", str(self.folder / "data"), *arguments)
+
+    def run(self, program: str, *arguments: str) -> None:
+        """Run one of PostgreSQL's programs."""
+        # Not subprocess's `user`: with it Python forks, and gRPC's threads do not survive a fork.
+        account = ["runuser", "-u", ACCOUNT, "--"] if os.geteuid() == 0 else []
+        command = [*self.within, *account, str(self.programs / program), *arguments]
+        done = subprocess.run(
+            command, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=120, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"{program} ended with {done.returncode}: {done.stderr.decode()[-500:]}")
 
 
 @contextmanager
-def postgres_server(programs: Path) -> Iterator[PostgresServer]:
-    """A fresh server; nothing of it stays."""
+def postgres_server(programs: Path, within: tuple[str, ...] = (), port: int = 0) -> Iterator[PostgresServer]:
+    """A fresh server, on a free port unless one is given; nothing of it stays."""
     with tempfile.TemporaryDirectory(prefix="hansei-postgres-") as name:
         folder = Path(name)
         if os.geteuid() == 0:
             shutil.chown(folder, ACCOUNT)
-        data = str(folder / "data")
-        _run([str(programs / "initdb"), "-D", data, "-U", "hansei", "-A", "trust", "-E", "UTF8", "--no-sync"])
-        server = PostgresServer(programs, folder, _free_port())
+        server = PostgresServer(programs, folder, port or _free_port(), within)
+        data = folder / "data"
+        server.run("initdb", "-D", str(data), "-U", "hansei", "-A", "trust", "-E", "UTF8", "--no-sync")
+        with (data / "pg_hba.conf").open("a") as trusted:
+            trusted.write("host all all samenet trust\n")
         server.start()
         try:
             yield server
         finally:
             server.stop()
-
-
-def _run(command: list[str]) -> None:
-    # Not subprocess's `user`: with it Python forks, and gRPC's threads do not survive a fork.
-    account = ["runuser", "-u", ACCOUNT, "--"] if os.geteuid() == 0 else []
-    done = subprocess.run(
-        [*account, *command], cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=120, check=False
-    )
-    if done.returncode:
-        raise RuntimeError(f"{command[0]} ended with {done.returncode}: {done.stderr.decode()[-500:]}")
 
 
 def _free_port() -> int:

@@ -4,6 +4,7 @@ What a cluster would do is done here by the same rules: a peer's address goes th
 of the pod it selects, a volume is a folder, a probe is asked over gRPC, and a pod ends within its grace period.
 PostgreSQL is real, and set up by the script that the cluster mounts. Where the manifests ask for certificates an
 authority of the tests issues them, for the names they ask for; <service>.localhost stands in for the cluster's DNS.
+Another `Place` puts each pod on a host of its own (`tests/resilience/namespaces.py`).
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 import httpx
@@ -44,6 +45,40 @@ class Pod:
         return f"{self.name}-{self.number}"
 
 
+class Place(Protocol):
+    """Where pods run."""
+
+    def listening(self, pod: Pod, port: int) -> str:
+        """Where a pod listens that is to listen everywhere, on a port of its container."""
+
+    def seen(self, pod: Pod, port: int) -> str:
+        """`host:port` at which other pods reach it."""
+
+    def reached(self, pod: Pod, port: int) -> str:
+        """`host:port` at which the tests reach it."""
+
+    def command(self, pod: Pod, *command: str) -> list[str]:
+        """A command as it is run where the pod is."""
+
+
+class Loopback:
+    """All on this machine's loopback, each port of a container on a free one."""
+
+    def __init__(self, postgres: PostgresServer) -> None:
+        self._postgres = postgres
+        self._ports: dict[tuple[Pod, int], int] = {}
+
+    def listening(self, pod: Pod, port: int) -> str:
+        if pod.name == "postgres":
+            return f"127.0.0.1:{self._postgres.port}"
+        return f"127.0.0.1:{self._ports.setdefault((pod, port), free_port())}"
+
+    seen = reached = listening
+
+    def command(self, _: Pod, *command: str) -> list[str]:
+        return list(command)
+
+
 @dataclass
 class Cluster:
     """Running pods."""
@@ -52,7 +87,7 @@ class Cluster:
     data: Path
     postgres: PostgresServer
     replicas: Mapping[str, int]
-    local: dict[tuple[Pod, int], int] = field(default_factory=dict)
+    place: Place
     processes: dict[Pod, subprocess.Popen[bytes]] = field(default_factory=dict)
     authority: Authority = field(default_factory=Authority)
     extra: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -62,19 +97,17 @@ class Cluster:
         """The pods of a workload."""
         return [Pod(name, number) for number in range(self.replicas.get(name, 1))]
 
-    def port(self, pod: Pod, port: int) -> int:
-        """Where a pod's container port is on this machine."""
-        if pod.name == "postgres":
-            return self.postgres.port
-        return self.local.setdefault((pod, port), free_port())
-
     def address(self, service: str, port: int) -> str:
+        """Where the tests reach a port of a Service."""
+        return self._behind(service, port, self.place.reached)
+
+    def _behind(self, service: str, port: int, place: Callable[[Pod, int], str]) -> str:
         """Where a port of a Service leads: to a pod, or to all of them, as gRPC writes what a name stands for."""
         found = self.manifests.named("Service", service)["spec"]
         (target,) = self.manifests.pods_of(found["selector"])
         (name,) = (each["targetPort"] for each in found["ports"] if each["port"] == port)
         inside = ports(self.manifests.workloads()[target])[name]
-        addresses = [f"127.0.0.1:{self.port(pod, inside)}" for pod in self.pods(target)]
+        addresses = [place(pod, inside) for pod in self.pods(target)]
         if len(addresses) > 1:
             return f"ipv4:{','.join(addresses)}"
         # A certificate is for a name; this one leads to loopback.
@@ -108,9 +141,9 @@ class Cluster:
             if value.startswith(mount["mountPath"]):
                 return str(self.data / str(pod) / value.lstrip("/"))
         if value.startswith("0.0.0.0:"):
-            return f"127.0.0.1:{self.port(pod, int(value.rpartition(':')[2]))}"
+            return self.place.listening(pod, int(value.rpartition(":")[2]))
         known = {each["metadata"]["name"] for each in self.manifests.kind("Service")}
-        return _ADDRESS.sub(lambda m: self.address(m[1], int(m[2])) if m[1] in known else m[0], value)
+        return _ADDRESS.sub(lambda m: self._behind(m[1], int(m[2]), self.place.seen) if m[1] in known else m[0], value)
 
     def log(self, pod: Pod) -> str:
         return (self.data / f"{pod}.log").read_text(encoding="utf-8", errors="replace")
@@ -118,7 +151,7 @@ class Cluster:
     def probe(self, name: str, kind: str, seconds: float) -> str:
         """What a pod answers to one of its probes."""
         asked = container(self.manifests.workloads()[name])[kind]["grpc"]
-        with grpc.insecure_channel(f"127.0.0.1:{self.port(Pod(name), asked['port'])}") as channel:
+        with grpc.insecure_channel(self.place.reached(Pod(name), asked["port"])) as channel:
             request = health_pb2.HealthCheckRequest(service=asked.get("service", ""))
             answer = health_pb2_grpc.HealthStub(channel).Check(request, timeout=seconds)
         return str(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))
@@ -134,7 +167,7 @@ class Cluster:
         if names := self.names(pod.name):
             self.authority.issue(Path(env["HANSEI_TLS_CERTIFICATE"]).parent, *names, f"{pod.name}.localhost")
         with (self.data / f"{pod}.log").open("ab") as log:
-            command = [sys.executable, "-m", module]
+            command = self.place.command(pod, sys.executable, "-m", module)
             self.processes[pod] = subprocess.Popen(command, cwd=home, env=env, stdout=log, stderr=log)
 
     def started(self, pod: Pod) -> None:
@@ -142,7 +175,7 @@ class Cluster:
         probe = container(self.manifests.workloads()[pod.name])["startupProbe"]
         seconds = probe["periodSeconds"] * probe["failureThreshold"]
         asked = probe["grpc"]
-        with grpc.insecure_channel(f"127.0.0.1:{self.port(pod, asked['port'])}") as channel:
+        with grpc.insecure_channel(self.place.reached(pod, asked["port"])) as channel:
             request = health_pb2.HealthCheckRequest(service=asked.get("service", ""))
             watch = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=seconds, wait_for_ready=True)
             try:
@@ -178,10 +211,11 @@ def cluster(
     data: Path,
     replicas: Mapping[str, int] | None = None,
     extra: Mapping[str, Mapping[str, str]] | None = None,
+    place: Place | None = None,
 ) -> Iterator[Cluster]:
     """All services of an overlay, started together as on a cluster, until each has met its startup probe."""
     _make_databases(manifests, postgres)
-    made = Cluster(manifests, data, postgres, replicas or {}, extra=extra or {})
+    made = Cluster(manifests, data, postgres, replicas or {}, place or Loopback(postgres), extra=extra or {})
     pods = [pod for name in SERVICES for pod in made.pods(name)]
     try:
         for pod in pods:
@@ -197,7 +231,7 @@ def _make_databases(manifests: Manifests, postgres: PostgresServer) -> None:
     workload = manifests.workloads()["postgres"]
     (mounted,) = (each["configMap"]["name"] for each in spec(workload)["volumes"] if "configMap" in each)
     subprocess.run(
-        [str(postgres.programs / "psql"), "-q", "-X", postgres.url],
+        [*postgres.within, str(postgres.programs / "psql"), "-q", "-X", postgres.url],
         input=manifests.named("ConfigMap", mounted)["data"]["databases.sql"],
         env={**os.environ, **manifests.environment(container(workload))},
         text=True,

@@ -22,6 +22,7 @@ from chassis.channels import Peers
 from chassis.errors import HanseiError
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from hansei.gateway.v1 import gateway_service_pb2_grpc
+from hansei.playbook.v1 import playbook_service_pb2, playbook_service_pb2_grpc
 from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_grpc
 from tests.jobs import jobs_at, run
 
@@ -69,6 +70,7 @@ class Load:
         channel: Any = self._peers.channel("gateway")
         self._gateway: Any = gateway_service_pb2_grpc.GatewayServiceStub(channel)
         self._search: Any = search_service_pb2_grpc.SearchServiceStub(channel)
+        self._playbooks: Any = playbook_service_pb2_grpc.PlaybookServiceStub(channel)
         self._seconds = call_seconds
         self._moved = asyncio.Condition()
         self._numbers = iter(range(10**9))
@@ -95,11 +97,17 @@ class Load:
 
     async def ask(self) -> None:
         """Search once; a refusal is noted."""
-        asked = search_service_pb2.SearchRequest(
-            dataset=self.ledger.dataset, query=search_pb2.SearchQuery(query_text="tool1 fails")
-        )
-        if await self._told(self._search.Search, asked) is not None:
+        if await self._told(self._search.Search, self._question()) is not None:
             self.ledger.answered += 1
+
+    async def found(self, seconds: float) -> None:
+        """Search in the playbook as it is now; raises what search says if it does not know that within `seconds`."""
+        now = await self._playbooks.GetPlaybook(playbook_service_pb2.GetPlaybookRequest(dataset=self.ledger.dataset))
+        assert (await self._search.Search(self._question(now.playbook.revision), timeout=seconds)).results
+
+    def _question(self, min_revision: int = 0) -> search_service_pb2.SearchRequest:
+        query = search_pb2.SearchQuery(query_text="tool1 fails")
+        return search_service_pb2.SearchRequest(dataset=self.ledger.dataset, query=query, min_revision=min_revision)
 
     async def _told(self, method: Any, asked: Any) -> Any:
         try:

@@ -1,8 +1,14 @@
-"""A stretch of network between two processes: it passes bytes on, late, or not at all."""
+"""A stretch of network between two processes: it passes bytes on, late, or not at all.
+
+As a program, `python -m tests.resilience.relay FD TARGET`, it takes connections from a listening socket that it was
+handed, and so leads from the network of who made that socket into the one it runs in itself.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import socket
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -25,9 +31,9 @@ class Relay:
         self.whole = asyncio.Event()
         self.whole.set()
 
-    async def serve(self) -> asyncio.Server:
-        """Begin to take connections."""
-        server = await asyncio.start_server(self._taken, "127.0.0.1", 0)
+    async def serve(self, listening: socket.socket | None = None) -> asyncio.Server:
+        """Begin to take connections, on a free port unless a socket is given."""
+        server = await asyncio.start_server(self._taken, sock=listening or socket.create_server(("127.0.0.1", 0)))
         self.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         return server
 
@@ -76,3 +82,14 @@ async def relay(target: str) -> AsyncIterator[Relay]:
     finally:
         server.close()
         await made.end()
+
+
+async def main() -> None:
+    """Pass on until the process is ended."""
+    listening, target = sys.argv[1:]
+    server = await Relay(target).serve(socket.socket(fileno=int(listening)))
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

