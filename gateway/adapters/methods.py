@@ -12,7 +12,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from chassis import deadlines
 from chassis.errors import DeadlineExceeded
-from gateway.rpc.passthrough import BEHIND, path_of, services_of
+from gateway.rpc.passthrough import BEHIND, kind_of, path_of, services_of
 
 PEER_OF: Mapping[str, str] = {service.full_name: peer for peer in BEHIND for service in services_of(peer)}
 """Full name of a service to the peer that serves it."""
@@ -30,16 +30,13 @@ class ContractMethods:
         self._own = own
 
     def of(self, method: MethodDescriptor) -> Callable[[Any], Any]:
-        """The function behind a method. Methods that take a stream of requests have none."""
-        if method.client_streaming:
-            raise LookupError(f"{method.full_name} takes a stream of requests")
+        """The function behind a method; where it takes a stream of requests, of their iterator."""
         service = method.containing_service.full_name
         if service in self._own:
             behaviour = getattr(self._own[service], method.name)
             return (lambda request: behaviour(request, None)) if method.server_streaming else _in_time(behaviour)
         channel = self._channel_of(PEER_OF[service])
-        open_call = channel.unary_stream if method.server_streaming else channel.unary_unary
-        call: Callable[[Any], Any] = open_call(
+        call: Callable[[Any], Any] = getattr(channel, kind_of(method))(
             path_of(method),
             request_serializer=GetMessageClass(method.input_type).SerializeToString,
             response_deserializer=GetMessageClass(method.output_type).FromString,

@@ -53,9 +53,20 @@ def documented(endpoint: Endpoint) -> dict[str, Any]:
         "parameters": _parameters(endpoint),
     }
     if endpoint.verb != "GET":
-        content = {"application/json": {"schema": _body(endpoint), "example": endpoint.example}}
-        operation["requestBody"] = {"required": True, "content": content}
+        operation["requestBody"] = {"required": True, "content": _content(endpoint)}
     return operation
+
+
+def _content(endpoint: Endpoint) -> dict[str, Any]:
+    """What a body may be."""
+    if endpoint.takes_file:
+        return {
+            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}, "example": endpoint.example}
+        }
+    schema = _body(endpoint)
+    if endpoint.method.client_streaming:
+        schema = {"type": "array", "items": schema}
+    return {"application/json": {"schema": schema, "example": endpoint.example}}
 
 
 def _answer(endpoint: Endpoint) -> dict[str, Any]:
@@ -74,7 +85,7 @@ def _event(told: Descriptor) -> dict[str, Any]:
 
 
 def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
-    in_path = endpoint.in_path
+    in_path, in_query = endpoint.in_path, endpoint.verb == "GET" or endpoint.takes_file
     fields = endpoint.method.input_type.fields
     chosen = {each.containing_oneof.name for each in fields if each.name in in_path and each.containing_oneof}
     listed: list[dict[str, Any]] = [
@@ -86,7 +97,11 @@ def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
         }
         for each in fields
         if each.name in in_path
-        or (endpoint.verb == "GET" and not (each.containing_oneof and each.containing_oneof.name in chosen))
+        or (
+            in_query
+            and each.name != endpoint.body
+            and not (each.containing_oneof and each.containing_oneof.name in chosen)
+        )
     ]
     if endpoint.resumption and endpoint.resumption.after:
         last = {"type": "string", "pattern": "^[0-9]{1,18}$"}

@@ -14,6 +14,7 @@ from chassis.admission import Admission
 from chassis.calls import REQUEST_ID_KEY, Call, current_call, request_id_from
 from chassis.errors import ResourceExhausted, Unauthenticated, Unavailable
 from gateway.http.door import CALLER, Door
+from gateway.http.paths import routed
 from gateway.http.problems import problem, too_large, too_slow
 
 HEALTH = "/health"
@@ -38,6 +39,7 @@ class Edge:
         headers = Headers(scope=scope)
         request_id = request_id_from([(REQUEST_ID_KEY, headers.get(REQUEST_ID_KEY, ""))])
         current_call.set(Call(f"{scope['method']} {scope['path']}", request_id))
+        scope["path"] = routed(scope)
         try:
             scope[CALLER] = await self.door.caller(_credential(headers))
             with ExitStack() as place:

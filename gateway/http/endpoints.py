@@ -9,14 +9,16 @@ from typing import Any
 from google.protobuf.descriptor import Descriptor, MethodDescriptor, ServiceDescriptor
 
 from gateway.http import examples
-from hansei.gateway.v1 import access_service_pb2, gateway_service_pb2, rounds_service_pb2
+from hansei.gateway.v1 import access_service_pb2, bulk_service_pb2, gateway_service_pb2, rounds_service_pb2
 from hansei.planner.v1 import planner_service_pb2
 from hansei.playbook.v1 import playbook_service_pb2
+from hansei.reflector.v1 import reflector_service_pb2
 from hansei.search.v1 import search_service_pb2
 from hansei.validator.v1 import leaderboard_service_pb2
 
 BOOK = "/v1/playbooks/{dataset}"
 EXECUTION = "/v1/executions/{execution_id}"
+JOB = "/v1/jobs/{job_id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +39,29 @@ class Endpoint:
     """A method of a contract under a path.
 
     GET takes the request's fields from path and query; the others from path and body. `body` names the field that the
-    body holds; empty: the body is the request, less what the path says. Methods that stream answer server-sent events.
+    body holds; empty: the body is the request, less what the path says. A field of bytes is the body as it is, and the
+    other fields are in path and query. Methods that take a stream take the list of its messages; methods that stream
+    answer server-sent events.
     """
 
     verb: str
     path: str
     method: MethodDescriptor
     summary: str
-    example: dict[str, Any] = field(default_factory=dict)
+    example: Any = field(default_factory=dict)
     body: str = ""
     resumption: Resumption | None = None
 
     @property
     def asked(self) -> Descriptor:
-        """The message that the body holds."""
+        """The message that the body holds; that of the request where it holds bytes."""
         whole = self.method.input_type
-        held = whole.fields_by_name[self.body].message_type if self.body else whole
-        assert held is not None
-        return held
+        return (whole.fields_by_name[self.body].message_type if self.body else whole) or whole
+
+    @property
+    def takes_file(self) -> bool:
+        """Whether the body is the bytes of a field."""
+        return bool(self.body) and self.asked is self.method.input_type
 
     @property
     def in_path(self) -> list[str]:
@@ -64,7 +71,17 @@ class Endpoint:
 
 def endpoints() -> list[Endpoint]:
     """What is served; routes are tried in this order, so what is asked most comes first."""
-    return [*_searching(), *_learning(), *_playbooks(), *_review(), *_plans(), *_executions(), *_rounds(), *_access()]
+    return [
+        *_searching(),
+        *_learning(),
+        *_jobs(),
+        *_playbooks(),
+        *_review(),
+        *_plans(),
+        *_executions(),
+        *_rounds(),
+        *_access(),
+    ]
 
 
 def _learning() -> Iterator[Endpoint]:
@@ -74,6 +91,28 @@ def _learning() -> Iterator[Endpoint]:
         "POST", "/v1/learn/events", chains["LearnWithProgress"], "Learn, stage by stage", examples.LEARN, body="learn"
     )
     yield Endpoint("POST", "/v1/answer", chains["Answer"], "Answer and cite bullets", examples.ANSWER)
+
+
+def _jobs() -> Iterator[Endpoint]:
+    bulk = _methods(bulk_service_pb2.DESCRIPTOR.services_by_name["BulkService"])
+    reflector = _methods(reflector_service_pb2.DESCRIPTOR.services_by_name["ReflectorService"])
+    yield Endpoint(
+        "POST",
+        "/v1/trajectories/parse",
+        reflector["ParseTrajectories"],
+        "Read the trajectories in a file",
+        examples.FILE,
+        body="content",
+    )
+    yield Endpoint("GET", "/v1/jobs", bulk["ListJobs"], "List jobs, newest first")
+    yield Endpoint(
+        "POST", "/v1/jobs", bulk["SubmitTrajectories"], "Learn from many runs in the background", examples.JOB
+    )
+    yield Endpoint("GET", JOB, bulk["GetJob"], "How far a job is")
+    yield Endpoint("GET", f"{JOB}/events", bulk["WatchJob"], "Follow a job, from how it is now until it has ended")
+    yield Endpoint("POST", f"{JOB}/cancel", bulk["CancelJob"], "Drop what waits", examples.CANCEL_JOB)
+    yield Endpoint("GET", f"{JOB}/dead-letters", bulk["ListDeadLetters"], "What could not be learned, and why")
+    yield Endpoint("POST", f"{JOB}/dead-letters/retry", bulk["RetryDeadLetters"], "Try it again", examples.RETRY_JOB)
 
 
 def _searching() -> Iterator[Endpoint]:

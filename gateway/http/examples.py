@@ -42,6 +42,17 @@ LEARN: dict[str, Any] = {
     },
 }
 
+FILE = """[{"role": "user", "content": "6 times 7?"}, {"role": "assistant", "content": "41"}]"""
+
+JOB: list[dict[str, Any]] = [
+    {"head": {"request_id": "5d0c9d0e-3a4e-4b57-8c0c-0d8f3f5f2c01", "dataset": "http-example"}},
+    {"batch": {"trajectories": [{"trajectory": {**LEARN["trajectory"], "id": "run-2"}, "ground_truth": "42"}]}},
+]
+
+CANCEL_JOB: dict[str, Any] = {"request_id": "5d0c9d0e-3a4e-4b57-8c0c-0d8f3f5f2c02"}
+
+RETRY_JOB: dict[str, Any] = {"request_id": "5d0c9d0e-3a4e-4b57-8c0c-0d8f3f5f2c03"}
+
 SEARCH: dict[str, Any] = {
     "dataset": "http-example",
     "query": {"query_text": "commit fails without an identity", "top_k": 5},

@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack, aclosing
 from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import Response
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.message_factory import GetMessageClass
-from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from chassis import deadlines
 from chassis.admission import Admission
-from chassis.calls import REQUEST_ID_KEY, Call, current_call, request_id_from
 from chassis.errors import InvalidArgument, Violation, shortened
+from chassis.guard import Permit
 from chassis.policy import Policies
 from chassis.progress import CallsInProgress
-from gateway.http.bodies import json_object, read_message, write_message
+from gateway.http.bodies import write_message
 from gateway.http.documents import documented
 from gateway.http.door import Door
 from gateway.http.edge import PLACE
 from gateway.http.endpoints import Endpoint, Resumption
 from gateway.http.events import EventStream
 from gateway.http.face import Methods
+from gateway.http.paths import template
+from gateway.http.reading import reader
 from gateway.rpc.passthrough import path_of
 
 LAST_EVENT = "last-event-id"
-_BOOLS = {"true": True, "false": False}
 _POSITION = re.compile(r"[0-9]{1,18}")
 
 
@@ -51,7 +49,7 @@ class Routes:
         router = APIRouter()
         for endpoint in listed:
             router.add_api_route(
-                endpoint.path,
+                template(endpoint.path),
                 self._streaming(endpoint) if endpoint.method.server_streaming else self._answering(endpoint),
                 methods=[endpoint.verb],
                 summary=endpoint.summary,
@@ -63,20 +61,20 @@ class Routes:
         return router
 
     def _answering(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
-        read, call, seconds = self._reader(endpoint), self._methods.of(endpoint.method), self._seconds(endpoint)
+        read, call, seconds = reader(endpoint), self._methods.of(endpoint.method), self._seconds(endpoint)
         path = path_of(endpoint.method)
 
         async def handle(request: Request) -> Response:
             asked = await read(request)
             async with self._door.permit(path, request) as permit:
                 with deadlines.within(seconds):
-                    answer = await permit.response(await call(await permit.request(asked)))
+                    answer = await permit.response(await call(await _permitted(permit, asked)))
             return await write_message(answer)
 
         return handle
 
     def _streaming(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
-        read, call, seconds = self._reader(endpoint), self._methods.of(endpoint.method), self._seconds(endpoint)
+        read, call, seconds = reader(endpoint), self._methods.of(endpoint.method), self._seconds(endpoint)
         path = path_of(endpoint.method)
 
         async def messages(asked: Any, request: Request) -> AsyncIterator[Any]:
@@ -103,45 +101,15 @@ class Routes:
     def _seconds(self, endpoint: Endpoint) -> float | None:
         return self._policies[path_of(endpoint.method)].timeout_seconds
 
-    def _reader(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Any]]:
-        whole = endpoint.method.input_type
-        kind, path = GetMessageClass(whole), path_of(endpoint.method)
 
-        async def read(request: Request) -> Any:
-            if endpoint.verb == "GET":
-                asked = await read_message({**_queried(request.query_params, whole), **request.path_params}, kind)
-            else:
-                body = await request.body()
-                held = json_object(body)
-                fields = {endpoint.body: held} if endpoint.body else _joined(held, request.path_params)
-                asked = await read_message(fields, kind, len(body))
-            given = [(REQUEST_ID_KEY, request.headers.get(REQUEST_ID_KEY, ""))]
-            current_call.set(Call(path, request_id_from(given, getattr(asked, endpoint.body, asked))))
-            return asked
-
-        return read
+async def _permitted(permit: Permit, asked: Any) -> Any:
+    """A request as its caller may make it; a list of them as the stream that its method takes."""
+    return _each(permit, asked) if isinstance(asked, list) else await permit.request(asked)
 
 
-def _queried(query: QueryParams, whole: Descriptor) -> dict[str, Any]:
-    """The fields in a query, where everything is text; a repeated field takes all its values."""
-    fields = whole.fields_by_name
-    return {name: _values(fields.get(name), query.getlist(name)) for name in query}
-
-
-def _values(field: FieldDescriptor | None, texts: list[str]) -> Any:
-    if field is not None and field.is_repeated:
-        return texts
-    is_bool = field is not None and field.type == FieldDescriptor.TYPE_BOOL
-    return _BOOLS.get(texts[-1], texts[-1]) if is_bool else texts[-1]
-
-
-def _joined(body: Mapping[str, Any], in_path: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of body and path. Raises InvalidArgument where they contradict each other."""
-    for name, value in in_path.items():
-        if body.get(name, value) != value:
-            rule = f"{name} is {shortened(repr(body[name]))} in the body and {shortened(repr(value))} in the path"
-            raise InvalidArgument(rule, violations=[Violation(name, rule)])
-    return {**body, **in_path}
+async def _each(permit: Permit, asked: list[Any]) -> AsyncIterator[Any]:
+    for message in asked:
+        yield await permit.request(message)
 
 
 def _resume(asked: Any, resumption: Resumption | None, last_event: str) -> None:

@@ -57,6 +57,12 @@ def path_of(method: MethodDescriptor) -> str:
     return f"/{method.containing_service.full_name}/{method.name}"
 
 
+def kind_of(method: MethodDescriptor) -> str:
+    """What grpc calls its kind: `unary_stream` takes one request and answers with a stream."""
+    kinds = {False: "unary", True: "stream"}
+    return f"{kinds[method.client_streaming]}_{kinds[method.server_streaming]}"
+
+
 def _add(passthrough: Passthrough, server: Any) -> None:
     service = passthrough.service
     handlers = {method.name: passthrough.handler(method) for method in service.methods}
@@ -73,8 +79,7 @@ class Passthrough:
 
     def handler(self, method: MethodDescriptor) -> Any:
         """The handler of one method; requests and responses are bytes."""
-        kind = "stream" if method.client_streaming else "unary"
-        kind += "_stream" if method.server_streaming else "_unary"
+        kind = kind_of(method)
 
         def call(request: Any) -> Any:
             return getattr(self.channel_of(self.peer), kind)(path_of(method))(request)

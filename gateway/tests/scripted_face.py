@@ -34,6 +34,15 @@ from hansei.search.v1 import search_service_pb2 as search
 from hansei.validator.v1 import report_pb2 as report
 from hansei.validator.v1 import validator_service_pb2 as validator
 
+VALUES = {
+    "dataset": "d",
+    "execution_id": "0a1b2c3d4e5f",
+    "bullet_id": "b-1",
+    "key_id": "0123456789abcdef",
+    "job_id": "5d0c9d0e-3a4e-4b57-8c0c-0d8f3f5f2c01",
+}
+"""What can stand in a path or must stand in a query."""
+
 
 @dataclass
 class Peers:
@@ -97,11 +106,18 @@ class Peers:
             self._heard(method.name, request)
             return scripted[0]
 
+        async def all_of(requests: AsyncIterator[Any]) -> Any:
+            async for request in requests:
+                self._heard(method.name, request)
+            return scripted[0]
+
         async def many(request: Any) -> AsyncIterator[Any]:
             for answer in scripted:
                 yield answer
             self._heard(method.name, request)
 
+        if method.client_streaming:
+            return all_of
         return many if method.server_streaming else one
 
     async def states(self) -> list[ServiceHealth]:

@@ -23,7 +23,7 @@ from gateway.http import examples
 from gateway.http.endpoints import Endpoint, endpoints
 from gateway.http.problems import STATUS_OF_CODE, status_of
 from gateway.tests.entrance import entrance
-from gateway.tests.scripted_face import Peers, client_of
+from gateway.tests.scripted_face import VALUES, Peers, client_of
 
 PROBLEM = "application/problem+json"
 
@@ -197,15 +197,19 @@ async def test_every_reference_of_the_document_leads_somewhere() -> None:
 async def test_every_example_of_the_document_is_answered() -> None:
     described = await document()
     peers, sent = Peers(), 0
-    values = {"dataset": "d", "execution_id": "0a1b2c3d4e5f", "key_id": "0123456789abcdef"}
     async with client_of(peers) as client:
         for path, verbs in described["paths"].items():
             for verb in ("post", "put"):
-                content = verbs.get(verb, {}).get("requestBody", {}).get("content", {}).get("application/json", {})
-                example = content.get("example") or _example_of(described, content)
-                if content:
+                for kind, content in verbs.get(verb, {}).get("requestBody", {}).get("content", {}).items():
                     sent += 1
-                    response = await client.request(verb, path.format(**values), json=example or {})
+                    example = content.get("example") or _example_of(described, content) or {}
+                    body = {"json": example} if kind == "application/json" else {"content": example}
+                    query = {
+                        each["name"]: VALUES[each["name"]]
+                        for each in verbs[verb].get("parameters", ())
+                        if each["in"] == "query" and each["required"]
+                    }
+                    response = await client.request(verb, path.format(**VALUES), params=query, **body)
                     assert response.status_code == 200, (path, response.text)
     assert sent == 4 + sum(each.verb != "GET" for each in endpoints())
 
@@ -213,14 +217,13 @@ async def test_every_example_of_the_document_is_answered() -> None:
 @pytest.mark.parametrize("endpoint", [each for each in endpoints() if each.verb == "GET"], ids=lambda each: each.path)
 async def test_every_read_is_answered(endpoint: Endpoint) -> None:
     peers = Peers()
-    values = {"dataset": "d", "execution_id": "0a1b2c3d4e5f", "bullet_id": "b-1"}
     async with client_of(peers) as client:
-        response = await client.get(endpoint.path.format(**values))
+        response = await client.get(endpoint.path.format(**VALUES))
     assert response.status_code == 200, response.text
     (asked,) = peers.asked
     assert asked.DESCRIPTOR is endpoint.method.input_type
     assert {name: getattr(asked, name) for name in endpoint.in_path} == {
-        name: values[name] for name in endpoint.in_path
+        name: VALUES[name] for name in endpoint.in_path
     }
 
 

@@ -1,0 +1,86 @@
+"""Whatever an id holds that its contract allows, it reaches the method as it is, over every endpoint."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.http.endpoints import endpoints
+from gateway.http.paths import routed, template
+from gateway.http.problems import PROBLEM
+from gateway.tests.scripted_face import VALUES, Peers, client_of
+
+HOSTILE = [
+    "a/b",
+    "/",
+    "//",
+    "..",
+    "../..",
+    "%2F",
+    "%252F",
+    "%",
+    "日本語/é",
+    "a?b=c",
+    "a#b",
+    "a b",
+    "a\\b",
+    "{x}",
+    "'\"<>",
+    "\n",
+]
+CASES = [(endpoint, name) for endpoint in endpoints() for name in endpoint.in_path]
+FREE = {
+    "hansei.playbook.v1.PlaybookService.GetBulletHistory": "bullet_id",
+    "hansei.validator.v1.LeaderboardService.GetBestSubmission": "execution_id",
+    "hansei.validator.v1.LeaderboardService.GetRanking": "execution_id",
+    "hansei.validator.v1.LeaderboardService.ListLeaderboardEntries": "execution_id",
+}
+"""What contracts let hold anything; executions of the planner, datasets, keys and jobs have a shape."""
+
+
+def encoded(value: str) -> str:
+    """A segment of a path, with nothing left in it that a client might resolve."""
+    return quote(value, safe="").replace(".", "%2E")
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+async def test_a_hostile_id_is_the_methods_or_breaks_its_contract(value: str) -> None:
+    peers = Peers()
+    async with client_of(peers) as client:
+        for endpoint, name in CASES:
+            peers.asked.clear()
+            path = endpoint.path.format(**{each: encoded(held) for each, held in (VALUES | {name: value}).items()})
+            body = {} if endpoint.verb == "GET" else {"json": endpoint.example}
+            response = await client.request(endpoint.verb, path, **body)
+            if FREE.get(endpoint.method.full_name) == name:
+                assert (response.status_code, getattr(peers.asked[0], name)) == (200, value)
+            else:
+                assert (response.status_code, response.headers["content-type"]) == (400, PROBLEM), path
+                assert response.json()["violations"][0]["field"] == name
+                assert peers.asked == []
+
+
+async def test_a_slash_that_is_not_encoded_still_ends_a_segment() -> None:
+    async with client_of(Peers()) as client:
+        assert (await client.get("/v1/playbooks/d/bullets/a/b/history")).status_code == 404
+
+
+async def test_an_encoded_letter_is_that_letter() -> None:
+    peers = Peers()
+    async with client_of(peers) as client:
+        assert (await client.get("/v1/%70laybooks/%64")).status_code == 200
+    assert peers.asked[0].dataset == "d"
+
+
+@given(st.lists(st.text(min_size=1), min_size=1))
+def test_for_all_segments_a_routed_path_has_as_many(segments: list[str]) -> None:
+    sent = "/".join(quote(each, safe="") for each in segments)
+    path = routed({"raw_path": f"/{sent}".encode(), "path": "/" + "/".join(segments)})
+    assert path.count("/") == len(segments)
+
+
+def test_a_template_names_each_parameter_a_segment() -> None:
+    assert template("/v1/{a}/b/{c}") == "/v1/{a:segment}/b/{c:segment}"

@@ -1,0 +1,158 @@
+"""Jobs and files over HTTP: the messages of a stream as a list, the bytes of a field as the body itself."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chassis.errors import NotFound
+from gateway.http import examples
+from gateway.http.problems import PROBLEM
+from gateway.tests.entrance import entrance
+from gateway.tests.scripted_face import VALUES, Peers, client_of
+from hansei.gateway.v1 import bulk_pb2 as bulk
+from hansei.gateway.v1 import bulk_service_pb2 as service
+from hansei.reflector.v1 import reflector_service_pb2 as reflector
+
+JOB = VALUES["job_id"]
+
+
+def job_for(dataset: str) -> list[Any]:
+    """The example, for another dataset."""
+    told = copy.deepcopy(examples.JOB)
+    told[0]["head"]["dataset"] = dataset
+    told[1]["batch"]["trajectories"][0]["trajectory"]["dataset"] = dataset
+    return told
+
+
+async def test_the_messages_of_a_stream_arrive_in_their_order() -> None:
+    accepted = service.SubmitTrajectoriesResponse(job=bulk.Job(job_id=JOB, edits=7))
+    peers = Peers(answers={"SubmitTrajectories": [accepted]})
+    async with client_of(peers) as client:
+        response = await client.post("/v1/jobs", json=examples.JOB)
+    assert (response.status_code, response.json()["job"]["edits"]) == (200, "7")
+    assert [asked.WhichOneof("part") for asked in peers.asked] == ["head", "batch"]
+
+
+@pytest.mark.parametrize("body", [{}, {"head": examples.JOB[0]["head"]}, [5], "[", None])
+async def test_a_body_that_is_no_list_of_messages_is_refused(body: Any) -> None:
+    peers = Peers()
+    async with client_of(peers) as client:
+        response = await client.post("/v1/jobs", json=body)
+    assert (response.status_code, response.headers["content-type"]) == (400, PROBLEM)
+    assert response.json()["reason"] == "BODY_NOT_JSON_LIST"
+    assert peers.asked == []
+
+
+async def test_a_wrong_message_is_told_with_its_place_and_nothing_is_sent() -> None:
+    wrong = job_for("d")
+    wrong[1]["batch"]["trajectories"][0]["trajectory"]["dataset"] = "a b"
+    peers = Peers()
+    async with client_of(peers) as client:
+        response = await client.post("/v1/jobs", json=wrong)
+    assert response.status_code == 400
+    assert response.json()["detail"] == "[1] Invalid dataset name: 'a b'"
+    (violation,) = response.json()["violations"]
+    assert violation["field"] == "[1].batch.trajectories[0].trajectory.dataset"
+    assert peers.asked == []
+
+
+async def test_a_file_is_the_body_and_the_other_fields_are_in_the_query() -> None:
+    told = reflector.ParseTrajectoriesResponse(format=reflector.TRAJECTORY_FORMAT_OPENAI)
+    peers = Peers(answers={"ParseTrajectories": [told]})
+    query = {"dataset": "d", "format": "TRAJECTORY_FORMAT_OPENAI"}
+    async with client_of(peers) as client:
+        response = await client.post("/v1/trajectories/parse", params=query, content=b"\x00\xff[")
+    assert response.json() == {"trajectories": [], "format": "TRAJECTORY_FORMAT_OPENAI"}
+    (asked,) = peers.asked
+    assert (asked.content, asked.dataset, asked.format) == (b"\x00\xff[", "d", reflector.TRAJECTORY_FORMAT_OPENAI)
+
+
+@pytest.mark.parametrize(
+    ("query", "content", "field"),
+    [
+        ({}, b"[]", "dataset"),
+        ({"dataset": "d"}, b"", "content"),
+        ({"dataset": "a b"}, b"[]", "dataset"),
+        ({"dataset": "d", "content": "W10="}, b"", "content"),
+    ],
+)
+async def test_a_file_without_what_it_needs_is_refused(query: dict[str, str], content: bytes, field: str) -> None:
+    peers = Peers()
+    async with client_of(peers) as client:
+        response = await client.post("/v1/trajectories/parse", params=query, content=content)
+    assert (response.status_code, response.json()["violations"][0]["field"]) == (400, field)
+    assert peers.asked == []
+
+
+async def test_a_job_is_followed_until_it_has_ended() -> None:
+    ran = [bulk.Job(job_id=JOB, state=bulk.JOB_STATE_RUNNING), bulk.Job(job_id=JOB, state=bulk.JOB_STATE_COMPLETED)]
+    peers = Peers(answers={"WatchJob": [service.WatchJobResponse(job=job) for job in ran]})
+    async with client_of(peers) as client:
+        response = await client.get(f"/v1/jobs/{JOB}/events")
+    assert response.headers["content-type"].startswith("text/event-stream")
+    assert [line for line in response.text.splitlines() if line.startswith("event")] == [
+        "event: message",
+        "event: message",
+        "event: end",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("verb", "path"),
+    [
+        ("GET", ""),
+        ("GET", "/events"),
+        ("GET", "/dead-letters"),
+        ("POST", "/cancel"),
+        ("POST", "/dead-letters/retry"),
+    ],
+)
+async def test_a_job_is_its_makers_over_http_too(tmp_path: Path, verb: str, path: str) -> None:
+    """Somebody else's is answered like one that nobody made, and its service is not asked."""
+    created = service.SubmitTrajectoriesResponse(job=bulk.Job(job_id=JOB))
+    peers = Peers(answers={"SubmitTrajectories": [created]})
+    change = {} if verb == "GET" else {"json": examples.CANCEL_JOB}
+    unknown = "00000000-0000-4000-8000-000000000000"
+    async with entrance(tmp_path) as entry, client_of(peers, guard=entry.guard) as client:
+        acme, evil = [{"Authorization": await entry.key(name, "read", "learn")} for name in ("acme", "evil")]
+        made = await client.post("/v1/jobs", json=job_for("acme--d"), headers=acme)
+        own = await client.request(verb, f"/v1/jobs/{JOB}{path}", headers=acme, **change)
+        peers.asked.clear()
+        foreign = await client.request(verb, f"/v1/jobs/{JOB}{path}", headers=evil, **change)
+        absent = await client.request(verb, f"/v1/jobs/{unknown}{path}", headers=evil, **change)
+    assert [made.status_code, own.status_code, foreign.status_code, absent.status_code] == [200, 200, 404, 404]
+    assert foreign.text.replace(JOB, unknown) == absent.text
+    assert peers.asked == []
+
+
+async def test_a_stream_is_checked_message_by_message(tmp_path: Path) -> None:
+    """A head of one's own does not open what stands below it."""
+    mixed = job_for("acme--d")
+    mixed[1]["batch"]["trajectories"][0]["trajectory"]["dataset"] = "evil--d"
+    peers = Peers()
+    async with entrance(tmp_path) as entry, client_of(peers, guard=entry.guard) as client:
+        headers = {"Authorization": await entry.key("acme", "learn")}
+        response = await client.post("/v1/jobs", json=mixed, headers=headers)
+        listed = await client.get("/v1/jobs", headers={"Authorization": await entry.key("acme", "read")})
+    assert (response.status_code, listed.status_code) == (404, 404)  # a list without a dataset is the operator's
+    assert [asked.WhichOneof("part") for asked in peers.asked] == ["head"]
+
+
+async def test_a_reader_submits_nothing(tmp_path: Path) -> None:
+    peers = Peers()
+    async with entrance(tmp_path) as entry, client_of(peers, guard=entry.guard) as client:
+        headers = {"Authorization": await entry.key("acme", "read")}
+        response = await client.post("/v1/jobs", json=job_for("acme--d"), headers=headers)
+    assert response.status_code == 403
+    assert peers.asked == []
+
+
+async def test_a_job_that_is_not_there_is_a_problem() -> None:
+    peers = Peers(raises={"GetJob": NotFound("no such job", reason="JOB_NOT_FOUND")})
+    async with client_of(peers) as client:
+        response = await client.get(f"/v1/jobs/{JOB}")
+    assert (response.status_code, response.json()["reason"]) == (404, "JOB_NOT_FOUND")
