@@ -19,7 +19,7 @@ from chassis.calls import current_call
 
 REDACTED = "[redacted]"
 _SECRET_KEY = re.compile(
-    r"(^|[_-])(api[_-]?key|authorization|token|password|passphrase|secret|cookie|credentials?|private[_-]?key)$",
+    r"(^|[_-])(api[_-]?key|authorization|token|password|passphrase|secret|cookie|credentials?|(private|access)[_-]?key)$",
     re.IGNORECASE,
 )
 # Each alternative names what of it may stay. Bounded where it could look back from many places over the same text.

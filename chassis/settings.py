@@ -14,9 +14,10 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from chassis.errors import shortened
+from chassis.logging import without_secrets
 
 PREFIX = "HANSEI_"
 _ADDRESS_SUFFIX = "_addr"
@@ -168,11 +169,15 @@ def load(settings: type[T], **overrides: Any) -> T:
         return settings(**overrides)
     except ValidationError as error:
         exit_for("\n".join(_complaints(settings, error)))
+    except SettingsError as error:
+        # A setting of several parts is JSON, and is read before it is validated. Only the text tells which one it was.
+        name = next((name for name in settings.model_fields if f'"{name}"' in str(error)), "")
+        exit_for(f"{_set_variable(name, settings.model_fields[name])}: not JSON" if name else str(error))
 
 
 def exit_for(complaint: str) -> NoReturn:
     """Print why the process cannot start, without a traceback, and exit with status 1 (G-08, G-10)."""
-    print(complaint, file=sys.stderr)
+    print(without_secrets(complaint), file=sys.stderr)
     raise SystemExit(1)
 
 
@@ -186,14 +191,19 @@ def _complaints(settings: type[Settings], error: ValidationError) -> Iterator[st
         if field is None:
             yield f"{place}: {what}" if place else what
             continue
-        choices = variables(name, field)
-        variable = next((choice for choice in choices if os.environ.get(choice)), choices[-1])
+        variable = _set_variable(name, field)
         if item["type"] == "missing":
             yield f"{variable} is not set"
         elif _is_secret(field):
             yield f"{variable}: {what}"
         else:
-            yield f"{variable}: {what} (got {shortened(repr(item['input']))})"
+            yield f"{variable}: {what} (got {shortened(without_secrets(repr(item['input'])))})"
+
+
+def _set_variable(name: str, field: FieldInfo) -> str:
+    """The variable that a setting is read from now, or would be."""
+    choices = variables(name, field)
+    return next((choice for choice in choices if os.environ.get(choice)), choices[-1])
 
 
 def _is_secret(field: FieldInfo) -> bool:
@@ -208,12 +218,19 @@ class SettingRow:
     variables: tuple[str, ...]
     default: str
     doc: str
+    secret: bool = False
 
 
 def settings_table(settings: type[Settings]) -> list[SettingRow]:
     """Every setting of a class, in order of declaration; defaults as they would stand in the environment."""
     return [
-        SettingRow(name, variables(name, field), _default(field), " ".join((field.description or "").split()))
+        SettingRow(
+            name,
+            variables(name, field),
+            _default(field),
+            " ".join((field.description or "").split()),
+            _is_secret(field),
+        )
         for name, field in settings.model_fields.items()
     ]
 

@@ -35,6 +35,11 @@ class StrictSettings(Settings):
     """Name of the shop."""
 
 
+class PricedSettings(Settings):
+    prices: dict[str, float] = named({}, "PRICES")
+    """Prices by article, as JSON."""
+
+
 def test_settings_have_defaults_and_are_frozen() -> None:
     settings = load(ShopSettings)
 
@@ -105,6 +110,29 @@ def test_a_bad_secret_is_not_shown(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     complaint = capsys.readouterr().err
     assert complaint.startswith("HANSEI_PIN: ")
     assert "123" not in complaint
+
+
+@pytest.mark.parametrize("variable", ["PRICES", "HANSEI_PRICES"])
+def test_a_setting_that_is_no_json_is_named(  # G-10
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], variable: str
+) -> None:
+    monkeypatch.setenv(variable, "sk-hunter2hunter2 {")
+    with pytest.raises(SystemExit, match="1"):
+        load(PricedSettings)
+
+    assert capsys.readouterr().err == f"{variable}: not JSON\n"
+
+
+def test_a_secret_in_a_setting_that_is_none_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SEARCH_ALPHA", "postgresql://app:hunter2@db/x")
+    with pytest.raises(SystemExit, match="1"):
+        load(ShopSettings)
+
+    said = capsys.readouterr().err
+    assert "hunter2" not in said
+    assert "postgresql://app:" in said
 
 
 def test_a_complaint_goes_to_stderr_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:  # G-08

@@ -30,8 +30,8 @@ def url_of(place: str) -> URL:
 
 
 def shown(url: URL) -> str:
-    """How messages name the database: the file, or the server without its password."""
-    return url.database or "" if is_sqlite(url) else url.render_as_string(hide_password=True)
+    """How messages name the database: the file, or the server without its password, or options, which may hold one."""
+    return url.database or "" if is_sqlite(url) else url.set(query={}).render_as_string(hide_password=True)
 
 
 def is_sqlite(url: URL) -> bool:

@@ -55,6 +55,7 @@ def test_postgresql_is_reached_by_psycopg_and_named_without_its_password(scheme:
     url = url_of(f"{scheme}://app:secret@db/hansei")
     assert url.drivername == "postgresql+psycopg"
     assert shown(url) == "postgresql+psycopg://app:***@db/hansei"
+    assert shown(url.update_query_dict({"sslpassword": "hunter2"})) == shown(url)
 
 
 def test_two_services_may_open_a_new_file_at_the_same_moment(tmp_path: Path) -> None:

@@ -6,13 +6,14 @@ import io
 import os
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chassis.deadlines import within
 from chassis.errors import HanseiError, shortened
+from chassis.logging import without_secrets
 from chassis.settings import BadSetting, ServiceSettings, load, settings_table
 from hansei.client.cli.embedded import provider
 from hansei.client.cli.failures import PEER_UNAVAILABLE
@@ -45,6 +46,10 @@ class Finding:
     found: str
     remedy: str = ""
 
+    def without_secrets(self) -> Finding:
+        """The finding as it may be shown: what is wrong with a setting is said in its own words."""
+        return replace(self, found=without_secrets(self.found))
+
 
 def check_machine() -> Iterator[Finding]:
     """What `hansei up` would find here: its settings, the key of its model, the folders it writes to."""
@@ -55,8 +60,7 @@ def check_machine() -> Iterator[Finding]:
         except ImportError as error:
             yield Finding(f"{name}: installed", str(error), f"install it: pip install 'hansei[{name}]'")
             continue
-        with environment({"HANSEI_LLM_PROVIDER": provider()}):
-            settings = _loaded(settings_class)
+        settings = loaded(settings_class)
         if isinstance(settings, str):
             yield Finding(f"{name}: settings", settings, "correct the variable that is named")
             continue
@@ -66,11 +70,11 @@ def check_machine() -> Iterator[Finding]:
         yield from _databases(name, settings)
 
 
-def _loaded(settings_class: type[ServiceSettings]) -> ServiceSettings | str:
-    """The settings, or the complaint with which a service would refuse to start."""
+def loaded(settings_class: type[ServiceSettings]) -> ServiceSettings | str:
+    """The settings that `hansei up` would have, or the complaint with which a service would refuse to start."""
     complaint = io.StringIO()
     try:
-        with redirect_stderr(complaint):
+        with redirect_stderr(complaint), environment({"HANSEI_LLM_PROVIDER": provider()}):
             return load(settings_class)
     except SystemExit:
         return complaint.getvalue().strip()
@@ -141,7 +145,12 @@ def check_server(address: str | None) -> Iterator[Finding]:
     """The gateway, and each service behind it, by a call that changes nothing."""
     from hansei.client.client import Client
 
-    with Client(address) as client:
+    try:
+        client = Client(address)
+    except BadSetting as error:
+        yield Finding("server: settings", str(error), "correct the variable that is named")
+        return
+    with client:
         for name, call in _CALLS.items():
             try:
                 with within(SECONDS):

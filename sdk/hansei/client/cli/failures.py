@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chassis.errors import DeadlineExceeded, HanseiError, InvalidArgument, OutOfRange, Unavailable
+from chassis.logging import without_secrets
 from chassis.settings import BadSetting
 from hansei.client.cli.options import Exit
 from hansei.client.cli.output import say
@@ -13,7 +14,7 @@ PEER_UNAVAILABLE = "PEER_UNAVAILABLE"
 def exit_code_of(failure: Exception) -> Exit | None:
     """Tell the user of an error of hansei on stderr; None for any other, which is a bug and keeps its traceback."""
     if isinstance(failure, BadSetting):
-        say(f"Error: {failure}")
+        say(f"Error: {without_secrets(str(failure))}")
         return Exit.FAILED
     if not isinstance(failure, HanseiError):
         return None

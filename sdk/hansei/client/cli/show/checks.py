@@ -1,6 +1,10 @@
-"""What the doctor found."""
+"""What the doctor found, and what is in a bundle."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -21,3 +25,12 @@ def finding(found: Finding) -> RenderableType:
 def document(found: Finding) -> dict[str, object]:
     """A finding as JSON."""
     return {"check": found.name, "ok": not found.remedy, "found": found.found, "do": found.remedy or None}
+
+
+def manifest(file: Path, made: Mapping[str, Any]) -> RenderableType:
+    """What a bundle holds and what it does not."""
+    lines = [Text.assemble("\nwrote ", (str(file), "bold"), ":")]
+    lines += [Text(f"  {each['file']}: {each['what']}") for each in made["files"]]
+    lines += [Text("left out:")]
+    lines += [Text(f"  {each['what']}: {each['why']}") for each in made["left_out"]]
+    return Text("\n").join(lines)

@@ -1,0 +1,78 @@
+"""What runs here: versions, and the settings that a hansei started here would have."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from importlib import import_module, metadata
+from typing import Any
+
+from chassis.logging import REDACTED
+from chassis.settings import PREFIX, ServiceSettings, SettingRow, settings_table
+from hansei.client.cli.checks import SETTINGS
+from hansei.client.cli.support.archive import LeftOut, Part
+
+OURS = (PREFIX, "LLM_", "EMBEDDING_", "OTEL_")
+"""How the names of variables begin that hansei may be meant by."""
+
+
+def versions() -> Iterator[Part]:
+    """Of hansei, Python, the platform, and of every package that is installed beside it."""
+    installed = {each.name: each.version for each in metadata.distributions()}
+    found = {
+        "hansei": installed.get("hansei", "runs from its source"),
+        "python": sys.version,
+        "platform": platform.platform(),
+        "processors": os.cpu_count(),
+        "packages": dict(sorted(installed.items(), key=lambda item: item[0].lower())),
+    }
+    yield Part("versions.json", "hansei, Python, the platform, and the packages that are installed", found)
+
+
+def settings() -> Iterator[Part | LeftOut]:
+    """The settings of each service, each with the variable it comes from."""
+    found: dict[str, Any] = {}
+    known: set[str] = set()
+    for service, settings_class in settings_classes():
+        if isinstance(settings_class, LeftOut):
+            yield settings_class
+            continue
+        rows = settings_table(settings_class)
+        known.update(variable for row in rows for variable in row.variables)
+        found[service] = {row.variables[-1]: _setting(row) for row in rows}
+    others = sorted(name for name in os.environ if name.startswith(OURS) and name not in known)
+    document = {"settings": found, "other_variables_that_are_set": others}
+    yield Part("settings.json", "the settings here and where each comes from; a server may have others", document)
+
+
+def settings_classes() -> Iterator[tuple[str, type[ServiceSettings] | LeftOut]]:
+    """Of each service: its settings class, or that it is not installed."""
+    for service, place in SETTINGS.items():
+        module, _, name = place.rpartition(".")
+        try:
+            yield service, getattr(import_module(module), name)
+        except ImportError as error:
+            yield service, LeftOut(f"settings of the {service}", f"it is not installed: {error}")
+
+
+def secret_variables() -> frozenset[str]:
+    """The variables of settings that are declared secret."""
+    classes = [each for _, each in settings_classes() if not isinstance(each, LeftOut)]
+    return frozenset(
+        variable for each in classes for row in settings_table(each) if row.secret for variable in row.variables
+    )
+
+
+def given(row: SettingRow) -> tuple[str, str]:
+    """A setting as it stands in the environment, and the variable it comes from: `default` for none."""
+    variable = next((each for each in row.variables if os.environ.get(each)), None)
+    return (os.environ[variable], variable) if variable else (row.default, "default")
+
+
+def _setting(row: SettingRow) -> dict[str, object]:
+    value, source = given(row)
+    empty = [each for each in row.variables if os.environ.get(each) == ""]
+    shown: dict[str, object] = {"value": REDACTED if row.secret and value else value, "from": source}
+    return shown | ({"set_to_nothing": empty} if empty else {})

@@ -1,0 +1,60 @@
+"""Secrets that the environment holds are in nothing that was masked, whatever stands around them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from chassis.logging import REDACTED
+from hansei.client.cli.support.masking import SHORTEST, Masking
+
+SECRETS = st.text(min_size=SHORTEST, max_size=40).map(str.strip).filter(lambda text: len(text) >= SHORTEST)
+
+
+@given(SECRETS, st.text(), st.text())
+def test_for_all_secrets_their_value_is_in_no_text(secret: str, before: str, after: str) -> None:
+    masked = Masking({"OPENAI_API_KEY": secret}, ())(before + secret + after)
+    # Two of its halves may only ever meet around what was put in its place.
+    assume(not any(part and part in secret for part in (REDACTED, REDACTED[:1], REDACTED[-1:])))
+    assert secret not in masked
+
+
+@given(SECRETS, st.recursive(st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_for_all_documents_it_is_at_no_depth(secret: str, document: Any) -> None:
+    assume(secret not in REDACTED)
+
+    def planted(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: planted(each) for key, each in value.items()} | {"last": secret}
+        return [planted(each) for each in value] if isinstance(value, list) else secret
+
+    masked = Masking({"SECRET": secret}, ())(planted(document))
+    assert json.dumps(secret) not in json.dumps(masked)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "secret"),
+    [
+        ("X", "postgresql://app:hunter2@db/x", "hunter2"),
+        ("X", "postgresql://app:hunter%402@db/x", "hunter@2"),
+        ("X", "postgresql://app:hun@ter/2@db/x", "hun@ter/2"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "key=hunter2,other=hunter3", "hunter3"),
+        ("DECLARED", " hunter2\n", "hunter2"),
+    ],
+)
+def test_a_secret_is_known_wherever_a_variable_holds_it(name: str, value: str, secret: str) -> None:
+    assert Masking({name: value}, {"DECLARED"})(f"it said {secret}.") == f"it said {REDACTED}."
+
+
+def test_what_is_secret_by_name_is_masked_however_short() -> None:
+    masking = Masking({"OPENAI_API_KEY": "x"}, {"DECLARED"})
+    assert masking({"api_key": "x", "token": 7, "DECLARED": "y", "axis": "x"}) == {
+        "api_key": REDACTED,
+        "token": REDACTED,
+        "DECLARED": REDACTED,
+        "axis": "x",
+    }
