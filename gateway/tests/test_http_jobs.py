@@ -115,7 +115,7 @@ async def test_a_job_is_its_makers_over_http_too(tmp_path: Path, verb: str, path
     """Somebody else's is answered like one that nobody made, and its service is not asked."""
     created = service.SubmitTrajectoriesResponse(job=bulk.Job(job_id=JOB))
     peers = Peers(answers={"SubmitTrajectories": [created]})
-    change = {} if verb == "GET" else {"json": examples.CANCEL_JOB}
+    change: dict[str, Any] = {} if verb == "GET" else {"json": examples.CANCEL_JOB}
     unknown = "00000000-0000-4000-8000-000000000000"
     async with entrance(tmp_path) as entry, client_of(peers, guard=entry.guard) as client:
         acme, evil = [{"Authorization": await entry.key(name, "read", "learn")} for name in ("acme", "evil")]
