@@ -85,7 +85,7 @@ class Affect:
 
 
 class _Nowhere(SearchBackend):
-    async def list_collections(self) -> list[str]:
+    async def list_collections(self, prefix: str = "") -> list[str]:
         return []
 
     async def search(self, query: str, collection: str, limit: int, score_threshold: float) -> list[Hit]:

@@ -24,7 +24,7 @@ from gateway.access.errors import AuthorNotYours, NotYours, OperatorOnly, Permit
 from gateway.access.identity import ADMIN, SYSTEM, Identity, prefix_of
 from gateway.access.limits import Limits
 from gateway.access.methods import Method
-from gateway.access.names import GIVEN, Kind, Mention, mentions, value_at
+from gateway.access.names import CHOSEN_WITHIN_A_PREFIX, GIVEN, Kind, Mention, mentions, value_at
 
 MAX_RECORDED = 20
 """Names that one audit record holds."""
@@ -109,6 +109,8 @@ class Permit:
             return self._check_author(mention)
         if kind is Kind.PREFIX and not named:
             return setattr(mention.message, mention.field, prefix_of(self.who.tenant))
+        if kind in CHOSEN_WITHIN_A_PREFIX and not named:
+            return None
         if not await self._is_own(kind, named):
             raise NotYours(kind.value, named)
         if named and named not in self.names:

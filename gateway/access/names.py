@@ -27,9 +27,13 @@ class Kind(Enum):
     COLLECTION = "collection"
     """The same, of document collections."""
     EXECUTION = "execution"
-    """The same, of rounds on the leaderboard."""
+    """The same, of plans and of rounds on the leaderboard."""
+    PLAN = "plan"
+    """The id of a plan, and of its execution if there is one: the same, but unset the planner gives it one."""
+    SOURCE = "dataset or collection"
+    """Where a step of a plan looks: the same, but unset it is chosen among those that the plan's id lets it see."""
     PREFIX = "prefix"
-    """What the names of a list begin with; unset takes the caller's own."""
+    """What the names of a list, or of what a plan may see, begin with; unset takes the caller's own."""
     JOB = "job"
     """An id that a service gave; who created it is written down."""
     AUTHOR = "author"
@@ -38,11 +42,28 @@ class Kind(Enum):
 
 GIVEN = frozenset({Kind.JOB})
 """Kinds whose names say nothing of their owner."""
+CHOSEN_WITHIN_A_PREFIX = frozenset({Kind.PLAN, Kind.SOURCE})
+"""Kinds that may be left out: what is taken then begins with a prefix that is the caller's own."""
 
 _KINDS: Mapping[str, Kind] = {
-    "hansei.planner.v1.PlanStep.collection": Kind.DATASET,
+    "hansei.planner.v1.Plan.plan_id": Kind.PLAN,
+    "hansei.planner.v1.PlanStep.collection": Kind.SOURCE,
+    "hansei.planner.v1.CreatePlanRequest.prefix": Kind.PREFIX,
+    "hansei.planner.v1.RefinePlanRequest.prefix": Kind.PREFIX,
+    "hansei.planner.v1.RunPlanRequest.prefix": Kind.PREFIX,
+    "hansei.planner.v1.ExecutePlanRequest.prefix": Kind.PREFIX,
+    "hansei.planner.v1.ListExecutionsRequest.prefix": Kind.PREFIX,
+    "hansei.planner.v1.DrawPlanRequest.execution_id": Kind.EXECUTION,
+    "hansei.planner.v1.ResumePlanRequest.execution_id": Kind.EXECUTION,
+    "hansei.planner.v1.WatchExecutionRequest.execution_id": Kind.EXECUTION,
+    "hansei.planner.v1.GetExecutionRequest.execution_id": Kind.EXECUTION,
+    "hansei.planner.v1.CancelExecutionRequest.execution_id": Kind.EXECUTION,
+    "hansei.planner.v1.AddInformationRequest.execution_id": Kind.EXECUTION,
+    "hansei.planner.v1.AuditExecutionRequest.execution_id": Kind.EXECUTION,
+    "hansei.planner.v1.SubmitFeedbackRequest.execution_id": Kind.EXECUTION,
     "hansei.reflector.v1.ReflectionResult.trajectory_dataset": Kind.DATASET,
     "hansei.playbook.v1.ListDatasetsRequest.prefix": Kind.PREFIX,
+    "hansei.search.v1.ListCollectionsRequest.prefix": Kind.PREFIX,
     "hansei.search.v1.CreateCollectionRequest.name": Kind.COLLECTION,
     "hansei.search.v1.GetCollectionRequest.name": Kind.COLLECTION,
     "hansei.search.v1.DeleteCollectionRequest.name": Kind.COLLECTION,
@@ -83,7 +104,7 @@ class Mention:
 
 
 def mentions(message: Message) -> Iterator[Mention]:
-    """Everything a request names, unset fields included where their message is there."""
+    """Everything a request names, unset fields included where their message is there and no other is in their place."""
     for field, kind in _fields(message.DESCRIPTOR):
         for value in _values(message, field):
             if kind is not None:
@@ -108,6 +129,9 @@ def value_at(message: Message, path: str) -> str:
 
 
 def _values(message: Message, field: FieldDescriptor) -> Iterator[Any]:
+    chosen = message.WhichOneof(field.containing_oneof.name) if field.containing_oneof else None
+    if chosen is not None and chosen != field.name:
+        return
     value = getattr(message, field.name)
     entry = field.message_type
     if entry is not None and entry.GetOptions().map_entry:

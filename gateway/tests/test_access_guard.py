@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import Engine, event
 
 from chassis.errors import HanseiError, NotFound, PermissionDenied, ResourceExhausted
 from gateway.access.errors import PermitWithdrawn, ScopeMissing
@@ -20,11 +21,16 @@ from hansei.curator.v1 import curator_service_pb2 as curator
 from hansei.gateway.v1 import bulk_service_pb2 as bulk
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from hansei.gateway.v1 import rounds_service_pb2 as rounds
+from hansei.planner.v1 import planner_service_pb2 as planner
+from hansei.planner.v1.planner_pb2 import Plan, PlanStep
 from hansei.playbook.v1 import playbook_service_pb2 as playbook
+from hansei.search.v1 import collection_service_pb2 as collections
 from hansei.search.v1 import search_service_pb2 as search
 from hansei.validator.v1 import leaderboard_service_pb2 as leaderboard
 
 BOOKS = "/hansei.playbook.v1.PlaybookService/"
+PLANS = "/hansei.planner.v1.PlannerService/"
+COLLECTIONS = "/hansei.search.v1.CollectionService/"
 SEARCH = "/hansei.search.v1.SearchService/Search"
 LEARN = "/hansei.gateway.v1.GatewayService/Learn"
 ACME = Identity("ann", "acme", frozenset({"admin"}))
@@ -92,6 +98,31 @@ NAMED = [
         curator.CurateRequest,
         lambda n: {"dataset": "acme--d", "reflection_result": {"trajectory_dataset": n}},
     ),
+    (COLLECTIONS + "ListCollections", collections.ListCollectionsRequest, lambda name: {"prefix": name}),
+    (COLLECTIONS + "LoadDocuments", collections.LoadDocumentsRequest, lambda name: {"head": {"collection": name}}),
+    (PLANS + "ListExecutions", planner.ListExecutionsRequest, lambda name: {"prefix": name}),
+    (PLANS + "CreatePlan", planner.CreatePlanRequest, lambda name: {"query": "q", "prefix": name}),
+    (PLANS + "RefinePlan", planner.RefinePlanRequest, lambda name: {"prefix": name}),
+    (PLANS + "RefinePlan", planner.RefinePlanRequest, lambda name: {"plan": {"plan_id": name}}),
+    (PLANS + "RunPlan", planner.RunPlanRequest, lambda name: {"prefix": name}),
+    (PLANS + "RunPlan", planner.RunPlanRequest, lambda name: {"plan": {"plan_id": name}}),
+    (PLANS + "RunPlan", planner.RunPlanRequest, lambda n: {"plan": {"steps": [{}, {"collection": n}]}}),
+    (PLANS + "ExecutePlan", planner.ExecutePlanRequest, lambda name: {"prefix": name}),
+    (PLANS + "ExecutePlan", planner.ExecutePlanRequest, lambda name: {"plan": {"plan_id": name}}),
+    (PLANS + "ExecutePlan", planner.ExecutePlanRequest, lambda n: {"plan": {"steps": [{"collection": n}]}}),
+    (PLANS + "DrawPlan", planner.DrawPlanRequest, lambda name: {"execution_id": name}),
+    (PLANS + "DrawPlan", planner.DrawPlanRequest, lambda name: {"plan": {"plan_id": name}}),
+    (PLANS + "GetExecution", planner.GetExecutionRequest, lambda name: {"execution_id": name}),
+    (PLANS + "WatchExecution", planner.WatchExecutionRequest, lambda n: {"execution_id": n, "after_sequence": 2}),
+    (PLANS + "CancelExecution", planner.CancelExecutionRequest, lambda name: {"execution_id": name}),
+    (PLANS + "AddInformation", planner.AddInformationRequest, lambda name: {"execution_id": name}),
+    (PLANS + "AuditExecution", planner.AuditExecutionRequest, lambda name: {"execution_id": name}),
+    (PLANS + "ResumePlan", planner.ResumePlanRequest, lambda n: {"execution_id": n, "answer_token": "t"}),
+    (
+        PLANS + "ResumePlan",
+        planner.ResumePlanRequest,
+        lambda n: {"execution_id": "acme--e", "response": {"modified_plan": {"steps": [{"collection": n}]}}},
+    ),
 ]
 FOREIGN = ["evil--d", "d", "acme", "acme-d", "acme-", "Acme--d", "acmes--d", " acme--d", "e--acme--d"]
 
@@ -156,13 +187,66 @@ async def test_bytes_that_are_no_message_are_refused(tmp_path: Path) -> None:
             await let_in(entry, BOOKS + "GetPlaybook", ACME, b"\xff\xff")
 
 
+async def test_what_a_plan_leaves_out_is_chosen_within_the_callers_prefix(tmp_path: Path) -> None:
+    async with entrance(tmp_path) as entry:
+        for name, kind in (("ExecutePlan", planner.ExecutePlanRequest), ("RunPlan", planner.RunPlanRequest)):
+            asked = kind(plan=Plan(original_query="q", steps=[PlanStep(step_id=1)]))
+            taken = kind.FromString(await let_in(entry, PLANS + name, ACME, asked.SerializeToString()))
+            assert (taken.prefix, taken.plan) == ("acme--", asked.plan)
+            narrower = kind(plan=asked.plan, prefix="acme--team-")
+            assert (await let_in(entry, PLANS + name, ACME, narrower)).prefix == "acme--team-"
+            assert (await let_in(entry, PLANS + name, EVERYTHING, asked)).prefix == ""
+        listed = await let_in(entry, PLANS + "ListExecutions", ACME, planner.ListExecutionsRequest())
+        assert listed.prefix == "acme--"
+        with pytest.raises(NotFound, match="must be named"):
+            await let_in(entry, PLANS + "DrawPlan", ACME, planner.DrawPlanRequest())
+
+
 async def test_what_all_share_is_the_operators(tmp_path: Path) -> None:
-    planner = "/hansei.planner.v1.PlannerService/ListExecutions"
+    feedback = "/hansei.planner.v1.PlannerService/SubmitFeedback"
     async with entrance(tmp_path) as entry:
         with pytest.raises(PermissionDenied) as caught:
-            await let_in(entry, planner, ACME, b"")
-        await let_in(entry, planner, EVERYTHING, b"")
+            await let_in(entry, feedback, ACME, b"")
+        await let_in(entry, feedback, EVERYTHING, b"")
     assert caught.value.reason == "OPERATOR_ONLY"
+
+
+ABSENT_OR_ANOTHERS = {
+    "dataset": (BOOKS + "GetPlaybook", lambda name: playbook.GetPlaybookRequest(dataset=name)),
+    "collection": (COLLECTIONS + "GetCollection", lambda name: collections.GetCollectionRequest(name=name)),
+    "execution": (PLANS + "GetExecution", lambda name: planner.GetExecutionRequest(execution_id=name)),
+    "leaderboard": (
+        "/hansei.validator.v1.LeaderboardService/GetRanking",
+        lambda name: leaderboard.GetRankingRequest(execution_id=name),
+    ),
+    "job": ("/hansei.gateway.v1.BulkService/GetJob", lambda name: bulk.GetJobRequest(job_id=name)),
+}
+
+
+@pytest.mark.parametrize("family", ABSENT_OR_ANOTHERS)
+async def test_what_is_anothers_takes_the_same_look_ups_as_what_is_not_there(tmp_path: Path, family: str) -> None:
+    """So that its duration tells nothing either; bench/access.py measures it."""
+    method, asking_for = ABSENT_OR_ANOTHERS[family]
+    evil = Identity("eve", "evil", frozenset({"admin"}))
+    looked_up: list[tuple[str, int]] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        looked_up.append((statement, len(parameters)))
+
+    async with entrance(tmp_path) as entry:
+        await entry.access.store.claim(family, "acme--one", "acme")
+        taken: list[tuple[list[tuple[str, int]], str]] = []
+        event.listen(Engine, "before_cursor_execute", note)
+        try:
+            for name in ("acme--one", "acme--two"):
+                looked_up.clear()
+                with pytest.raises(NotFound) as caught:
+                    await let_in(entry, method, evil, asking_for(name))
+                taken.append((list(looked_up), str(caught.value).replace(name, "")))
+        finally:
+            event.remove(Engine, "before_cursor_execute", note)  # type: ignore[no-untyped-call]
+    assert taken[0] == taken[1]
+    assert sum("SELECT" in statement for statement, _ in taken[0][0]) == (1 if family == "job" else 0)
 
 
 async def test_a_job_is_its_makers_and_nobody_else_can_tell_that_it_exists(tmp_path: Path) -> None:

@@ -15,7 +15,9 @@ import pytest
 from chassis.errors import HanseiError, NotFound, PermissionDenied, Unauthenticated
 from hansei.client import Client
 from hansei.gateway.v1.access_service_pb2 import AccessScope
+from hansei.planner.v1 import planner_pb2 as pb
 from hansei.playbook.v1 import playbook_pb2
+from hansei.search.v1.collection_pb2 import CollectionQuery
 from tests import systems
 
 SECONDS = 60
@@ -157,10 +159,204 @@ def test_an_administrator_of_a_tenant_makes_keys_of_that_tenant_alone(gate: Gate
 
 def test_what_all_tenants_share_is_the_operators(gate: Gate) -> None:
     with gate.client("acme") as client, pytest.raises(PermissionDenied) as caught:
-        client.planner.list_executions()
+        client.planner.submit_feedback(confidence=0.9, correct=True)
     assert caught.value.reason == "OPERATOR_ONLY"
     with gate.client("root") as client:
-        client.planner.list_executions()
+        client.planner.submit_feedback(confidence=0.9, correct=True)
+
+
+def step(number: int, action: str, **fields: Any) -> pb.PlanStep:
+    return pb.PlanStep(step_id=number, action=pb.Action.Value(f"ACTION_{action}"), description="d", **fields)
+
+
+def plan(*steps: pb.PlanStep, plan_id: str | None = None) -> pb.Plan:
+    return pb.Plan(original_query="How do I commit?", complexity=0.5, steps=steps, plan_id=plan_id)
+
+
+@dataclass(frozen=True)
+class Question:
+    """An execution of acme's that waits for a person."""
+
+    execution_id: str
+    token: str
+
+    def answer(self, client: Client, execution_id: str = "", **changes: Any) -> Any:
+        """The first event after the answer."""
+        fields: dict[str, Any] = {
+            "answer_token": self.token,
+            "plan_version": 1,
+            "step_id": 1,
+            "response": {"user_input": "red"},
+        }
+        answering = client.planner.resume_plan(execution_id=execution_id or self.execution_id, **(fields | changes))
+        return next(iter(answering))
+
+
+@pytest.fixture
+def question(gate: Gate) -> Question:
+    with gate.client("acme") as client:
+        *_, last = client.planner.execute_plan(plan=plan(step(1, "ASK_USER", query="Which colour?")))
+    return Question(last.event.execution_id, last.event.intervention_requested.answer_token)
+
+
+@pytest.fixture(scope="module")
+def foreign_book(gate: Gate) -> str:
+    with gate.client("evil") as client:
+        add(client, "evil--book", "The secret of evil: set user.email before the first commit.")
+    return "evil--book"
+
+
+def test_a_tenant_plans_with_its_own_alone(gate: Gate, book: str, foreign_book: str) -> None:
+    """Nothing is named: the planner takes what the tenant has, and leaves what others have."""
+    with gate.client("acme") as client:
+        client.search(book, "commit", min_revision=client.playbooks.get(dataset=book).playbook.revision)
+        made = client.planner.create_plan(query="How do I commit?").plan
+        assert (made.plan_id[:6], made.steps[0].collection) == ("acme--", book)
+        result = client.planner.run_plan(plan=made).result
+        unnamed = client.planner.run_plan(plan=plan(step(1, "RAG_SEARCH", query="commit"), made.steps[1])).result
+        assert client.planner.get_execution(execution_id=made.plan_id).execution.plan == made
+        refined = client.planner.refine_plan(plan=made, feedback="fewer steps").plan
+        listed = client.planner.list_executions().executions
+    assert {result.plan_id[:6], unnamed.plan_id[:6], refined.plan_id[:6]} == {"acme--"}
+    for each in (result, unnamed):
+        assert "secret" not in str(each)
+        assert "Set user.email" in each.step_results[0].output
+    assert {made.plan_id, unnamed.plan_id} <= {each.execution_id for each in listed}
+
+
+def test_a_plan_that_names_anothers_is_not_searched(
+    gate: Gate, foreign_book: str, question: Question, book: str
+) -> None:
+    with gate.client("acme") as client:
+        for name in (foreign_book, "evil--none", "wikipedia_ja"):
+            searching = plan(step(1, "RAG_SEARCH", query="commit", collection=name))
+            changed = {"action": pb.INTERVENTION_ACTION_MODIFY, "modified_plan": searching}
+            for call in (
+                lambda searching=searching: client.planner.run_plan(plan=searching),
+                lambda searching=searching: next(iter(client.planner.execute_plan(plan=searching))),
+                lambda searching=searching: client.planner.refine_plan(plan=searching, feedback="x"),
+                lambda changed=changed: question.answer(client, response=changed),
+                lambda name=name: client.planner.create_plan(query="q", prefix=f"{name}-"),
+            ):
+                code, text = outcome(call)
+                assert (code, name in text) == ("NOT_FOUND", True)
+    with gate.http("acme") as http:
+        body = {"original_query": "q", "complexity": 0.5, "steps": [{"step_id": 1, "action": "ACTION_RAG_SEARCH"}]}
+        body["steps"][0] |= {"description": "d", "collection": foreign_book}  # type: ignore[index]
+        for path in ("/v1/executions", "/v1/plans/mermaid"):
+            refused = http.post(path, json={"plan": body})
+            assert (refused.status_code, refused.json()["reason"]) == (404, "NOT_FOUND")
+    with gate.client("evil") as client:  # what runs under one's own id sees no more, whoever made the plan
+        own = plan(step(1, "RAG_SEARCH", query="commit", collection=book), plan_id="evil--0a1b2c3d4e5f")
+        assert outcome(lambda: client.planner.run_plan(plan=own))[0] == "NOT_FOUND"
+
+
+def test_another_tenants_execution_is_not_there(gate: Gate, question: Question) -> None:
+    """One that exists and one that does not get the same answer, to the letter, over gRPC and HTTP."""
+    there, nowhere = question.execution_id, "acme--0123456789ab"
+    with gate.client("evil") as client:
+        calls = {
+            "get": lambda name: client.planner.get_execution(execution_id=name),
+            "watch": lambda name: next(iter(client.planner.watch_execution(execution_id=name))),
+            "resumed watch": lambda name: next(
+                iter(client.planner.watch_execution(execution_id=name, after_sequence=1))
+            ),
+            "answer": lambda name: question.answer(client, name),
+            "cancel": lambda name: client.planner.cancel_execution(execution_id=name, reason="x"),
+            "tell": lambda name: client.planner.add_information(execution_id=name, text="x"),
+            "audit": lambda name: client.planner.audit_execution(execution_id=name),
+            "draw": lambda name: client.planner.draw_plan(execution_id=name),
+            "run": lambda name: client.planner.run_plan(plan=plan(step(1, "ASK_USER"), plan_id=name)),
+            "execute": lambda name: next(
+                iter(client.planner.execute_plan(plan=plan(step(1, "ASK_USER"), plan_id=name)))
+            ),
+            "refine": lambda name: client.planner.refine_plan(
+                plan=plan(step(1, "ASK_USER"), plan_id=name), feedback="x"
+            ),
+            "list": lambda name: client.planner.list_executions(prefix=name[:6]),
+        }
+        for what, call in calls.items():
+            here, absent = outcome(lambda call=call: call(there)), outcome(lambda call=call: call(nowhere))
+            assert (here[0], what) == ("NOT_FOUND", what)
+            assert here[1].replace(there, nowhere) == absent[1]
+        assert there not in str(client.planner.list_executions(page_size=200))
+    with gate.http("evil") as http:
+        asked = [("GET", ""), ("GET", "/events"), ("GET", "/mermaid"), ("GET", "/audit")]
+        asked += [("POST", each) for each in ("/answer", "/cancel", "/information")]
+        body = {"answer_token": question.token, "plan_version": 1, "step_id": 1, "response": {"user_input": "red"}}
+        bodies = {"/answer": body, "/cancel": {"reason": "x"}, "/information": {"text": "x"}}
+        for method, path in asked:
+            resumed = {"Last-Event-ID": "1"} if path == "/events" else {}
+            answers = [
+                http.request(method, f"/v1/executions/{name}{path}", json=bodies.get(path), headers=resumed)
+                for name in (there, nowhere)
+            ]
+            assert [(answer.status_code, path) for answer in answers] == [(404, path)] * 2
+            assert answers[0].text.replace(there, nowhere) == answers[1].text
+        assert there not in http.get("/v1/executions").text
+
+
+def test_an_answer_token_opens_nothing_elsewhere(gate: Gate, question: Question) -> None:
+    with gate.client("evil") as client:
+        *_, asked = client.planner.execute_plan(plan=plan(step(1, "ASK_USER", query="Which colour?")))
+        own = asked.event.execution_id
+        assert outcome(lambda: question.answer(client, own))[0] == "INVALID_ARGUMENT"  # acme's token, evil's execution
+        stolen = Question(question.execution_id, asked.event.intervention_requested.answer_token)
+        assert outcome(lambda: stolen.answer(client))[0] == "NOT_FOUND"
+    with gate.client("acme") as client:
+        assert outcome(lambda: stolen.answer(client))[0] == "INVALID_ARGUMENT"
+        question.answer(client)
+        ended = client.planner.get_execution(execution_id=question.execution_id).execution
+    assert ended.result.step_results[0].output == "red"
+    with gate.client("evil") as client:
+        assert outcome(lambda: question.answer(client))[0] == "NOT_FOUND"  # what acme answered is not replayed to evil
+        assert client.planner.get_execution(execution_id=own).execution.status == pb.EXECUTION_STATUS_PAUSED
+
+
+def test_a_request_id_says_nothing_to_another_tenant(gate: Gate) -> None:
+    """The same id, the same plan: each tenant has an execution of its own, and its own replays follow that."""
+    request_id, ids = "6f0d3c1e-25a4-4c0b-9a51-7f2f6f1e0c11", []
+    for who in ("acme", "evil", "acme"):
+        with gate.client(who) as client:
+            asked = plan(step(1, "ASK_USER", query="Which colour?"))
+            events = list(client.planner.execute_plan(plan=asked, request_id=request_id))
+        ids.append(events[0].event.execution_id)
+    assert ids[0] == ids[2]
+    assert [each.split("--") for each in ids[:2]] == [["acme", ids[0][6:]], ["evil", ids[0][6:]]]
+
+
+def test_a_reader_watches_and_does_not_run(gate: Gate, question: Question) -> None:
+    with gate.client("acme reader") as client:
+        client.planner.get_execution(execution_id=question.execution_id)
+        assert next(iter(client.planner.watch_execution(execution_id=question.execution_id))).event.HasField("started")
+        for call in (
+            lambda: client.planner.run_plan(plan=plan(step(1, "REASONING"))),
+            lambda: question.answer(client),
+            lambda: client.planner.cancel_execution(execution_id=question.execution_id),
+        ):
+            with pytest.raises(PermissionDenied):
+                call()
+
+
+def test_collections_are_a_tenants_own(gate: Gate) -> None:
+    for who in ("acme", "evil"):
+        with gate.client(who) as client:
+            client.collections.create(name=f"{who}--handbook")
+    with gate.client("evil") as client:
+        assert [each.name for each in client.collections.list_all().collections] == ["evil--handbook"]
+        for name in ("acme--handbook", "acme--haaaabook"):
+            for call in (
+                lambda name=name: client.collections.get(name=name),
+                lambda name=name: client.collections.search(
+                    collection=name, query=CollectionQuery(query_text="q", top_k=1)
+                ),
+                lambda name=name: client.collections.list_all(prefix=name),
+                lambda name=name: client.collections.delete(name=name),
+            ):
+                assert outcome(call)[0] == "NOT_FOUND"
+    with gate.client("root") as client:
+        listed = {each.name for each in client.collections.list_all().collections}
+    assert {"acme--handbook", "evil--handbook"} <= listed
 
 
 def test_who_changed_what_is_written_down_and_told_to_its_tenant(gate: Gate, book: str) -> None:

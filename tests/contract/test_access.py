@@ -11,7 +11,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescri
 from chassis.policy import installed_policies
 from gateway.access.identity import ANY, SCOPES
 from gateway.access.methods import methods
-from gateway.access.names import Kind, kind_of
+from gateway.access.names import CHOSEN_WITHIN_A_PREFIX, Kind, kind_of
 from tests.contract import contracts
 
 METHODS = {contracts.path_of(method): method for method in contracts.methods()}
@@ -112,6 +112,14 @@ def test_a_tenant_can_call_nothing_that_lists_without_naming_its_own(path: str) 
     public = {"hansei.validator.v1.ValidatorService/ListReportKinds"}  # the operator's, for all tenants
     checked_itself = {f"hansei.gateway.v1.AccessService/{name}" for name in ("ListKeys", "ListDeeds")}
     assert kinds or path in public | checked_itself
+
+
+@pytest.mark.parametrize("path", sorted(METHODS))
+def test_what_may_be_left_out_is_chosen_within_a_prefix_that_the_same_request_says(path: str) -> None:
+    fields = asked(METHODS[path])
+    if not CHOSEN_WITHIN_A_PREFIX & {kind_of(field) for field in fields} or path.endswith("/DrawPlan"):
+        return  # a drawing looks nowhere
+    assert {Kind.PREFIX, Kind.EXECUTION} & {kind_of(field) for field in METHODS[path].input_type.fields}
 
 
 @pytest.mark.parametrize("path", sorted(METHODS))

@@ -36,9 +36,9 @@ class KnowledgeSearch:
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
 
-    async def list_collections(self) -> Sequence[str]:
+    async def list_collections(self, prefix: str = "") -> Sequence[str]:
         """The curator's datasets, then the document collections, each name once. Raises `HanseiError`."""
-        return list(dict.fromkeys([*await self._datasets(), *await self._documents()]))
+        return list(dict.fromkeys([*await self._datasets(prefix), *await self._documents(prefix)]))
 
     async def search(self, query: str, collection: str, limit: int, score_threshold: float) -> Sequence[Hit]:
         """What is found whose unscaled cosine reaches the threshold, best first (P-28). Raises `HanseiError`."""
@@ -50,24 +50,24 @@ class KnowledgeSearch:
             hits = await self._bullets(query, collection, limit)
         return [hit for hit in hits if hit.score >= score_threshold]
 
-    async def _datasets(self) -> list[str]:
+    async def _datasets(self, prefix: str) -> list[str]:
         playbooks: Any = playbook_service_pb2_grpc.PlaybookServiceStub(self._peers.channel("curator"))
         names: list[str] = []
         token = ""
         while True:
             page = await playbooks.ListDatasets(
-                playbook_service_pb2.ListDatasetsRequest(page_size=_PAGE, page_token=token)
+                playbook_service_pb2.ListDatasetsRequest(page_size=_PAGE, page_token=token, prefix=prefix)
             )
             names.extend(dataset.name for dataset in page.datasets)
             token = page.next_page_token
             if not token:
                 return names
 
-    async def _documents(self) -> list[str]:
+    async def _documents(self, prefix: str) -> list[str]:
         names: list[str] = []
         token = ""
         while True:
-            request = collection_service_pb2.ListCollectionsRequest(page_size=_PAGE, page_token=token)
+            request = collection_service_pb2.ListCollectionsRequest(page_size=_PAGE, page_token=token, prefix=prefix)
             page = await self._collections.ListCollections(request)
             names.extend(collection.name for collection in page.collections)
             token = page.next_page_token

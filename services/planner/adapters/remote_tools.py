@@ -71,7 +71,7 @@ async def keep_discovering(peers: Peers, addresses: Sequence[str], registry: Too
 
 
 def _input_to(given: ToolInput) -> tool_pb2.ToolInput:
-    message = tool_pb2.ToolInput(query=given.query, collection=given.collection or "")
+    message = tool_pb2.ToolInput(query=given.query, collection=given.collection or "", prefix=given.prefix)
     for hit in given.sources:
         message.sources.add(id=hit.id, content=hit.content, source=hit.source, score=hit.score)
     for label, text in given.context:

@@ -15,7 +15,7 @@ from services.planner.domain.interventions import (
     nobody_answered,
     wants_replan,
 )
-from services.planner.domain.plans import Action, validate_dependencies
+from services.planner.domain.plans import Action, faults
 from services.planner.domain.replanning import ReplanManager, ReplanTrigger
 
 
@@ -38,7 +38,7 @@ def answered(
     state: ExecutionState, request: InterventionRequest, response: InterventionResponse, policy: AskingPolicy
 ) -> InterventionAnswered:
     """The event an answer becomes. AnswerRefused if it cannot be one to this question."""
-    if response.modified_plan is not None and (wrong := validate_dependencies(response.modified_plan)):
+    if response.modified_plan is not None and (wrong := faults(response.modified_plan, state.plan.prefix)):
         raise InvalidPlan(wrong)
     outcome = (
         _plan_outcome(state, response, policy)

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from chassis.errors import shortened
 from services.planner.domain.errors import InvalidPlan
 
 MAX_STEPS = 20
@@ -48,12 +49,22 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def new_plan_id() -> str:
-    """A fresh plan id: 12 lower-case hexadecimal characters (P-06)."""
-    return secrets.token_hex(6)
+def new_plan_id(prefix: str = "") -> str:
+    """A fresh plan id: 12 lower-case hexadecimal characters (P-06), behind the prefix of what its plan may see."""
+    return prefix + secrets.token_hex(_OWN_CHARS // 2)
 
 
-PlanId = Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
+def prefix_of(plan_id: str) -> str:
+    """What the names of datasets and collections begin with that a plan, or its execution, may see; empty: all.
+
+    It stands in the id because that outlives everything: the model cannot change it, replans keep it (P-109), the log's
+    hashes cover it, and whoever may not name the prefix cannot name the execution (ADR 070).
+    """
+    return plan_id[:-_OWN_CHARS]
+
+
+_OWN_CHARS = 12
+PlanId = Annotated[str, Field(pattern=r"^([A-Za-z0-9_-]{0,127}-)?[0-9a-f]{12}$")]
 
 
 class PlanStep(BaseModel):
@@ -106,6 +117,11 @@ class ExecutionPlan(BaseModel):
             return {**value, "estimated_steps": min(max(count, 1), MAX_STEPS)}
         return value
 
+    @property
+    def prefix(self) -> str:
+        """What the names of all it may see begin with; empty: all."""
+        return prefix_of(self.plan_id or "")
+
     def step(self, step_id: int) -> PlanStep:
         """The step with this id; KeyError if there is none."""
         for step in self.steps:
@@ -139,14 +155,30 @@ def validate_dependencies(plan: ExecutionPlan) -> list[str]:
     return messages
 
 
-def identified(plan: ExecutionPlan) -> ExecutionPlan:
+def faults(plan: ExecutionPlan, prefix: str) -> list[str]:
+    """Why a plan cannot run where only names with this prefix are seen: P-12, and steps that look elsewhere."""
+    beyond = [
+        f"Step {step.step_id}: collection {shortened(step.collection)!r} does not begin with {prefix!r}"
+        for step in plan.steps
+        if step.collection and not step.collection.startswith(prefix)
+    ]
+    return validate_dependencies(plan) + beyond
+
+
+def identified(plan: ExecutionPlan, prefix: str = "") -> ExecutionPlan:
     """`plan` with a plan id: its own, or a new one (P-06)."""
-    return plan if plan.plan_id else plan.model_copy(update={"plan_id": new_plan_id()})
+    return plan if plan.plan_id else plan.model_copy(update={"plan_id": new_plan_id(prefix)})
 
 
-def executable(plan: ExecutionPlan) -> ExecutionPlan:
-    """`plan` with an id; InvalidPlan if a step id repeats or a dependency is not on an earlier id (P-144)."""
-    messages = validate_dependencies(plan)
-    if messages:
+def executable(plan: ExecutionPlan, prefix: str = "") -> ExecutionPlan:
+    """`plan` with an id that begins with `prefix`.
+
+    InvalidPlan if its own does not, a step id repeats, a dependency is not on an earlier id (P-144), or a step looks
+    where the plan may not.
+    """
+    if not (plan.plan_id or prefix).startswith(prefix):
+        raise InvalidPlan([f"plan_id {plan.plan_id!r} does not begin with {prefix!r}"])
+    made = identified(plan, prefix)
+    if messages := faults(made, made.prefix):
         raise InvalidPlan(messages)
-    return identified(plan)
+    return made

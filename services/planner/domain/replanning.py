@@ -10,7 +10,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field
 
 from services.planner.domain.errors import InvalidPlan
-from services.planner.domain.plans import Action, ExecutionPlan, PlanStep, utc_now, validate_dependencies, with_steps
+from services.planner.domain.plans import Action, ExecutionPlan, PlanStep, faults, utc_now, with_steps
 from services.planner.domain.results import StepResult
 
 FROM_THE_START = "最初から"
@@ -170,7 +170,7 @@ def joined(
             step.model_copy(update={"step_id": numbers[step.step_id], "depends_on": tuple(sorted(needed))}),
         )
     merged = with_steps(plan, steps, requires_confirmation=confirm)
-    messages = validate_dependencies(merged)
+    messages = faults(merged, merged.prefix)
     if messages:
         raise InvalidPlan(messages)
     return merged

@@ -11,21 +11,24 @@ COLLECTIONS_WHEN_UNKNOWN = ("wikipedia_ja", "livedoor", "cc_news", "japanese_tex
 COMPLEXITY_AFTER_ERROR = 0.5
 
 
-def default_collection(collections: Sequence[str] | None) -> str:
+def default_collection(collections: Sequence[str] | None, prefix: str = "") -> str:
     """Where to search when nothing else is said (P-21). None or empty: the collections are not known."""
-    if not collections or PREFERRED_COLLECTION in collections:
-        return PREFERRED_COLLECTION
+    preferred = prefix + PREFERRED_COLLECTION
+    if not collections or preferred in collections:
+        return preferred
     return collections[0]
 
 
-def template_plan(query: str, complexity: float, collections: Sequence[str] | None = None) -> ExecutionPlan:
+def template_plan(
+    query: str, complexity: float, collections: Sequence[str] | None = None, prefix: str = ""
+) -> ExecutionPlan:
     """The two-step plan for `query` (P-20); the query stands in both steps as the user wrote it."""
     search = PlanStep(
         step_id=1,
         action=Action.RAG_SEARCH,
         description="質問に関連する情報を検索",
         query=query,
-        collection=default_collection(collections),
+        collection=default_collection(collections, prefix),
         fallback=Action.REASONING,
         expected_output="関連する情報",
     )
@@ -44,5 +47,5 @@ def template_plan(query: str, complexity: float, collections: Sequence[str] | No
         requires_confirmation=False,
         steps=(search, answer),
         success_criteria="質問に答えている",
-        plan_id=new_plan_id(),
+        plan_id=new_plan_id(prefix),
     )

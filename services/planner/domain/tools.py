@@ -16,7 +16,8 @@ INFORMATION_LABEL = "追加情報"
 class ToolInput:
     """One call of a tool: what to look for or answer, where, and with what.
 
-    `key` is the same for every attempt to perform the same call, also after a crash; `context` are labelled texts.
+    `key` is the same for every attempt to perform the same call, also after a crash; `context` are labelled texts. The
+    names of all it may look in begin with `prefix`.
     """
 
     query: str
@@ -25,6 +26,12 @@ class ToolInput:
     sources: tuple[Hit, ...] = ()
     context: tuple[tuple[str, str], ...] = ()
     seconds: float = 30.0
+    prefix: str = ""
+
+    @property
+    def looks_beyond(self) -> bool:
+        """Whether it is to look in something whose name does not begin with its prefix."""
+        return not (self.collection or self.prefix).startswith(self.prefix)
 
 
 def tool_input(state: ExecutionState, step: PlanStep, action: Action, key: str) -> ToolInput:
@@ -32,7 +39,7 @@ def tool_input(state: ExecutionState, step: PlanStep, action: Action, key: str) 
     if action is not Action.REASONING:
         query = step.query or step.description
         collection = step.collection if action is Action.RAG_SEARCH else None
-        return ToolInput(query, key, collection, seconds=step.seconds)
+        return ToolInput(query, key, collection, seconds=step.seconds, prefix=state.plan.prefix)
     sources: list[Hit] = []
     context: list[tuple[str, str]] = []
     for dependency in step.depends_on:
@@ -46,4 +53,4 @@ def tool_input(state: ExecutionState, step: PlanStep, action: Action, key: str) 
     context.extend((USER_INPUT_LABEL, text) for text in state.user_inputs)
     context.extend((INFORMATION_LABEL, text) for text in state.information)
     question = step.query or state.plan.original_query
-    return ToolInput(question, key, None, tuple(sources), tuple(context), step.seconds)
+    return ToolInput(question, key, None, tuple(sources), tuple(context), step.seconds, state.plan.prefix)

@@ -17,7 +17,7 @@ from services.planner.domain.errors import EmptyQuery
 from services.planner.domain.events import Budget
 from services.planner.domain.fold import replayed
 from services.planner.domain.mermaid import mermaid
-from services.planner.domain.plans import executable, utc_now
+from services.planner.domain.plans import executable, prefix_of, utc_now
 from services.planner.rpc.convert_executions import STATUSES_BACK, event_to, execution_to, summary_to
 from services.planner.rpc.convert_plans import (
     answer_from,
@@ -56,14 +56,14 @@ class PlannerServicer(rpc.PlannerServiceServicer):
 
     async def CreatePlan(self, request: service_pb.CreatePlanRequest, context: Any) -> service_pb.CreatePlanResponse:
         """A plan for a query (P-15, P-19)."""
-        made = await self._planner.create_plan(request.query, request.hints or None)
+        made = await self._planner.create_plan(request.query, request.hints or None, prefix=request.prefix)
         return service_pb.CreatePlanResponse(
             plan=plan_to(made.plan), from_template=made.from_template, template_reason=made.template_reason
         )
 
     async def RefinePlan(self, request: service_pb.RefinePlanRequest, context: Any) -> service_pb.RefinePlanResponse:
         """A plan made anew with feedback (P-22)."""
-        plan = executable(plan_from(request.plan))
+        plan = executable(plan_from(request.plan), request.prefix)
         made = await self._planner.refine_plan(plan, request.feedback)
         return service_pb.RefinePlanResponse(plan=plan_to(made.plan), changed=made.plan != plan)
 
@@ -107,7 +107,7 @@ class PlannerServicer(rpc.PlannerServiceServicer):
             request.answer_token,
             request.plan_version,
             request.step_id if request.HasField("step_id") else None,
-            _request(request),
+            _of_execution(request),
         )
         async for event in self._events(request.execution_id, sequence - 1, until_paused=True):
             yield service_pb.ResumePlanResponse(event=event)
@@ -134,7 +134,12 @@ class PlannerServicer(rpc.PlannerServiceServicer):
         size = request.page_size or _PAGE_SIZE
         after = request.started_after.ToDatetime(UTC) if request.HasField("started_after") else None
         wanted = Filter(
-            STATUSES_BACK.get(request.status), request.query_contains, after, _place(request.page_token), size + 1
+            STATUSES_BACK.get(request.status),
+            request.query_contains,
+            after,
+            _place(request.page_token),
+            size + 1,
+            request.prefix,
         )
         found = await self._executions.store.listed(wanted)
         token = _token(found[size - 1]) if len(found) > size else ""
@@ -146,14 +151,14 @@ class PlannerServicer(rpc.PlannerServiceServicer):
         self, request: service_pb.CancelExecutionRequest, context: Any
     ) -> service_pb.CancelExecutionResponse:
         """Asks for the end of an execution (P-131)."""
-        await self._executions.cancel(request.execution_id, request.reason, _request(request))
+        await self._executions.cancel(request.execution_id, request.reason, _of_execution(request))
         return service_pb.CancelExecutionResponse(execution=await self._execution(request.execution_id))
 
     async def AddInformation(
         self, request: service_pb.AddInformationRequest, context: Any
     ) -> service_pb.AddInformationResponse:
         """Adds information to an execution (P-129)."""
-        sequence = await self._executions.add_information(request.execution_id, request.text, _request(request))
+        sequence = await self._executions.add_information(request.execution_id, request.text, _of_execution(request))
         return service_pb.AddInformationResponse(sequence=sequence)
 
     async def AuditExecution(
@@ -200,10 +205,12 @@ class PlannerServicer(rpc.PlannerServiceServicer):
         self, request: service_pb.RunPlanRequest | service_pb.ExecutePlanRequest, *, human_available: bool
     ) -> str:
         plan, budget = plan_from(request.plan), budget_from(request.budget, self._most)
-        known = _request(request)
-        if plan.plan_id is None and known is not None:
+        if plan.plan_id is None and request.request_id:
             # A replay must find the execution of the first try, so the id follows from the request.
-            plan = plan.model_copy(update={"plan_id": hashlib.sha256(known.request_id.encode()).hexdigest()[:12]})
+            own = hashlib.sha256(request.request_id.lower().encode()).hexdigest()[:12]
+            plan = plan.model_copy(update={"plan_id": request.prefix + own})
+        plan = executable(plan, request.prefix)
+        known = _request(request, plan.prefix)
         return await self._executions.start(plan, budget, known, human_available=human_available)
 
     async def _execution(self, execution_id: str) -> pb.Execution:
@@ -217,13 +224,18 @@ class PlannerServicer(rpc.PlannerServiceServicer):
             yield event_to(execution_id, recorded, state, lambda each: self._executions.token(execution_id, each))
 
 
-def _request(message: Message) -> Request | None:
+def _request(message: Message, prefix: str = "") -> Request | None:
     """A mutation by its request_id and content; None if the client gave no id."""
     request_id: str = getattr(message, "request_id", "")
     if not request_id:
         return None
     content = message.SerializeToString(deterministic=True)
-    return Request(request_id.lower(), hashlib.sha256(message.DESCRIPTOR.full_name.encode() + content).digest())
+    fingerprint = hashlib.sha256(message.DESCRIPTOR.full_name.encode() + content).digest()
+    return Request(request_id.lower(), fingerprint, prefix)
+
+
+def _of_execution(message: Any) -> Request | None:
+    return _request(message, prefix_of(message.execution_id))
 
 
 def _token(last: Summary) -> str:

@@ -70,7 +70,7 @@ class FixedBackend:
         self.collections = collections
         self.searched: list[tuple[str, str]] = []
 
-    async def list_collections(self) -> Sequence[str]:
+    async def list_collections(self, prefix: str = "") -> Sequence[str]:
         return self.collections
 
     async def search(self, query: str, collection: str, limit: int, score_threshold: float) -> Sequence[Hit]:

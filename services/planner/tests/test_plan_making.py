@@ -24,7 +24,7 @@ GOOD = {
 
 
 class BrokenBackend(FixedBackend):
-    async def list_collections(self) -> Any:
+    async def list_collections(self, prefix: str = "") -> Any:
         raise ConnectionError("down")
 
 

@@ -28,6 +28,9 @@ async def call_tool(
 
     A tool that does not stop when its time is over (P-45, P-145) is left behind: it can finish, but nobody listens.
     """
+    if given.looks_beyond:
+        # No plan that is taken in holds such a step; should one ever come this far, it ends here.
+        return failed_call(f"collection {shortened(given.collection or '')!r} does not begin with {given.prefix!r}")
     started = clock()
     task = asyncio.ensure_future(tool.run(given))
     try:

@@ -44,7 +44,8 @@ class LegacyAgentTool:
                 return _answered(answer, tokens, cost)
             name, query = str(chosen.get("tool", "")), str(chosen.get("query", ""))
             known = name in tools
-            seen = await self._registry.run(name, ToolInput(query)) if known else failed_call(f"Unknown tool: {name}")
+            asked = ToolInput(query, prefix=given.prefix)
+            seen = await self._registry.run(name, asked) if known else failed_call(f"Unknown tool: {name}")
             transcript += [json.dumps(chosen, ensure_ascii=False)[:_OBSERVATION_CHARS], _observation(seen)]
         return ToolResult(
             success=False, error=f"no answer after {MAX_TURNS} turns", token_usage=tokens, cost_micro_usd=cost

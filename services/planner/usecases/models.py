@@ -38,8 +38,17 @@ class Embedder(Protocol):
 class SearchBackend(Protocol):
     """Where `rag_search` looks (P-27)."""
 
-    async def list_collections(self) -> Sequence[str]:
-        """Names of what can be searched."""
+    async def list_collections(self, prefix: str = "") -> Sequence[str]:
+        """Names of what can be searched, those that begin with `prefix`."""
 
     async def search(self, query: str, collection: str, limit: int, score_threshold: float) -> Sequence[Hit]:
         """Hits with scores in 0..1, best first."""
+
+
+async def collections_within(backend: SearchBackend, prefix: str) -> list[str]:
+    """What of a backend may be searched by what sees only names with this prefix. Errors: the backend's.
+
+    A backend without tenants takes no prefix (P-27), and one of an earlier release does not heed it.
+    """
+    listed = await (backend.list_collections(prefix) if prefix else backend.list_collections())
+    return [name for name in listed if name.startswith(prefix)]

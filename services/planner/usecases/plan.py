@@ -13,14 +13,14 @@ from libs.llm.replies import extract_json_object
 from services.planner.domain.complexity import keyword_complexity
 from services.planner.domain.confidence import clamp01
 from services.planner.domain.errors import EmptyQuery, InvalidPlan
-from services.planner.domain.plans import ExecutionPlan, identified, new_plan_id, utc_now, validate_dependencies
+from services.planner.domain.plans import ExecutionPlan, faults, identified, new_plan_id, utc_now
 from services.planner.domain.template import (
     COLLECTIONS_WHEN_UNKNOWN,
     COMPLEXITY_AFTER_ERROR,
     PREFERRED_COLLECTION,
     template_plan,
 )
-from services.planner.usecases.models import Model, SearchBackend
+from services.planner.usecases.models import Model, SearchBackend, collections_within
 
 _log = logging.getLogger(__name__)
 
@@ -36,9 +36,10 @@ class PlanMade:
     cost_micro_usd: int = 0
 
 
-def planning_rules(collections: Sequence[str]) -> str:
+def planning_rules(collections: Sequence[str], prefix: str = "") -> str:
     """What the planning model is told (P-16)."""
-    first = f"最初の検索は {PREFERRED_COLLECTION} を使う。" if PREFERRED_COLLECTION in collections else ""
+    preferred = prefix + PREFERRED_COLLECTION
+    first = f"最初の検索は {preferred} を使う。" if preferred in collections else ""
     return (
         "質問に答える計画を JSON オブジェクトひとつで返してください。規則:\n"
         "- ステップは 2 から 5。\n"
@@ -85,40 +86,47 @@ class Planner:
             _log.warning("complexity estimate failed: %s", shortened(str(error)))
             return value
 
-    async def collections(self) -> list[str] | None:
+    async def collections(self, prefix: str = "") -> list[str] | None:
         """The collections that can be searched; None if that cannot be found out (P-18)."""
         try:
-            return list(await self._backend.list_collections())
+            return await collections_within(self._backend, prefix)
         except Exception as error:  # P-18: planning goes on without a search service
             _log.warning("collections unknown: %s", shortened(str(error)))
             return None
 
-    async def create_plan(self, query: str, hints: str | None = None, *, gate: bool = True) -> PlanMade:
+    async def create_plan(
+        self, query: str, hints: str | None = None, *, gate: bool = True, prefix: str = ""
+    ) -> PlanMade:
         """A plan for `query` (P-15, P-19). `gate` false: the model is asked however simple the query is (P-101).
 
-        Errors: EmptyQuery; nothing else.
+        The plan sees only what begins with `prefix`. Errors: EmptyQuery; nothing else.
         """
         if not query.strip():
             raise EmptyQuery
         complexity = await self.estimate_complexity(query)
-        collections = await self.collections()
+        collections = await self.collections(prefix)
         if gate and complexity < self.simple_threshold:
-            return PlanMade(template_plan(query, complexity, collections), from_template=True)
+            return PlanMade(template_plan(query, complexity, collections, prefix), from_template=True)
         if self._model is None:
-            return PlanMade(template_plan(query, complexity, collections), True, "offline: no model is configured")
-        return await self._planned(self._model, query, hints, collections)
+            template = template_plan(query, complexity, collections, prefix)
+            return PlanMade(template, True, "offline: no model is configured")
+        return await self._planned(self._model, query, hints, collections, prefix)
 
-    async def _planned(self, model: Model, query: str, hints: str | None, collections: list[str] | None) -> PlanMade:
+    async def _planned(
+        self, model: Model, query: str, hints: str | None, collections: list[str] | None, prefix: str
+    ) -> PlanMade:
         tokens = cost = 0
         try:
             prompt = f"# 質問\n{query}" + (f"\n# ヒント\n{hints}" if hints else "")
-            reply = await model.complete(planning_rules(collections or COLLECTIONS_WHEN_UNKNOWN), prompt)
+            known = collections or [prefix + name for name in COLLECTIONS_WHEN_UNKNOWN]
+            reply = await model.complete(planning_rules(known, prefix), prompt)
             tokens, cost = reply.tokens, reply.cost_micro_usd
-            plan = accepted(extract_json_object(reply.text), query)
+            plan = accepted(extract_json_object(reply.text), query, prefix)
         except Exception as error:  # P-19: whatever the model does, there is a plan
             reason = f"{type(error).__name__}: {shortened(str(error), 300)}"
             _log.warning("plan from the template: %s", reason)
-            return PlanMade(template_plan(query, COMPLEXITY_AFTER_ERROR, collections), True, reason, tokens, cost)
+            template = template_plan(query, COMPLEXITY_AFTER_ERROR, collections, prefix)
+            return PlanMade(template, True, reason, tokens, cost)
         return PlanMade(plan, tokens=tokens, cost_micro_usd=cost)
 
     async def refine_plan(self, plan: ExecutionPlan, feedback: str) -> PlanMade:
@@ -126,16 +134,16 @@ class Planner:
         if self._model is None:
             return PlanMade(plan, template_reason="offline: no model is configured")
         shown = plan.model_dump_json(exclude={"created_at", "plan_id"})
-        made = await self._planned(
-            self._model, plan.original_query, f"今の計画: {shown}\nフィードバック: {feedback}", await self.collections()
-        )
+        hints = f"今の計画: {shown}\nフィードバック: {feedback}"
+        collections = await self.collections(plan.prefix)
+        made = await self._planned(self._model, plan.original_query, hints, collections, plan.prefix)
         if made.from_template:
             return PlanMade(plan, False, made.template_reason, made.tokens, made.cost_micro_usd)
         refined = made.plan.model_copy(update={"plan_id": identified(plan).plan_id})
         return PlanMade(refined, tokens=made.tokens, cost_micro_usd=made.cost_micro_usd)
 
 
-def accepted(found: dict[str, object], query: str) -> ExecutionPlan:
+def accepted(found: dict[str, object], query: str, prefix: str = "") -> ExecutionPlan:
     """A model's plan, validated, with the query, complexity, time and id that are not the model's to say (P-17).
 
     Errors: pydantic.ValidationError, InvalidPlan.
@@ -143,12 +151,12 @@ def accepted(found: dict[str, object], query: str) -> ExecutionPlan:
     own = {
         "original_query": query,
         "complexity": keyword_complexity(query),
-        "plan_id": new_plan_id(),
+        "plan_id": new_plan_id(prefix),
         "created_at": utc_now(),
         "estimated_steps": None,
     }
     plan = ExecutionPlan.model_validate({"requires_confirmation": False, **found, **own})
-    if messages := validate_dependencies(plan):
+    if messages := faults(plan, prefix):
         raise InvalidPlan(messages)
     return plan
 

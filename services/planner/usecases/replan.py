@@ -50,7 +50,9 @@ class ReplanOrchestrator:
                 result = succeeded(strategy, with_fallback(state.plan, step_id), context)
                 return await self._told(Replanned(trigger=trigger, result=result, reset=(step_id,)))
             full = strategy is ReplanStrategy.FULL
-            made = await self._planner.create_plan(state.plan.original_query, hints(context, broader=full), gate=False)
+            made = await self._planner.create_plan(
+                state.plan.original_query, hints(context, broader=full), gate=False, prefix=state.plan.prefix
+            )
             kept = [] if full else kept_steps(state.plan, state.successful(), step_id)
             result = succeeded(strategy, joined(state.plan, kept, made.plan, state.highest_step_id), context)
         except Exception as error:  # P-111: a replan that fails ends the run in order

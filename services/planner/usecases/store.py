@@ -41,10 +41,19 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A mutation as its caller names it: the same id with the same content changes nothing again."""
+    """A mutation as its caller names it: the same id with the same content changes nothing again.
+
+    Each prefix has ids of its own: nobody learns which ones others have used.
+    """
 
     request_id: str
     fingerprint: bytes
+    prefix: str = ""
+
+    @property
+    def key(self) -> str:
+        """What it is kept under."""
+        return self.prefix + self.request_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,7 @@ class Filter:
     started_after: datetime | None = None
     before: tuple[int, str] | None = None
     limit: int = 50
+    prefix: str = ""
 
 
 @dataclass(frozen=True, slots=True)

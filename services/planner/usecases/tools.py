@@ -11,7 +11,7 @@ from services.planner.domain.events import Effect
 from services.planner.domain.results import ToolResult, failed_call
 from services.planner.domain.template import default_collection
 from services.planner.domain.tools import ToolInput
-from services.planner.usecases.models import Model, SearchBackend
+from services.planner.usecases.models import Model, SearchBackend, collections_within
 
 NO_RESULTS = "No relevant results found in any collection."
 EMPTY_ANSWER = "Empty answer"
@@ -95,7 +95,7 @@ class RAGSearchTool:
 
     async def run(self, given: ToolInput) -> ToolResult:
         """The hits at or above the threshold; none is a failure, never a success (P-31, P-134)."""
-        collection = given.collection or self._default or default_collection(await self._backend.list_collections())
+        collection = given.collection or await self._default_within(given.prefix)
         found = await self._backend.search(given.query, collection, self._limit, self._threshold)
         hits = tuple(hit for hit in found if hit.score >= self._threshold)[: self._limit]
         statistics = search_statistics([hit.score for hit in hits])
@@ -107,6 +107,11 @@ class RAGSearchTool:
         }
         error = None if hits else NO_RESULTS
         return ToolResult(success=bool(hits), output=hits, confidence_factors=factors, error=error)
+
+    async def _default_within(self, prefix: str) -> str:
+        if self._default and self._default.startswith(prefix):
+            return self._default
+        return default_collection(await collections_within(self._backend, prefix), prefix)
 
 
 def reasoning_prompt(given: ToolInput) -> str:

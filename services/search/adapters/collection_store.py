@@ -88,9 +88,11 @@ class SqlCollectionStore:
         """The collection as it stands. Raises `CollectionNotFound`."""
         return await self._read(lambda connection: _collection(connection, name))
 
-    async def page(self, after: str, limit: int) -> list[Collection]:
-        """Collections whose name sorts behind `after`, by name."""
-        query = select(collections).where(collections.c.name > after).order_by(collections.c.name).limit(limit)
+    async def page(self, after: str, limit: int, prefix: str = "") -> list[Collection]:
+        """Collections whose name sorts behind `after` and begins with `prefix`, by name."""
+        name = collections.c.name  # sorted by code points: no character of a name comes after `~`
+        query = select(collections).where(name > after, name >= prefix, name < f"{prefix}~")
+        query = query.order_by(name).limit(limit)
         return await self._read(lambda connection: [_collection_of(row) for row in connection.execute(query)])
 
     async def drop(self, name: str) -> Collection:

@@ -32,8 +32,8 @@ class CollectionStore(Protocol):
         """The collection as it stands."""
         ...
 
-    async def page(self, after: str, limit: int) -> list[Collection]:
-        """Collections whose name sorts behind `after`, by name."""
+    async def page(self, after: str, limit: int, prefix: str = "") -> list[Collection]:
+        """Collections whose name sorts behind `after` and begins with `prefix`, by name."""
         ...
 
     async def drop(self, name: str) -> Collection:

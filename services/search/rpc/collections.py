@@ -56,7 +56,7 @@ class CollectionServicer(collection_service_pb2_grpc.CollectionServiceServicer):
     async def ListCollections(self, request: pb.ListCollectionsRequest, context: Any) -> pb.ListCollectionsResponse:
         """Lists the collections by name."""
         size = request.page_size or DEFAULT_PAGE
-        found = await self._store.page(place_in_list(request.page_token), size + 1)
+        found = await self._store.page(place_in_list(request.page_token), size + 1, request.prefix)
         return pb.ListCollectionsResponse(
             collections=[convert.collection_message(collection) for collection in found[:size]],
             next_page_token=list_token(found[size - 1].name) if len(found) > size else "",

@@ -61,6 +61,19 @@ async def test_pages_of_a_list_neither_repeat_nor_skip_while_others_write(search
     assert listed == sorted(listed)
 
 
+async def test_collections_of_a_prefix_are_listed_alone(searching: Searching) -> None:
+    for name in ("acme", "acme--b", "acme--B", "acme--a", "acme-", "Acme--c", "acmes--c", "acme-z"):
+        await searching.create(name)
+    request = pb.ListCollectionsRequest(page_size=2, prefix="acme--")
+    first = await searching.stub.ListCollections(request)
+    request.page_token = first.next_page_token
+    rest = await searching.stub.ListCollections(request)
+    assert [each.name for each in (*first.collections, *rest.collections)] == ["acme--B", "acme--a", "acme--b"]
+    assert rest.next_page_token == ""
+    request.prefix = "evil--"  # with a token of another list
+    assert list((await searching.stub.ListCollections(request)).collections) == []
+
+
 async def test_collections_are_made_once_listed_and_deleted(searching: Searching) -> None:
     made = await searching.collection()
     assert (made.chunk_tokens, made.chunk_overlap, made.backend) == (200, 33, searching.backend)

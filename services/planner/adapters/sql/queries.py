@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import and_, or_, select
+from sqlalchemy import and_, func, or_, select
 
 from services.planner.adapters.sql import schema
 from services.planner.adapters.sql.codec import at, micros
@@ -18,6 +18,9 @@ def selected(wanted: Filter) -> Any:
     statement = select(_rows).order_by(_rows.c.started_at.desc(), _rows.c.execution_id.desc()).limit(wanted.limit)
     if wanted.status is not None:
         statement = statement.where(_rows.c.status == wanted.status.value)
+    if wanted.prefix:
+        # Not LIKE, which does not tell upper from lower case in SQLite.
+        statement = statement.where(func.substr(_rows.c.execution_id, 1, len(wanted.prefix)) == wanted.prefix)
     if wanted.query_contains:
         statement = statement.where(_rows.c.query.contains(wanted.query_contains, autoescape=True))
     if wanted.started_after is not None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
 metadata = MetaData()
+# The id of a plan behind its prefix, and of a request behind the same. SQLite neither looks at lengths nor can change
+# them: there they are what they were at first.
+_EXECUTION_ID = String(140).with_variant(String(12), "sqlite")
+_REQUEST_ID = String(164).with_variant(String(36), "sqlite")
 VERSION_TABLE = "planner_schema_version"
 """Where the migrations note how far they have come."""
 
 executions = Table(
     "planner_executions",
     metadata,
-    Column("execution_id", String(12), primary_key=True),
+    Column("execution_id", _EXECUTION_ID, primary_key=True),
     # The beginning of the query, for lists; the whole one stands in the log.
     Column("query", String(200), nullable=False),
     Column("status", String(10), nullable=False),
@@ -34,7 +38,7 @@ executions = Table(
 events = Table(
     "planner_events",
     metadata,
-    Column("execution_id", String(12), primary_key=True),
+    Column("execution_id", _EXECUTION_ID, primary_key=True),
     Column("sequence", Integer, primary_key=True, autoincrement=False),
     Column("created_at", BigInteger, nullable=False),
     Column("kind", String(32), nullable=False),
@@ -46,7 +50,7 @@ events = Table(
 requests = Table(
     "planner_requests",
     metadata,
-    Column("request_id", String(36), primary_key=True),
+    Column("request_id", _REQUEST_ID, primary_key=True),
     Column("fingerprint", LargeBinary(32), nullable=False),
     Column("answer", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
@@ -60,7 +64,7 @@ feedback = Table(
     Column("confidence", Float, nullable=False),
     Column("correct", Boolean, nullable=False),
     Column("audit_probability", Float, nullable=False),
-    Column("execution_id", String(12), nullable=False),
+    Column("execution_id", _EXECUTION_ID, nullable=False),
     Column("step_id", Integer, nullable=False),
     Column("created_at", BigInteger, nullable=False),
 )
@@ -70,7 +74,7 @@ audits = Table(
     "planner_audits",
     metadata,
     Column("number", Integer, primary_key=True),
-    Column("execution_id", String(12), nullable=False),
+    Column("execution_id", _EXECUTION_ID, nullable=False),
     Column("step_id", Integer, nullable=False),
     Column("score", Float, nullable=False),
     Column("probability", Float, nullable=False),

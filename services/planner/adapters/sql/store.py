@@ -355,7 +355,7 @@ def _replayed_answer(connection: Connection, request: Request | None) -> str | N
     if request is None:
         return None
     table = schema.requests
-    row = connection.execute(select(table).where(table.c.request_id == request.request_id)).one_or_none()
+    row = connection.execute(select(table).where(table.c.request_id == request.key)).one_or_none()
     if row is None:
         return None
     if row.fingerprint != request.fingerprint:
@@ -366,5 +366,5 @@ def _replayed_answer(connection: Connection, request: Request | None) -> str | N
 
 def _answer_request(connection: Connection, request: Request | None, answer: str, now: datetime) -> None:
     if request is not None:
-        row = {"request_id": request.request_id, "fingerprint": request.fingerprint, "answer": answer}
+        row = {"request_id": request.key, "fingerprint": request.fingerprint, "answer": answer}
         connection.execute(insert(schema.requests).values(row | {"created_at": micros(now)}))

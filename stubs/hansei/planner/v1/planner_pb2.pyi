@@ -311,7 +311,7 @@ class PlanStep(_message.Message):
     query: _builtins.str
     """The query of a search, or the question of a reasoning step. Unset: a search takes the description, reasoning the plan's query."""
     collection: _builtins.str
-    """The dataset or collection a search looks in. Unset: the default collection."""
+    """The dataset or collection a search looks in; it begins with what the plan's id begins with. Unset: the default one."""
     expected_output: _builtins.str
     """What a good result looks like. Empty: not stated."""
     fallback: Global___Action.ValueType
@@ -379,7 +379,9 @@ class Plan(_message.Message):
     success_criteria: _builtins.str
     """When the plan counts as successful, in words. Empty: not stated."""
     plan_id: _builtins.str
-    """12 lower-case hexadecimal characters. Unset in a request: the service gives one."""
+    """12 lower-case hexadecimal characters, behind the prefix of the datasets and collections the plan may see; without a
+    prefix all of them. The model cannot change it, and a replan keeps it. Unset in a request: the service gives one.
+    """
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanStep]:
         """The steps in plan order, 1 to 20."""

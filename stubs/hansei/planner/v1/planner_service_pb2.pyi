@@ -28,19 +28,23 @@ class CreatePlanRequest(_message.Message):
 
     QUERY_FIELD_NUMBER: _builtins.int
     HINTS_FIELD_NUMBER: _builtins.int
+    PREFIX_FIELD_NUMBER: _builtins.int
     query: _builtins.str
     """The user's query, not blank, at most 10,000 characters."""
     hints: _builtins.str
     """Hints for the model; they reach its prompt only. Empty: none."""
+    prefix: _builtins.str
+    """What the names of the datasets and collections the plan may see, and its id, begin with; ends in a hyphen. Empty: all."""
     def __init__(
         self,
         *,
         query: _builtins.str = ...,
         hints: _builtins.str = ...,
+        prefix: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hints", b"hints", "query", b"query"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hints", b"hints", "prefix", b"prefix", "query", b"query"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -86,8 +90,11 @@ class RefinePlanRequest(_message.Message):
 
     PLAN_FIELD_NUMBER: _builtins.int
     FEEDBACK_FIELD_NUMBER: _builtins.int
+    PREFIX_FIELD_NUMBER: _builtins.int
     feedback: _builtins.str
     """What to change, in words."""
+    prefix: _builtins.str
+    """What the plan's id begins with, and so all it may see; of a plan without an id, what its new id begins with. Empty: not checked."""
     @_builtins.property
     def plan(self) -> _planner_pb2.Plan:
         """The plan."""
@@ -97,10 +104,11 @@ class RefinePlanRequest(_message.Message):
         *,
         plan: _planner_pb2.Plan | None = ...,
         feedback: _builtins.str = ...,
+        prefix: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["feedback", b"feedback", "plan", b"plan"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["feedback", b"feedback", "plan", b"plan", "prefix", b"prefix"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -243,8 +251,11 @@ class RunPlanRequest(_message.Message):
     PLAN_FIELD_NUMBER: _builtins.int
     BUDGET_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    PREFIX_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUID of this request; a replay gives the result of the one execution."""
+    prefix: _builtins.str
+    """What the plan's id begins with, and so all it may see; of a plan without an id, what its new id begins with. Empty: not checked."""
     @_builtins.property
     def plan(self) -> _planner_pb2.Plan:
         """The plan."""
@@ -259,10 +270,11 @@ class RunPlanRequest(_message.Message):
         plan: _planner_pb2.Plan | None = ...,
         budget: _planner_pb2.Budget | None = ...,
         request_id: _builtins.str = ...,
+        prefix: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "plan", b"plan"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "plan", b"plan", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "plan", b"plan", "prefix", b"prefix", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -301,8 +313,11 @@ class ExecutePlanRequest(_message.Message):
     PLAN_FIELD_NUMBER: _builtins.int
     BUDGET_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    PREFIX_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUID of this request; a replay follows the one execution from its start."""
+    prefix: _builtins.str
+    """What the plan's id begins with, and so all it may see; of a plan without an id, what its new id begins with. Empty: not checked."""
     @_builtins.property
     def plan(self) -> _planner_pb2.Plan:
         """The plan."""
@@ -317,10 +332,11 @@ class ExecutePlanRequest(_message.Message):
         plan: _planner_pb2.Plan | None = ...,
         budget: _planner_pb2.Budget | None = ...,
         request_id: _builtins.str = ...,
+        prefix: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "plan", b"plan"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "plan", b"plan", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "plan", b"plan", "prefix", b"prefix", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -531,6 +547,7 @@ class ListExecutionsRequest(_message.Message):
     STATUS_FIELD_NUMBER: _builtins.int
     QUERY_CONTAINS_FIELD_NUMBER: _builtins.int
     STARTED_AFTER_FIELD_NUMBER: _builtins.int
+    PREFIX_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """At most so many, up to 200. Zero: 50."""
     page_token: _builtins.str
@@ -539,6 +556,8 @@ class ListExecutionsRequest(_message.Message):
     """Only executions in this state. Unspecified: all."""
     query_contains: _builtins.str
     """Only executions whose query contains this text. Empty: all."""
+    prefix: _builtins.str
+    """Only executions whose ids begin with this. Empty: all."""
     @_builtins.property
     def started_after(self) -> _timestamp_pb2.Timestamp:
         """Only executions started at or after this time. Unset: all."""
@@ -551,10 +570,11 @@ class ListExecutionsRequest(_message.Message):
         status: _planner_pb2.ExecutionStatus.ValueType = ...,
         query_contains: _builtins.str = ...,
         started_after: _timestamp_pb2.Timestamp | None = ...,
+        prefix: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["started_after", b"started_after"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "query_contains", b"query_contains", "started_after", b"started_after", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "prefix", b"prefix", "query_contains", b"query_contains", "started_after", b"started_after", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class PlannerServiceStub:
-    """Plans and their executions. The id of an execution is the id of its plan: no plan runs twice.
+    """Plans and their executions. The id of an execution is the id of its plan: no plan runs twice. A plan looks only in
+    datasets and collections whose names begin with what its id begins with, which keeps tenants apart.
     """
 
     def __init__(self, channel):
@@ -113,7 +114,8 @@ class PlannerServiceStub:
 
 
 class PlannerServiceServicer:
-    """Plans and their executions. The id of an execution is the id of its plan: no plan runs twice.
+    """Plans and their executions. The id of an execution is the id of its plan: no plan runs twice. A plan looks only in
+    datasets and collections whose names begin with what its id begins with, which keeps tenants apart.
     """
 
     def CreatePlan(self, request, context):
@@ -308,7 +310,8 @@ def add_PlannerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class PlannerService:
-    """Plans and their executions. The id of an execution is the id of its plan: no plan runs twice.
+    """Plans and their executions. The id of an execution is the id of its plan: no plan runs twice. A plan looks only in
+    datasets and collections whose names begin with what its id begins with, which keeps tenants apart.
     """
 
     @staticmethod

@@ -27,7 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class PlannerServiceStub:
-    """Plans and their executions. The id of an execution is the id of its plan: no plan runs twice."""
+    """Plans and their executions. The id of an execution is the id of its plan: no plan runs twice. A plan looks only in
+    datasets and collections whose names begin with what its id begins with, which keeps tenants apart.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -66,7 +68,9 @@ class PlannerServiceStub:
 
 @_typing.type_check_only
 class PlannerServiceAsyncStub(PlannerServiceStub):
-    """Plans and their executions. The id of an execution is the id of its plan: no plan runs twice."""
+    """Plans and their executions. The id of an execution is the id of its plan: no plan runs twice. A plan looks only in
+    datasets and collections whose names begin with what its id begins with, which keeps tenants apart.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreatePlan: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.CreatePlanRequest, _planner_service_pb2.CreatePlanResponse]  # type: ignore[assignment]
@@ -101,7 +105,9 @@ class PlannerServiceAsyncStub(PlannerServiceStub):
     """Tells the thresholds in force and what they rest on."""
 
 class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Plans and their executions. The id of an execution is the id of its plan: no plan runs twice."""
+    """Plans and their executions. The id of an execution is the id of its plan: no plan runs twice. A plan looks only in
+    datasets and collections whose names begin with what its id begins with, which keeps tenants apart.
+    """
 
     @_abc_1.abstractmethod
     def CreatePlan(

@@ -27,7 +27,7 @@ from google.api import field_behavior_pb2 as google_dot_api_dot_field__behavior_
 from hansei.planner.v1 import planner_pb2 as hansei_dot_planner_dot_v1_dot_planner__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1chansei/planner/v1/tool.proto\x12\x11hansei.planner.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fhansei/planner/v1/planner.proto\"\x93\x01\n\x04Tool\x12/\n\x04name\x18\x01 \x01(\tB!\xe2\x41\x01\x02\xbaH\x1ar\x18\x32\x16^[a-z][a-z0-9_]{0,63}$\x12!\n\x0b\x64\x65scription\x18\x02 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\x18\xa0\x1f\x12\x37\n\x06\x65\x66\x66\x65\x63t\x18\x03 \x01(\x0e\x32\x19.hansei.planner.v1.EffectB\x0c\xe2\x41\x01\x02\xbaH\x05\x82\x01\x02\x10\x01\"\xc2\x01\n\tToolInput\x12\x1b\n\x05query\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\x18\x90N\x12 \n\ncollection\x18\x02 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\xc8\x01\x12\x36\n\x07sources\x18\x03 \x03(\x0b\x32\x16.hansei.planner.v1.HitB\r\xe2\x41\x01\x01\xbaH\x06\x92\x01\x03\x10\xe8\x07\x12>\n\x07\x63ontext\x18\x04 \x03(\x0b\x32\x1e.hansei.planner.v1.ToolContextB\r\xe2\x41\x01\x01\xbaH\x06\x92\x01\x03\x10\xe8\x07\"G\n\x0bToolContext\x12\x1b\n\x05label\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\x18\xc8\x01\x12\x1b\n\x04text\x18\x02 \x01(\tB\r\xe2\x41\x01\x02\xbaH\x06r\x04\x18\xc0\x84=\"\xa7\x02\n\nToolOutput\x12\x0f\n\x07success\x18\x01 \x01(\x08\x12$\n\x04hits\x18\x02 \x03(\x0b\x32\x16.hansei.planner.v1.Hit\x12\x11\n\x04text\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12P\n\x12\x63onfidence_factors\x18\x05 \x03(\x0b\x32\x34.hansei.planner.v1.ToolOutput.ConfidenceFactorsEntry\x12\x13\n\x0btoken_usage\x18\x06 \x01(\x03\x12\x16\n\x0e\x63ost_micro_usd\x18\x07 \x01(\x03\x1a\x38\n\x16\x43onfidenceFactorsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x07\n\x05_text*o\n\x06\x45\x66\x66\x65\x63t\x12\x16\n\x12\x45\x46\x46\x45\x43T_UNSPECIFIED\x10\x00\x12\x0f\n\x0b\x45\x46\x46\x45\x43T_PURE\x10\x01\x12\x10\n\x0c\x45\x46\x46\x45\x43T_KEYED\x10\x02\x12\x17\n\x13\x45\x46\x46\x45\x43T_RECONCILABLE\x10\x03\x12\x11\n\rEFFECT_UNSAFE\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1chansei/planner/v1/tool.proto\x12\x11hansei.planner.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fhansei/planner/v1/planner.proto\"\x93\x01\n\x04Tool\x12/\n\x04name\x18\x01 \x01(\tB!\xe2\x41\x01\x02\xbaH\x1ar\x18\x32\x16^[a-z][a-z0-9_]{0,63}$\x12!\n\x0b\x64\x65scription\x18\x02 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\x18\xa0\x1f\x12\x37\n\x06\x65\x66\x66\x65\x63t\x18\x03 \x01(\x0e\x32\x19.hansei.planner.v1.EffectB\x0c\xe2\x41\x01\x02\xbaH\x05\x82\x01\x02\x10\x01\"\xe0\x01\n\tToolInput\x12\x1b\n\x05query\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\x18\x90N\x12 \n\ncollection\x18\x02 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\xc8\x01\x12\x36\n\x07sources\x18\x03 \x03(\x0b\x32\x16.hansei.planner.v1.HitB\r\xe2\x41\x01\x01\xbaH\x06\x92\x01\x03\x10\xe8\x07\x12>\n\x07\x63ontext\x18\x04 \x03(\x0b\x32\x1e.hansei.planner.v1.ToolContextB\r\xe2\x41\x01\x01\xbaH\x06\x92\x01\x03\x10\xe8\x07\x12\x1c\n\x06prefix\x18\x05 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80\x01\"G\n\x0bToolContext\x12\x1b\n\x05label\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\x18\xc8\x01\x12\x1b\n\x04text\x18\x02 \x01(\tB\r\xe2\x41\x01\x02\xbaH\x06r\x04\x18\xc0\x84=\"\xa7\x02\n\nToolOutput\x12\x0f\n\x07success\x18\x01 \x01(\x08\x12$\n\x04hits\x18\x02 \x03(\x0b\x32\x16.hansei.planner.v1.Hit\x12\x11\n\x04text\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12P\n\x12\x63onfidence_factors\x18\x05 \x03(\x0b\x32\x34.hansei.planner.v1.ToolOutput.ConfidenceFactorsEntry\x12\x13\n\x0btoken_usage\x18\x06 \x01(\x03\x12\x16\n\x0e\x63ost_micro_usd\x18\x07 \x01(\x03\x1a\x38\n\x16\x43onfidenceFactorsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x07\n\x05_text*o\n\x06\x45\x66\x66\x65\x63t\x12\x16\n\x12\x45\x46\x46\x45\x43T_UNSPECIFIED\x10\x00\x12\x0f\n\x0b\x45\x46\x46\x45\x43T_PURE\x10\x01\x12\x10\n\x0c\x45\x46\x46\x45\x43T_KEYED\x10\x02\x12\x17\n\x13\x45\x46\x46\x45\x43T_RECONCILABLE\x10\x03\x12\x11\n\rEFFECT_UNSAFE\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -48,22 +48,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOOLINPUT'].fields_by_name['sources']._serialized_options = b'\342A\001\001\272H\006\222\001\003\020\350\007'
   _globals['_TOOLINPUT'].fields_by_name['context']._loaded_options = None
   _globals['_TOOLINPUT'].fields_by_name['context']._serialized_options = b'\342A\001\001\272H\006\222\001\003\020\350\007'
+  _globals['_TOOLINPUT'].fields_by_name['prefix']._loaded_options = None
+  _globals['_TOOLINPUT'].fields_by_name['prefix']._serialized_options = b'\342A\001\001\272H\005r\003\030\200\001'
   _globals['_TOOLCONTEXT'].fields_by_name['label']._loaded_options = None
   _globals['_TOOLCONTEXT'].fields_by_name['label']._serialized_options = b'\342A\001\002\272H\005r\003\030\310\001'
   _globals['_TOOLCONTEXT'].fields_by_name['text']._loaded_options = None
   _globals['_TOOLCONTEXT'].fields_by_name['text']._serialized_options = b'\342A\001\002\272H\006r\004\030\300\204='
   _globals['_TOOLOUTPUT_CONFIDENCEFACTORSENTRY']._loaded_options = None
   _globals['_TOOLOUTPUT_CONFIDENCEFACTORSENTRY']._serialized_options = b'8\001'
-  _globals['_EFFECT']._serialized_start=864
-  _globals['_EFFECT']._serialized_end=975
+  _globals['_EFFECT']._serialized_start=894
+  _globals['_EFFECT']._serialized_end=1005
   _globals['_TOOL']._serialized_start=147
   _globals['_TOOL']._serialized_end=294
   _globals['_TOOLINPUT']._serialized_start=297
-  _globals['_TOOLINPUT']._serialized_end=491
-  _globals['_TOOLCONTEXT']._serialized_start=493
-  _globals['_TOOLCONTEXT']._serialized_end=564
-  _globals['_TOOLOUTPUT']._serialized_start=567
-  _globals['_TOOLOUTPUT']._serialized_end=862
-  _globals['_TOOLOUTPUT_CONFIDENCEFACTORSENTRY']._serialized_start=797
-  _globals['_TOOLOUTPUT_CONFIDENCEFACTORSENTRY']._serialized_end=853
+  _globals['_TOOLINPUT']._serialized_end=521
+  _globals['_TOOLCONTEXT']._serialized_start=523
+  _globals['_TOOLCONTEXT']._serialized_end=594
+  _globals['_TOOLOUTPUT']._serialized_start=597
+  _globals['_TOOLOUTPUT']._serialized_end=892
+  _globals['_TOOLOUTPUT_CONFIDENCEFACTORSENTRY']._serialized_start=827
+  _globals['_TOOLOUTPUT_CONFIDENCEFACTORSENTRY']._serialized_end=883
 # @@protoc_insertion_point(module_scope)

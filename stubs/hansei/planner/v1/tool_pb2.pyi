@@ -92,10 +92,13 @@ class ToolInput(_message.Message):
     COLLECTION_FIELD_NUMBER: _builtins.int
     SOURCES_FIELD_NUMBER: _builtins.int
     CONTEXT_FIELD_NUMBER: _builtins.int
+    PREFIX_FIELD_NUMBER: _builtins.int
     query: _builtins.str
     """The query or question."""
     collection: _builtins.str
     """The dataset or collection to look in. Empty: the tool's default."""
+    prefix: _builtins.str
+    """What the names of all the call may look in begin with, `collection` included: its plan is a tenant's. Empty: all."""
     @_builtins.property
     def sources(self) -> _containers.RepeatedCompositeFieldContainer[_planner_pb2.Hit]:
         """Hits of the steps this one depends on."""
@@ -111,10 +114,11 @@ class ToolInput(_message.Message):
         collection: _builtins.str = ...,
         sources: _abc.Iterable[_planner_pb2.Hit] | None = ...,
         context: _abc.Iterable[Global___ToolContext] | None = ...,
+        prefix: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["collection", b"collection", "context", b"context", "query", b"query", "sources", b"sources"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["collection", b"collection", "context", b"context", "prefix", b"prefix", "query", b"query", "sources", b"sources"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

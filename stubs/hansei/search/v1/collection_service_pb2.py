@@ -27,7 +27,7 @@ from google.api import field_behavior_pb2 as google_dot_api_dot_field__behavior_
 from hansei.search.v1 import collection_pb2 as hansei_dot_search_dot_v1_dot_collection__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)hansei/search/v1/collection_service.proto\x12\x10hansei.search.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a!hansei/search/v1/collection.proto\"\x88\x02\n\x17\x43reateCollectionRequest\x12/\n\x04name\x18\x01 \x01(\tB!\xe2\x41\x01\x02\xbaH\x1ar\x18\x32\x16^[A-Za-z0-9_-]{1,128}$\x12\x42\n\x07\x62\x61\x63kend\x18\x02 \x01(\x0e\x32#.hansei.search.v1.CollectionBackendB\x0c\xe2\x41\x01\x01\xbaH\x05\x82\x01\x02\x10\x01\x12)\n\x0c\x63hunk_tokens\x18\x03 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\x80 (\x08H\x00\x88\x01\x01\x12*\n\rchunk_overlap\x18\x04 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\x80\x10(\x00H\x01\x88\x01\x01\x42\x0f\n\r_chunk_tokensB\x10\n\x0e_chunk_overlap\"L\n\x18\x43reateCollectionResponse\x12\x30\n\ncollection\x18\x01 \x01(\x0b\x32\x1c.hansei.search.v1.Collection\"G\n\x14GetCollectionRequest\x12/\n\x04name\x18\x01 \x01(\tB!\xe2\x41\x01\x02\xbaH\x1ar\x18\x32\x16^[A-Za-z0-9_-]{1,128}$\"I\n\x15GetCollectionResponse\x12\x30\n\ncollection\x18\x01 \x01(\x0b\x32\x1c.hansei.search.v1.Collection\"]\n\x16ListCollectionsRequest\x12!\n\tpage_size\x18\x01 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12 \n\npage_token\x18\x02 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80 \"e\n\x17ListCollectionsResponse\x12\x31\n\x0b\x63ollections\x18\x01 \x03(\x0b\x32\x1c.hansei.search.v1.Collection\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"J\n\x17\x44\x65leteCollectionRequest\x12/\n\x04name\x18\x01 \x01(\tB!\xe2\x41\x01\x02\xbaH\x1ar\x18\x32\x16^[A-Za-z0-9_-]{1,128}$\"-\n\x18\x44\x65leteCollectionResponse\x12\x11\n\tdocuments\x18\x01 \x01(\x03\"\x8c\x01\n\x13PutDocumentsRequest\x12\x35\n\ncollection\x18\x01 \x01(\tB!\xe2\x41\x01\x02\xbaH\x1ar\x18\x32\x16^[A-Za-z0-9_-]{1,128}$\x12>\n\tdocuments\x18\x02 \x03(\x0b\x32\x1a.hansei.search.v1.DocumentB\x0f\xe2\x41\x01\x02\xbaH\x08\x92\x01\x05\x08\x01\x10\xe8\x07\"[\n\x14PutDocumentsResponse\x12\x0e\n\x06stored\x18\x01 \x01(\x05\x12\x11\n\tunchanged\x18\x02 \x01(\x05\x12\x0e\n\x06\x63hunks\x18\x03 \x01(\x05\x12\x10\n\x08revision\x18\x04 \x01(\x03\"g\n\x12GetDocumentRequest\x12\x35\n\ncollection\x18\x01 \x01(\tB!\xe2\x41\x01\x02\xbaH\x1ar\x18\x32\x16^[A-Za-z0-9_-]{1,128}$\x12\x1a\n\x02id\x18\x02 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\x80\x04\"W\n\x13GetDocumentResponse\x12\x32\n\x07summary\x18\x01 \x01(\x0b\x32!.hansei.search.v1.DocumentSummary\x12\x0c\n\x04text\x18\x02 \x01(\t\"\x92\x01\n\x14ListDocumentsRequest\x12\x35\n\ncollection\x18\x01 \x01(\tB!\xe2\x41\x01\x02\xbaH\x1ar\x18\x32\x16^[A-Za-z0-9_-]{1,128}$\x12!\n\tpage_size\x18\x02 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12 \n\npage_token\x18\x03 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80 \"f\n\x15ListDocumentsResponse\x12\x34\n\tdocuments\x18\x01 \x03(\x0b\x32!.hansei.search.v1.DocumentSummary\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"v\n\x16\x44\x65leteDocumentsRequest\x12\x35\n\ncollection\x18\x01 \x01(\tB!\xe2\x41\x01\x02\xbaH\x1ar\x18\x32\x16^[A-Za-z0-9_-]{1,128}$\x12%\n\x03ids\x18\x02 \x03(\tB\x18\xe2\x41\x01\x02\xbaH\x11\x92\x01\x0e\x08\x01\x10\xe8\x07\"\x07r\x05\x10\x01\x18\x80\x04\"<\n\x17\x44\x65leteDocumentsResponse\x12\x0f\n\x07\x64\x65leted\x18\x01 \x01(\x05\x12\x10\n\x08revision\x18\x02 \x01(\x03\"\x8c\x01\n\x14LoadDocumentsRequest\x12\x30\n\x04head\x18\x01 \x01(\x0b\x32\x1a.hansei.search.v1.LoadHeadB\x04\xe2\x41\x01\x01H\x00\x12:\n\x08\x64ocument\x18\x02 \x01(\x0b\x32\x1a.hansei.search.v1.DocumentB\n\xe2\x41\x01\x01\xbaH\x03\xd8\x01\x03H\x00\x42\x06\n\x04part\"A\n\x08LoadHead\x12\x35\n\ncollection\x18\x01 \x01(\tB!\xe2\x41\x01\x02\xbaH\x1ar\x18\x32\x16^[A-Za-z0-9_-]{1,128}$\"\xb4\x01\n\x15LoadDocumentsResponse\x12\x11\n\tprocessed\x18\x01 \x01(\x03\x12\x0e\n\x06stored\x18\x02 \x01(\x03\x12\x11\n\tunchanged\x18\x03 \x01(\x03\x12\x0e\n\x06\x66\x61iled\x18\x04 \x01(\x03\x12\x0e\n\x06\x63hunks\x18\x05 \x01(\x03\x12\x33\n\x08\x66\x61ilures\x18\x06 \x03(\x0b\x32!.hansei.search.v1.DocumentFailure\x12\x10\n\x08revision\x18\x07 \x01(\x03\"\xd3\x01\n\x17SearchCollectionRequest\x12\x35\n\ncollection\x18\x01 \x01(\tB!\xe2\x41\x01\x02\xbaH\x1ar\x18\x32\x16^[A-Za-z0-9_-]{1,128}$\x12<\n\x05query\x18\x02 \x01(\x0b\x32!.hansei.search.v1.CollectionQueryB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\x12!\n\tpage_size\x18\x03 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12 \n\npage_token\x18\x04 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80\x08\"\x9f\x01\n\x18SearchCollectionResponse\x12*\n\x07results\x18\x01 \x03(\x0b\x32\x19.hansei.search.v1.Passage\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x17\n\x0f\x65mbedding_model\x18\x03 \x01(\t\x12\x13\n\x0b\x61pproximate\x18\x04 \x01(\x08\x12\x17\n\x0fnext_page_token\x18\x05 \x01(\t2\x89\x08\n\x11\x43ollectionService\x12i\n\x10\x43reateCollection\x12).hansei.search.v1.CreateCollectionRequest\x1a*.hansei.search.v1.CreateCollectionResponse\x12`\n\rGetCollection\x12&.hansei.search.v1.GetCollectionRequest\x1a\'.hansei.search.v1.GetCollectionResponse\x12\x66\n\x0fListCollections\x12(.hansei.search.v1.ListCollectionsRequest\x1a).hansei.search.v1.ListCollectionsResponse\x12i\n\x10\x44\x65leteCollection\x12).hansei.search.v1.DeleteCollectionRequest\x1a*.hansei.search.v1.DeleteCollectionResponse\x12]\n\x0cPutDocuments\x12%.hansei.search.v1.PutDocumentsRequest\x1a&.hansei.search.v1.PutDocumentsResponse\x12Z\n\x0bGetDocument\x12$.hansei.search.v1.GetDocumentRequest\x1a%.hansei.search.v1.GetDocumentResponse\x12`\n\rListDocuments\x12&.hansei.search.v1.ListDocumentsRequest\x1a\'.hansei.search.v1.ListDocumentsResponse\x12\x66\n\x0f\x44\x65leteDocuments\x12(.hansei.search.v1.DeleteDocumentsRequest\x1a).hansei.search.v1.DeleteDocumentsResponse\x12\x64\n\rLoadDocuments\x12&.hansei.search.v1.LoadDocumentsRequest\x1a\'.hansei.search.v1.LoadDocumentsResponse(\x01\x30\x01\x12i\n\x10SearchCollection\x12).hansei.search.v1.SearchCollectionRequest\x1a*.hansei.search.v1.SearchCollectionResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)hansei/search/v1/collection_service.proto\x12\x10hansei.search.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a!hansei/search/v1/collection.proto\"\x88\x02\n\x17\x43reateCollectionRequest\x12/\n\x04name\x18\x01 \x01(\tB!\xe2\x41\x01\x02\xbaH\x1ar\x18\x32\x16^[A-Za-z0-9_-]{1,128}$\x12\x42\n\x07\x62\x61\x63kend\x18\x02 \x01(\x0e\x32#.hansei.search.v1.CollectionBackendB\x0c\xe2\x41\x01\x01\xbaH\x05\x82\x01\x02\x10\x01\x12)\n\x0c\x63hunk_tokens\x18\x03 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\x80 (\x08H\x00\x88\x01\x01\x12*\n\rchunk_overlap\x18\x04 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\x80\x10(\x00H\x01\x88\x01\x01\x42\x0f\n\r_chunk_tokensB\x10\n\x0e_chunk_overlap\"L\n\x18\x43reateCollectionResponse\x12\x30\n\ncollection\x18\x01 \x01(\x0b\x32\x1c.hansei.search.v1.Collection\"G\n\x14GetCollectionRequest\x12/\n\x04name\x18\x01 \x01(\tB!\xe2\x41\x01\x02\xbaH\x1ar\x18\x32\x16^[A-Za-z0-9_-]{1,128}$\"I\n\x15GetCollectionResponse\x12\x30\n\ncollection\x18\x01 \x01(\x0b\x32\x1c.hansei.search.v1.Collection\"\x90\x01\n\x16ListCollectionsRequest\x12!\n\tpage_size\x18\x01 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12 \n\npage_token\x18\x02 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80 \x12\x31\n\x06prefix\x18\x03 \x01(\tB!\xe2\x41\x01\x01\xbaH\x1ar\x18\x32\x16^[A-Za-z0-9_-]{0,128}$\"e\n\x17ListCollectionsResponse\x12\x31\n\x0b\x63ollections\x18\x01 \x03(\x0b\x32\x1c.hansei.search.v1.Collection\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"J\n\x17\x44\x65leteCollectionRequest\x12/\n\x04name\x18\x01 \x01(\tB!\xe2\x41\x01\x02\xbaH\x1ar\x18\x32\x16^[A-Za-z0-9_-]{1,128}$\"-\n\x18\x44\x65leteCollectionResponse\x12\x11\n\tdocuments\x18\x01 \x01(\x03\"\x8c\x01\n\x13PutDocumentsRequest\x12\x35\n\ncollection\x18\x01 \x01(\tB!\xe2\x41\x01\x02\xbaH\x1ar\x18\x32\x16^[A-Za-z0-9_-]{1,128}$\x12>\n\tdocuments\x18\x02 \x03(\x0b\x32\x1a.hansei.search.v1.DocumentB\x0f\xe2\x41\x01\x02\xbaH\x08\x92\x01\x05\x08\x01\x10\xe8\x07\"[\n\x14PutDocumentsResponse\x12\x0e\n\x06stored\x18\x01 \x01(\x05\x12\x11\n\tunchanged\x18\x02 \x01(\x05\x12\x0e\n\x06\x63hunks\x18\x03 \x01(\x05\x12\x10\n\x08revision\x18\x04 \x01(\x03\"g\n\x12GetDocumentRequest\x12\x35\n\ncollection\x18\x01 \x01(\tB!\xe2\x41\x01\x02\xbaH\x1ar\x18\x32\x16^[A-Za-z0-9_-]{1,128}$\x12\x1a\n\x02id\x18\x02 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\x80\x04\"W\n\x13GetDocumentResponse\x12\x32\n\x07summary\x18\x01 \x01(\x0b\x32!.hansei.search.v1.DocumentSummary\x12\x0c\n\x04text\x18\x02 \x01(\t\"\x92\x01\n\x14ListDocumentsRequest\x12\x35\n\ncollection\x18\x01 \x01(\tB!\xe2\x41\x01\x02\xbaH\x1ar\x18\x32\x16^[A-Za-z0-9_-]{1,128}$\x12!\n\tpage_size\x18\x02 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12 \n\npage_token\x18\x03 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80 \"f\n\x15ListDocumentsResponse\x12\x34\n\tdocuments\x18\x01 \x03(\x0b\x32!.hansei.search.v1.DocumentSummary\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"v\n\x16\x44\x65leteDocumentsRequest\x12\x35\n\ncollection\x18\x01 \x01(\tB!\xe2\x41\x01\x02\xbaH\x1ar\x18\x32\x16^[A-Za-z0-9_-]{1,128}$\x12%\n\x03ids\x18\x02 \x03(\tB\x18\xe2\x41\x01\x02\xbaH\x11\x92\x01\x0e\x08\x01\x10\xe8\x07\"\x07r\x05\x10\x01\x18\x80\x04\"<\n\x17\x44\x65leteDocumentsResponse\x12\x0f\n\x07\x64\x65leted\x18\x01 \x01(\x05\x12\x10\n\x08revision\x18\x02 \x01(\x03\"\x8c\x01\n\x14LoadDocumentsRequest\x12\x30\n\x04head\x18\x01 \x01(\x0b\x32\x1a.hansei.search.v1.LoadHeadB\x04\xe2\x41\x01\x01H\x00\x12:\n\x08\x64ocument\x18\x02 \x01(\x0b\x32\x1a.hansei.search.v1.DocumentB\n\xe2\x41\x01\x01\xbaH\x03\xd8\x01\x03H\x00\x42\x06\n\x04part\"A\n\x08LoadHead\x12\x35\n\ncollection\x18\x01 \x01(\tB!\xe2\x41\x01\x02\xbaH\x1ar\x18\x32\x16^[A-Za-z0-9_-]{1,128}$\"\xb4\x01\n\x15LoadDocumentsResponse\x12\x11\n\tprocessed\x18\x01 \x01(\x03\x12\x0e\n\x06stored\x18\x02 \x01(\x03\x12\x11\n\tunchanged\x18\x03 \x01(\x03\x12\x0e\n\x06\x66\x61iled\x18\x04 \x01(\x03\x12\x0e\n\x06\x63hunks\x18\x05 \x01(\x03\x12\x33\n\x08\x66\x61ilures\x18\x06 \x03(\x0b\x32!.hansei.search.v1.DocumentFailure\x12\x10\n\x08revision\x18\x07 \x01(\x03\"\xd3\x01\n\x17SearchCollectionRequest\x12\x35\n\ncollection\x18\x01 \x01(\tB!\xe2\x41\x01\x02\xbaH\x1ar\x18\x32\x16^[A-Za-z0-9_-]{1,128}$\x12<\n\x05query\x18\x02 \x01(\x0b\x32!.hansei.search.v1.CollectionQueryB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\x12!\n\tpage_size\x18\x03 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12 \n\npage_token\x18\x04 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80\x08\"\x9f\x01\n\x18SearchCollectionResponse\x12*\n\x07results\x18\x01 \x03(\x0b\x32\x19.hansei.search.v1.Passage\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x17\n\x0f\x65mbedding_model\x18\x03 \x01(\t\x12\x13\n\x0b\x61pproximate\x18\x04 \x01(\x08\x12\x17\n\x0fnext_page_token\x18\x05 \x01(\t2\x89\x08\n\x11\x43ollectionService\x12i\n\x10\x43reateCollection\x12).hansei.search.v1.CreateCollectionRequest\x1a*.hansei.search.v1.CreateCollectionResponse\x12`\n\rGetCollection\x12&.hansei.search.v1.GetCollectionRequest\x1a\'.hansei.search.v1.GetCollectionResponse\x12\x66\n\x0fListCollections\x12(.hansei.search.v1.ListCollectionsRequest\x1a).hansei.search.v1.ListCollectionsResponse\x12i\n\x10\x44\x65leteCollection\x12).hansei.search.v1.DeleteCollectionRequest\x1a*.hansei.search.v1.DeleteCollectionResponse\x12]\n\x0cPutDocuments\x12%.hansei.search.v1.PutDocumentsRequest\x1a&.hansei.search.v1.PutDocumentsResponse\x12Z\n\x0bGetDocument\x12$.hansei.search.v1.GetDocumentRequest\x1a%.hansei.search.v1.GetDocumentResponse\x12`\n\rListDocuments\x12&.hansei.search.v1.ListDocumentsRequest\x1a\'.hansei.search.v1.ListDocumentsResponse\x12\x66\n\x0f\x44\x65leteDocuments\x12(.hansei.search.v1.DeleteDocumentsRequest\x1a).hansei.search.v1.DeleteDocumentsResponse\x12\x64\n\rLoadDocuments\x12&.hansei.search.v1.LoadDocumentsRequest\x1a\'.hansei.search.v1.LoadDocumentsResponse(\x01\x30\x01\x12i\n\x10SearchCollection\x12).hansei.search.v1.SearchCollectionRequest\x1a*.hansei.search.v1.SearchCollectionResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -48,6 +48,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTCOLLECTIONSREQUEST'].fields_by_name['page_size']._serialized_options = b'\342A\001\001\272H\007\032\005\030\350\007(\000'
   _globals['_LISTCOLLECTIONSREQUEST'].fields_by_name['page_token']._loaded_options = None
   _globals['_LISTCOLLECTIONSREQUEST'].fields_by_name['page_token']._serialized_options = b'\342A\001\001\272H\005r\003\030\200 '
+  _globals['_LISTCOLLECTIONSREQUEST'].fields_by_name['prefix']._loaded_options = None
+  _globals['_LISTCOLLECTIONSREQUEST'].fields_by_name['prefix']._serialized_options = b'\342A\001\001\272H\032r\0302\026^[A-Za-z0-9_-]{0,128}$'
   _globals['_DELETECOLLECTIONREQUEST'].fields_by_name['name']._loaded_options = None
   _globals['_DELETECOLLECTIONREQUEST'].fields_by_name['name']._serialized_options = b'\342A\001\002\272H\032r\0302\026^[A-Za-z0-9_-]{1,128}$'
   _globals['_PUTDOCUMENTSREQUEST'].fields_by_name['collection']._loaded_options = None
@@ -90,40 +92,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETCOLLECTIONREQUEST']._serialized_end=576
   _globals['_GETCOLLECTIONRESPONSE']._serialized_start=578
   _globals['_GETCOLLECTIONRESPONSE']._serialized_end=651
-  _globals['_LISTCOLLECTIONSREQUEST']._serialized_start=653
-  _globals['_LISTCOLLECTIONSREQUEST']._serialized_end=746
-  _globals['_LISTCOLLECTIONSRESPONSE']._serialized_start=748
-  _globals['_LISTCOLLECTIONSRESPONSE']._serialized_end=849
-  _globals['_DELETECOLLECTIONREQUEST']._serialized_start=851
-  _globals['_DELETECOLLECTIONREQUEST']._serialized_end=925
-  _globals['_DELETECOLLECTIONRESPONSE']._serialized_start=927
-  _globals['_DELETECOLLECTIONRESPONSE']._serialized_end=972
-  _globals['_PUTDOCUMENTSREQUEST']._serialized_start=975
-  _globals['_PUTDOCUMENTSREQUEST']._serialized_end=1115
-  _globals['_PUTDOCUMENTSRESPONSE']._serialized_start=1117
-  _globals['_PUTDOCUMENTSRESPONSE']._serialized_end=1208
-  _globals['_GETDOCUMENTREQUEST']._serialized_start=1210
-  _globals['_GETDOCUMENTREQUEST']._serialized_end=1313
-  _globals['_GETDOCUMENTRESPONSE']._serialized_start=1315
-  _globals['_GETDOCUMENTRESPONSE']._serialized_end=1402
-  _globals['_LISTDOCUMENTSREQUEST']._serialized_start=1405
-  _globals['_LISTDOCUMENTSREQUEST']._serialized_end=1551
-  _globals['_LISTDOCUMENTSRESPONSE']._serialized_start=1553
-  _globals['_LISTDOCUMENTSRESPONSE']._serialized_end=1655
-  _globals['_DELETEDOCUMENTSREQUEST']._serialized_start=1657
-  _globals['_DELETEDOCUMENTSREQUEST']._serialized_end=1775
-  _globals['_DELETEDOCUMENTSRESPONSE']._serialized_start=1777
-  _globals['_DELETEDOCUMENTSRESPONSE']._serialized_end=1837
-  _globals['_LOADDOCUMENTSREQUEST']._serialized_start=1840
-  _globals['_LOADDOCUMENTSREQUEST']._serialized_end=1980
-  _globals['_LOADHEAD']._serialized_start=1982
-  _globals['_LOADHEAD']._serialized_end=2047
-  _globals['_LOADDOCUMENTSRESPONSE']._serialized_start=2050
-  _globals['_LOADDOCUMENTSRESPONSE']._serialized_end=2230
-  _globals['_SEARCHCOLLECTIONREQUEST']._serialized_start=2233
-  _globals['_SEARCHCOLLECTIONREQUEST']._serialized_end=2444
-  _globals['_SEARCHCOLLECTIONRESPONSE']._serialized_start=2447
-  _globals['_SEARCHCOLLECTIONRESPONSE']._serialized_end=2606
-  _globals['_COLLECTIONSERVICE']._serialized_start=2609
-  _globals['_COLLECTIONSERVICE']._serialized_end=3642
+  _globals['_LISTCOLLECTIONSREQUEST']._serialized_start=654
+  _globals['_LISTCOLLECTIONSREQUEST']._serialized_end=798
+  _globals['_LISTCOLLECTIONSRESPONSE']._serialized_start=800
+  _globals['_LISTCOLLECTIONSRESPONSE']._serialized_end=901
+  _globals['_DELETECOLLECTIONREQUEST']._serialized_start=903
+  _globals['_DELETECOLLECTIONREQUEST']._serialized_end=977
+  _globals['_DELETECOLLECTIONRESPONSE']._serialized_start=979
+  _globals['_DELETECOLLECTIONRESPONSE']._serialized_end=1024
+  _globals['_PUTDOCUMENTSREQUEST']._serialized_start=1027
+  _globals['_PUTDOCUMENTSREQUEST']._serialized_end=1167
+  _globals['_PUTDOCUMENTSRESPONSE']._serialized_start=1169
+  _globals['_PUTDOCUMENTSRESPONSE']._serialized_end=1260
+  _globals['_GETDOCUMENTREQUEST']._serialized_start=1262
+  _globals['_GETDOCUMENTREQUEST']._serialized_end=1365
+  _globals['_GETDOCUMENTRESPONSE']._serialized_start=1367
+  _globals['_GETDOCUMENTRESPONSE']._serialized_end=1454
+  _globals['_LISTDOCUMENTSREQUEST']._serialized_start=1457
+  _globals['_LISTDOCUMENTSREQUEST']._serialized_end=1603
+  _globals['_LISTDOCUMENTSRESPONSE']._serialized_start=1605
+  _globals['_LISTDOCUMENTSRESPONSE']._serialized_end=1707
+  _globals['_DELETEDOCUMENTSREQUEST']._serialized_start=1709
+  _globals['_DELETEDOCUMENTSREQUEST']._serialized_end=1827
+  _globals['_DELETEDOCUMENTSRESPONSE']._serialized_start=1829
+  _globals['_DELETEDOCUMENTSRESPONSE']._serialized_end=1889
+  _globals['_LOADDOCUMENTSREQUEST']._serialized_start=1892
+  _globals['_LOADDOCUMENTSREQUEST']._serialized_end=2032
+  _globals['_LOADHEAD']._serialized_start=2034
+  _globals['_LOADHEAD']._serialized_end=2099
+  _globals['_LOADDOCUMENTSRESPONSE']._serialized_start=2102
+  _globals['_LOADDOCUMENTSRESPONSE']._serialized_end=2282
+  _globals['_SEARCHCOLLECTIONREQUEST']._serialized_start=2285
+  _globals['_SEARCHCOLLECTIONREQUEST']._serialized_end=2496
+  _globals['_SEARCHCOLLECTIONRESPONSE']._serialized_start=2499
+  _globals['_SEARCHCOLLECTIONRESPONSE']._serialized_end=2658
+  _globals['_COLLECTIONSERVICE']._serialized_start=2661
+  _globals['_COLLECTIONSERVICE']._serialized_end=3694
 # @@protoc_insertion_point(module_scope)

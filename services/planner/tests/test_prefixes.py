@@ -1,0 +1,212 @@
+"""A plan with a prefix sees only what begins with it: made, run, answered, replaced and resumed (ADR 070)."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from services.planner.domain.errors import InvalidPlan
+from services.planner.domain.interventions import InterventionAction, InterventionResponse
+from services.planner.domain.plans import ExecutionPlan, executable, new_plan_id, prefix_of
+from services.planner.domain.results import Hit, OverallStatus
+from services.planner.domain.tools import ToolInput
+from services.planner.tests.replicas import question, replica, until_quiet
+from services.planner.tests.scripted import (
+    FixedBackend,
+    ScriptedModel,
+    ScriptedTool,
+    agent_plan,
+    agent_step,
+    answer,
+    executor,
+    failure,
+)
+from services.planner.usecases.calls import call_tool
+from services.planner.usecases.legacy_agent import LegacyAgentTool
+from services.planner.usecases.plan import Planner
+from services.planner.usecases.store import Filter, Request
+from services.planner.usecases.tools import RAGSearchTool, ToolRegistry
+
+ACME = "acme--"
+HARD = "AとBの違いを比較して詳しく教えて"
+NAMES = ["wikipedia_ja", "evil--a", "acme--b", "acme--c", "acme", "acme-", "Acme--d"]
+
+
+class Shared(FixedBackend):
+    """What all tenants have; a service of an earlier release, which does not heed the prefix."""
+
+    def __init__(self, names: Any = tuple(NAMES)) -> None:
+        super().__init__([Hit(id="1", content="c", source="s", score=0.9)], names)
+        self.asked: list[str] = []
+
+    async def list_collections(self, prefix: str = "") -> Any:
+        self.asked.append(prefix)
+        return self.collections
+
+
+def looking(collection: str | None, plan_id: str | None = None) -> ExecutionPlan:
+    step = agent_step(1, action="rag_search", collection=collection)
+    return agent_plan(step, agent_step(2, 1), plan_id=plan_id)
+
+
+def reply(*collections: str | None) -> str:
+    steps = [
+        {"step_id": i, "action": "rag_search", "description": "d", "query": f"s{i}", "collection": each}
+        for i, each in enumerate(collections, start=1)
+    ]
+    return json.dumps({"steps": steps, "plan_id": "evil--000000000000"})
+
+
+@given(st.from_regex(r"\A([A-Za-z0-9_-]{0,127}-)?\Z"))
+def test_for_all_prefixes_an_id_says_its_own(prefix: str) -> None:
+    plan_id = new_plan_id(prefix)
+    assert re.fullmatch(r"[0-9a-f]{12}", plan_id.removeprefix(prefix))  # P-06
+    assert (prefix_of(plan_id), executable(agent_plan(agent_step(1), plan_id=plan_id)).prefix) == (prefix, prefix)
+
+
+@pytest.mark.parametrize("plan_id", ["acme0a1b2c3d4e5f", "acme--0a1b", "a b-0a1b2c3d4e5f", "-" * 129 + "0a1b2c3d4e5f"])
+def test_an_id_has_a_hyphen_between_its_prefix_and_itself(plan_id: str) -> None:
+    with pytest.raises(ValidationError):
+        agent_plan(agent_step(1), plan_id=plan_id)
+
+
+async def test_a_plan_is_made_of_what_begins_with_its_prefix() -> None:  # P-18, P-20, P-21
+    backend = Shared()
+    made = await Planner(backend).create_plan(HARD, prefix=ACME)
+    assert (made.plan.prefix, made.plan.steps[0].collection, backend.asked) == (ACME, "acme--b", [ACME])
+    for names in ([], ["evil--a"], ["acme--z", "acme--wikipedia_ja"]):
+        made = await Planner(Shared(names)).create_plan(HARD, prefix=ACME)
+        assert made.plan.steps[0].collection == "acme--wikipedia_ja"
+
+
+async def test_the_model_is_told_of_ones_own_alone() -> None:  # P-16
+    model = ScriptedModel(reply("acme--b"))
+    made = await Planner(Shared(), model).create_plan(HARD, prefix=ACME)
+    refined = await Planner(Shared(), model).refine_plan(made.plan, "more")
+    assert [prefix_of(each.plan.plan_id or "") for each in (made, refined)] == [ACME, ACME]
+    assert made.plan.plan_id != "evil--000000000000"
+    for system, prompt in model.prompts:
+        assert "acme--b, acme--c" in system
+        assert "evil" not in system + prompt
+    unknown = ScriptedModel(reply("acme--b"))
+    await Planner(Shared([]), unknown).create_plan(HARD, prefix=ACME)
+    assert "acme--wikipedia_ja, acme--livedoor" in unknown.prompts[0][0]
+
+
+@pytest.mark.parametrize("foreign", ["evil--a", "wikipedia_ja", "acme", "acme-", "Acme--d", " acme--b", "e--acme--b"])
+async def test_a_model_that_names_anothers_is_not_heeded(foreign: str) -> None:  # P-19, P-22
+    model = ScriptedModel(reply("acme--b", foreign))
+    made = await Planner(Shared(), model).create_plan(HARD, prefix=ACME)
+    assert made.from_template
+    assert f"Step 2: collection {foreign!r} does not begin with 'acme--'" in made.template_reason
+    assert {step.collection for step in made.plan.steps} == {"acme--b", None}
+    own = looking("acme--b", new_plan_id(ACME))
+    assert (await Planner(Shared(), model).refine_plan(own, "more")).plan == own
+
+
+@pytest.mark.parametrize(
+    ("collection", "plan_id"),
+    [("evil--a", None), ("evil--a", "acme--0a1b2c3d4e5f"), ("acme--b", "evil--0a1b2c3d4e5f"), (None, "0a1b2c3d4e5f")],
+)
+def test_a_plan_that_looks_elsewhere_or_is_anothers_does_not_start(collection: Any, plan_id: Any) -> None:
+    with pytest.raises(InvalidPlan, match="does not begin with 'acme--'"):
+        executable(looking(collection, plan_id), ACME)
+
+
+def test_the_id_binds_a_plan_also_where_no_prefix_is_given() -> None:
+    with pytest.raises(InvalidPlan):
+        executable(looking("evil--a", "acme--0a1b2c3d4e5f"))
+    assert executable(looking("acme--team-b", "acme--team-0a1b2c3d4e5f"), ACME).prefix == "acme--team-"
+
+
+async def test_a_step_without_a_collection_takes_one_of_ones_own() -> None:  # P-21
+    for given_default in (None, "evil--a"):
+        backend = Shared()
+        tool = RAGSearchTool(backend, default=given_default)
+        result = await executor(tool, ScriptedTool()).execute_plan(looking(None, new_plan_id(ACME)))
+        assert (result.overall_status, backend.searched) == (OverallStatus.SUCCESS, [("s1", "acme--b")])
+
+
+async def test_no_tool_is_called_to_look_elsewhere() -> None:
+    tool = ScriptedTool(name="rag_search")
+    for prefix, collection, called in ((ACME, "evil--a", 0), (ACME, "acme--b", 1), ("", "evil--a", 2), (ACME, None, 3)):
+        result = await call_tool(tool, ToolInput("q", collection=collection, prefix=prefix))
+        assert (result.success, len(tool.calls)) == (bool(called), called)
+
+
+async def test_an_agent_in_a_step_looks_no_further_than_the_plan() -> None:  # P-35
+    backend = Shared()
+    model = ScriptedModel('{"tool": "rag_search", "query": "x"}', '{"answer": "done"}')
+    agent = LegacyAgentTool(model, ToolRegistry([RAGSearchTool(backend)]))
+    await executor(agent).execute_plan(agent_plan(agent_step(1), plan_id=new_plan_id(ACME)))
+    assert backend.searched == [("x", "acme--b")]
+
+
+async def test_a_replan_keeps_to_the_prefix() -> None:  # P-101, P-109
+    backend = Shared()
+    for second in ("evil--a", "acme--c"):
+        model = ScriptedModel(reply(second))
+        planner = Planner(backend, model)
+        failing = ScriptedTool({"s1": failure()})
+        made = executor(RAGSearchTool(backend), failing, planner=planner)
+        plan = agent_plan(agent_step(1), plan_id=new_plan_id(ACME))
+        await made.execute_plan(plan)
+        assert "acme--b, acme--c" in model.prompts[0][0]
+    assert {collection for _, collection in backend.searched} <= {"acme--b", "acme--c"}
+    assert ("s1", "acme--c") in backend.searched
+
+
+async def test_a_resumed_execution_keeps_to_the_prefix(tmp_path: Path) -> None:
+    """The next planner over the database knows nothing but the log."""
+    plan = agent_plan(agent_step(1), plan_id=new_plan_id(ACME))
+    asking = ScriptedTool({"s1": answer("one", 0.5)})
+    async with replica(tmp_path / "p.db", executor(asking)) as executions:
+        execution_id = await executions.start(plan, None, None)
+        await until_quiet(executions, execution_id)
+    backend, model = Shared(), ScriptedModel(reply("acme--c"))
+    made = executor(asking, RAGSearchTool(backend), planner=Planner(backend, model))
+    async with replica(tmp_path / "p.db", made) as executions:
+        bound = await question(executions, execution_id)
+        modify = InterventionResponse(action=InterventionAction.MODIFY, modified_plan=looking("evil--a"))
+        with pytest.raises(InvalidPlan, match="does not begin with 'acme--'"):
+            await executions.answer(execution_id, modify, *bound, None)
+        wish = InterventionResponse(action=InterventionAction.MODIFY, user_input="別の方法で")
+        await executions.answer(execution_id, wish, *bound, None)
+        state = await until_quiet(executions, execution_id)
+    assert "acme--b, acme--c" in model.prompts[0][0]
+    assert state.plan.prefix == ACME
+    assert backend.searched
+    assert {collection for _, collection in backend.searched} == {"acme--c"}
+
+
+async def test_executions_are_listed_by_what_their_ids_begin_with(tmp_path: Path) -> None:
+    prefixes = ["", "acme--", "acme--team-", "Acme--", "acme_-", "evil--"]
+    ids = {prefix: new_plan_id(prefix) for prefix in prefixes}
+    async with replica(tmp_path / "p.db", executor(ScriptedTool())) as executions:
+        for plan_id in ids.values():
+            await executions.start(agent_plan(agent_step(1), plan_id=plan_id), None, None)
+
+        async def listed(prefix: str) -> set[str]:
+            return {each.execution_id for each in await executions.store.listed(Filter(prefix=prefix))}
+
+        assert await listed("acme--") == {ids["acme--"], ids["acme--team-"]}
+        assert await listed("evil--") == {ids["evil--"]}
+        assert await listed("") == set(ids.values())
+        assert await listed("acme--z-") == set()
+
+
+async def test_each_prefix_has_request_ids_of_its_own(tmp_path: Path) -> None:
+    """Otherwise the answer to an id that another has used would tell that it was."""
+    tool = ScriptedTool()
+    async with replica(tmp_path / "p.db", executor(tool)) as executions:
+        for prefix in ("", "acme--", "evil--", "evil--"):
+            plan = agent_plan(agent_step(1), plan_id=f"{prefix}0a1b2c3d4e5f")
+            request = Request("6d1f", prefix.encode(), prefix)
+            await until_quiet(executions, await executions.start(plan, None, request))
+        assert len(await executions.store.listed(Filter())) == 3
+    assert len(tool.calls) == 3
