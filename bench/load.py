@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 Call = Callable[[int], Awaitable[object]]
-_TICKS = os.sysconf("SC_CLK_TCK")
+# What clock_getcpuclockid(3) of Linux makes of a process id; Python does not offer it.
+_CPU_CLOCK_OF_A_PROCESS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +30,8 @@ class Measured:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time a process has used so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    """User and system time a process has used so far, by its own clock: `/proc` counts in hundredths of a second."""
+    return time.clock_gettime(~pid << 3 | _CPU_CLOCK_OF_A_PROCESS)
 
 
 async def measure(what: str, call: Call, *, pid: int, callers: int, calls: int, warm_up: int = 50) -> Measured:

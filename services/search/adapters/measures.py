@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
@@ -10,19 +11,30 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from chassis.telemetry import meter
 from services.search.usecases.follow_playbook import FollowedPlaybook
 
-_embedded = meter.create_counter(
-    "hansei.search.embeddings",
-    unit="{text}",
-    description="Texts whose vector was needed: `cache` says whether it was known, `of` what the text was.",
-)
-
 Followed = Callable[[], Sequence[FollowedPlaybook]]
+
+# Counted here and read when metrics are: a counter of OpenTelemetry takes a tenth of the time of a search.
+_hits: Counter[str] = Counter()
+_misses: Counter[str] = Counter()
 
 
 def embedded(of: str, known: int, made: int) -> None:
     """Counts texts (documents, queries) whose vector was known, and those it was made for."""
-    _embedded.add(known, {"of": of, "cache": "hit"})
-    _embedded.add(made, {"of": of, "cache": "miss"})
+    _hits[of] += known
+    _misses[of] += made
+
+
+def _embeddings(_: CallbackOptions) -> Iterable[Observation]:
+    for cache, counted in (("hit", _hits), ("miss", _misses)):
+        yield from (Observation(count, {"of": of, "cache": cache}) for of, count in list(counted.items()))
+
+
+meter.create_observable_counter(
+    "hansei.search.embeddings",
+    [_embeddings],
+    unit="{text}",
+    description="Texts whose vector was needed: `cache` says whether it was known, `of` what the text was.",
+)
 
 
 def watch(followed: Followed) -> None:

@@ -43,9 +43,19 @@ class Items(Generic[ItemT]):
 
     def __getitem__(self, row: int) -> ItemT:
         held = self._held[row]
-        if type(held) is Unread and self._read is not None:
-            held = self._held[row] = self._read(held)
-        return cast(ItemT, held)
+        return self._taken_up(row, held) if type(held) is Unread else cast(ItemT, held)
+
+    def at(self, rows: Sequence[int]) -> list[ItemT]:
+        """The item of each of these rows."""
+        held = self._held
+        return [self._taken_up(row, item) if type(item := held[row]) is Unread else item for row in rows]
+
+    def _taken_up(self, row: int, origin: Unread) -> ItemT:
+        """Read the row's item, once."""
+        if self._read is None:
+            raise TypeError("items that are kept unread need to be read")
+        item = self._held[row] = self._read(origin)
+        return item
 
     def append(self, item: ItemT) -> None:
         """Put the next row's item."""

@@ -33,8 +33,7 @@ ALIVE = np.iinfo(np.int64).max
 """The version in which a living row dies."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fusion:
+class Fusion(NamedTuple):
     """How both scores become one: `minmax` as specified, or `rrf`; `alpha` is the vector score's share in 0..1."""
 
     alpha: float
@@ -144,7 +143,7 @@ class IndexView(NamedTuple, Generic[ItemT]):
         rows = fused.rows.tolist()
         results = map(
             Scored,
-            [self.items[row] for row in rows],
+            self.items.at(rows),
             fused.vector.tolist(),
             fused.bm25.tolist(),
             fused.combined.tolist(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from struct import Struct
 
@@ -64,20 +63,23 @@ def response_message(answer: Answer[Bullet]) -> search_service_pb2.SearchRespons
     Bullets are in their wire form already, so the results are put together there and read as one message: three times
     as fast as message by message.
     """
-    response = search_service_pb2.SearchResponse.FromString(b"".join(map(_result_field, answer.ranking.results)))
+    wire = b"".join([part for scored in answer.ranking.results for part in _result_field(scored)])
+    response = search_service_pb2.SearchResponse.FromString(wire)
     response.revision = max(answer.revision, 0)
     response.embedding_model = answer.model
     response.approximate = answer.ranking.preselected
     return response
 
 
-def _result_field(scored: Scored[Bullet]) -> bytes:
-    """A result as the field `results` of a response; it equals `scored_message` on the wire."""
-    _, vector, bm25, combined, cosine, raw_bm25, terms = scored
-    origin = scored.item.origin
+def _result_field(scored: Scored[Bullet]) -> tuple[bytes, ...]:
+    """The parts of a result as the field `results` of a response; together they equal `scored_message` on the wire."""
+    item, vector, bm25, combined, cosine, raw_bm25, terms = scored
+    origin = item.origin
+    size = _varint(len(origin))
     scores = _SCORES.pack(0x11, vector, 0x19, bm25, 0x21, combined, 0x29, cosine, 0x31, raw_bm25)
-    result = b"".join((_FIRST_FIELD, _varint(len(origin)), origin, scores, _terms(terms) if terms else b""))
-    return b"".join((_FIRST_FIELD, _varint(len(result)), result))
+    matched = _terms(terms) if terms else b""
+    length = 1 + len(size) + len(origin) + _SCORES.size + len(matched)
+    return _FIRST_FIELD, _varint(length), _FIRST_FIELD, size, origin, scores, matched
 
 
 def _terms(terms: Sequence[TermScore]) -> bytes:
@@ -98,7 +100,7 @@ def _varint(number: int) -> bytes:
 def page_message(page: Page[Bullet]) -> search_service_pb2.SearchResponse:
     """A page of the answer to one query."""
     answer = page.answer
-    response = response_message(replace(answer, ranking=replace(answer.ranking, results=list(page.results))))
+    response = response_message(answer._replace(ranking=answer.ranking._replace(results=page.results)))
     response.next_page_token = ranking_token(page.following)
     return response
 

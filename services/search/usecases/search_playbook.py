@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic
+from typing import Generic, NamedTuple
 
 import numpy as np
 
@@ -33,8 +33,7 @@ class QueryVector:
     values: Float32s
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """A query and how it is to be answered; None and empty mean the service's defaults.
 
     ``alpha`` given is taken as it is; the default is scaled by what the embedder knows of the query's script.
@@ -47,8 +46,7 @@ class Ask:
     explain: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Answer(Generic[ItemT]):
+class Answer(NamedTuple, Generic[ItemT]):
     """What was found, at which revision, by vectors of which model."""
 
     ranking: Ranking[ItemT]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -178,7 +179,7 @@ def _ids_by_score(results: list[Any]) -> list[set[str]]:
     return _grouped([(r.combined_score, r.bullet.id) for r in results])
 
 
-def _ids_by_score_scored(results: list[Any]) -> list[set[str]]:
+def _ids_by_score_scored(results: Sequence[Any]) -> list[set[str]]:
     return _grouped([(r.combined_score, r.item.id) for r in results])
 
 

@@ -181,7 +181,7 @@ async def eventually(condition: Callable[[], bool]) -> None:
 async def test_an_unknown_dataset_gives_nothing_and_embeds_nothing() -> None:  # G-36, S-08
     async with world() as w:
         (answer,) = await w.search("d", [Ask(SearchQuery("text"))])
-        assert (answer.ranking.results, answer.revision, answer.model) == ([], 0, "lengths")
+        assert (list(answer.ranking.results), answer.revision, answer.model) == ([], 0, "lengths")
         assert w.embedder.embedded == []
 
 
