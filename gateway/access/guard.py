@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from chassis.calls import request_id
-from chassis.errors import HanseiError, InvalidArgument
+from chassis.errors import HanseiError, InvalidArgument, shortened
 from gateway.access.errors import AuthorNotYours, NotYours, OperatorOnly, PermitWithdrawn, ScopeMissing
 from gateway.access.identity import ADMIN, SYSTEM, Identity, prefix_of
 from gateway.access.limits import Limits
@@ -28,6 +28,8 @@ from gateway.access.names import CHOSEN_WITHIN_A_PREFIX, GIVEN, Kind, Mention, m
 
 MAX_RECORDED = 20
 """Names that one audit record holds."""
+MAX_RECORDED_CHARS = 200
+"""Characters of each; what is longer is no name that any service takes."""
 
 caller: ContextVar[Identity] = ContextVar("caller", default=SYSTEM)
 """Who makes the call being handled."""
@@ -113,9 +115,11 @@ class Permit:
             return None
         if not await self._is_own(kind, named):
             raise NotYours(kind.value, named)
-        if named and named not in self.names:
+        return self._note(shortened(named, MAX_RECORDED_CHARS))
+
+    def _note(self, named: str) -> None:
+        if named and named not in self.names and len(self.names) < MAX_RECORDED:
             self.names.append(named)
-        return None
 
     async def _is_own(self, kind: Kind, named: str) -> bool:
         if kind in GIVEN and self.who.tenant:
@@ -211,7 +215,6 @@ class Gatekeeper:
                     permit.task.cancel()
 
     async def _recorded(self, permit: Permit, code: str) -> None:
-        names = tuple(permit.names[:MAX_RECORDED])
         path = permit.method.path.lstrip("/")
-        deed = Deed(self._now(), permit.who.name, permit.who.tenant, path, names, request_id(), code)
+        deed = Deed(self._now(), permit.who.name, permit.who.tenant, path, tuple(permit.names), request_id(), code)
         await asyncio.shield(self._audit.record(deed))

@@ -1,4 +1,4 @@
-"""Who may call, over a real SQLite file and clocks that tests set."""
+"""Who may call, over a real database and clocks that tests set."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class Entrance:
 
 
 @asynccontextmanager
-async def entrance(folder: Path, **settings: Any) -> AsyncIterator[Entrance]:
-    """An entrance that asks for credentials."""
+async def entrance(place: Path | str, **settings: Any) -> AsyncIterator[Entrance]:
+    """An entrance that asks for credentials. `place` is a folder for its database, or where that is."""
     clock = Clock()
-    url = url_of(str(folder / "gateway.db"))
+    url = url_of(str(place / "gateway.db") if isinstance(place, Path) else place)
     made = access(
         AccessSettings(**{"auth": "on", **settings}),
         url,

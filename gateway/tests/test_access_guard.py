@@ -303,6 +303,15 @@ async def test_what_was_changed_is_written_down_with_its_outcome(tmp_path: Path)
     assert own == everything[1:]
 
 
+async def test_a_record_of_deeds_does_not_grow_with_what_is_named(tmp_path: Path) -> None:
+    names = ["acme--" + "x" * 100_000, *(f"acme--{n}" for n in range(100))]
+    async with entrance(tmp_path) as entry:
+        request = playbook.MergePlaybooksRequest(dataset="acme--d", from_datasets=names)
+        await let_in(entry, BOOKS + "MergePlaybooks", ACME, request)
+        ((_, deed),) = await entry.access.store.deeds("", None, 10)
+    assert (len(deed.names), max(map(len, deed.names))) == (20, 200)
+
+
 async def test_calls_a_second_are_limited_and_said_when_to_come_back(tmp_path: Path) -> None:
     async with entrance(tmp_path) as entry:
         who = await entry.guard.authenticate(await entry.key("acme", "read", calls_per_second=2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from hansei.planner.v1 import planner_pb2 as pb
 from hansei.playbook.v1 import playbook_pb2
 from hansei.search.v1.collection_pb2 import CollectionQuery
 from tests import systems
+from tests.behaviour.postgres_server import binaries_or_skip, postgres_server
 
 SECONDS = 60
 ALL = ("READ", "LEARN", "REVIEW", "ADMIN")
@@ -46,11 +48,15 @@ def key_of(client: Client, label: str, tenant: str, *scopes: str) -> str:
 
 
 # One gateway, because it is asked over HTTP too, at an address that two could not share.
-@pytest.fixture(scope="module", params=["one process", "separate processes"])
+@pytest.fixture(scope="module", params=["one process", "separate processes", "one process on PostgreSQL"])
 def gate(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
     data, http = tmp_path_factory.mktemp("access"), f"127.0.0.1:{systems.free_port()}"
     environment = {"GATEWAY_API_TOKEN": "root", "HANSEI_HTTP_ADDRESS": http, "GATEWAY_DB": str(data / "gateway.db")}
-    with systems.FORMS[request.param](data, **environment) as system:
+    form, _, on_server = request.param.partition(" on ")
+    with ExitStack() as stack:
+        if on_server:
+            environment |= systems.server_databases(stack.enter_context(postgres_server(binaries_or_skip())))
+        system = stack.enter_context(systems.FORMS[form](data, **environment))
         with Client(system.address, token="root") as operator:
             keys = {tenant: key_of(operator, "ci", tenant, *ALL) for tenant in ("acme", "evil")}
             keys["acme reader"] = key_of(operator, "reader", "acme", "READ")
