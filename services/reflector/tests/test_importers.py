@@ -38,7 +38,7 @@ LOG: dict[str, Any] = {
     "mistake_agent": "Orchestrator",
     "mistake_step": "2",
 }
-OWN = {
+OWN: dict[str, Any] = {
     "id": "run-1",
     "task_id": "t",
     "dataset": "devtools",
@@ -135,6 +135,20 @@ def test_labels_never_reach_the_trajectory() -> None:
     assert (scored.step, scored.agent) == (2, "Orchestrator")
     with pytest.raises(MalformedTrajectory, match="mistake_step"):
         read_labelled(json.dumps({**LOG, "mistake_step": "-1"}).encode())
+
+
+def test_what_the_contract_writes_as_json_is_our_own_form_too() -> None:
+    """The answer of ParseTrajectories and the body of Learn: what was read can be read again."""
+    steps = [{**step, "role": f"STEP_ROLE_{str(step['role']).upper()}", "source": ""} for step in OWN["steps"]]
+    outcome = {name: OWN[name] for name in ("ground_truth", "test_report")}
+    named = {"status": "TRAJECTORY_STATUS_SUCCESS", "signal": "SIGNAL_STRENGTH_UNSPECIFIED", "steps": steps}
+    written = {**{name: value for name, value in OWN.items() if name not in outcome}, **named}
+    assert read(written | outcome) == read(OWN)
+    assert read({"trajectory": written, **outcome}) == read(OWN)
+    assert read({**written, "signal": "SIGNAL_STRENGTH_REWARD"})[0].trajectory.signal == "reward"
+    assert refusal(json.dumps({**OWN, "status": "TRAJECTORY_STATUS_LOST"}).encode()) == (
+        "trajectory.status: 'lost' Input should be 'success' or 'failure'"
+    )
 
 
 def test_our_own_form_round_trips_every_field() -> None:
