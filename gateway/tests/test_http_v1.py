@@ -203,7 +203,7 @@ async def test_every_example_of_the_document_is_answered() -> None:
                 for kind, content in verbs.get(verb, {}).get("requestBody", {}).get("content", {}).items():
                     sent += 1
                     example = content.get("example") or _example_of(described, content) or {}
-                    body = {"json": example} if kind == "application/json" else {"content": example}
+                    body: dict[str, Any] = {"json" if kind == "application/json" else "content": example}
                     query = {
                         each["name"]: VALUES[each["name"]]
                         for each in verbs[verb].get("parameters", ())
