@@ -20,6 +20,8 @@ OURS = {"hansei", "chassis", "libs", "services", "gateway"}
 def loggers_that_speak() -> None:
     """What ran before in this process may have silenced loggers that a test listens to."""
     logging.disable(logging.NOTSET)
+    logging.root.setLevel(logging.WARNING)
     for name, logger in logging.root.manager.loggerDict.items():
         if isinstance(logger, logging.Logger) and name.partition(".")[0] in OURS:
             logger.disabled, logger.propagate = False, True
+            logger.setLevel(logging.NOTSET)
