@@ -46,6 +46,8 @@ class Vectors:
 
     def append(self, given: Floats | Float32s) -> bool:
         """Write vectors behind the last one; False if a value is not finite, and then nothing has changed."""
+        if not len(given):
+            return True  # what a snapshot holds is read only, until there is something to write
         end = self._used + len(given)
         if end > len(self._units):
             self._units = grown(self._units, self._used, end)

@@ -22,7 +22,7 @@ from services.search.domain.kernels import Kernels, NumpyKernels
 from services.search.domain.query import Filter, SearchQuery
 from services.search.domain.ranking import candidates_of, cosines, rank
 from services.search.domain.tokenizers import whitespace
-from services.search.domain.vectors import Vectors, store_vectors
+from services.search.domain.vectors import StoreVectors, Vectors, store_vectors
 from services.search.domain.view import NO_PRESELECTION, Fusion, IndexView, Preselection
 
 DIMENSION = 5
@@ -367,6 +367,20 @@ def test_coarse_rows_are_off_by_at_most_their_error() -> None:
         for _ in range(50):
             query = _unit32(rng.normal(size=48)).astype(np.float64)
             assert (np.abs(units @ query - held @ query) <= coarse.errors + 1e-9).all()
+
+
+@pytest.mark.parametrize("store", [store_vectors, COMPILED.store_vectors])
+def test_vectors_of_a_snapshot_take_no_vectors_and_then_some(store: StoreVectors) -> None:
+    """A snapshot is mapped read only; the first change after a restart may well add nothing."""
+    written = Vectors(3, store)
+    assert written.append(np.eye(3, dtype=np.float32))
+    units, coarse = written.view()
+    for column in (units, *coarse):
+        column.flags.writeable = False
+    thawed = Vectors.of(units, coarse, store)
+    assert thawed.append(np.empty((0, 3), np.float32))
+    assert thawed.append(np.ones((1, 3), np.float32))
+    assert len(thawed.view()[0]) == 4
 
 
 @pytest.mark.parametrize("spread", [1.0, 1e-2, 1e-4, 0.0])
