@@ -89,7 +89,7 @@ def front(
         closing.push_async_callback(entry.close)
         await opened(entry.store.open, place, "GATEWAY_DB", settings.database_wait_seconds)
         closing.push_async_callback(bulk.close)
-        await bulk.open()
+        await opened(bulk.open, place, "GATEWAY_DB", settings.database_wait_seconds)
         if http is not None:
             closing.push_async_callback(http.close)
             await http.start()

@@ -17,6 +17,7 @@ from gateway.bulk.progress import Progress, generation_of
 from gateway.bulk.submission import received
 from hansei.gateway.v1 import bulk_pb2 as bulk
 from hansei.gateway.v1 import bulk_service_pb2 as service
+from libs.sql.migrations import SchemaNewer
 
 log = logging.getLogger("hansei.bulk")
 
@@ -67,10 +68,13 @@ class BulkLearning:
     async def open(self) -> None:
         """Open the database; if it is away, later. The queue opens when there is something to learn.
 
-        The gateway serves everything else meanwhile, and its jobs answer UNAVAILABLE.
+        The gateway serves everything else meanwhile, and its jobs answer UNAVAILABLE. Raises SchemaNewer, which passes
+        by no waiting.
         """
         try:
             await self._database.open()
+        except SchemaNewer:
+            raise
         except HanseiError as error:
             log.warning("bulk learning is not available yet: %s", error)
 

@@ -1,95 +1,169 @@
-"""A client that is newer than the server, as docs/operations/upgrade.md says."""
+"""Old and new side by side, as docs/operations/upgrade.md says: clients and servers of different releases."""
 
 from __future__ import annotations
 
+import random
 import sqlite3
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
-import chassis
-from hansei.curator.v1 import curator_service_pb2
-from hansei.reflector.v1 import trajectory_pb2
-from services.curator.bootstrap import build
-from services.curator.settings import CuratorSettings
 from tests import systems
+from tests.other_contracts import Contract, newer, older
 
-SECONDS = 30
-CURATE = "/hansei.curator.v1.CuratorService/Curate"
-FROM_THE_FUTURE = b"\xc2\xbb\x01\x07unknown"
-"""A field with number 3000, as nobody knows it yet."""
+NEEDED = frozenset(
+    f"hansei.{name}"
+    for name in (
+        "gateway.v1.GatewayService/Learn",
+        "gateway.v1.GatewayService/Answer",
+        "search.v1.SearchService/Search",
+        "playbook.v1.PlaybookService/GetPlaybook",
+        "gateway.v1.LearnRequest.request_id",
+        "gateway.v1.LearnResponse.curation",
+        "curator.v1.CurateResponse.saved",
+        "curator.v1.CurateResponse.revision",
+        "reflector.v1.Trajectory.id",
+        "reflector.v1.Trajectory.generated_answer",
+        "reflector.v1.Trajectory.steps",
+        "reflector.v1.Step.content",
+        "reflector.v1.Step.name",
+        "reflector.v1.Step.tool_call_id",
+        "reflector.v1.Step.tool_calls",
+        "reflector.v1.ToolCall.id",
+        "reflector.v1.ToolCall.arguments",
+        "reflector.v1.TrajectoryStatus.TRAJECTORY_STATUS_FAILURE",
+        "reflector.v1.StepRole.STEP_ROLE_ASSISTANT",
+        "reflector.v1.StepRole.STEP_ROLE_TOOL",
+        "search.v1.SearchRequest.min_revision",
+        "search.v1.SearchQuery.query_text",
+        "search.v1.SearchResponse.results",
+        "search.v1.SearchResult.bullet",
+        "gateway.v1.AnswerRequest.dataset",
+        "gateway.v1.AnswerRequest.query",
+        "gateway.v1.AnswerRequest.min_revision",
+        "gateway.v1.AnswerResponse.trajectory",
+        "playbook.v1.GetPlaybookResponse.playbook",
+        "playbook.v1.Playbook.revision",
+        "playbook.v1.Playbook.bullets",
+        "playbook.v1.Bullet.content",
+    )
+)
+"""What a client must know to go through the loop; anything else may have been added later."""
+separate = pytest.mark.parametrize("system", ["separate processes"], indirect=True)
 
 
-@asynccontextmanager
-async def curator(folder: Path) -> AsyncIterator[grpc.aio.Channel]:
-    """A channel to a curator over the playbooks in `folder`."""
-    settings = CuratorSettings(llm_provider="offline", playbook_data_dir=str(folder), listen_address="127.0.0.1:0")
-    async with (
-        chassis.serve(build(settings, chassis.Peers({}))) as running,
-        grpc.aio.insecure_channel(running.address) as channel,
-    ):
+@pytest.fixture
+def channel(system: systems.System) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(system.address) as channel:
         yield channel
 
 
-async def call(channel: grpc.aio.Channel, method: str, request: bytes) -> bytes:
-    """What a method answers, as it goes over the wire."""
-    open_call: Any = channel.unary_unary
-    return bytes(await open_call(method)(request, timeout=SECONDS))
-
-
-def curation(number: int) -> bytes:
-    insight = trajectory_pb2.Insight(
-        reasoning="r",
-        error_identification="e",
-        root_cause_analysis="c",
-        correct_approach="a",
-        key_insight=f"Lesson {uuid.uuid4().hex} of run {number}.",
+def go_through_the_loop(contract: Contract, channel: grpc.Channel) -> None:
+    """Learn from a run, find what was learned, answer with it, and read the playbook."""
+    dataset = f"upgrade-{uuid.uuid4().hex[:12]}"
+    call, failed = contract.call, contract.message("reflector.v1.Trajectory")
+    steps = [
+        {"role": "STEP_ROLE_ASSISTANT", "tool_calls": [{"id": "1", "name": "git", "arguments": '{"args": ["push"]}'}]},
+        {
+            "role": "STEP_ROLE_TOOL",
+            "name": "git",
+            "tool_call_id": "1",
+            "content": "exit code 1\nerror: failed to push some refs",
+        },
+    ]
+    run = failed(
+        id=f"{dataset}-1",
+        dataset=dataset,
+        query="Push",
+        status="TRAJECTORY_STATUS_FAILURE",
+        generated_answer="No.",
+        steps=steps,
     )
-    reflection = trajectory_pb2.ReflectionResult(insights=[insight], trajectory_id=f"run-{number}", iteration_count=1)
-    asked = curator_service_pb2.CurateRequest(
-        request_id=str(uuid.uuid4()), dataset="upgrade", reflection_result=reflection
+    learned = call(
+        channel, "gateway.v1.GatewayService/Learn", request_id=str(uuid.uuid4()), dataset=dataset, trajectory=run
     )
-    return asked.SerializeToString()
+    assert learned.curation.saved
+    revision = learned.curation.revision
+    query = {"query_text": "failed to push some refs"}
+    found = call(channel, "search.v1.SearchService/Search", dataset=dataset, query=query, min_revision=revision)
+    assert "push" in found.results[0].bullet.content
+    answered = call(
+        channel, "gateway.v1.GatewayService/Answer", dataset=dataset, query="How do I push?", min_revision=revision
+    )
+    assert answered.trajectory.generated_answer
+    book = call(channel, "playbook.v1.PlaybookService/GetPlaybook", dataset=dataset).playbook
+    assert book.revision == revision
+    assert found.results[0].bullet.content in [each.content for each in book.bullets]
 
 
-async def test_a_newer_client_sends_what_the_server_does_not_know(tmp_path: Path) -> None:
-    async with curator(tmp_path) as channel:
-        answer = await call(channel, CURATE, curation(1) + FROM_THE_FUTURE)
-        assert curator_service_pb2.CurateResponse.FromString(answer).saved
+def everything(name: str) -> bool:
+    return True
 
 
-async def test_a_method_the_server_does_not_have_is_refused_as_that(tmp_path: Path) -> None:
-    async with curator(tmp_path) as channel:
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await call(channel, "/hansei.curator.v1.CuratorService/Foresee", b"")
-        assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED
+def some(seed: int) -> Callable[[str], bool]:
+    rng = random.Random(seed)
+    return lambda name: rng.random() < 0.5
 
 
-@pytest.mark.parametrize("name", ["curator", "planner", "search", "validator"])
+@separate
+@pytest.mark.parametrize("unknown", [everything, some(1), some(2), some(3)], ids=["everything", "1", "2", "3"])
+def test_an_older_client_goes_through_the_loop(channel: grpc.Channel, unknown: Callable[[str], bool]) -> None:
+    go_through_the_loop(older(unknown, NEEDED), channel)
+
+
+@separate
+def test_a_newer_client_sends_what_the_servers_do_not_know(channel: grpc.Channel) -> None:
+    go_through_the_loop(newer(), channel)
+
+
+@separate
+@pytest.mark.parametrize(
+    "method",
+    [f"/hansei.{name}.v1.{name.capitalize()}Service/Foresee" for name in systems.SERVICES]
+    + ["/hansei.foresight.v1.ForesightService/Foresee"],
+)
+def test_a_method_the_server_does_not_have_is_refused_as_that(channel: Any, method: str) -> None:
+    with pytest.raises(grpc.RpcError) as refused:
+        channel.unary_unary(method)(b"", timeout=60)
+    assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", [name for name, listed in systems.SERVICES.items() if "database" in listed])
 def test_a_replica_over_a_newer_schema_does_not_serve_and_changes_nothing(tmp_path: Path, name: str) -> None:
     with systems.one_service(tmp_path, name):
         pass
-    (file, table), *_ = _schema_versions(tmp_path)
-    with closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute(f"UPDATE {table} SET version_num = '9999'")
-    status, said = systems.failed_start(tmp_path, f"services.{name}")
-    assert status == 1
-    assert "9999" in said.strip().splitlines()[-1]
-    assert "Traceback" not in said
-    with closing(sqlite3.connect(file)) as connection:
-        assert connection.execute(f"SELECT version_num FROM {table}").fetchall() == [("9999",)]
+    versions = _schema_versions(tmp_path)
+    module = name if name == "gateway" else f"services.{name}"
+    for file, table, version in versions:
+        _set_version(file, table, "9999")
+        status, said = systems.failed_start(tmp_path, module)
+        assert status == 1, table
+        assert "9999" in said.strip().splitlines()[-1]
+        assert "Traceback" not in said
+        assert (file, table, "9999") in _schema_versions(tmp_path)
+        _set_version(file, table, version)
+    with systems.one_service(tmp_path, name):
+        assert _schema_versions(tmp_path) == versions
 
 
-def _schema_versions(folder: Path) -> list[tuple[Path, str]]:
-    """The tables that say which migrations a file has seen."""
+def _schema_versions(folder: Path) -> list[tuple[Path, str, str]]:
+    """The tables that say which migrations a file has seen, and what they say."""
     found = []
     for file in sorted([*folder.rglob("*.db"), *folder.rglob("*.sqlite*")]):
         with closing(sqlite3.connect(file)) as connection:
             tables = connection.execute("SELECT name FROM sqlite_master WHERE sql LIKE '%version_num%'").fetchall()
-        found += [(file, name) for (name,) in tables if not name.startswith("sqlite_")]
+            names = [name for (name,) in tables if not name.startswith("sqlite_")]
+            found += [
+                (file, name, connection.execute(f"SELECT version_num FROM {name}").fetchone()[0]) for name in names
+            ]
     return found
+
+
+def _set_version(file: Path, table: str, version: str) -> None:
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute(f"UPDATE {table} SET version_num = ?", [version])
