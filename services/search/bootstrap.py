@@ -45,6 +45,7 @@ from services.search.usecases.chunk_index import ChunkIndex
 from services.search.usecases.collection_indexes import CollectionIndexes
 from services.search.usecases.cut_documents import CutDocuments
 from services.search.usecases.embed_texts import EmbedTexts
+from services.search.usecases.embedders import Embedders
 from services.search.usecases.evaluate import NAMED_VARIANTS, Quality, RankingVariant, evaluate, read_retrieval_set
 from services.search.usecases.follow_playbook import FollowedPlaybook, MakeIndex
 from services.search.usecases.hybrid_chunks import HybridChunks
@@ -54,6 +55,7 @@ from services.search.usecases.page_playbook import PagePlaybook
 from services.search.usecases.playbook_indexes import PlaybookIndexes
 from services.search.usecases.put_documents import PutDocuments
 from services.search.usecases.rank_bullets import RankBullets
+from services.search.usecases.reembed_collections import ReembedCollections
 from services.search.usecases.search_collection import SearchCollection
 from services.search.usecases.search_playbook import RankEntries, SearchPlaybook
 
@@ -85,6 +87,11 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
     def follow(dataset: str) -> FollowedPlaybook:
         return FollowedPlaybook(dataset, CuratorFeed(peers.channel("curator")), embed, make, snapshots, scoring)
 
+    async def other(model: str) -> EmbedTexts | None:
+        former = await modelling.run(embedder_named, model, settings, modelling, closing)
+        return EmbedTexts(former, StoredEmbeddings(database)) if former else None
+
+    embedders = Embedders(embed, other)
     before: dict[str, tuple[EmbedTexts, SnapshotFiles[Bullet]]] = {}
 
     def predecessor(dataset: str) -> FollowedPlaybook | None:
@@ -93,13 +100,9 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
         embed, snapshots = before.pop(dataset)
         return FollowedPlaybook(dataset, CuratorFeed(peers.channel("curator")), embed, make, snapshots, scoring)
 
-    def find_predecessors() -> None:
-        embedders: dict[str, EmbedTexts | None] = {}
-        for dataset, model in snapshots.embedders().items():
-            if model not in embedders:
-                former = embedder_named(model, settings, modelling, closing)
-                embedders[model] = EmbedTexts(former, StoredEmbeddings(database)) if former else None
-            if (embed := embedders[model]) is None:
+    async def find_predecessors() -> None:
+        for dataset, model in (await modelling.run(snapshots.embedders)).items():
+            if (embed := await embedders.of(model)) is None:
                 log.warning("the index of %s is made anew: nobody here embeds as %s did", dataset, model)
             else:
                 log.info("the index of %s by %s answers until its texts are embedded anew", dataset, model)
@@ -119,31 +122,33 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
         settings.search_tokenizer,
     )
 
-    snapshots_of_chunks = SnapshotFiles(Path(settings.search_snapshot_dir, "collections"), made_with, chunk_of_bytes)
-
-    in_qdrant = _qdrant_chunks(settings, rank, tokenize, variant, closing)
+    in_qdrant = _qdrant_chunks(settings, tokenize, variant, closing)
 
     def chunk_index(collection: Collection) -> ChunkIndex:
         if collection.backend is Backend.HYBRID:
-            return HybridChunks(collection, make, rank, snapshots_of_chunks, scoring)
+            folder, made = (
+                Path(settings.search_snapshot_dir, "collections"),
+                {**made_with, "embedder": collection.model},
+            )
+            return HybridChunks(collection, make, SnapshotFiles(folder, made, chunk_of_bytes), scoring)
         return in_qdrant(collection)
 
     store = SqlCollectionStore(database)
     backends = frozenset(Backend) if settings.search_qdrant else frozenset({Backend.HYBRID})
     collections = CollectionIndexes(store, chunk_index, settings.search_max_collections)
-    cut = CutDocuments(embed, tokenize, scoring)
+    cut = CutDocuments(embedders, tokenize, scoring)
     put = PutDocuments(store, collections, cut)
     collection_servicer = CollectionServicer(
         store,
         MakeCollections(store, collections, embed, backends),
         put,
         LoadDocuments(store, put, cut),
-        SearchCollection(store, collections, embed),
+        SearchCollection(store, collections, embedders, rank),
     )
 
     async def start() -> None:
         await opened(database.open, database.url, "SEARCH_DB", settings.database_wait_seconds)
-        await modelling.run(find_predecessors)
+        await find_predecessors()
 
     async def compile_loops() -> None:
         await asyncio.sleep(settings.search_compile_after_seconds)
@@ -173,6 +178,7 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
         close=close,
         tasks={
             "compiled loops": compile_loops,
+            "collections of other models": ReembedCollections(store, collections, embed).__call__,
             "upkeep": lambda: indexes.keep_up(settings.search_snapshot_seconds),
             "upkeep of collections": lambda: collections.keep_up(settings.search_snapshot_seconds),
         },
@@ -180,7 +186,7 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
 
 
 def _qdrant_chunks(
-    settings: SearchSettings, rank: RankEntries, tokenize: Tokenizer, variant: Variant, closing: AsyncExitStack
+    settings: SearchSettings, tokenize: Tokenizer, variant: Variant, closing: AsyncExitStack
 ) -> Callable[[Collection], ChunkIndex]:
     if not settings.search_qdrant:
 
@@ -193,7 +199,7 @@ def _qdrant_chunks(
 
     qdrant = Qdrant(settings.search_qdrant, settings.search_qdrant_api_key.get_secret_value())
     closing.push_async_callback(qdrant.close)
-    return lambda collection: QdrantChunks(collection, qdrant, rank, tokenize, variant)
+    return lambda collection: QdrantChunks(collection, qdrant, tokenize, variant)
 
 
 def _tokenizer_of(settings: SearchSettings) -> Tokenizer:

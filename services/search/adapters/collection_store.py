@@ -11,12 +11,23 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import numpy as np
-from sqlalchemy import Connection, Row, Select, bindparam, case, delete, func, select, tuple_, update
+from sqlalchemy import Connection, Row, bindparam, func, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from libs.sql.engines import sqlite_code
+from services.search.adapters import succession
+from services.search.adapters.collection_rows import (
+    AT_ONCE,
+    advance,
+    collection_named,
+    collection_of,
+    delete_collection,
+    in_collection,
+    packed_vectors,
+    rows_there,
+)
 from services.search.adapters.database import Database
 from services.search.adapters.schema import collection as collections
 from services.search.adapters.schema import document as documents
@@ -46,8 +57,6 @@ T = TypeVar("T")
 
 WRITINGS_AT_ONCE = 256
 """Documents an index takes up in one step; each is at most some megabytes."""
-# SQLite's limit of variables in a statement, with room to spare.
-_AT_ONCE = 500
 
 _Work = Callable[[Connection], T]
 _log = logging.getLogger(__name__)
@@ -80,28 +89,28 @@ class SqlCollectionStore:
 
         def work(connection: Connection) -> Collection:
             connection.execute(self._insert(collections).on_conflict_do_nothing(index_elements=["name"]), row)
-            return _collection(connection, name)
+            return collection_named(connection, name)
 
         return await self._written(work)
 
     async def get(self, name: str) -> Collection:
         """The collection as it stands. Raises `CollectionNotFound`."""
-        return await self._read(lambda connection: _collection(connection, name))
+        return await self._read(lambda connection: collection_named(connection, name))
 
     async def page(self, after: str, limit: int, prefix: str = "") -> list[Collection]:
         """Collections whose name sorts behind `after` and begins with `prefix`, by name."""
         name = collections.c.name  # sorted by code points: no character of a name comes after `~`
         query = select(collections).where(name > after, name >= prefix, name < f"{prefix}~")
         query = query.order_by(name).limit(limit)
-        return await self._read(lambda connection: [_collection_of(row) for row in connection.execute(query)])
+        return await self._read(lambda connection: [collection_of(row) for row in connection.execute(query)])
 
     async def drop(self, name: str) -> Collection:
         """Delete a collection and all its documents. Raises `CollectionNotFound`."""
 
         def work(connection: Connection) -> Collection:
-            dropped = _collection(connection, name, lock=True)
-            connection.execute(delete(documents).where(documents.c.collection == dropped.number))
-            connection.execute(delete(collections).where(collections.c.number == dropped.number))
+            dropped = collection_named(connection, name, lock=True)
+            succession.abandon(connection, dropped)
+            delete_collection(connection, dropped)
             return dropped
 
         return await self._written(work)
@@ -110,7 +119,7 @@ class SqlCollectionStore:
         """The digest of each of these documents that is there."""
 
         def work(connection: Connection) -> dict[str, bytes]:
-            return {row.id: row.digest for row in _standing(connection, collection.number, ids) if row.present}
+            return {row.id: row.digest for row in rows_there(connection, collection.number, ids) if row.present}
 
         return await self._read(work)
 
@@ -118,7 +127,7 @@ class SqlCollectionStore:
         """Add or replace all of these documents or none. Raises `CollectionNotFound`, also for one made again."""
 
         def work(connection: Connection) -> Stored:
-            there = _collection(connection, collection.name, lock=True)
+            there = collection_named(connection, collection.name, lock=True)
             if there.number != collection.number:
                 raise CollectionNotFound(collection.name)
             return _write(connection, self._insert, there, documents)
@@ -129,15 +138,15 @@ class SqlCollectionStore:
         """Delete these documents; how many there were, and what is left. Raises `CollectionNotFound`."""
 
         def work(connection: Connection) -> tuple[int, Collection]:
-            there = _collection(connection, name, lock=True)
-            gone = [row for row in _standing(connection, there.number, sorted(set(ids))) if row.present]
+            there = collection_named(connection, name, lock=True)
+            gone = [row for row in rows_there(connection, there.number, sorted(set(ids))) if row.present]
             rows = [
                 {"of": there.number, "which": row.id, "at": there.revision + place} for place, row in enumerate(gone, 1)
             ]
             if rows:
                 connection.execute(_BURY, rows)
-            _advance(connection, there, len(gone), -len(gone), -sum(row.chunks for row in gone), there.dimension)
-            return len(gone), _collection(connection, name)
+            advance(connection, there, len(gone), -len(gone), -sum(row.chunks for row in gone), there.dimension)
+            return len(gone), collection_named(connection, name)
 
         return await self._written(work)
 
@@ -145,9 +154,9 @@ class SqlCollectionStore:
         """A document and its text. Raises `CollectionNotFound`, `DocumentNotFound`."""
 
         def work(connection: Connection) -> tuple[Summary, str]:
-            there = _collection(connection, name)
+            there = collection_named(connection, name)
             columns = select(*_SUMMARY, documents.c.text)
-            row = connection.execute(_of(columns, there).where(documents.c.id == document_id)).first()
+            row = connection.execute(in_collection(columns, there).where(documents.c.id == document_id)).first()
             if row is None or row.text is None:
                 raise DocumentNotFound(name, document_id)
             return _summary(row), row.text
@@ -158,7 +167,7 @@ class SqlCollectionStore:
         """Documents whose id sorts behind `after`, by id. Raises `CollectionNotFound`."""
 
         def work(connection: Connection) -> list[Summary]:
-            listed = _of(select(*_SUMMARY), _collection(connection, name))
+            listed = in_collection(select(*_SUMMARY), collection_named(connection, name))
             listed = listed.where(documents.c.id > after, documents.c.text.is_not(None))
             return [_summary(row) for row in connection.execute(listed.order_by(documents.c.id).limit(limit))]
 
@@ -166,7 +175,7 @@ class SqlCollectionStore:
 
     async def writings(self, collection: Collection, after: int) -> list[Writing]:
         """Some of the documents written or deleted after revision `after`, oldest first."""
-        query = _of(select(documents), collection).where(documents.c.revision > after)
+        query = in_collection(select(documents), collection).where(documents.c.revision > after)
         query = query.order_by(documents.c.revision).limit(WRITINGS_AT_ONCE)
         return await self._read(lambda connection: [_writing(row) for row in connection.execute(query)])
 
@@ -177,6 +186,20 @@ class SqlCollectionStore:
             return _passages(connection, collection, refs)
 
         return await self._read(work) if refs else {}
+
+    async def successor(self, collection: Collection, model: str) -> Collection:
+        """Where the collection is embedded anew by `model`: begun, or as far as it is."""
+        return await self._written(lambda connection: succession.begin(connection, collection, model))
+
+    async def copy(self, collection: Collection, successor: Collection, writings: Sequence[Writing]) -> Collection:
+        """Give the successor these writings of the collection, with new vectors. Raises `CollectionNotFound`."""
+        return await self._written(
+            lambda connection: succession.copy(connection, self._insert, collection, successor, writings)
+        )
+
+    async def succeed(self, collection: Collection, successor: Collection) -> bool:
+        """Put the successor in the collection's place if it holds as much. Raises `CollectionNotFound`."""
+        return await self._written(lambda connection: succession.succeed(connection, collection, successor))
 
     async def _written(self, work: _Work[T]) -> T:
         return await self._translated(self._database.durable(work))
@@ -219,7 +242,7 @@ def _failure(error: BaseException, name: str) -> StoreFull | StoreCorrupt | Stor
 
 
 def _write(connection: Connection, insert: Callable[..., Any], there: Collection, cut: Sequence[CutDocument]) -> Stored:
-    standing = {row.id: row for row in _standing(connection, there.number, [each.document.id for each in cut])}
+    standing = {row.id: row for row in rows_there(connection, there.number, [each.document.id for each in cut])}
     changed = [
         each
         for each in cut
@@ -234,7 +257,7 @@ def _write(connection: Connection, insert: Callable[..., Any], there: Collection
     before = [row for each in changed if (row := standing.get(each.document.id)) is not None and row.present]
     chunks = sum(len(each.spans) for each in changed)
     dimension = _dimension(there, changed)
-    _advance(
+    advance(
         connection,
         there,
         len(changed),
@@ -242,7 +265,7 @@ def _write(connection: Connection, insert: Callable[..., Any], there: Collection
         chunks - sum(row.chunks for row in before),
         dimension,
     )
-    return Stored(len(changed), len(cut) - len(changed), chunks, _collection(connection, there.name))
+    return Stored(len(changed), len(cut) - len(changed), chunks, collection_named(connection, there.name))
 
 
 def _dimension(there: Collection, changed: Sequence[CutDocument]) -> int:
@@ -265,63 +288,8 @@ def _row(cut: CutDocument, number: int, revision: int) -> dict[str, object]:
         "metadata": json.dumps(dict(cut.document.metadata), ensure_ascii=False),
         "spans": np.asarray(cut.spans, "<i4").tobytes(),
         "text": cut.document.text,
-        "vectors": cut.vectors.astype("<f4").tobytes(),
+        "vectors": packed_vectors(cut.vectors),
     }
-
-
-def _advance(
-    connection: Connection, there: Collection, revisions: int, documents: int, chunks: int, dimension: int
-) -> None:
-    """Count what happened. The row is locked: revisions are committed in the order of their numbers."""
-    connection.execute(
-        update(collections)
-        .where(collections.c.number == there.number)
-        .values(
-            revision=there.revision + revisions,
-            documents=there.documents + documents,
-            chunks=there.chunks + chunks,
-            dimension=dimension,
-        )
-    )
-
-
-def _collection(connection: Connection, name: str, *, lock: bool = False) -> Collection:
-    query = select(collections).where(collections.c.name == name)
-    row = connection.execute(query.with_for_update() if lock else query).first()
-    if row is None:
-        raise CollectionNotFound(name)
-    return _collection_of(row)
-
-
-def _collection_of(row: Row[Any]) -> Collection:
-    return Collection(
-        number=row.number,
-        key=row.key,
-        name=row.name,
-        backend=Backend(row.backend),
-        chunking=Chunking(row.chunk_tokens, row.chunk_overlap),
-        model=row.model,
-        created_at=datetime.fromtimestamp(row.created / 1_000_000, UTC),
-        dimension=row.dimension,
-        revision=row.revision,
-        documents=row.documents,
-        chunks=row.chunks,
-    )
-
-
-def _of(query: Select[Any], collection: Collection) -> Select[Any]:
-    return query.where(documents.c.collection == collection.number)
-
-
-def _standing(connection: Connection, number: int, ids: Sequence[str]) -> list[Row[Any]]:
-    """Id, digest, chunks and presence of those of these documents that have a row."""
-    found: list[Row[Any]] = []
-    present = case((documents.c.text.is_(None), 0), else_=1).label("present")
-    query = select(documents.c.id, documents.c.digest, documents.c.chunks, present)
-    for start in range(0, len(ids), _AT_ONCE):
-        some = query.where(documents.c.collection == number, documents.c.id.in_(ids[start : start + _AT_ONCE]))
-        found.extend(connection.execute(some))
-    return found
 
 
 def _summary(row: Row[Any]) -> Summary:
@@ -348,9 +316,11 @@ def _passages(connection: Connection, collection: Collection, refs: Sequence[Chu
     metadata: dict[tuple[str, int], Attributes] = {}
     keys = list(dict.fromkeys((ref.document_id, ref.revision) for ref in refs))
     written = tuple_(documents.c.id, documents.c.revision)
-    borders = _of(select(documents.c.id, documents.c.revision, documents.c.spans, documents.c.metadata), collection)
-    for start in range(0, len(keys), _AT_ONCE):
-        for row in connection.execute(borders.where(written.in_(keys[start : start + _AT_ONCE]))):
+    borders = in_collection(
+        select(documents.c.id, documents.c.revision, documents.c.spans, documents.c.metadata), collection
+    )
+    for start in range(0, len(keys), AT_ONCE):
+        for row in connection.execute(borders.where(written.in_(keys[start : start + AT_ONCE]))):
             spans[row.id, row.revision] = _spans(row.spans)
             metadata[row.id, row.revision] = _metadata(row.metadata)
     found: dict[ChunkRef, Found] = {}
@@ -359,6 +329,8 @@ def _passages(connection: Connection, collection: Collection, refs: Sequence[Chu
         if key in spans:
             span = spans[key][ref.number]
             text = func.substr(documents.c.text, span.start + 1, span.end - span.start)
-            part = connection.execute(_of(select(text), collection).where(documents.c.id == ref.document_id)).scalar()
+            part = connection.execute(
+                in_collection(select(text), collection).where(documents.c.id == ref.document_id)
+            ).scalar()
             found[ref] = Found(span, part or "", metadata[key])
     return found

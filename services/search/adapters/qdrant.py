@@ -79,13 +79,10 @@ class Qdrant:
 class QdrantChunks:
     """Implements `ChunkIndex` in a collection of Qdrant's own."""
 
-    def __init__(
-        self, collection: Collection, qdrant: Qdrant, rank: RankEntries, tokenize: Tokenizer, variant: Variant
-    ) -> None:
+    def __init__(self, collection: Collection, qdrant: Qdrant, tokenize: Tokenizer, variant: Variant) -> None:
         self._name = f"hansei_{collection.key}"
         self._dimension = collection.dimension
         self._qdrant = qdrant
-        self._rank = rank
         self._tokenize = tokenize
         self._variant = variant
         # The average length of chunks changes with each: BM25 needs one that stays.
@@ -125,14 +122,14 @@ class QdrantChunks:
             await self._qdrant.run(lambda client: self._take(client, writings))
         self._revision = writings[-1].revision
 
-    async def search(self, ask: Ask) -> Ranking[ChunkRef]:
-        """The best chunks. Raises `EmbeddingFailed`, `WrongVector`, `BackendUnreachable`."""
+    async def search(self, rank: RankEntries, ask: Ask) -> Ranking[ChunkRef]:
+        """See `ChunkIndex`. Raises `EmbeddingFailed`, `WrongVector`, `BackendUnreachable`."""
         admitted = _filter(ask.query.attributes)
         candidates = await self._qdrant.run(lambda client: self._count(client, admitted)) if self._dimension else 0
         if not candidates:
-            nothing: list[Ranking[ChunkRef]] = await self._rank(None, [ask])
+            nothing: list[Ranking[ChunkRef]] = await rank(None, [ask])
             return nothing[0]
-        question = await self._rank.question(ask, self._dimension)
+        question = await rank.question(ask, self._dimension)
         search = _Search(self._name, question, admitted, approximate=self._qdrant.is_server)
         return await self._qdrant.run(lambda client: search.ranking(client, candidates, ask))
 

@@ -12,7 +12,6 @@ InvalidArgument
 ├── LoadWithoutHead         a load that does not begin with its head
 └── PageTokenInvalid        a token of another list or query
 FailedPrecondition
-├── EmbedderChanged         the vectors of the collection are of another model
 └── BackendMissing          the backend is not set up
 OutOfRange
 └── PageExpired             the ranking that the token continues is gone
@@ -20,6 +19,7 @@ ResourceExhausted
 └── StoreFull               the disk is full; nothing of the call was written
 Unavailable
 ├── StoreUnavailable        the database does not answer
+├── EmbedderChanged         the vectors of the collection are of a model that is not at hand
 └── BackendUnreachable      Qdrant does not answer
 DataLoss
 └── StoreCorrupt            the database is damaged
@@ -122,15 +122,16 @@ class PageTokenInvalid(InvalidArgument):
         super().__init__(message, violations=[Violation("page_token", message)])
 
 
-class EmbedderChanged(FailedPrecondition):
-    """The collection's vectors were made by another model than the service's: they cannot be compared."""
+class EmbedderChanged(Unavailable):
+    """The collection's vectors are of a model that is not at hand, and are being made anew by another."""
 
     reason = "EMBEDDER_CHANGED"
 
     def __init__(self, name: str, made_by: str, now: str) -> None:
         super().__init__(
-            f'collection "{name}" holds vectors of {made_by}, this service embeds with {now}: start it with {made_by},'
-            " or load the documents into a new collection"
+            f'collection "{name}" holds vectors of {made_by}, which is not at hand, and is being embedded by {now}: try'
+            f" again later, or start the service with {made_by}",
+            retry_after=RETRY_AFTER_SECONDS,
         )
 
 

@@ -64,6 +64,24 @@ class CollectionStore(Protocol):
         """Some of the documents written or deleted after revision `after`, oldest first; none if there are no more."""
         ...
 
+    async def successor(self, collection: Collection, model: str) -> Collection:
+        """Where the collection is embedded anew by `model`, as far as it is. Nobody finds it by its name."""
+        ...
+
+    async def copy(self, collection: Collection, successor: Collection, writings: Sequence[Writing]) -> Collection:
+        """Give the successor these writings of the collection, with new vectors, under their revisions; how far it is.
+
+        Raises `CollectionNotFound`, also when the successor has succeeded or was given up meanwhile.
+        """
+        ...
+
+    async def succeed(self, collection: Collection, successor: Collection) -> bool:
+        """Put the successor in the collection's place, at once, if it stands at the collection's revision.
+
+        False if it does not yet. Raises `CollectionNotFound` if the collection is not there any more.
+        """
+        ...
+
     async def passages(self, collection: Collection, refs: Sequence[ChunkRef]) -> Passages:
         """The text of these chunks, as far as their documents are still what they were."""
         ...

@@ -27,12 +27,12 @@ def place_in_list(token: str) -> str:
 
 def ranking_token(place: Place | None) -> str:
     """The token of a further page of a ranking; empty if there is none."""
-    return _encoded([place.pin, place.revision, place.digest, place.offset]) if place else ""
+    return _encoded([place.pin, place.revision, place.model, place.digest, place.offset]) if place else ""
 
 
 def place_in_ranking(token: str) -> Place | None:
     """Where a page begins; None for the first. Raises `PageTokenInvalid`."""
-    return Place(*_decoded(token, str, int, str, int)) if token else None
+    return Place(*_decoded(token, str, int, str, str, int)) if token else None
 
 
 def digest_of(*parts: str | Message) -> str:

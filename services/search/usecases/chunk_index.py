@@ -12,7 +12,7 @@ from services.search.domain.collection import ChunkRef, Collection, Writing
 from services.search.domain.collection_errors import CollectionNotFound
 from services.search.domain.collection_store import CollectionStore
 from services.search.domain.query import Ranking
-from services.search.usecases.search_playbook import Ask
+from services.search.usecases.search_playbook import Ask, RankEntries
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +37,11 @@ class ChunkIndex(Protocol):
         """Take up these writings, in ascending order of their revisions. Raises `BackendUnreachable`."""
         ...
 
-    async def search(self, ask: Ask) -> Ranking[ChunkRef]:
-        """The best chunks. Raises `EmbeddingFailed`, `WrongVector`, `BackendUnreachable`."""
+    async def search(self, rank: RankEntries, ask: Ask) -> Ranking[ChunkRef]:
+        """The best chunks; `rank` embeds as the collection's model does.
+
+        Raises `EmbeddingFailed`, `WrongVector`, `BackendUnreachable`.
+        """
         ...
 
     async def clear(self) -> None:

@@ -13,14 +13,14 @@ from services.search.domain.collection_errors import EmbedderChanged, InvalidDoc
 from services.search.domain.embedding import Float32s
 from services.search.domain.errors import EmbeddingFailed
 from services.search.domain.tokenizers import Tokenizer
-from services.search.usecases.embed_texts import EmbedTexts
+from services.search.usecases.embedders import Embedders
 
 
 class CutDocuments:
     """Cuts and embeds. A document that came with chunks is taken as it is cut."""
 
-    def __init__(self, embed: EmbedTexts, tokenize: Tokenizer, pool: CpuPool) -> None:
-        self._embed = embed
+    def __init__(self, embedders: Embedders, tokenize: Tokenizer, pool: CpuPool) -> None:
+        self._embedders = embedders
         self._tokenize = tokenize
         self._pool = pool
 
@@ -94,9 +94,10 @@ class CutDocuments:
         return vectors
 
     async def _embedded(self, collection: Collection, texts: Sequence[str], dimension: int) -> Float32s:
-        if (model := self._embed.embedder.model) != collection.model:
-            raise EmbedderChanged(collection.name, collection.model, model)
-        embedded = await self._embed.documents(texts)
+        embed = await self._embedders.of(collection.model)
+        if embed is None:
+            raise EmbedderChanged(collection.name, collection.model, self._embedders.model)
+        embedded = await embed.documents(texts)
         if dimension and embedded.shape[1] != dimension:
             raise EmbeddingFailed(f"vectors of dimension {embedded.shape[1]}, the collection has {dimension}")
         return embedded

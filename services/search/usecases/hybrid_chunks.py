@@ -31,13 +31,11 @@ class HybridChunks:
         self,
         collection: Collection,
         make: MakeIndex[ChunkRef],
-        rank: RankEntries,
         snapshots: Snapshots[ChunkRef],
         pool: CpuPool,
     ) -> None:
         self._key = collection.key
         self._make = make
-        self._rank = rank
         self._snapshots = snapshots
         self._pool = pool
         self._index: HybridIndex[ChunkRef] | None = None
@@ -67,9 +65,9 @@ class HybridChunks:
         for start in range(0, len(writings), WRITINGS_A_STEP):
             await self._pool.run(self._take, writings[start : start + WRITINGS_A_STEP])
 
-    async def search(self, ask: Ask) -> Ranking[ChunkRef]:
-        """The best chunks. Raises `EmbeddingFailed`, `WrongVector`."""
-        (ranking,) = await self._rank(self._index.view if self._index else None, [ask])
+    async def search(self, rank: RankEntries, ask: Ask) -> Ranking[ChunkRef]:
+        """See `ChunkIndex`. Raises `EmbeddingFailed`, `WrongVector`."""
+        (ranking,) = await rank(self._index.view if self._index else None, [ask])
         return ranking
 
     async def clear(self) -> None:

@@ -24,17 +24,16 @@ class MakeCollections:
     async def create(self, name: str, backend: Backend, chunking: Chunking) -> Collection:
         """The collection of that name, which is made unless it is there with the same settings.
 
+        One that another model embedded is embedded anew, so its model is none of them.
         Raises `BackendMissing`, `CollectionExists`.
         """
         if backend not in self._backends:
             raise BackendMissing
-        model = self._embed.embedder.model
-        collection = await self._store.create(name, backend, chunking, model)
+        collection = await self._store.create(name, backend, chunking, self._embed.embedder.model)
         for setting, there, wanted in (
             ("backend", collection.backend.name, backend.name),
             ("chunk_tokens", collection.chunking.tokens, chunking.tokens),
             ("chunk_overlap", collection.chunking.overlap, chunking.overlap),
-            ("embedding_model", collection.model, model),
         ):
             if there != wanted:
                 raise CollectionExists(name, setting, there, wanted)

@@ -23,10 +23,13 @@ MOST_RESULTS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a page begins: in which ranking, made at which revision for which request (its digest), after how many."""
+    """Where a page begins: in which ranking, made at which revision by which model for which request (its digest), and
+    after how many results.
+    """
 
     pin: str
     revision: int
+    model: str
     digest: str
     offset: int
 
@@ -56,13 +59,13 @@ class PinnedRankings(Generic[ItemT]):
         Raises `PageTokenInvalid` for the place of another request, `PageExpired`, and what `rank` raises.
         """
         if place is None:
-            return self._cut(Place(secrets.token_hex(8), 0, digest, 0), size, await rank())
+            return self._cut(Place(secrets.token_hex(8), 0, "", digest, 0), size, await rank())
         if place.digest != digest or place.offset < 0:
             raise PageTokenInvalid
         answer = self._pinned.get(place.pin)
         if answer is None:
             answer = await rank()
-            if answer.revision != place.revision:
+            if (answer.revision, answer.model) != (place.revision, place.model):
                 raise PageExpired
         return self._cut(place, size, answer)
 
@@ -72,7 +75,9 @@ class PinnedRankings(Generic[ItemT]):
         if end >= len(results):
             return Page(answer, results[place.offset :], None)
         self._keep(place.pin, answer)
-        return Page(answer, results[place.offset : end], Place(place.pin, answer.revision, place.digest, end))
+        return Page(
+            answer, results[place.offset : end], Place(place.pin, answer.revision, answer.model, place.digest, end)
+        )
 
     def _keep(self, pin: str, answer: Answer[ItemT]) -> None:
         if pin not in self._pinned:

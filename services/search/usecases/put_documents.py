@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from services.search.domain.collection import Collection, Document, Stored
-from services.search.domain.collection_errors import InvalidDocument, PutTooLarge
+from services.search.domain.collection_errors import CollectionNotFound, InvalidDocument, PutTooLarge
 from services.search.domain.collection_store import CollectionStore
 from services.search.usecases.collection_indexes import CollectionIndexes
 from services.search.usecases.cut_documents import CutDocuments
@@ -43,11 +43,20 @@ class PutDocuments:
     async def write(self, collection: Collection, documents: Sequence[Document]) -> Stored:
         """Put documents of different ids; see above."""
         digests = await self._cut.digests(documents)
-        known = await self._store.digests(collection, list(digests))
-        changed = [document for document in documents if known.get(document.id) != digests[document.id]]
-        stored = await self._store.write(collection, await self._cut(collection, changed, digests))
+        try:
+            stored = await self._write(collection, documents, digests)
+        except CollectionNotFound:
+            # Vectors of another model may have taken its place; if it is gone, this says so.
+            stored = await self._write(await self._store.get(collection.name), documents, digests)
         await self._indexes.at(stored.collection)
         return replace(stored, unchanged=len(documents) - stored.stored)
+
+    async def _write(
+        self, collection: Collection, documents: Sequence[Document], digests: Mapping[str, bytes]
+    ) -> Stored:
+        known = await self._store.digests(collection, list(digests))
+        changed = [document for document in documents if known.get(document.id) != digests[document.id]]
+        return await self._store.write(collection, await self._cut(collection, changed, digests))
 
     async def delete(self, name: str, ids: Sequence[str]) -> tuple[int, Collection]:
         """Delete documents; how many there were, and what is left. Raises `CollectionNotFound`."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from services.search.domain.collection import ChunkRef, Found
-from services.search.domain.collection_errors import EmbedderChanged
+from services.search.domain.collection import ChunkRef, Collection, Found
+from services.search.domain.collection_errors import CollectionNotFound, EmbedderChanged
 from services.search.domain.collection_store import CollectionStore
 from services.search.domain.query import Scored
 from services.search.usecases.collection_indexes import CollectionIndexes
-from services.search.usecases.embed_texts import EmbedTexts
+from services.search.usecases.embedders import Embedders
 from services.search.usecases.pinned_rankings import Page, PinnedRankings, Place
-from services.search.usecases.search_playbook import Answer, Ask
+from services.search.usecases.search_playbook import Answer, Ask, RankEntries
 
 ATTEMPTS = 3
-"""How often a search begins again because a document it found was replaced before its text could be read."""
+"""How often a search begins again because what it found was replaced before its text could be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,13 @@ class FoundChunks:
 class SearchCollection:
     """Searches what the database holds at that moment, whoever wrote it."""
 
-    def __init__(self, store: CollectionStore, indexes: CollectionIndexes, embed: EmbedTexts) -> None:
+    def __init__(
+        self, store: CollectionStore, indexes: CollectionIndexes, embedders: Embedders, rank: RankEntries
+    ) -> None:
         self._store = store
         self._indexes = indexes
-        self._embed = embed
+        self._embedders = embedders
+        self._rank = rank
         self._pinned: PinnedRankings[ChunkRef] = PinnedRankings()
 
     async def __call__(
@@ -44,19 +47,28 @@ class SearchCollection:
         `PageTokenInvalid`, `PageExpired`, and what the store raises.
         """
         for attempt in range(1, ATTEMPTS + 1):
-            page = await self._pinned.page(digest, size, place, lambda: self._rank(name, ask))
+            page = await self._pinned.page(digest, size, place, lambda: self._ranked(name, ask))
             collection = await self._store.get(name)
             texts = await self._store.passages(collection, [scored.item for scored in page.results])
             found = [(scored, texts[scored.item]) for scored in page.results if scored.item in texts]
+            whole = len(found) == len(page.results) and page.answer.model == collection.model
             # What a later page has lost was deleted or replaced since the first.
-            if len(found) == len(page.results) or place is not None or attempt == ATTEMPTS:
+            if whole or place is not None or attempt == ATTEMPTS:
                 break
         return FoundChunks(page, found)
 
-    async def _rank(self, name: str, ask: Ask) -> Answer[ChunkRef]:
+    async def _ranked(self, name: str, ask: Ask) -> Answer[ChunkRef]:
         collection = await self._store.get(name)
-        if collection.model != (model := self._embed.embedder.model):
-            raise EmbedderChanged(name, collection.model, model)
+        try:
+            return await self._answer(collection, ask)
+        except CollectionNotFound:
+            # Vectors of another model may have taken its place; if it is gone, this says so.
+            return await self._answer(await self._store.get(name), ask)
+
+    async def _answer(self, collection: Collection, ask: Ask) -> Answer[ChunkRef]:
+        embed = await self._embedders.of(collection.model)
+        if embed is None:
+            raise EmbedderChanged(collection.name, collection.model, self._embedders.model)
         index = await self._indexes.at(collection)
         revision = index.revision
-        return Answer(await index.search(ask), revision, model)
+        return Answer(await index.search(self._rank.by(embed), ask), revision, collection.model)

@@ -21,7 +21,7 @@ from services.search.usecases import load_documents
 from services.search.usecases.chunk_index import ChunkIndex
 from services.search.usecases.collection_indexes import CollectionIndexes
 from services.search.usecases.cut_documents import CutDocuments
-from services.search.usecases.embed_texts import EmbedTexts
+from services.search.usecases.embedders import Embedders
 from services.search.usecases.load_documents import Arrived, LoadDocuments, batches
 from services.search.usecases.put_documents import PutDocuments
 
@@ -110,9 +110,9 @@ async def test_a_full_disk_fails_the_documents_of_its_batch_and_no_others(
     database, pool = Database(str(tmp_path / "search.db")), CpuPool("cut", workers=1)
     await database.open()
     store = SqlCollectionStore(database)
-    embed = cast(EmbedTexts, None)  # the documents bring their vectors
+    embedders = cast(Embedders, None)  # the documents bring their vectors
     indexes = CollectionIndexes(store, lambda _: cast(ChunkIndex, NoIndex()), 1)
-    cut = CutDocuments(embed, str.split, pool)
+    cut = CutDocuments(embedders, str.split, pool)
     load = LoadDocuments(store, PutDocuments(store, indexes, cut), cut)
     await store.create("c", Backend.HYBRID, Chunking(), "m")
 

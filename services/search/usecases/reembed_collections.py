@@ -1,0 +1,99 @@
+"""Collections whose vectors another model made are embedded anew, and change over at once.
+
+The successor of a collection follows its log like any index does: it copies what was written since, with vectors of its
+own. When it stands where the collection stands, and its index does too, it takes the collection's place in one
+transaction. Until then everything goes on with the former model; no collection ever holds vectors of both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+from chassis.errors import HanseiError
+from services.search.domain.collection import Collection, Writing
+from services.search.domain.collection_errors import CollectionNotFound
+from services.search.domain.collection_store import CollectionStore
+from services.search.usecases.collection_indexes import CollectionIndexes
+from services.search.usecases.embed_texts import EmbedTexts
+
+log = logging.getLogger(__name__)
+
+PAUSE_SECONDS = 10.0
+COLLECTIONS_AT_ONCE = 100
+
+
+class ReembedCollections:
+    """Works through what a start finds, once: replicas with different models do not undo each other's work."""
+
+    def __init__(
+        self,
+        store: CollectionStore,
+        indexes: CollectionIndexes,
+        embed: EmbedTexts,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._store = store
+        self._indexes = indexes
+        self._embed = embed
+        self._sleep = sleep
+
+    async def __call__(self) -> None:
+        """Embed all of them anew; what fails is tried again after a pause."""
+        while (waiting := await self._found()) is None:
+            await self._sleep(PAUSE_SECONDS)
+        while waiting := [collection for collection in waiting if not await self._done(collection)]:
+            await self._sleep(PAUSE_SECONDS)
+
+    async def _found(self) -> list[Collection] | None:
+        """The collections of other models; None if the database does not say."""
+        try:
+            return [collection async for collection in self._of_other_models()]
+        except HanseiError as error:
+            log.warning("collections of other models are looked for later: %s", error)
+            return None
+
+    async def _done(self, collection: Collection) -> bool:
+        """Whether nothing is left to do for the collection."""
+        try:
+            await self._reembed(collection)
+        except CollectionNotFound:
+            log.info("the collection %s was deleted, or another replica was first", collection.name)
+        except HanseiError as error:
+            log.warning("the collection %s is embedded anew later: %s", collection.name, error)
+            return False
+        return True
+
+    async def _of_other_models(self) -> AsyncIterator[Collection]:
+        after = ""
+        while page := await self._store.page(after, COLLECTIONS_AT_ONCE):
+            for collection in page:
+                if collection.model != self._embed.embedder.model:
+                    yield collection
+            after = page[-1].name
+
+    async def _reembed(self, collection: Collection) -> None:
+        model = self._embed.embedder.model
+        successor = await self._store.successor(collection, model)
+        log.info("the collection %s, embedded by %s, is embedded by %s", collection.name, collection.model, model)
+        while True:
+            while writings := await self._store.writings(collection, successor.revision):
+                successor = await self._store.copy(collection, successor, await self._embedded(writings))
+            await self._indexes.at(successor)
+            if await self._store.succeed(collection, successor):
+                await self._indexes.drop(collection)
+                log.info("the collection %s answers by %s", collection.name, model)
+                return
+
+    async def _embedded(self, writings: Sequence[Writing]) -> list[Writing]:
+        """The writings with new vectors, where they have any."""
+        texts = [writing.text[slice(*span)] for writing in writings for span in writing.spans]
+        vectors = await self._embed.documents(texts)
+        embedded: list[Writing] = []
+        start = 0
+        for writing in writings:
+            own = vectors[start : start + len(writing.spans)]
+            embedded.append(writing if writing.vectors is None else writing._replace(vectors=own))
+            start += len(writing.spans)
+        return embedded
