@@ -236,7 +236,7 @@ async def test_what_is_anothers_takes_the_same_look_ups_as_what_is_not_there(tmp
     async with entrance(tmp_path) as entry:
         await entry.access.store.claim(family, "acme--one", "acme")
         taken: list[tuple[list[tuple[str, int]], str]] = []
-        event.listen(Engine, "before_cursor_execute", note)
+        event.listen(Engine, "before_cursor_execute", note)  # type: ignore[no-untyped-call]
         try:
             for name in ("acme--one", "acme--two"):
                 looked_up.clear()
@@ -244,7 +244,7 @@ async def test_what_is_anothers_takes_the_same_look_ups_as_what_is_not_there(tmp
                     await let_in(entry, method, evil, asking_for(name))
                 taken.append((list(looked_up), str(caught.value).replace(name, "")))
         finally:
-            event.remove(Engine, "before_cursor_execute", note)  # type: ignore[no-untyped-call]
+            event.remove(Engine, "before_cursor_execute", note)
     assert taken[0] == taken[1]
     assert sum("SELECT" in statement for statement, _ in taken[0][0]) == (1 if family == "job" else 0)
 

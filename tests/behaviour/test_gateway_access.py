@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from hansei.playbook.v1 import playbook_pb2
 from hansei.search.v1.collection_pb2 import CollectionQuery
 from tests import systems
 from tests.behaviour.postgres_server import binaries_or_skip, postgres_server
+from tests.jobs import parts, runs
 
 SECONDS = 60
 ALL = ("READ", "LEARN", "REVIEW", "ADMIN")
@@ -342,6 +344,28 @@ def test_a_reader_watches_and_does_not_run(gate: Gate, question: Question) -> No
         ):
             with pytest.raises(PermissionDenied):
                 call()
+
+
+def test_another_tenants_job_is_not_there(gate: Gate) -> None:
+    submitted, other = str(uuid.uuid4()), str(uuid.uuid4())
+    with gate.client("acme") as client:
+        assert client.jobs.submit(parts("acme--jobs", runs("acme--jobs", 1), submitted)).job.job_id == submitted
+    with gate.client("evil") as client:
+        for call in (
+            lambda name: client.jobs.get(job_id=name),
+            lambda name: next(iter(client.jobs.watch(job_id=name))),
+            lambda name: client.jobs.cancel(job_id=name),
+            lambda name: client.jobs.list_dead_letters(job_id=name),
+            lambda name: client.jobs.retry_dead_letters(job_id=name),
+        ):
+            here, nowhere = outcome(lambda call=call: call(submitted)), outcome(lambda call=call: call(other))
+            assert here[0] == "NOT_FOUND"
+            assert here[1].replace(submitted, other) == nowhere[1]
+        own = parts("evil--jobs", runs("evil--jobs", 1), submitted)
+        assert outcome(lambda: client.jobs.submit(own))[0] == "ALREADY_EXISTS"
+        assert outcome(lambda: client.jobs.get(job_id=submitted))[0] == "NOT_FOUND"
+    with gate.client("acme") as client:
+        assert client.jobs.get(job_id=submitted).job.dataset == "acme--jobs"
 
 
 def test_collections_are_a_tenants_own(gate: Gate) -> None:
