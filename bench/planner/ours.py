@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.planner.dags import Dag, plan_of
@@ -14,8 +13,6 @@ from bench.planner.world import World
 from services.planner.adapters.sql.store import SqlExecutionStore
 from services.planner.domain.answers import AskingPolicy
 from services.planner.domain.events import Effect, Recorded
-from services.planner.domain.execution import ExecutionState
-from services.planner.domain.fold import replayed
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
 from services.planner.domain.moves import Rules
 from services.planner.domain.plans import Action, ExecutionPlan, PlanStep, new_plan_id, utc_now
@@ -97,26 +94,27 @@ class _Executions(Executions):
 
     plans: dict[str, ExecutionPlan]
 
-    async def state(self, execution_id: str) -> ExecutionState:
+    async def log(self, execution_id: str) -> Sequence[Recorded]:
         plan = self.plans.get(execution_id)
         if plan is None:
-            return await super().state(execution_id)
-        return replayed([Recorded(sequence=1, created_at=utc_now(), event=self._executor.started(plan))])
+            return await super().log(execution_id)
+        return [Recorded(sequence=1, created_at=utc_now(), event=self._executor.started(plan))]
 
 
 class Hansei:
     """The planner over a SQLite file."""
 
     async def open(self, folder: Path, world: World | None = None) -> None:
-        """Opens the store. A world means a process that may have had one before: its lease is over by now."""
+        """Opens the store. A world means a process that may have had one before."""
         rules = Rules(AskingPolicy(default_timeout=864_000), ReplanManager(max_replans=0), max_parallel_steps=64)
         tools = ToolRegistry([Sleep(), Found(), AskUserTool(), *([Affect(world)] if world else [])])
         orchestrator = ReplanOrchestrator(Planner(_Nowhere()), rules.replans)
         executor = Executor(tools, StepJudge(AdjustedGate(Thresholds())), orchestrator, rules)
         self._store = SqlExecutionStore(str(folder / "hansei.sqlite"))
         await self._store.open()
-        clock = _after_the_lease if world and await self._store.listed(Filter()) else utc_now
-        self._executions = _Executions(self._store, executor, Ownership("bench", _LEASE_SECONDS), clock=clock)
+        self._waited = 0.0
+        own = Ownership("bench", _LEASE_SECONDS)
+        self._executions = _Executions(self._store, executor, own, monotonic=lambda: time.monotonic() + self._waited)
         self._executions.plans = {}
         await self._executions.open()
 
@@ -163,6 +161,9 @@ class Hansei:
         """Executes `EFFECTS`, or takes the execution over as any planner does."""
         if await self._store.listed(Filter()):
             await self._executions.sweep_once()
+            if _EFFECTS_ID not in self._executions.driven:
+                self._waited = _LEASE_SECONDS  # as if it had: a lease is over once it was seen unchanged for so long
+                await self._executions.sweep_once()
         else:
             plan = _plan(Action.RUN_LEGACY_AGENT, {i: f"s{i}" for i in EFFECTS}, EFFECTS, _EFFECTS_ID)
             await self._executions.start(plan, None, None)
@@ -172,10 +173,6 @@ class Hansei:
         driven = self._executions.driven.get(execution_id)
         if driven is not None and driven.task is not None:
             await driven.task
-
-
-def _after_the_lease() -> datetime:
-    return utc_now() + timedelta(seconds=2 * _LEASE_SECONDS)
 
 
 def asking() -> ExecutionPlan:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from chassis.errors import HanseiError, Unavailable
+from chassis.silence import Silence
 from gateway.bulk.batch_queue import BatchQueue
 from gateway.bulk.database import JobsDatabase
 from gateway.bulk.jobs import Jobs
 from gateway.bulk.learner import BatchLearner
-from gateway.bulk.progress import Progress, generation_of
+from gateway.bulk.progress import GONE, Progress, generation_of
 from gateway.bulk.submission import received
 from hansei.gateway.v1 import bulk_pb2 as bulk
 from hansei.gateway.v1 import bulk_service_pb2 as service
@@ -57,6 +58,7 @@ class BulkLearning:
         self._queue = queue
         self._learner = learner
         self._upkeep = upkeep
+        self._silence = Silence[str](upkeep.lease.total_seconds())
         self._opening = asyncio.Lock()
         self._stopped = False
 
@@ -167,9 +169,13 @@ class BulkLearning:
         await self._queue.put(await self._progress.batches(key))
 
     async def _take_over(self) -> None:
-        for executor in await self._progress.dead_replicas(self._upkeep.lease):
+        marks = await self._progress.replicas()
+        silent = set(self._silence.of(marks))
+        for executor, mark in marks.items():
+            if mark != GONE and executor not in silent:
+                continue
             left = await self._queue.take_over(executor)
-            await self._progress.forget_replica(executor, self._upkeep.lease)
+            await self._progress.forget_replica(executor, mark)
             log.warning("took over %d batches of %s, which is gone", left, executor)
 
     async def _requeue(self) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, insert, select, update
+from sqlalchemy import Connection, and_, case, delete, insert, or_, select, update
 
 from gateway.bulk import schema
 from gateway.bulk.database import JobsDatabase
@@ -18,6 +18,8 @@ from hansei.gateway.v1 import gateway_service_pb2 as gateway
 
 MAX_STARTS = 10
 MAX_BATCH = 50
+GONE = 0
+"""The mark of a replica that left."""
 _LOOKED_AFTER = 20
 _job, _run, _replica = schema.job, schema.trajectory, schema.replica
 
@@ -51,7 +53,11 @@ class Progress:
 
     async def to_look_after(self) -> list[tuple[str, int]]:
         """Key and generation of jobs, oldest first, of which something waits although it should have been queued."""
-        due = and_(_job.c.waiting > 0, _job.c.accepted_at.is_not(None), _job.c.requeue_at <= self._now())
+        now = self._clock()
+        # A time that is further away than it can be was noted by a clock that ran ahead.
+        ahead = _job.c.requeue_at > microseconds(now + REQUEUE_AFTER)
+        reached = or_(_job.c.requeue_at <= microseconds(now), ahead)
+        due = and_(_job.c.waiting > 0, _job.c.accepted_at.is_not(None), reached)
         query = select(_job.c.key, _job.c.generation).where(due).order_by(_job.c.created_at).limit(_LOOKED_AFTER)
         rows = await self._database.transaction(lambda connection: connection.execute(query).all())
         return [(row.key, row.generation) for row in rows]
@@ -149,30 +155,31 @@ class Progress:
 
     async def alive(self, executor: str) -> None:
         """Say that a replica works."""
-        values = {"executor": executor, "seen_at": self._now()}
+        now, before = self._now(), _replica.c.seen_at
+        # Also where the clock stands still or was put back it is another mark than before.
+        mark = case((before >= now, before + 1), else_=now)
 
         def work(connection: Connection) -> None:
-            if not connection.execute(
-                update(_replica).where(_replica.c.executor == executor).values(**values)
-            ).rowcount:
-                connection.execute(insert(_replica).values(**values))
+            said = update(_replica).where(_replica.c.executor == executor).values(seen_at=mark)
+            if not connection.execute(said).rowcount:
+                connection.execute(insert(_replica).values(executor=executor, seen_at=now))
 
         await self._database.transaction(work)
 
     async def gone(self, executor: str) -> None:
         """Say that a replica leaves: others may take its work over at once."""
-        statement = update(_replica).where(_replica.c.executor == executor).values(seen_at=0)
+        statement = update(_replica).where(_replica.c.executor == executor).values(seen_at=GONE)
         await self._database.transaction(lambda connection: connection.execute(statement))
 
-    async def dead_replicas(self, lease: timedelta) -> list[str]:
-        """Replicas that have not said for longer than `lease` that they work."""
-        query = select(_replica.c.executor).where(_replica.c.seen_at < microseconds(self._clock() - lease))
-        return list(await self._database.transaction(lambda connection: connection.execute(query).scalars().all()))
+    async def replicas(self) -> dict[str, int]:
+        """The mark of each replica: another one each time it says that it works, `GONE` once it left."""
+        query = select(_replica.c.executor, _replica.c.seen_at)
+        rows = await self._database.transaction(lambda connection: connection.execute(query).all())
+        return {row.executor: row.seen_at for row in rows}
 
-    async def forget_replica(self, executor: str, lease: timedelta) -> None:
-        """Forget a replica whose work was taken over, unless it is back."""
-        silent = _replica.c.seen_at < microseconds(self._clock() - lease)
-        statement = delete(_replica).where(_replica.c.executor == executor, silent)
+    async def forget_replica(self, executor: str, mark: int) -> None:
+        """Forget a replica whose work was taken over, unless it is back since it had that mark."""
+        statement = delete(_replica).where(_replica.c.executor == executor, _replica.c.seen_at == mark)
         await self._database.transaction(lambda connection: connection.execute(statement))
 
     def _buried(self, connection: Connection, key: str, position: int, failure: Failure) -> None:

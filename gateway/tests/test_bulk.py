@@ -19,7 +19,7 @@ from gateway.bulk.database import JobsDatabase
 from gateway.bulk.errors import JobNotFound, JobsUnavailable, QueueFull
 from gateway.bulk.jobs import REQUEUE_AFTER, Jobs, Room
 from gateway.bulk.learner import BatchLearner, Patience, outcome_of
-from gateway.bulk.progress import MAX_BATCH, MAX_STARTS, Progress, cut
+from gateway.bulk.progress import GONE, MAX_BATCH, MAX_STARTS, Progress, cut
 from gateway.bulk.records import Batch, Failure, Learned, learning_id
 from gateway.bulk.submission import received
 from hansei.curator.v1 import curator_service_pb2 as curator
@@ -297,21 +297,36 @@ async def test_what_nobody_queued_is_looked_after_by_one(desk: Desk) -> None:
     assert (await desk.progress.batches(key))[0].batch_id.startswith(f"{key}/1/")
 
 
-async def test_replicas_are_dead_when_they_are_silent(desk: Desk) -> None:
-    lease = timedelta(seconds=10)
+@pytest.mark.parametrize("moved", [timedelta(seconds=5), timedelta(0), timedelta(hours=-1)])
+async def test_a_replica_that_works_changes_its_mark_whatever_its_clock_does(desk: Desk, moved: timedelta) -> None:
     await desk.progress.alive("one")
     await desk.progress.alive("two")
-    assert await desk.progress.dead_replicas(lease) == []
-    desk.clock.now += timedelta(seconds=11)
+    before = await desk.progress.replicas()
+    desk.clock.now += moved
     await desk.progress.alive("two")
-    assert await desk.progress.dead_replicas(lease) == ["one"]
-    await desk.progress.gone("two")
-    assert sorted(await desk.progress.dead_replicas(lease)) == ["one", "two"]
-    await desk.progress.alive("two")
-    await desk.progress.forget_replica("two", lease)  # it is back
-    await desk.progress.forget_replica("one", lease)
-    await desk.progress.gone("two")
-    assert await desk.progress.dead_replicas(lease) == ["two"]
+    after = await desk.progress.replicas()
+    assert after["one"] == before["one"]
+    assert after["two"] != before["two"]
+
+
+async def test_a_replica_that_left_is_forgotten_unless_it_is_back(desk: Desk) -> None:
+    await desk.progress.alive("one")
+    await desk.progress.gone("one")
+    assert await desk.progress.replicas() == {"one": GONE}
+    await desk.progress.alive("one")
+    await desk.progress.forget_replica("one", GONE)  # it is back
+    (mark,) = (await desk.progress.replicas()).values()
+    await desk.progress.forget_replica("one", mark)
+    assert await desk.progress.replicas() == {}
+
+
+async def test_what_a_clock_put_off_that_ran_ahead_is_looked_after(desk: Desk) -> None:
+    desk.clock.now += timedelta(hours=1)
+    _, key = await desk.submit(3)
+    desk.clock.now -= timedelta(hours=1)
+    assert await desk.progress.to_look_after() == [(key, 0)]
+    assert await desk.progress.next_generation(key, 0)
+    assert await desk.progress.to_look_after() == []
 
 
 async def test_jobs_are_kept_for_their_retention(desk: Desk) -> None:

@@ -12,12 +12,11 @@ import pytest
 from services.planner.domain.errors import AnswerRefused, RunNotPaused
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
 from services.planner.domain.results import OverallStatus
-from services.planner.tests.replicas import Bound, question, replica, until_quiet
+from services.planner.tests.replicas import Bound, MachineClock, question, replica, until_quiet
 from services.planner.tests.scripted import (
     FixedBackend,
     ScriptedModel,
     ScriptedTool,
-    StandingClock,
     agent_plan,
     agent_step,
     answer,
@@ -91,7 +90,7 @@ def forged(rng: random.Random, one: Asked, other: Asked) -> Bound:
 
 
 async def test_ten_thousand_wrong_answers_are_refused(tmp_path: Path) -> None:
-    rng, clock = random.Random(6), StandingClock()
+    rng, clock = random.Random(6), MachineClock()
     planner = Planner(FixedBackend(), ScriptedModel(REPLY))
     made = executor(ScriptedTool(UNSURE), planner=planner, clock=clock)
     async with replica(tmp_path / "p.db", made, clock=clock) as executions:

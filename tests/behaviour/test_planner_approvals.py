@@ -14,8 +14,8 @@ from services.planner.domain.events import StepFinished
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
 from services.planner.domain.results import OverallStatus, ToolResult
 from services.planner.domain.tools import ToolInput
-from services.planner.tests.replicas import question, replica, until_quiet
-from services.planner.tests.scripted import ScriptedTool, StandingClock, agent_plan, agent_step, answer, executor
+from services.planner.tests.replicas import MachineClock, question, replica, until_quiet
+from services.planner.tests.scripted import ScriptedTool, agent_plan, agent_step, answer, executor
 from services.planner.usecases.audit import audited
 from services.planner.usecases.executions import Executions
 
@@ -41,7 +41,7 @@ class Stoppable(ScriptedTool):
 
 
 async def test_a_thousand_approvals_are_a_thousand_executions(tmp_path: Path) -> None:
-    clock, tools = StandingClock(), [Stoppable() for _ in range(4)]
+    clock, tools = MachineClock(), [Stoppable() for _ in range(4)]
     taken_over = 0
     async with AsyncExitStack() as stack:
         replicas = [
@@ -53,7 +53,7 @@ async def test_a_thousand_approvals_are_a_thousand_executions(tmp_path: Path) ->
     assert taken_over > APPROVALS / 20  # the one that was stopped is often the one that had won
 
 
-async def approved(number: int, replicas: list[Executions], tools: list[Stoppable], clock: StandingClock) -> bool:
+async def approved(number: int, replicas: list[Executions], tools: list[Stoppable], clock: MachineClock) -> bool:
     """One approval; whether its winner was stopped and another one took over."""
     first = replicas[0]
     execution_id = await first.start(agent_plan(agent_step(1), agent_step(2, 1)), None, None)
@@ -73,6 +73,7 @@ async def approved(number: int, replicas: list[Executions], tools: list[Stoppabl
     if won:
         await tools[late].stopped.wait()
         driven = replicas[late].driven[execution_id].task
+        await heir.sweep_once()
         clock.advance(11)
         await heir.sweep_once()
         await until_quiet(heir, execution_id)

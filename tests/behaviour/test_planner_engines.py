@@ -19,8 +19,8 @@ from services.planner.domain.errors import AnswerRefused, RunNotPaused
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
 from services.planner.domain.results import OverallStatus
 from services.planner.tests import replicas as replicas_of_tests
-from services.planner.tests.replicas import question, replica, until_quiet
-from services.planner.tests.scripted import ScriptedTool, StandingClock, agent_plan, agent_step, answer, executor
+from services.planner.tests.replicas import MachineClock, question, replica, until_quiet
+from services.planner.tests.scripted import ScriptedTool, agent_plan, agent_step, answer, executor
 from services.planner.usecases.audit import audited
 from services.planner.usecases.executions import Executions
 from services.planner.usecases.store import ExecutionStatus, Feedback, Filter, Request
@@ -45,14 +45,14 @@ def plan() -> Any:
     return agent_plan(agent_step(1), agent_step(2, 1))
 
 
-async def replicas(stack: AsyncExitStack, url: str, count: int, clock: StandingClock) -> list[Executions]:
+async def replicas(stack: AsyncExitStack, url: str, count: int, clock: MachineClock) -> list[Executions]:
     """Planners that start together over one database."""
     opening = [replica(url, executor(asking(), clock=clock), f"r{i}", clock) for i in range(count)]
     return list(await asyncio.gather(*(stack.enter_async_context(each) for each in opening)))
 
 
 async def test_replicas_share_a_server(postgres: PostgresServer) -> None:
-    clock = StandingClock()
+    clock = MachineClock()
     async with AsyncExitStack() as stack:
         several = await replicas(stack, postgres.url, 4, clock)
         for number in range(20):
@@ -76,7 +76,7 @@ async def test_replicas_share_a_server(postgres: PostgresServer) -> None:
 
 
 async def test_a_dead_replica_is_replaced(postgres: PostgresServer) -> None:
-    clock, entered = StandingClock(), asyncio.Event()
+    clock, entered = MachineClock(), asyncio.Event()
 
     async def dies(_: Any) -> Any:
         entered.set()
@@ -88,6 +88,7 @@ async def test_a_dead_replica_is_replaced(postgres: PostgresServer) -> None:
     ):
         execution_id = await dead.start(plan(), None, None)
         await entered.wait()
+        await heir.sweep_once()
         clock.advance(11)
         await heir.sweep_once()
         state = await until_quiet(heir, execution_id)
@@ -96,7 +97,7 @@ async def test_a_dead_replica_is_replaced(postgres: PostgresServer) -> None:
 
 
 async def test_feedback_counts_once(postgres: PostgresServer) -> None:
-    clock = StandingClock()
+    clock = MachineClock()
     async with replica(postgres.url, executor(asking(), clock=clock), "one", clock) as executions:
         store, request = executions.store, Request("6a1c9b1e-4f0e-4c55-8d7b-0f3c2a9e1d77", bytes(32))
         assert await store.add_feedback(Feedback(0.8, True), clock(), request)
@@ -105,7 +106,7 @@ async def test_feedback_counts_once(postgres: PostgresServer) -> None:
 
 
 async def test_the_tables_of_the_first_version_are_taken_over(postgres: PostgresServer) -> None:
-    clock, first = StandingClock(), FIRST_SCHEMA.read_text(encoding="utf-8")
+    clock, first = MachineClock(), FIRST_SCHEMA.read_text(encoding="utf-8")
     server = create_engine(url_of(postgres.url), isolation_level="AUTOCOMMIT")
     with server.connect() as connection:
         connection.execute(text("CREATE DATABASE first"))

@@ -26,9 +26,9 @@ PROCESSES.set_forkserver_preload(["services.planner.tests.killable"])
 _SECONDS = 60
 
 
-def life(folder: Path, scenario: str, kill_at: int = 0, later: float = 0.0) -> int | None:
+def life(folder: Path, scenario: str, kill_at: int = 0) -> int | None:
     """One life of a planner; its exit code, -9 if it was killed."""
-    process = PROCESSES.Process(target=killable.live, args=(str(folder), scenario, kill_at, later))
+    process = PROCESSES.Process(target=killable.live, args=(str(folder), scenario, kill_at))
     process.start()
     process.join(_SECONDS)
     if process.exitcode is None:
@@ -69,7 +69,7 @@ def test_a_killed_execution_ends_as_if_nothing_had_happened(base: Path, tmp_path
         folder.mkdir()
         assert life(folder, scenario, kill_at) == -signal.SIGKILL
         before = committed(folder)
-        assert life(folder, scenario, later=60.0) == 0
+        assert life(folder, scenario) == 0
         check(folder, scenario, before, expected, kill_at)
         shutil.rmtree(folder)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from services.planner.adapters.sql.writer import Job
 from services.planner.domain.events import Effect
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
-from services.planner.domain.plans import ExecutionPlan, PlanStep, utc_now
+from services.planner.domain.plans import ExecutionPlan, PlanStep
 from services.planner.domain.results import Hit, ToolResult
 from services.planner.domain.tools import ToolInput
 from services.planner.tests.scripted import FixedBackend, ScriptedModel, agent_plan, agent_step, executor
@@ -30,6 +30,7 @@ from services.planner.usecases.store import Filter
 from services.planner.usecases.tokens import open_question
 
 ID = "0123456789ab"
+_LEASE_SECONDS = 10.0
 
 
 class Points:
@@ -185,12 +186,12 @@ SCENARIOS = {
 }
 
 
-def _executions(folder: Path, scenario: Scenario, point: Points, clock: Callable[[], datetime]) -> Executions:
+def _executions(folder: Path, scenario: Scenario, point: Points, monotonic: Callable[[], float]) -> Executions:
     world = World(folder)
     effects = EFFECTS | {"code_execute": scenario.code}
     tools = [WorldTool(name, effect, world, point) for name, effect in effects.items()]
     other = '{"steps":[{"step_id":1,"action":"run_legacy_agent","description":"d","query":"other"}]}'
-    made = executor(*tools, planner=Planner(FixedBackend(), ScriptedModel(other)), clock=clock)
+    made = executor(*tools, planner=Planner(FixedBackend(), ScriptedModel(other)))
     store = SqlExecutionStore(str(folder / "planner.db"))
     original = store.append
 
@@ -207,16 +208,12 @@ def _executions(folder: Path, scenario: Scenario, point: Points, clock: Callable
         return await decide(*args)
 
     store.decide = decided  # type: ignore[method-assign,assignment]
-    return Executions(store, made, Ownership("planner", 10.0, 0.01), clock=clock)
+    return Executions(store, made, Ownership("planner", _LEASE_SECONDS, 0.01), monotonic=monotonic)
 
 
-async def _life(folder: Path, name: str, kill_at: int, later: float) -> int:
+async def _life(folder: Path, name: str, kill_at: int) -> int:
     """One life of a planner over the scenario's execution, until it has ended; the points it passed."""
-    point, scenario = Points(kill_at), SCENARIOS[name]
-
-    def clock() -> datetime:
-        return utc_now() + timedelta(seconds=later)
-
+    point, scenario, waited = Points(kill_at), SCENARIOS[name], 0.0
     tell = Job.tell
 
     def told(self: Job, result: Any, failure: Exception | None) -> None:
@@ -224,13 +221,16 @@ async def _life(folder: Path, name: str, kill_at: int, later: float) -> int:
         tell(self, result, failure)
 
     Job.tell = told  # type: ignore[method-assign]
-    executions = _executions(folder, scenario, point, clock)
+    executions = _executions(folder, scenario, point, lambda: time.monotonic() + waited)
     store: Any = executions.store
     await store.open()
     await executions.open()
     if not await store.listed(Filter()):
         await executions.start(scenario.plan(), None, None)
     await executions.sweep_once()
+    if not executions.driven:  # somebody else's lease: it is over once it was seen unchanged for so long
+        waited = _LEASE_SECONDS
+        await executions.sweep_once()
     while (state := await _quiet(executions)).result is None:
         await _answer(executions, state)
     await executions.close()
@@ -257,9 +257,9 @@ async def _answer(executions: Executions, state: ExecutionState) -> None:
     await executions.answer(ID, response, token, state.plan_version, request.step_id, None)
 
 
-def live(folder: str, name: str, kill_at: int, later: float) -> None:
+def live(folder: str, name: str, kill_at: int) -> None:
     """One life, in a process of its own; the number of points it passed stands in the file `points`."""
-    passed = asyncio.run(_life(Path(folder), name, kill_at, later))
+    passed = asyncio.run(_life(Path(folder), name, kill_at))
     (Path(folder) / "points").write_text(str(passed))
 
 

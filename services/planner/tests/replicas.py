@@ -24,18 +24,36 @@ Bound = tuple[str, int, int | None]
 PROCEED = InterventionResponse(action=InterventionAction.PROCEED)
 
 
+class MachineClock(StandingClock):
+    """The clocks of a machine: `advance` is time that passes, `put` is somebody who sets the clock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seconds = 0.0
+
+    def advance(self, seconds: float) -> None:
+        super().advance(seconds)
+        self._seconds += seconds
+
+    def put(self, seconds: float) -> None:
+        super().advance(seconds)
+
+    def monotonic(self) -> float:
+        return self._seconds
+
+
 @asynccontextmanager
 async def replica(
     place: Path | str,
     made: Executor,
     owner: str = "one",
-    clock: StandingClock | None = None,
+    clock: MachineClock | None = None,
     lease_seconds: float = 10.0,
 ) -> AsyncIterator[Executions]:
     """A planner process's executions over a database file."""
     store = SqlExecutionStore(str(place))
     await store.open()
-    options: dict[str, Any] = {} if clock is None else {"clock": clock}
+    options: dict[str, Any] = {} if clock is None else {"clock": clock, "monotonic": clock.monotonic}
     executions = Executions(store, made, Ownership(owner, lease_seconds, 0.01), **options)
     await executions.open()
     try:

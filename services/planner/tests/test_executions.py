@@ -19,12 +19,11 @@ from services.planner.domain.errors import (
 )
 from services.planner.domain.fold import replayed
 from services.planner.domain.results import OverallStatus, ToolResult
-from services.planner.tests.replicas import PROCEED, Bound, asking, question, replica, three, until_quiet
+from services.planner.tests.replicas import PROCEED, Bound, MachineClock, asking, question, replica, three, until_quiet
 from services.planner.tests.scripted import (
     FixedBackend,
     ScriptedModel,
     ScriptedTool,
-    StandingClock,
     agent_plan,
     agent_step,
     answer,
@@ -117,7 +116,7 @@ async def test_ten_thousand_forged_answers_are_refused(tmp_path: Path) -> None:
 
 
 async def test_an_answer_that_comes_too_late_is_refused(tmp_path: Path) -> None:
-    clock = StandingClock()
+    clock = MachineClock()
     async with replica(tmp_path / "p.db", executor(asking(), clock=clock), clock=clock) as executions:
         execution_id = await executions.start(three(), None, None)
         await until_quiet(executions, execution_id)
@@ -204,7 +203,7 @@ async def test_a_watcher_misses_nothing_and_sees_nothing_twice(tmp_path: Path) -
 
 
 async def test_lists_are_filtered_and_paged(tmp_path: Path) -> None:
-    clock = StandingClock()
+    clock = MachineClock()
     async with replica(tmp_path / "p.db", executor(asking(), clock=clock), clock=clock) as executions:
         ids = []
         for i in range(5):

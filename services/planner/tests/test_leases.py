@@ -13,12 +13,11 @@ from services.planner.domain.interventions import InterventionAction, Interventi
 from services.planner.domain.moves import Rules
 from services.planner.domain.replanning import ReplanManager
 from services.planner.domain.results import OverallStatus, ToolResult
-from services.planner.tests.replicas import PROCEED, asking, question, replica, three, until_quiet
+from services.planner.tests.replicas import PROCEED, MachineClock, asking, question, replica, three, until_quiet
 from services.planner.tests.scripted import (
     FixedBackend,
     ScriptedModel,
     ScriptedTool,
-    StandingClock,
     agent_plan,
     agent_step,
     answer,
@@ -44,7 +43,7 @@ async def test_a_pause_survives_its_process(tmp_path: Path) -> None:  # P-48, P-
 
 
 async def test_nobody_in_time_cancels(tmp_path: Path) -> None:  # P-85, P-130
-    clock = StandingClock()
+    clock = MachineClock()
     async with replica(tmp_path / "p.db", executor(asking(), clock=clock), clock=clock) as executions:
         execution_id = await executions.start(three(), None, None)
         await until_quiet(executions, execution_id)
@@ -88,7 +87,7 @@ async def test_of_racing_resumers_one_wins(tmp_path: Path) -> None:
 
 async def test_who_lost_the_lease_writes_no_more(tmp_path: Path) -> None:
     """A replica stopped in the middle of a call and woken after another one took over commits nothing."""
-    clock, entered, woken = StandingClock(), asyncio.Event(), asyncio.Event()
+    clock, entered, woken = MachineClock(), asyncio.Event(), asyncio.Event()
 
     async def stopped(_: Any) -> ToolResult:
         entered.set()
@@ -166,7 +165,7 @@ async def test_cancel_by_another_replica_reaches_the_driver(tmp_path: Path) -> N
 
 
 async def test_an_unsafe_call_in_doubt_asks_a_person(tmp_path: Path) -> None:
-    clock, entered = StandingClock(), asyncio.Event()
+    clock, entered = MachineClock(), asyncio.Event()
 
     async def dies(_: Any) -> ToolResult:
         entered.set()
@@ -181,6 +180,7 @@ async def test_an_unsafe_call_in_doubt_asks_a_person(tmp_path: Path) -> None:
     ):
         execution_id = await dead.start(agent_plan(agent_step(1), agent_step(2, 1)), None, None)
         await entered.wait()
+        await heir.sweep_once()
         clock.advance(11)
         await heir.sweep_once()
         state = await until_quiet(heir, execution_id)
@@ -204,7 +204,7 @@ async def test_an_unsafe_call_in_doubt_asks_a_person(tmp_path: Path) -> None:
     ],
 )
 async def test_the_budget_holds_over_a_restart(tmp_path: Path, budget: Budget, used_up: str) -> None:
-    clock = StandingClock()
+    clock = MachineClock()
 
     def five_seconds(confidence: float) -> Any:
         def work(_: Any) -> ToolResult:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from chassis.silence import Silence
 from services.planner.domain.answers import answered, unanswered
 from services.planner.domain.errors import AnswerRefused, LeaseLost, RunEnded, RunNotPaused
 from services.planner.domain.events import (
@@ -27,13 +28,15 @@ from services.planner.domain.plans import ExecutionPlan, utc_now
 from services.planner.domain.results import ExecutionResult
 from services.planner.usecases.ask import Asking, InterventionHandler, Later
 from services.planner.usecases.execute import Executor
-from services.planner.usecases.run import Run
-from services.planner.usecases.store import Change, ExecutionStore, Lease, Request
+from services.planner.usecases.run import Run, steady
+from services.planner.usecases.store import Change, ExecutionStore, Holding, Lease, Request
 from services.planner.usecases.tokens import answer_token, check_token, open_question
 
 _log = logging.getLogger(__name__)
 
 _SWEEP_AT_ONCE = 100
+_WATCHED = 1000
+"""Running executions, of all replicas, that are watched for a driver that died; those that seem stalest come first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,7 @@ class Executions:
         self._own = ownership
         self._clock = clock
         self._monotonic = monotonic
+        self._silence = Silence[str](ownership.lease_seconds, monotonic)
         self._watchers: dict[str, set[asyncio.Event]] = {}
         self._key = b""
         self._closing = False
@@ -119,11 +123,11 @@ class Executions:
     ) -> str:
         """Begins an execution and drives it; its id. Errors: InvalidPlan, PlanAlreadyRun, RequestIdReused."""
         started = self._executor.started(plan, budget, human_available=human_available)
-        now = self._clock()
+        now, asked = self._clock(), self._monotonic()
         lease = await self.store.create(started, now, self._own.owner, self._own.lease_seconds, request)
         execution_id = started.plan.plan_id or ""
         if lease is not None:
-            await self._drive(lease)
+            await self._drive(lease, asked)
         return execution_id
 
     async def answer(
@@ -147,7 +151,7 @@ class Executions:
             now = self._clock()
             if state.expires_at is not None and now >= state.expires_at:
                 raise AnswerRefused(f"the question expired at {state.expires_at.isoformat()}")
-            took = (now - state.intervention_request.created_at).total_seconds()
+            took = max(0.0, (now - state.intervention_request.created_at).total_seconds())
             timed = response.model_copy(update={"response_time_ms": round(1000 * took), "timeout_reached": False})
             event = answered(state, state.intervention_request, timed, self._executor.rules.asking)
             return Change([event], take_lease=True)
@@ -242,23 +246,24 @@ class Executions:
         decision: Callable[[ExecutionState, Sequence[Recorded]], Change],
         request: Request | None,
     ) -> int:
-        now, own = self._clock(), self._own
+        now, asked, own = self._clock(), self._monotonic(), self._own
         sequence, lease = await self.store.decide(execution_id, decision, now, own.owner, own.lease_seconds, request)
         self.changed(execution_id)
         driven = self.driven.get(execution_id)
         if lease is not None:
-            await self._drive(lease)
+            await self._drive(lease, asked)
         elif driven is not None:
             driven.run.interrupted.set()
         return sequence
 
-    async def _drive(self, lease: Lease) -> None:
-        """Drives an execution whose lease was just taken."""
+    async def _drive(self, lease: Lease, asked: float) -> None:
+        """Drives an execution whose lease was just taken; it was asked for at `asked`, monotonic."""
         if self._closing:
             await self.store.release(lease)
             return
-        state = await self.state(lease.execution_id)
-        driven = _Driven(lease, Run(state, _LeasedLog(self, lease), self._clock), self._monotonic())
+        log = await self.log(lease.execution_id)
+        clock = steady(self._clock, self._monotonic, log[-1].created_at)
+        driven = _Driven(lease, Run(replayed(log), _LeasedLog(self, lease), clock), asked)
         driven.run.may_act = lambda: self._monotonic() < driven.renewed + self._own.lease_seconds
         self.driven[lease.execution_id] = driven
         # A context of its own: the deadline of the call that began the execution is not the execution's.
@@ -326,15 +331,20 @@ class Executions:
 
     async def sweep_once(self) -> None:
         """Answers expired questions as nobody does (P-85, P-130), and takes over executions that nobody drives."""
-        now = self._clock()
-        for execution_id in await self.store.due(now, _SWEEP_AT_ONCE):
+        for execution_id in await self.store.due(self._clock(), _SWEEP_AT_ONCE):
             await self._decide(execution_id, self._expired, None)
-        for execution_id in await self.store.orphaned(now, _SWEEP_AT_ONCE):
-            if execution_id in self.driven:
-                continue
-            lease = await self.store.acquire(execution_id, self._own.owner, now, self._own.lease_seconds)
+        for holding in await self._orphaned():
+            now, asked, own = self._clock(), self._monotonic(), self._own
+            lease = await self.store.acquire(holding, own.owner, now, own.lease_seconds)
             if lease is not None:
-                await self._drive(lease)
+                await self._drive(lease, asked)
+
+    async def _orphaned(self) -> list[Holding]:
+        """Running executions that nobody holds, or whose holder has not renewed its lease for as long as that lasts."""
+        others = {each.execution_id: each for each in await self.store.running(_WATCHED)}
+        others = {name: each for name, each in others.items() if name not in self.driven}
+        silent = set(self._silence.of(others))
+        return [each for name, each in others.items() if each.owner is None or name in silent][:_SWEEP_AT_ONCE]
 
     def _expired(self, state: ExecutionState, log: Sequence[Recorded]) -> Change:
         now, request = self._clock(), state.intervention_request

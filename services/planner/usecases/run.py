@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from services.planner.domain.events import Event, Recorded, Started
@@ -93,6 +93,17 @@ class Run:
             apply(state, event, at)
             state.sequence += 1
         self.state = state
+
+
+def steady(
+    clock: Callable[[], datetime], monotonic: Callable[[], float], not_before: datetime
+) -> Callable[[], datetime]:
+    """A clock that goes on evenly from now, or from `not_before` if that is later, whatever the machine's does.
+
+    So an execution takes as long as it takes, and time never runs backwards in its log.
+    """
+    time, began = max(clock(), not_before), monotonic()
+    return lambda: time + timedelta(seconds=monotonic() - began)
 
 
 class MemoryLog:

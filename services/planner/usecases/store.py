@@ -40,6 +40,16 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
+class Holding:
+    """Who drives a running execution, as its row says: nobody without an `owner`. `mark` changes with each renewal."""
+
+    execution_id: str
+    owner: str | None
+    fence: int
+    mark: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """A mutation as its caller names it: the same id with the same content changes nothing again.
 
@@ -121,8 +131,8 @@ class ExecutionStore(Protocol):
     ) -> Lease | None:
         """Begins an execution and takes its lease; None for a replay. Errors: PlanAlreadyRun, RequestIdReused."""
 
-    async def acquire(self, execution_id: str, owner: str, now: datetime, lease_seconds: float) -> Lease | None:
-        """Takes the lease of a running execution that nobody holds; None if somebody does."""
+    async def acquire(self, seen: Holding, owner: str, now: datetime, lease_seconds: float) -> Lease | None:
+        """Takes the lease of an execution that is still held, or free, just as it was seen; None if it is not."""
 
     async def renew(self, leases: Sequence[Lease], now: datetime, lease_seconds: float) -> dict[str, int]:
         """Prolongs leases; the sequence number of each execution whose lease is still held."""
@@ -158,8 +168,8 @@ class ExecutionStore(Protocol):
     async def due(self, now: datetime, limit: int) -> Sequence[str]:
         """Paused executions whose question has expired."""
 
-    async def orphaned(self, now: datetime, limit: int) -> Sequence[str]:
-        """Running executions that nobody drives."""
+    async def running(self, limit: int) -> Sequence[Holding]:
+        """Running executions, those that nobody drives first, then those that were not renewed for longest."""
 
     async def add_feedback(self, record: Feedback, now: datetime, request: Request | None) -> bool:
         """Keeps a record, and labels the audit of its step; False for a replay. Errors: RequestIdReused."""

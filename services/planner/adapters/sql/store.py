@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, and_, bindparam, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, case, insert, select, update
 
 from chassis.errors import RequestIdReused
 from libs.sql.engines import engine_for, url_of
@@ -34,6 +34,7 @@ from services.planner.usecases.store import (
     ExecutionStatus,
     Feedback,
     Filter,
+    Holding,
     Lease,
     Request,
     Summary,
@@ -116,17 +117,20 @@ class SqlExecutionStore:
 
         return await self._writer.run(work)
 
-    async def acquire(self, execution_id: str, owner: str, now: datetime, lease_seconds: float) -> Lease | None:
-        """Takes the lease of a running execution that nobody holds; None if somebody does."""
-        return await self._writer.run(lambda c: _take_lease(c, execution_id, owner, now, lease_seconds))
+    async def acquire(self, seen: Holding, owner: str, now: datetime, lease_seconds: float) -> Lease | None:
+        """Takes the lease of an execution that is still held, or free, just as it was seen; None if it is not."""
+        return await self._writer.run(lambda c: _take_lease(c, seen, owner, now, lease_seconds))
 
     async def renew(self, leases: Sequence[Lease], now: datetime, lease_seconds: float) -> dict[str, int]:
         """Prolongs leases; the sequence number of each execution whose lease is still held."""
 
         def work(connection: Connection) -> dict[str, int]:
             held = {}
+            until, before = _until(now, lease_seconds), _rows.c.lease_until
+            # Also where the clock stands still or was put back each renewal is another mark.
+            mark = case((before >= until, before + 1), else_=until)
             for lease in leases:
-                renewed = update(_rows).where(_held(lease)).values(lease_until=_until(now, lease_seconds))
+                renewed = update(_rows).where(_held(lease)).values(lease_until=mark)
                 sequence = connection.execute(renewed.returning(_rows.c.sequence)).scalar_one_or_none()
                 if sequence is not None:
                     held[lease.execution_id] = sequence
@@ -177,11 +181,14 @@ class SqlExecutionStore:
             recorded = _read(connection, execution_id, 0)
             state = replayed(recorded)
             change = decision(state, recorded)
-            events = [(event, now) for event in change.events]
+            # Time never runs backwards in a log, even when the clock does.
+            time = max(now, recorded[-1].created_at)
+            events = [(event, time) for event in change.events]
             last = _extend(connection, execution_id, row.sequence, row.head_hash, events, state)
             _answer_request(connection, request, str(last), now)
             take = change.take_lease and state.result is None and not state.is_paused
-            return last, _take_lease(connection, execution_id, owner, now, lease_seconds) if take else None
+            free = Holding(execution_id, None, row.fence, None)
+            return last, _take_lease(connection, free, owner, now, lease_seconds) if take else None
 
         return await self._writer.run(work)
 
@@ -205,11 +212,11 @@ class SqlExecutionStore:
         found = select(_rows.c.execution_id).where(_rows.c.wake_at <= micros(now)).order_by(_rows.c.wake_at)
         return await self._query(lambda connection: connection.execute(found.limit(limit)).scalars().all())
 
-    async def orphaned(self, now: datetime, limit: int) -> Sequence[str]:
-        """Running executions that nobody drives."""
-        free = or_(_rows.c.lease_until.is_(None), _rows.c.lease_until < micros(now))
-        found = select(_rows.c.execution_id).where(_rows.c.status == "running", free).limit(limit)
-        return await self._query(lambda connection: connection.execute(found).scalars().all())
+    async def running(self, limit: int) -> Sequence[Holding]:
+        """Running executions, those that nobody drives first, then those that were not renewed for longest."""
+        found = select(_rows.c.execution_id, _rows.c.owner, _rows.c.fence, _rows.c.lease_until)
+        found = found.where(_rows.c.status == "running").order_by(_rows.c.lease_until.nulls_first()).limit(limit)
+        return await self._query(lambda connection: [Holding(*row) for row in connection.execute(found)])
 
     async def add_feedback(self, record: Feedback, now: datetime, request: Request | None) -> bool:
         """Keeps a record, and labels the audit of its step; False for a replay."""
@@ -338,16 +345,17 @@ def _write(
     connection.execute(advanced, values)
 
 
-def _take_lease(connection: Connection, execution_id: str, owner: str, now: datetime, seconds: float) -> Lease | None:
-    free = or_(_rows.c.owner.is_(None), _rows.c.lease_until < micros(now))
+def _take_lease(connection: Connection, seen: Holding, owner: str, now: datetime, seconds: float) -> Lease | None:
+    """The lease, if the row still says what was `seen`: whoever renewed or took it meanwhile keeps it."""
+    same = (_rows.c.owner == seen.owner, _rows.c.fence == seen.fence, _rows.c.lease_until == seen.mark)
     statement = (
         update(_rows)
-        .where(_rows.c.execution_id == execution_id, _rows.c.status == "running", free)
+        .where(_rows.c.execution_id == seen.execution_id, _rows.c.status == "running", *same)
         .values(owner=owner, fence=_rows.c.fence + 1, lease_until=_until(now, seconds))
         .returning(_rows.c.fence)
     )
     fence = connection.execute(statement).scalar_one_or_none()
-    return None if fence is None else Lease(execution_id, owner, fence)
+    return None if fence is None else Lease(seen.execution_id, owner, fence)
 
 
 def _replayed_answer(connection: Connection, request: Request | None) -> str | None:
