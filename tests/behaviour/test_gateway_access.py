@@ -232,6 +232,24 @@ def test_a_tenant_plans_with_its_own_alone(gate: Gate, book: str, foreign_book: 
     assert {made.plan_id, unnamed.plan_id} <= {each.execution_id for each in listed}
 
 
+def test_over_http_a_tenant_runs_plans_and_answers(gate: Gate, book: str) -> None:
+    asking = {"step_id": 1, "action": "ACTION_ASK_USER", "description": "ask", "query": "Which colour?"}
+    with gate.http("acme") as http:
+        made = http.post("/v1/plans", json={"query": "How do I commit?"}).json()["plan"]
+        assert made["steps"][0]["collection"] == book
+        started = http.post("/v1/executions", json={"plan": {**made, "steps": [asking]}})
+        at = f"/v1/executions/{made['plan_id']}"
+        assert f'"execution_id": "{made["plan_id"]}"' in started.text.replace('":"', '": "')
+        waiting = http.get(at).json()["execution"]["intervention_request"]
+        answer = {name: waiting[name] for name in ("answer_token", "plan_version", "step_id")}
+        answered = http.post(f"{at}/answer", json={**answer, "response": {"user_input": "red"}})
+        assert "event: end" in answered.text
+        assert http.get(at).json()["execution"]["step_results"][0]["output"] == "red"
+        assert made["plan_id"] in http.get("/v1/executions").text
+        assert made["plan_id"] in http.get("/v1/executions", params={"prefix": "acme--"}).text
+        assert http.get("/v1/executions", params={"prefix": "evil--"}).status_code == 404
+
+
 def test_a_plan_that_names_anothers_is_not_searched(
     gate: Gate, foreign_book: str, question: Question, book: str
 ) -> None:
