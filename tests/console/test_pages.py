@@ -8,7 +8,7 @@ import re
 from playwright.sync_api import expect
 
 from tests.console.reader import Reader
-from tests.console.seeds import comparison, lesson
+from tests.console.seeds import comparison
 from tests.console.windows import BULLETS, Stack
 
 
@@ -136,46 +136,6 @@ def test_search_shows_how_scores_came_about(reader: Reader) -> None:
 def test_search_that_finds_nothing_says_what_to_do(reader: Reader) -> None:
     reader.open("#/search/thousand?q=database&section=nowhere")
     reader.sees("Nothing found")
-
-
-def test_learning_is_watched_as_it_happens(reader: Reader) -> None:
-    reader.open("#/learn/learned")
-    expect(reader.page.get_by_role("region", name="Feed")).to_contain_text("Revisions appear here")
-    reader.button("Fill in an example").click()
-    reader.main.get_by_role("button", name="Learn").click()
-    stages = reader.main.locator(".stages > .done")
-    expect(stages).to_have_count(3)
-    expect(stages.nth(1)).to_contain_text("1 insight")
-    expect(stages.nth(2)).to_contain_text("fatal: unable to auto-detect email address")
-    arrived = reader.page.get_by_role("region", name="Feed").locator(".arrived")
-    expect(arrived).to_contain_text("revision 1")
-    expect(arrived).to_contain_text("curate")
-
-
-def test_what_others_write_arrives_too(reader: Reader, stack: Stack) -> None:
-    stack.seeds.playbook("watched", 1)
-    with reader.page.expect_response(lambda response: "/watched/events" in response.url):
-        reader.open("#/learn/watched")
-    feed = reader.page.get_by_role("region", name="Feed")
-    stack.seeds.deltas("watched", [lesson(41)], "by somebody else")
-    expect(feed.locator(".arrived")).to_contain_text("(41)")
-
-
-def test_a_trajectory_that_is_none_is_told_before_it_is_sent(reader: Reader) -> None:
-    reader.open("#/learn/thousand")
-    for text, told in (("{", "This is not JSON"), ("[]", "is a JSON object"), ("{}", 'needs a "query"')):
-        reader.page.get_by_label("Trajectory as JSON").fill(text)
-        reader.main.get_by_role("button", name="Learn").click()
-        expect(reader.page.locator("#toasts")).to_contain_text(told)
-
-
-def test_a_trajectory_is_dropped_as_a_file(reader: Reader) -> None:
-    reader.open("#/learn/thousand")
-    content = json.dumps({"query": "dropped"}).encode()
-    reader.page.get_by_label("Trajectory file").set_input_files(
-        {"name": "run.json", "mimeType": "application/json", "buffer": content}
-    )
-    expect(reader.page.get_by_label("Trajectory as JSON")).to_have_value('{"query": "dropped"}')
 
 
 def test_a_question_becomes_a_plan_and_the_plan_runs(reader: Reader) -> None:

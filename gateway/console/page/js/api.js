@@ -21,6 +21,8 @@ export const onUnauthorized = { call: () => {} };
 
 export const get = (path, query, signal) => json("GET", path, query, undefined, signal);
 export const post = (path, body, signal) => json("POST", path, undefined, body, signal);
+/** Sends a file, or any bytes, as they are. */
+export const postFile = (path, query, file, signal) => json("POST", path, query, file, signal);
 
 /** All items of a paged list, or `most` and a few: `ask(token)` gives a page, `items` names its list. */
 export async function every(ask, items, most = Infinity) {
@@ -44,10 +46,11 @@ async function json(verb, path, query, body, signal) {
 
 async function send(verb, path, query, body, signal, extra) {
   const headers = { ...session.headers(), ...extra };
-  if (body !== undefined) headers["Content-Type"] = "application/json";
+  const isFile = body instanceof Blob;
+  if (body !== undefined) headers["Content-Type"] = isFile ? "application/octet-stream" : "application/json";
   let response;
   try {
-    const init = { method: verb, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) };
+    const init = { method: verb, headers, signal, body: isFile ? body : JSON.stringify(body) };
     response = await fetch(path + search(query), { ...init, credentials: "omit", cache: "no-store" });
   } catch (error) {
     if (signal?.aborted) throw error;

@@ -1,12 +1,23 @@
 /** The endpoints of the gateway that the page uses; messages are those of the contracts. */
 
-import { events, follow, get, newRequestId, post } from "./api.js";
+import { events, follow, get, newRequestId, post, postFile } from "./api.js";
 
 const book = (dataset) => `/v1/playbooks/${encodeURIComponent(dataset)}`;
 const execution = (id) => `/v1/executions/${encodeURIComponent(id)}`;
 /** Who changes things here; with sign-in the gateway knows better. */
 const author = "console";
 const change = (fields) => ({ request_id: newRequestId(), ...fields });
+
+/** Trajectories that a batch of a job may hold. */
+const BATCH = 1000;
+
+/** A job as its messages: the head, then batches. */
+function job(dataset, runs) {
+  const batches = [];
+  for (let from = 0; from < runs.length; from += BATCH)
+    batches.push({ batch: { trajectories: runs.slice(from, from + BATCH) } });
+  return [{ head: change({ dataset }) }, ...batches];
+}
 
 export const datasets = (signal) => get("/v1/playbooks", { page_size: 1000 }, signal);
 export const bullets = (dataset, query, signal) => get(`${book(dataset)}/bullets`, query, signal);
@@ -28,6 +39,14 @@ export const index = (dataset, signal) => get(`${book(dataset)}/index`, {}, sign
 
 export const search = (body, signal) => post("/v1/search", body, signal);
 export const learn = (body, signal) => events("POST", "/v1/learn/events", { body: change(body), signal });
+
+export const parseRuns = (query, file, signal) => postFile("/v1/trajectories/parse", query, file, signal);
+export const jobs = (query, signal) => get("/v1/jobs", query, signal);
+export const submitJob = (dataset, runs, signal) => post("/v1/jobs", job(dataset, runs), signal);
+export const watchJob = (id, options) => follow(`/v1/jobs/${encodeURIComponent(id)}/events`, options);
+export const cancelJob = (id) => post(`/v1/jobs/${encodeURIComponent(id)}/cancel`, change());
+export const deadLetters = (id, query, signal) => get(`/v1/jobs/${encodeURIComponent(id)}/dead-letters`, query, signal);
+export const retryJob = (id) => post(`/v1/jobs/${encodeURIComponent(id)}/dead-letters/retry`, change());
 
 export const executions = (query, signal) => get("/v1/executions", query, signal);
 export const readExecution = (id, signal) => get(execution(id), {}, signal);

@@ -9,7 +9,9 @@ const STATE_KINDS = {
   serving: "good",
   active: "good",
   live: "good",
+  completed: "good",
   failed: "bad",
+  failure: "bad",
   rejected: "bad",
   "not serving": "bad",
   unreachable: "bad",
@@ -20,6 +22,7 @@ const STATE_KINDS = {
   behind: "warn",
   reconnecting: "warn",
   "in doubt": "warn",
+  incomplete: "warn",
   running: "busy",
 };
 

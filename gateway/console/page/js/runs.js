@@ -1,22 +1,45 @@
-/** Trajectories as people paste them: the JSON of the contract, alone or within what Learn takes. */
+/** Runs as people bring them: the formats they come in, what is shown of them, and one to begin with. */
 
-/** The trajectory in a text. Throws an Error that says what is missing. */
-export function trajectoryFrom(text, dataset) {
-  const value = read(text);
-  const given = value.trajectory ?? value;
-  if (!given.query) throw new Error('A trajectory needs a "query": what the agent was asked.');
-  return { ...given, dataset };
-}
+import { h } from "./dom.js";
+import { count, plural, shortened, word } from "./format.js";
+import { state } from "./parts.js";
 
-function read(text) {
-  let value;
-  try {
-    value = JSON.parse(text);
-  } catch (error) {
-    throw new Error(`This is not JSON: ${error.message}`);
-  }
-  if (value && typeof value === "object" && !Array.isArray(value)) return value;
-  throw new Error("A trajectory is a JSON object.");
+/** What people call the formats of the contract. */
+export const FORMATS = {
+  TRAJECTORY_FORMAT_HANSEI: "hansei",
+  TRAJECTORY_FORMAT_OPENAI: "OpenAI messages",
+  TRAJECTORY_FORMAT_ANTHROPIC: "Anthropic messages",
+  TRAJECTORY_FORMAT_LANGCHAIN: "LangChain messages",
+  TRAJECTORY_FORMAT_SWE_AGENT: "SWE-agent",
+  TRAJECTORY_FORMAT_ATIF: "ATIF",
+  TRAJECTORY_FORMAT_OTEL: "OpenTelemetry GenAI spans",
+  TRAJECTORY_FORMAT_TAU_BENCH: "tau-bench",
+  TRAJECTORY_FORMAT_WHO_AND_WHEN: "Who&When",
+};
+
+const SHOWN = 5;
+const LINE = 240;
+
+/** The first of many runs, each in a line. */
+export function preview(runs) {
+  const lines = runs
+    .slice(0, SHOWN)
+    .map(({ trajectory: { query, status, steps } }) =>
+      h(
+        "li",
+        null,
+        h("span", { class: "line" }, shortened(query, LINE) || h("span", { class: "muted" }, "no question")),
+        state(word(status, "TRAJECTORY_STATUS_") || "unknown"),
+        h("span", { class: "muted" }, plural(steps.length, "step")),
+      ),
+    );
+  const rest = runs.length - lines.length;
+  return h(
+    "ul",
+    { class: "runs plain" },
+    lines,
+    rest > 0 ? h("li", { class: "muted" }, `and ${count(rest)} more`) : null,
+  );
 }
 
 export const EXAMPLE = {

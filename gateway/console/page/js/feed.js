@@ -1,0 +1,70 @@
+/** What happens to a playbook, as it happens. */
+
+import { changes } from "./changes.js";
+import { fill, h } from "./dom.js";
+import { history, watchPlaybook } from "./endpoints.js";
+import { word } from "./format.js";
+import { chip, state, when } from "./parts.js";
+import { link } from "./router.js";
+import { failed } from "./states.js";
+
+const KEPT = 50;
+
+/** The revisions of the playbook as they are committed, newest first. */
+export class Feed {
+  constructor(dataset, signal) {
+    Object.assign(this, { dataset, signal });
+    this.live = h("span", null);
+    this.list = h(
+      "div",
+      null,
+      h("p", { class: "muted" }, "Revisions appear here as they are committed, whoever makes them."),
+    );
+    this.element = [h("div", { class: "detail-head" }, h("h2", null, "Live"), this.live), this.list];
+  }
+
+  async follow() {
+    const onState = (name) => fill(this.live, state(name));
+    try {
+      const { revisions } = await history(this.dataset, { page_size: 1 }, this.signal);
+      await watchPlaybook(this.dataset, revisions[0]?.revision ?? 0, {
+        signal: this.signal,
+        onState,
+        take: (event) => this.take(event),
+      });
+    } catch (error) {
+      if (!this.signal.aborted)
+        fill(
+          this.list,
+          failed(error, () => this.follow()),
+        );
+    }
+  }
+
+  take({ revision }) {
+    if (!revision) return;
+    if (!this.list.querySelector(".arrived")) fill(this.list);
+    this.list.prepend(this.card(revision));
+    while (this.list.children.length > KEPT) this.list.lastChild.remove();
+  }
+
+  card(revision) {
+    const name = h(
+      "a",
+      { href: link(["playbooks", this.dataset, "history"], { revision: revision.revision }) },
+      `revision ${revision.revision}`,
+    );
+    return h(
+      "article",
+      { class: "arrived" },
+      h(
+        "div",
+        { class: "card-head" },
+        name,
+        chip(word(revision.kind, "REVISION_KIND_")),
+        h("span", { class: "muted" }, revision.author, " · ", when(revision.committed_at)),
+      ),
+      changes(this.dataset, revision.changes),
+    );
+  }
+}

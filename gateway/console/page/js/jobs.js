@@ -1,0 +1,210 @@
+/** Jobs of many runs: how far one is, what it could not learn, and those there were. */
+
+import { fill, h } from "./dom.js";
+import { cancelJob, deadLetters, jobs, retryJob, watchJob } from "./endpoints.js";
+import { ask } from "./dialog.js";
+import { count, plural, word } from "./format.js";
+import { facts, key, state, when } from "./parts.js";
+import { link } from "./router.js";
+import { change, empty, failed, load, loading, report } from "./states.js";
+
+const LATEST = 10;
+const LETTERS = 50;
+const stateOf = (job) => word(job.state, "JOB_STATE_");
+
+/** One job, followed until it has ended. `ended()` hears when. */
+export class Job {
+  constructor(dataset, id, signal, ended) {
+    Object.assign(this, { dataset, id, signal, ended, job: null, listed: -1 });
+    this.state = h("span", { role: "status" });
+    this.live = h("span", null);
+    this.body = h("div", null, loading(3));
+    this.letters = h("div", null);
+    this.cancelling = h(
+      "button",
+      { type: "button", class: "danger end", hidden: true, onclick: () => this.cancel() },
+      "Cancel… ",
+      key("c"),
+    );
+    this.retrying = h("button", { type: "button", onclick: () => this.retry() }, "Try them again");
+    this.element = h(
+      "section",
+      { class: "job card", "aria-label": "Job" },
+      h("div", { class: "card-head" }, h("h2", null, "Job"), this.state, this.live, this.cancelling),
+      this.body,
+      this.letters,
+    );
+  }
+
+  async follow() {
+    const onState = (name) => fill(this.live, name === "reconnecting" ? state(name) : null);
+    try {
+      await watchJob(this.id, { signal: this.signal, onState, take: ({ job }) => this.take(job) });
+      if (!this.signal.aborted) this.ended();
+    } catch (error) {
+      if (this.signal.aborted) return;
+      report(error);
+      fill(
+        this.body,
+        error.status === 404
+          ? empty("No such job", "Jobs are forgotten some time after they ended.")
+          : failed(error, () => this.follow()),
+      );
+    }
+  }
+
+  take(job) {
+    this.job = job;
+    if (this.state.textContent !== stateOf(job)) fill(this.state, state(stateOf(job)));
+    this.cancelling.hidden = stateOf(job) !== "running";
+    this.retrying.hidden = !this.cancelling.hidden;
+    fill(this.body, progress(job), numbers(this.dataset, job));
+    if (job.dead !== this.listed) this.list(job.dead);
+  }
+
+  /** The dead letters so far; a list that is open stays so. */
+  async list(dead) {
+    this.listed = dead;
+    if (!dead) return fill(this.letters);
+    const place = h("div", null);
+    const open = this.letters.querySelector("details")?.open ?? true;
+    fill(this.letters, h("details", { open }, h("summary", null, plural(dead, "dead letter")), place, this.retrying));
+    await load(
+      place,
+      this.signal,
+      () => deadLetters(this.id, { page_size: LETTERS }, this.signal),
+      (page) => this.table(page),
+    );
+  }
+
+  table({ dead_letters: first, next_page_token: token }) {
+    const rows = h("tbody", null, first.map(letter));
+    const heads = ["#", "Run", "Why", "Tries"].map((name) => h("th", { scope: "col" }, name));
+    const table = h("table", { class: "table letters" }, h("thead", null, h("tr", null, heads)), rows);
+    return h("div", null, h("div", { class: "wide" }, table), this.more(rows, token));
+  }
+
+  more(rows, token) {
+    if (!token) return null;
+    const next = async () => {
+      const page = await change(() => deadLetters(this.id, { page_size: LETTERS, page_token: token }, this.signal));
+      if (!page) return;
+      rows.append(...page.dead_letters.map(letter));
+      button.replaceWith(this.more(rows, page.next_page_token) ?? "");
+    };
+    const button = h("button", { type: "button", onclick: next }, "Show more");
+    return button;
+  }
+
+  async cancel() {
+    if (this.cancelling.hidden) return;
+    const sure = await ask({
+      title: "Cancel this job?",
+      text: "What waits is dropped. What was learned stays.",
+      confirm: "Cancel it",
+      danger: true,
+    });
+    if (sure)
+      await change(
+        () => cancelJob(this.id),
+        ({ job }) => `${plural(job.dropped, "run")} dropped.`,
+      );
+  }
+
+  async retry() {
+    if (await change(() => retryJob(this.id), "They are tried again.")) this.follow();
+  }
+}
+
+const SHARES = ["learned", "dead", "dropped"];
+
+function progress(job) {
+  const done = job.total - job.waiting;
+  const width = (value) => ({ width: `${(100 * value) / Math.max(1, job.total)}%` });
+  const props = {
+    class: "job-bar",
+    role: "progressbar",
+    "aria-label": "Progress",
+    "aria-valuemin": 0,
+    "aria-valuemax": job.total,
+    "aria-valuenow": done,
+  };
+  return [
+    h(
+      "div",
+      props,
+      SHARES.map((name) => h("span", { class: name, style: width(job[name]) })),
+    ),
+    h("p", null, `${count(done)} of ${plural(job.total, "run")}`),
+  ];
+}
+
+function numbers(dataset, job) {
+  const revision = Number(job.revision)
+    ? h("a", { href: link(["playbooks", dataset, "history"], { revision: job.revision }) }, job.revision)
+    : null;
+  const some = (value) => (Number(value) ? count(value) : null);
+  return facts([
+    ["Learned", count(job.learned)],
+    ["Nothing new", some(job.unchanged)],
+    ["Waiting", some(job.waiting)],
+    ["Dead letters", some(job.dead)],
+    ["Dropped", some(job.dropped)],
+    ["Edits", count(job.edits)],
+    ["Votes", some(job.votes)],
+    ["Newest revision", revision],
+    ["Submitted", when(job.created_at)],
+    ["Ended", when(job.ended_at)],
+  ]);
+}
+
+const letter = ({ index, trajectory_id: id, reason, code, message, attempts }) =>
+  h(
+    "tr",
+    null,
+    h("td", { class: "number" }, count(index + 1)),
+    h("td", { class: "mono" }, id || h("span", { class: "muted" }, "no id")),
+    h("td", null, h("span", { class: "mono" }, reason || code), h("div", { class: "text muted" }, message)),
+    h("td", { class: "number" }, count(attempts)),
+  );
+
+/** The latest jobs of a dataset, as links to each. */
+export class Jobs {
+  constructor(dataset, signal) {
+    Object.assign(this, { dataset, signal });
+    this.list = h("div", null);
+    this.element = h("section", { class: "narrow", "aria-label": "Jobs" }, h("h3", null, "Jobs"), this.list);
+  }
+
+  read() {
+    return load(
+      this.list,
+      this.signal,
+      () => jobs({ dataset: this.dataset, page_size: LATEST }, this.signal),
+      ({ jobs: latest }) => this.draw(latest),
+    );
+  }
+
+  draw(latest) {
+    if (!latest.length)
+      return h(
+        "p",
+        { class: "muted" },
+        "None yet. Several runs at once become a job, which goes on when the page is closed.",
+      );
+    return h(
+      "ul",
+      { class: "runs plain" },
+      latest.map((job) =>
+        h(
+          "li",
+          null,
+          h("a", { class: "line", href: link(["learn", this.dataset], { job: job.job_id }) }, plural(job.total, "run")),
+          job.dead ? h("span", { class: "bad" }, `${count(job.dead)} dead`) : null,
+          state(stateOf(job)),
+          h("span", { class: "muted when" }, when(job.created_at)),
+        ),
+      ),
+    );
+  }
+}

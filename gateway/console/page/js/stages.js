@@ -1,0 +1,123 @@
+/** One run as it is learned from: each stage is filled in when it ends. */
+
+import { fill, h } from "./dom.js";
+import { plural, word } from "./format.js";
+import { chip, delta as deltaChip } from "./parts.js";
+import { link } from "./router.js";
+
+const STAGES = [
+  ["LEARN_STAGE_LOADED", "Read the playbook"],
+  ["LEARN_STAGE_REFLECTED", "Reflect: what went wrong, and why"],
+  ["LEARN_STAGE_CURATED", "Curate: small edits of the playbook"],
+];
+
+/** The stages of one learning, each filled in when it ends. */
+export class Stages {
+  constructor(dataset) {
+    this.dataset = dataset;
+    this.element = h("ol", { class: "stages narrow", "aria-live": "polite" });
+    this.items = new Map(STAGES.map(([name, text]) => [name, { text, item: h("li", null, h("h2", null, text)) }]));
+    for (const { item } of this.items.values()) this.element.append(item);
+    this.running(STAGES[0][0]);
+  }
+
+  running(name) {
+    this.items.get(name)?.item.classList.add("running");
+  }
+
+  take({ stage, message, response }) {
+    if (stage === "LEARN_STAGE_SKIPPED") return this.skipped(message);
+    const { item, text } = this.items.get(stage);
+    item.className = "done";
+    fill(item, h("h2", null, text), h("p", { class: "muted" }, message), this.told(stage, response));
+    const next = STAGES.findIndex(([name]) => name === stage) + 1;
+    if (next < STAGES.length) this.running(STAGES[next][0]);
+  }
+
+  skipped(message) {
+    const { item, text } = this.items.get("LEARN_STAGE_CURATED");
+    item.className = "done";
+    fill(item, h("h2", null, text), h("p", { class: "muted" }, message));
+  }
+
+  told(stage, response) {
+    if (stage === "LEARN_STAGE_REFLECTED") return reflection(response.reflection);
+    if (stage === "LEARN_STAGE_CURATED") return curation(this.dataset, response.curation);
+    return null;
+  }
+}
+
+function reflection({ insights, attribution, bullet_evaluations: evaluations, model }) {
+  const blame = attribution
+    ? h(
+        "p",
+        { class: "text" },
+        `Went wrong at step ${attribution.step}${attribution.agent ? ` (${attribution.agent})` : ""}: ${attribution.reason}`,
+      )
+    : null;
+  const cards = insights.map((each) =>
+    h("article", { class: "card" }, h("p", { class: "text lead" }, each.key_insight), insight(each)),
+  );
+  const tags = evaluations.map(({ bullet_id: id, tag, reason }) =>
+    h("li", { class: "text" }, h("span", { class: "mono" }, id), " ", chip(word(tag, "VOTE_TAG_")), " ", reason),
+  );
+  return [
+    blame,
+    cards,
+    tags.length ? h("ul", { class: "plain" }, tags) : null,
+    h("p", { class: "muted" }, `Reflected by ${model || "rules"}.`),
+  ];
+}
+
+function insight(each) {
+  const rows = [
+    ["What went wrong", each.error_identification],
+    ["Why", each.root_cause_analysis],
+    ["What would have been right", each.correct_approach],
+  ].filter(([, text]) => text);
+  return h(
+    "details",
+    null,
+    h("summary", null, "How it was reached"),
+    rows.map(([name, text]) => h("p", { class: "text" }, h("b", null, `${name}: `), text)),
+  );
+}
+
+function curation(dataset, { revision, operations, pending, conflicts, saved, error }) {
+  const done = operations.map(({ delta, applied, bullet_id: id, skipped_reason: why }) =>
+    h(
+      "article",
+      { class: "card" },
+      h(
+        "div",
+        { class: "card-head" },
+        deltaChip(delta.type),
+        id ? h("a", { class: "mono", href: link(["playbooks", dataset], { bullet: id }) }, id) : null,
+        applied ? null : h("span", { class: "muted" }, why),
+      ),
+      h("p", { class: "text" }, delta.content),
+    ),
+  );
+  const waiting = pending.length
+    ? h(
+        "p",
+        null,
+        `${plural(pending.length, "change")} wait for a person: `,
+        h("a", { href: link(["review", dataset]) }, "review"),
+        ".",
+      )
+    : null;
+  const lost = conflicts.length
+    ? h("p", null, `${plural(conflicts.length, "edit")} lost against newer changes.`)
+    : null;
+  const kept = saved
+    ? h(
+        "p",
+        { class: "muted" },
+        "Held by ",
+        h("a", { href: link(["playbooks", dataset, "history"], { revision }) }, `revision ${revision}`),
+        ".",
+      )
+    : h("p", { class: "bad" }, error);
+  return [done, waiting, lost, kept];
+}

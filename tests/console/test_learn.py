@@ -1,0 +1,255 @@
+"""The page on which is learned: what is recognised, one run as it is learned, jobs of many."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from google.protobuf.json_format import MessageToDict
+from playwright.sync_api import Browser, expect
+
+from tests import systems
+from tests.console.reader import Reader
+from tests.console.runs import BY_NAME, lines
+from tests.console.seeds import lesson
+from tests.console.test_access import PHONE, faults
+from tests.console.test_hostile import ALL, MADE, TEXTS
+from tests.console.windows import Stack, reading
+from tests.jobs import runs
+
+PEERS = ("CURATOR_ADDR", "SEARCH_ADDR", "PLANNER_ADDR", "VALIDATOR_ADDR")
+
+
+@contextmanager
+def without_a_reflector(stack: Stack, data: Path, **environment: str) -> Iterator[str]:
+    """The address of a gateway whose jobs cannot be learned, before the other services of the stack."""
+    http = f"127.0.0.1:{systems.free_port()}"
+    gone = {"REFLECTOR_ADDR": f"127.0.0.1:{systems.free_port()}", "HANSEI_HTTP_ADDRESS": http}
+    with systems.one_service(data, "gateway", **dict.fromkeys(PEERS, stack.address), **gone, **environment):
+        yield f"http://{http}"
+
+
+@pytest.fixture(scope="module")
+def giving_up(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A gateway whose runs are dead letters at once."""
+    with without_a_reflector(stack, tmp_path_factory.mktemp("giving-up"), HANSEI_BULK_ATTEMPTS="1") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def patient(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A gateway whose jobs wait for long."""
+    pause = {"HANSEI_BULK_ATTEMPTS": "9", "HANSEI_BULK_RETRY_BASE_SECONDS": "600"}
+    with without_a_reflector(stack, tmp_path_factory.mktemp("patient"), **pause) as url:
+        yield url
+
+
+def submitted(url: str, dataset: str, trajectories: list[Any]) -> str:
+    """The id of a job that was made elsewhere."""
+    written = [{"trajectory": MessageToDict(each, preserving_proto_field_name=True)} for each in trajectories]
+    parts = [
+        {"head": {"request_id": str(uuid.uuid4()), "dataset": dataset}},
+        {"batch": {"trajectories": written}},
+    ]
+    made = httpx.post(f"{url}/v1/jobs", json=parts, timeout=60).raise_for_status().json()
+    return str(made["job"]["job_id"])
+
+
+def noted(reader: Reader, status: str) -> None:
+    """The browser notes what the gateway refuses; the page itself has nothing to complain about."""
+    assert [each for each in reader.complaints if status not in each] == []
+    reader.complaints.clear()
+
+
+def file(name: str, text: str) -> Any:
+    return {"name": name, "mimeType": "application/octet-stream", "buffer": text.encode()}
+
+
+def test_one_run_is_learned_from_before_ones_eyes(reader: Reader) -> None:
+    reader.open("#/learn/learned")
+    expect(reader.page.get_by_role("region", name="Feed")).to_contain_text("Revisions appear here")
+    reader.button("Fill in an example").click()
+    reader.main.get_by_role("button", name="Learn").click()
+    stages = reader.main.locator(".stages > .done")
+    expect(stages).to_have_count(3)
+    expect(stages.nth(1)).to_contain_text("1 insight")
+    expect(stages.nth(2)).to_contain_text("fatal: unable to auto-detect email address")
+    arrived = reader.page.get_by_role("region", name="Feed").locator(".arrived")
+    expect(arrived).to_contain_text("revision 1")
+    expect(arrived).to_contain_text("curate")
+
+
+def test_what_others_write_arrives_too(reader: Reader, stack: Stack) -> None:
+    stack.seeds.playbook("watched", 1)
+    with reader.page.expect_response(lambda response: "/watched/events" in response.url):
+        reader.open("#/learn/watched")
+    feed = reader.page.get_by_role("region", name="Feed")
+    stack.seeds.deltas("watched", [lesson(41)], "by somebody else")
+    expect(feed.locator(".arrived")).to_contain_text("(41)")
+
+
+@pytest.mark.parametrize("name", list(BY_NAME))
+def test_what_is_pasted_is_recognised(reader: Reader, name: str) -> None:
+    reader.open("#/learn/recognised")
+    reader.page.get_by_label("Trajectories").fill(BY_NAME[name])
+    found = reader.main.locator(".found")
+    expect(found.locator(".source .chip")).to_have_text(name)
+    expect(found.locator(".source")).to_contain_text("1 run")
+    expect(found.locator(".runs > li")).to_contain_text("step")
+
+
+def test_a_file_is_learned_from_as_it_is_with_the_answer_it_brings(reader: Reader) -> None:
+    reader.open("#/learn/filed")
+    reader.page.get_by_label("Trajectory files").set_input_files(file("log.json", BY_NAME["Who&When"]))
+    expect(reader.main.locator(".source")).to_contain_text("log.json")
+    expect(reader.page.get_by_label("Right answer")).to_have_attribute("placeholder", "8")
+    with reader.page.expect_request("**/v1/learn/events") as sent:
+        reader.page.get_by_label("Right answer").press("Control+Enter")
+    body = sent.value.post_data_json
+    assert (body["ground_truth"], body["trajectory"]["dataset"]) == ("8", "filed")
+    expect(reader.main.locator(".stages > .done")).to_have_count(3)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "is not JSON"),
+        ('{"a": 1}', "in none of the formats"),
+        ("[]", ""),
+        (json.dumps({"query": "q", "status": "lost", "steps": []}), "should be 'success' or 'failure'"),
+    ],
+)
+def test_what_cannot_be_read_says_why_and_is_not_sent(reader: Reader, text: str, told: str) -> None:
+    reader.open("#/learn/thousand")
+    reader.page.get_by_label("Trajectories").fill(text)
+    source = reader.main.locator(".source")
+    expect(source).to_contain_text("not recognised")
+    expect(source).to_contain_text(told)
+    with_reasons = "formats" in told
+    expect(source.get_by_text("What each format misses")).to_have_count(1 if with_reasons else 0)
+    reader.main.get_by_role("button", name="Learn").click()
+    expect(reader.page.locator("#toasts")).to_contain_text("cannot be read")
+    noted(reader, "400")
+
+
+def test_a_format_that_is_chosen_says_what_it_misses(reader: Reader) -> None:
+    reader.open("#/learn/thousand")
+    reader.page.get_by_label("Trajectories").fill(BY_NAME["OpenAI messages"])
+    reader.page.get_by_label("Format").select_option("TRAJECTORY_FORMAT_TAU_BENCH")
+    expect(reader.main.locator(".source")).to_contain_text("trajectory.reward")
+    reader.page.get_by_label("Format").select_option("")
+    expect(reader.main.locator(".source .chip")).to_have_text("OpenAI messages")
+    noted(reader, "400")
+
+
+def test_nothing_is_nothing_to_learn_from(reader: Reader) -> None:
+    reader.open("#/learn/nobody")
+    expect(reader.page.get_by_role("region", name="Jobs")).to_contain_text("None yet")
+    reader.main.get_by_role("button", name="Learn").click()
+    expect(reader.page.locator("#toasts")).to_contain_text("nothing to learn from")
+
+
+def test_several_runs_become_a_job_with_its_progress(reader: Reader) -> None:
+    reader.open("#/learn/many")
+    reader.page.get_by_label("Trajectory files").set_input_files(
+        [file("many.jsonl", lines(12)), file("one.json", BY_NAME["ATIF"]), file("none.json", "{}")]
+    )
+    expect(reader.main.locator(".source")).to_have_count(3)
+    reader.button("Learn").click()
+    expect(reader.page.locator("#toasts")).to_contain_text("cannot be read")  # all or nothing
+    reader.main.locator(".source", has_text="none.json").get_by_role("button", name="Remove").click()
+    reader.button("Learn from 13 runs").click()
+    job = reader.page.get_by_role("region", name="Job", exact=True)
+    expect(job).to_contain_text("completed")
+    expect(job).to_contain_text("13 of 13 runs")
+    expect(job.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "13")
+    expect(job.get_by_role("button", name="Cancel…")).to_be_hidden()
+    listed = reader.page.get_by_role("region", name="Jobs").locator("li")
+    expect(listed).to_contain_text("completed")
+    reader.page.reload()  # the address names the job
+    expect(job).to_contain_text("13 of 13 runs")
+    noted(reader, "400")
+
+
+def test_a_job_is_cancelled_by_a_key(browser: Browser, patient: str) -> None:
+    with reading(browser, patient) as reader:
+        job_id = submitted(patient, "cancelled", runs("cancelled", 30))
+        reader.open("#/learn/cancelled")
+        reader.page.get_by_role("region", name="Jobs").get_by_role("link", name="30 runs").click()
+        job = reader.page.get_by_role("region", name="Job", exact=True)
+        expect(job).to_contain_text("running")
+        assert job_id in reader.page.url
+        reader.press("c")
+        dialog = reader.page.get_by_role("dialog")
+        expect(dialog).to_contain_text("What was learned stays")
+        dialog.get_by_role("button", name="Cancel it").click()
+        expect(job).to_contain_text("cancelled")
+        expect(job).to_contain_text("Dropped")
+
+
+def test_dead_letters_say_why_and_are_tried_again(browser: Browser, giving_up: str) -> None:
+    with reading(browser, giving_up) as reader:
+        job_id = submitted(giving_up, "dead", runs("dead", 60))
+        reader.open(f"#/learn/dead?job={job_id}")
+        job = reader.page.get_by_role("region", name="Job", exact=True)
+        expect(job).to_contain_text("incomplete")
+        expect(job.locator("summary")).to_have_text("60 dead letters")
+        letters = job.locator(".letters tbody tr")
+        expect(letters).to_have_count(50)
+        expect(letters.first).to_contain_text("PEER_UNAVAILABLE")
+        expect(letters.first).to_contain_text("dead-0")
+        job.get_by_role("button", name="Show more").click()
+        expect(letters).to_have_count(60)
+        with reader.page.expect_response("**/dead-letters/retry"):
+            job.get_by_role("button", name="Try them again").click()
+        expect(job).to_contain_text("60 dead letters")
+        assert faults(reader, None) == []
+
+
+def test_a_job_that_is_forgotten_says_so(reader: Reader) -> None:
+    reader.open(f"#/learn/thousand?job={uuid.uuid4()}")
+    reader.sees("No such job")
+    noted(reader, "404")
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_everybody_can_use_it(browser: Browser, stack: Stack, theme: str) -> None:
+    with reading(browser, stack.url, color_scheme=theme, **PHONE) as reader:
+        reader.open("#/learn/everybody")
+        for name, text in (("bad.json", '{"a": 1}'), ("many.jsonl", lines(7))):
+            reader.page.get_by_label("Trajectory files").set_input_files(file(name, text))
+            expect(reader.main.locator(".source", has_text=name)).to_be_visible()
+            assert faults(reader, None) == []
+        reader.main.locator(".source", has_text="bad.json").get_by_role("button", name="Remove").tap()
+        reader.button("Learn from 7 runs").tap()
+        expect(reader.page.get_by_role("region", name="Job", exact=True)).to_contain_text("7 of 7 runs")
+        assert faults(reader, None) == []
+        wide = reader.page.evaluate("Math.max(document.documentElement.scrollWidth, main.scrollWidth) - innerWidth")
+        assert wide <= 0
+        noted(reader, "400")
+
+
+def test_hostile_files_stay_text(browser: Browser, giving_up: str, reader: Reader) -> None:
+    name = TEXTS[0].replace("/", "") + ".json"
+    said = [{"role": "user", "content": ALL}, {"role": "assistant", "content": ALL}]
+    reader.open("#/learn/hostile-files")
+    reader.page.get_by_label("Trajectory files").set_input_files(file(name, json.dumps(said)))
+    expect(reader.main.locator(".source .name")).to_have_text(name)
+    expect(reader.main.locator(".runs .line")).to_contain_text(TEXTS[0])
+    reader.page.get_by_label("Trajectory files").set_input_files(file("keys.json", json.dumps({ALL: 1})))
+    expect(reader.main.locator(".source .bad")).to_contain_text("<img")
+    with reading(browser, giving_up) as other:
+        (run,) = runs("hostile-letters", 1)
+        run.id = ALL[:200]
+        other.open(f"#/learn/hostile-letters?job={submitted(giving_up, 'hostile-letters', [run])}")
+        expect(other.main.locator(".letters")).to_contain_text(TEXTS[0])
+        for each in (reader, other):
+            assert each.page.evaluate("window.hacked") is None
+            assert each.page.locator(MADE).count() == 0
+    noted(reader, "400")
