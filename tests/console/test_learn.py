@@ -111,7 +111,7 @@ def test_a_file_is_learned_from_as_it_is_with_the_answer_it_brings(reader: Reade
     expect(reader.page.get_by_label("Right answer")).to_have_attribute("placeholder", "8")
     with reader.page.expect_request("**/v1/learn/events") as sent:
         reader.page.get_by_label("Right answer").press("Control+Enter")
-    body = sent.value.post_data_json
+    body: Any = sent.value.post_data_json
     assert (body["ground_truth"], body["trajectory"]["dataset"]) == ("8", "filed")
     expect(reader.main.locator(".stages > .done")).to_have_count(3)
 

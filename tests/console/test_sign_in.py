@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -21,20 +18,10 @@ PEERS = ("CURATOR_ADDR", "REFLECTOR_ADDR", "SEARCH_ADDR", "PLANNER_ADDR", "VALID
 @pytest.fixture(scope="module")
 def closed(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a gateway with a token before the services of the other one."""
-    data = tmp_path_factory.mktemp("closed")
-    grpc, http = (f"127.0.0.1:{systems.free_port()}" for _ in range(2))
-    own = {"HANSEI_LISTEN_ADDRESS": grpc, "HANSEI_HTTP_ADDRESS": http, "GATEWAY_API_TOKEN": TOKEN}
-    path = os.pathsep.join(str(systems.ROOT / part) for part in ("", "stubs"))
-    env = {**os.environ, "PYTHONPATH": path, **dict.fromkeys(PEERS, stack.address), **own}
-    with (data / "gateway.log").open("wb") as log:
-        process = subprocess.Popen([sys.executable, "-m", "gateway"], cwd=data, env=env, stdout=log, stderr=log)
-        try:
-            system = systems.System("gateway", {"gateway": grpc}, data, {}, {"gateway": process})
-            systems.wait_until_serving(system, "gateway", grpc)
-            yield f"http://{http}"
-        finally:
-            process.terminate()
-            process.wait(systems.STOP_SECONDS)
+    http = f"127.0.0.1:{systems.free_port()}"
+    own = {"HANSEI_HTTP_ADDRESS": http, "GATEWAY_API_TOKEN": TOKEN, **dict.fromkeys(PEERS, stack.address)}
+    with systems.one_service(tmp_path_factory.mktemp("closed"), "gateway", **own):
+        yield f"http://{http}"
 
 
 @pytest.fixture
