@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -17,25 +15,9 @@ from gateway.access.errors import CredentialInvalid
 from gateway.access.guard import Deed
 from gateway.access.store import AccessUnavailable
 from gateway.tests.entrance import Entrance, entrance
-from tests.behaviour.postgres_server import PostgresServer, binaries_or_skip, postgres_server
+from tests.behaviour.postgres_server import PostgresServer
 
 BOOKS = "/hansei.playbook.v1.PlaybookService/GetPlaybook"
-databases = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    with postgres_server(binaries_or_skip()) as server:
-        yield server
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database."""
-    if request.param == "sqlite":
-        return str(tmp_path / "gateway.db")
-    server: PostgresServer = request.getfixturevalue("postgres")
-    return server.database(f"access{next(databases)}")
 
 
 @pytest.fixture

@@ -129,6 +129,15 @@ def test_plans_are_made_run_and_answered(hansei: Hansei, learned: str, tmp_path:
     assert hansei("plan", "answer", plan_id, "yes").code == 1
 
 
+def test_a_plan_with_a_prefix_keeps_to_it(hansei: Hansei, learned: str) -> None:
+    prefix = learned.partition("-")[0] + "-"
+    plan = hansei("plan", "create", "What if git push is rejected?", "--prefix", prefix, "--json").document
+    assert plan["plan_id"].startswith(prefix)
+    assert plan["steps"][0]["collection"].startswith(prefix)
+    ran = hansei("plan", "run", "What if git push is rejected?", "--prefix", prefix, "--json")
+    assert all(event["execution_id"].startswith(prefix) for event in ran.lines)
+
+
 def test_validate_exits_with_1_for_a_report_with_errors(hansei: Hansei, tmp_path: Path) -> None:
     file = tmp_path / "report.json"
     file.write_text("{}", encoding="utf-8")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +15,9 @@ from services.planner.tests.replicas import PROCEED, question, replica, until_qu
 from services.planner.tests.scripted import ScriptedTool, agent_plan, agent_step, answer, executor
 from services.planner.usecases.store import Feedback, Filter, Request
 from tests.behaviour.planner_service import Tools, events, plan, refused, running, step
-from tests.behaviour.postgres_server import PostgresServer, binaries_or_skip, postgres_server
 
 LONGEST = "a" * 127 + "-"
 UUID = "6a1c9b1e-4f0e-4c55-8d7b-0f3c2a9e1d77"
-databases = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    with postgres_server(binaries_or_skip()) as server:
-        yield server
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database."""
-    if request.param == "sqlite":
-        return str(tmp_path / "planner.db")
-    server: PostgresServer = request.getfixturevalue("postgres")
-    return server.database(f"planner{next(databases)}")
 
 
 async def test_the_longest_ids_are_kept(place: str) -> None:

@@ -22,19 +22,22 @@ app = typer.Typer(help="Make plans, execute and follow them.", no_args_is_help=T
 
 STDIN = "-"
 Execution = Annotated[str, typer.Argument(metavar="EXECUTION", help="Id of the execution.")]
+_SEES = "See only datasets and collections whose names begin with this; ends in a hyphen."
+Prefix = Annotated[str, typer.Option(help=_SEES, show_default=False)]
 
 
 @app.command()
 def create(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What is to be done.")],
     hints: Annotated[str, typer.Option(help="Hints for the model.", show_default=False)] = "",
+    prefix: Prefix = "",
     addr: Address = None,
     local: Local = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a plan for a query; with --json in the form that `plan run` reads."""
     with connected(addr, local) as client:
-        made = client.planner.create_plan(query=query, hints=hints)
+        made = client.planner.create_plan(query=query, hints=hints, prefix=prefix)
     from hansei.client.cli.output import console, print_json
     from hansei.client.cli.show import plans
 
@@ -47,6 +50,7 @@ def create(
 @app.command()
 def run(
     query: Annotated[str, typer.Argument(metavar="QUERY|FILE|-", help="A query, or a plan as JSON.")],
+    prefix: Prefix = "",
     addr: Address = None,
     local: Local = False,
     as_json: AsJson = False,
@@ -56,8 +60,8 @@ def run(
     It goes on when this command is interrupted. Exits with 4 when it waits for an answer, with 1 when it failed.
     """
     with connected(addr, local) as client:
-        made = _plan_of(client, query)
-        _follow(client.planner.execute_plan(plan=made), as_json)
+        made = _plan_of(client, query, prefix)
+        _follow(client.planner.execute_plan(plan=made, prefix=prefix), as_json)
 
 
 @app.command()
@@ -145,7 +149,7 @@ def cancel(
         console().print(plans.status(found.status))
 
 
-def _plan_of(client: Client, query: str) -> Plan:
+def _plan_of(client: Client, query: str, prefix: str) -> Plan:
     """The plan in a file or on stdin, else a new one for the query."""
     from google.protobuf.json_format import Parse, ParseError
 
@@ -153,7 +157,7 @@ def _plan_of(client: Client, query: str) -> Plan:
 
     is_file = query.endswith(".json") and Path(query).is_file()
     if query != STDIN and not is_file:
-        return client.planner.create_plan(query=query).plan
+        return client.planner.create_plan(query=query, prefix=prefix).plan
     text = sys.stdin.read() if query == STDIN else Path(query).read_text(encoding="utf-8")
     try:
         return Parse(text, Plan())
