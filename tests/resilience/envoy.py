@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ import pytest
 from tests.resilience.namespaces import Network
 
 ADMIN = 9901
+START_SECONDS = 60
 EXTENSIONS = "type.googleapis.com/envoy.extensions"
 ROUTER = {"@type": f"{EXTENSIONS}.filters.http.router.v3.Router"}
 # Of all calls, none: how many and for how long is said while it runs, by `Envoy.delay`.
@@ -73,13 +75,14 @@ def envoy(network: Network, host: str, port: int, target: str) -> Iterator[Envoy
 
 
 def _wait_until_ready(made: Envoy) -> None:
-    with httpx.Client(trust_env=False, transport=httpx.HTTPTransport(retries=8), timeout=30) as client:
-        for _ in range(200):
+    give_up = time.monotonic() + START_SECONDS
+    with httpx.Client(trust_env=False, timeout=START_SECONDS) as client:
+        while time.monotonic() < give_up:
             try:
                 if client.get(f"http://{made.admin}/ready").text.strip() == "LIVE":
                     return
             except httpx.TransportError:
-                continue
+                time.sleep(0.05)
     raise AssertionError("Envoy did not get ready")
 
 
