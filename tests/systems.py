@@ -12,9 +12,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,11 @@ class System:
         self.processes[name].kill()
         self.processes[name].wait()
 
+    def stop(self, name: str) -> int:
+        """Ask a process to end, and wait until it has; its exit status."""
+        self.processes[name].terminate()
+        return self.processes[name].wait(STOP_SECONDS)
+
     def end(self) -> None:
         """End all processes: asked first, killed if they do not."""
         for process in self.processes.values():
@@ -118,14 +123,14 @@ def one_process(data: Path, **environment: str) -> Iterator[System]:
     """Every service in one process on one port."""
     address = f"127.0.0.1:{free_port()}"
     programs = {"allinone": _program("allinone", address, data, environment)}
-    with _running("one process", dict.fromkeys(SERVICES, address), data, programs) as system:
+    with _running(System("one process", dict.fromkeys(SERVICES, address), data, programs)) as system:
         yield system
 
 
 @contextmanager
 def separate_processes(data: Path, **environment: str) -> Iterator[System]:
     """One process a service, as on a cluster."""
-    with _by_service("separate processes", data, {}, environment) as system:
+    with _running(_planned("separate processes", data, {}, environment)) as system:
         yield system
 
 
@@ -137,9 +142,25 @@ def replicated(data: Path, **environment: str) -> Iterator[System]:
     """
     with (
         postgres_server(binaries_or_skip()) as server,
-        _by_service("replicated", data, REPLICAS, server_databases(server) | environment) as system,
+        _running(_planned("replicated", data, REPLICAS, server_databases(server) | environment)) as system,
     ):
         yield system
+
+
+@contextmanager
+def two_releases(data: Path, newer: Mapping[str, str], **environment: str) -> Iterator[System]:
+    """One process a service on one PostgreSQL, and the place of a second: `start("curator-2")`, of a newer release.
+
+    `newer` is what that one has in its environment besides. Skips and fails as `replicated` does.
+    """
+    with postgres_server(binaries_or_skip()) as server:
+        planned = _planned("two releases", data, dict.fromkeys(SERVICES, 2), server_databases(server) | environment)
+        programs = {
+            name: program if name in SERVICES else replace(program, environment={**program.environment, **newer})
+            for name, program in planned.programs.items()
+        }
+        with _running(replace(planned, programs=programs), SERVICES) as system:
+            yield system
 
 
 @contextmanager
@@ -147,7 +168,7 @@ def one_service(data: Path, name: str, **environment: str) -> Iterator[System]:
     """The process of one service; `environment` says where its peers are. It may be killed before the block ends."""
     address = f"127.0.0.1:{free_port()}"
     programs = {name: _program(_module(name), address, data, environment)}
-    with _running("one service", {name: address}, data, programs) as system:
+    with _running(System("one service", {name: address}, data, programs)) as system:
         yield system
 
 
@@ -157,9 +178,7 @@ def server_databases(server: PostgresServer) -> dict[str, str]:
     return {variable: server.database(name) for name, variable in kept.items()}
 
 
-def _by_service(
-    form: str, data: Path, replicas: Mapping[str, int], environment: Mapping[str, str]
-) -> AbstractContextManager[System]:
+def _planned(form: str, data: Path, replicas: Mapping[str, int], environment: Mapping[str, str]) -> System:
     """Every service as one process or several; the first bears the service's name, the others also a number."""
     names = {name: [name, *(f"{name}-{n}" for n in range(2, replicas.get(name, 1) + 1))] for name in SERVICES}
     local = {each: f"127.0.0.1:{free_port()}" for group in names.values() for each in group}
@@ -170,16 +189,17 @@ def _by_service(
         for each in group:
             own = {"HANSEI_BULK_EXECUTOR": each, "HANSEI_SEARCH_SNAPSHOT_DIR": str(data / "snapshots" / each)}
             programs[each] = _program(_module(name), local[each], data, own | shared)
-    return _running(form, addresses, data, programs)
+    return System(form, addresses, data, programs)
 
 
 @contextmanager
-def _running(form: str, addresses: Mapping[str, str], data: Path, programs: Mapping[str, Program]) -> Iterator[System]:
-    system = System(form, addresses, data, programs)
+def _running(system: System, names: Iterable[str] = ()) -> Iterator[System]:
+    """Start the processes of these names, or all, and end whatever runs at the end."""
+    first = list(names) or list(system.programs)
     try:
-        for name in programs:
+        for name in first:
             system.start(name)
-        for name in programs:
+        for name in first:
             system.started(name)
         yield system
     finally:

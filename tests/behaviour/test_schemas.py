@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, inspect
+from sqlalchemy import Column, DateTime, Engine, LargeBinary, MetaData, String, Table, inspect
+from sqlalchemy.engine.interfaces import ReflectedColumn
 
 from hansei.planner.v1 import planner_pb2 as pb
 from hansei.planner.v1 import planner_service_pb2 as service_pb
@@ -20,11 +23,15 @@ from tests.behaviour.planner_service import ASK, answer, events, kinds, running
 from tests.behaviour.postgres_server import binaries_or_skip, postgres_server
 
 LOCK = 1
+ROWS = 3
 FOLDERS = sorted(
     each.parent.relative_to(systems.ROOT)
     for top in ("services", "gateway")
     for each in (systems.ROOT / top).rglob("migrations/env.py")
 )
+
+
+Rows = dict[str, list[dict[str, object]]]
 
 
 def revisions(folder: Path) -> list[str]:
@@ -34,15 +41,59 @@ def revisions(folder: Path) -> list[str]:
     return [each.revision for each in ScriptDirectory.from_config(config).walk_revisions()][::-1]
 
 
-def moved(engine: Engine, folder: Path, to: str) -> None:
-    """Bring a database to a revision, newer or older."""
+def migrated(engine: Engine, folder: Path, to: str, move: Callable[[Config, str], None] = command.upgrade) -> None:
+    """Bring a database to a revision, by default a newer one."""
     config = Config()
     config.set_main_option("script_location", str(systems.ROOT / folder))
     with engine.begin() as connection:
         config.attributes["connection"] = connection
-        known = revisions(folder)
-        tables = inspect(connection).get_table_names()
-        (command.downgrade if tables and to != known[-1] else command.upgrade)(config, to)
+        move(config, to)
+
+
+def moved(engine: Engine, folder: Path, to: str) -> None:
+    """Bring a database to a revision, newer or older."""
+    is_older = inspect(engine).get_table_names() and to != revisions(folder)[-1]
+    migrated(engine, folder, to, command.downgrade if is_older else command.upgrade)
+
+
+def filled(engine: Engine) -> Rows:
+    """Put rows into every table, whatever it is for, instead of those that are there."""
+    tables = _tables(engine)
+    with engine.begin() as connection:
+        for table in reversed(tables):
+            connection.execute(table.delete())
+        for table in tables:
+            connection.execute(table.insert(), [_row(table, number) for number in range(1, ROWS + 1)])
+    return content(engine)
+
+
+def content(engine: Engine) -> Rows:
+    """What is in every table, by column."""
+    tables = _tables(engine)
+    with engine.connect() as connection:
+        return {
+            table.name: [dict(row) for row in connection.execute(table.select().order_by(*table.columns)).mappings()]
+            for table in tables
+        }
+
+
+def _tables(engine: Engine) -> list[Table]:
+    """All but those of versions, each after those it refers to."""
+    found = MetaData()
+    found.reflect(engine)
+    return [table for table in found.sorted_tables if "version_num" not in table.columns]
+
+
+def _row(table: Table, number: int) -> dict[str, object]:
+    def value(column: Column[Any]) -> object:
+        kind = column.type
+        if isinstance(kind, String):
+            return f"値 {number}"[: kind.length]
+        if isinstance(kind, LargeBinary):
+            return b"\x00\xff%d" % number
+        return datetime(2026, 1, number, tzinfo=UTC) if isinstance(kind, DateTime) else kind.python_type(number)
+
+    return {column.name: value(column) for column in table.columns}
 
 
 def shape(engine: Engine) -> dict[str, object]:
@@ -76,8 +127,32 @@ def test_every_earlier_schema_becomes_the_newest(two_databases: tuple[Engine, En
     upgrade(fresh, systems.ROOT / folder, LOCK)
     for revision in revisions(folder):
         moved(old, folder, revision)
+        before = filled(old)
         upgrade(old, systems.ROOT / folder, LOCK)
         assert shape(old) == shape(fresh)
+        after = content(old)
+        for table, rows in before.items():
+            assert len(rows) == ROWS
+            assert [{name: row[name] for name in rows[0]} for row in after[table]] == rows
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=str)
+def test_a_migration_takes_nothing_from_replicas_that_do_not_know_it(tmp_path: Path, folder: Path) -> None:
+    """Tables stay, and columns; what is new may be left out when a row is written."""
+    engine = engine_for(url_of(str(tmp_path / "old.db")), "test", writes=True)
+    known: dict[str, dict[str, ReflectedColumn]] = {}
+    for revision in revisions(folder):
+        migrated(engine, folder, revision)
+        found = inspect(engine)
+        now = {name: {each["name"]: each for each in found.get_columns(name)} for name in found.get_table_names()}
+        for table, columns in known.items():
+            for name, column in columns.items():
+                assert str(now[table][name]["type"]) == str(column["type"]), (revision, table, name)
+                assert now[table][name]["nullable"] or not column["nullable"], (revision, table, name)
+            for name, column in now[table].items():
+                assert name in columns or column["nullable"] or column["default"], (revision, table, name)
+        known = now
+    engine.dispose()
 
 
 async def test_a_plan_that_waited_in_an_earlier_schema_is_answered(tmp_path: Path) -> None:
