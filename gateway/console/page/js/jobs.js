@@ -20,6 +20,7 @@ export class Job {
     this.live = h("span", null);
     this.body = h("div", null, loading(3));
     this.letters = h("div", null);
+    this.summary = h("summary", null);
     this.cancelling = h(
       "button",
       { type: "button", class: "danger end", hidden: true, onclick: () => this.cancel() },
@@ -59,7 +60,10 @@ export class Job {
     this.cancelling.hidden = stateOf(job) !== "running";
     this.retrying.hidden = !this.cancelling.hidden;
     fill(this.body, progress(job), numbers(this.dataset, job));
-    if (job.dead !== this.listed) this.list(job.dead);
+    fill(this.summary, plural(job.dead, "dead letter"));
+    // A list that somebody reads is not drawn anew each time another run dies.
+    const isRead = this.listed > 0 && job.dead > 0 && stateOf(job) === "running";
+    if (job.dead !== this.listed && !isRead) this.list(job.dead);
   }
 
   /** The dead letters so far; a list that is open stays so. */
@@ -68,7 +72,7 @@ export class Job {
     if (!dead) return fill(this.letters);
     const place = h("div", null);
     const open = this.letters.querySelector("details")?.open ?? true;
-    fill(this.letters, h("details", { open }, h("summary", null, plural(dead, "dead letter")), place, this.retrying));
+    fill(this.letters, h("details", { open }, this.summary, place, this.retrying));
     await load(
       place,
       this.signal,

@@ -44,7 +44,12 @@ export class Sources {
   /** The runs in what is there, once it is read; null if some of it cannot be. */
   async runs() {
     if (this.timer) this.again();
-    return this.reading;
+    let runs, reading;
+    do {
+      reading = this.reading;
+      runs = await reading;
+    } while (reading !== this.reading);
+    return runs;
   }
 
   show(text) {
