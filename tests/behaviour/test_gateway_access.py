@@ -419,7 +419,7 @@ def test_who_changed_what_is_written_down_and_told_to_its_tenant(gate: Gate, boo
     ]
     assert {"acme", "evil", ""} <= {deed.tenant for deed in everything}
     told = str(everything)
-    assert not [key for key in gate.keys.values() if len(key) > 10 and key.split("_")[2] in told]
+    assert not [key for key in gate.keys.values() if len(key) > 10 and key.split("_", 2)[2] in told]
 
 
 def test_a_watch_ends_when_its_key_is_revoked(gate: Gate, book: str) -> None:
