@@ -140,7 +140,7 @@ if __name__ == "__main__":
     for size in sizes:
         before = rows
         for of_size in rows_of(size):
-            rows = before + of_size
+            rows = sorted(before + of_size, key=lambda row: int(row["documents"]))
             results.write("engine", rows, {"missing": missing()})
     if find_spec("matplotlib"):
         results.plot_engines(rows)

@@ -126,10 +126,8 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
 
     def chunk_index(collection: Collection) -> ChunkIndex:
         if collection.backend is Backend.HYBRID:
-            folder, made = (
-                Path(settings.search_snapshot_dir, "collections"),
-                {**made_with, "embedder": collection.model},
-            )
+            folder = Path(settings.search_snapshot_dir, "collections")
+            made = {**made_with, "embedder": collection.model}
             return HybridChunks(collection, make, SnapshotFiles(folder, made, chunk_of_bytes), scoring)
         return in_qdrant(collection)
 

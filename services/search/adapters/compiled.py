@@ -21,6 +21,8 @@ from services.search.domain.postings import Int32s, Lists, Pool, Tables
 _faiss: Any = faiss
 _EVERY_ROW = np.ones(1, np.bool_)
 _LARGEST_INT32 = 2**31 - 1
+# Comparing with the type itself makes a dtype of it each time.
+_FLOAT32 = np.dtype(np.float32)
 
 
 class FaissKernels(NumpyKernels):
@@ -119,7 +121,7 @@ class CompiledKernels(FaissKernels):
         count: int,
     ) -> Fused:
         """See `Kernels`."""
-        if self._loops is None or count > len(order) // 4 or cosine.dtype != np.float32:
+        if self._loops is None or count > len(order) // 4 or cosine.dtype != _FLOAT32:
             return super().best(cosine, bm25, order, mask, alpha, count)
         return Fused(*self._loops.best(cosine, bm25, order, *_admitted(mask), alpha, count))
 
@@ -144,7 +146,7 @@ class CompiledKernels(FaissKernels):
 
     def store_vectors(self, given: Floats | Float32s, at: int, units: Float32s, coarse: Coarse) -> bool:
         """See `Kernels`."""
-        if self._loops is None or given.dtype != np.float32 or not given.flags.c_contiguous:
+        if self._loops is None or given.dtype != _FLOAT32 or not given.flags.c_contiguous:
             return super().store_vectors(given, at, units, coarse)
         finite: bool = self._loops.store_vectors(given, at, units, *coarse)
         return finite

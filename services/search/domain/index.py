@@ -173,7 +173,7 @@ class HybridIndex(Generic[ItemT]):
         self._confidence.push(entry.confidence)
         self._lengths.push(len(terms))
         self._died.push(ALIVE)
-        numbers = self._terms.append(Counter(terms))
+        numbers = self._terms.append(_counted(terms))
         self._facets.append(row, facets_of(entry.section, entry.attributes))
         self._total_length += len(terms)
         if self._variant.floored:
@@ -232,7 +232,7 @@ class HybridIndex(Generic[ItemT]):
             coarse=coarse,
             terms=self._terms.view(),
             facets=self._facets,
-            term_counts=dict(self._term_counts),
+            term_counts=dict(self._term_counts) if self._variant.floored else {},
             variant=self._variant,
             kernels=self._kernels,
             preselection=self._preselection,
@@ -307,3 +307,11 @@ class HybridIndex(Generic[ItemT]):
             self._holding = self._terms.holding()
             held = np.bincount(self._holding)
             self._term_counts = Counter({n: terms for n, terms in enumerate(held.tolist()) if n and terms})
+
+
+def _counted(terms: Sequence[str]) -> dict[str, int]:
+    """How often each term occurs. For the few terms of an entry a Counter takes longer to make than to fill."""
+    counts: dict[str, int] = {}
+    for term in terms:
+        counts[term] = counts.get(term, 0) + 1
+    return counts
