@@ -236,12 +236,12 @@ async def test_what_is_anothers_takes_the_same_look_ups_as_what_is_not_there(tmp
     async with entrance(tmp_path) as entry:
         await entry.access.store.claim(family, "acme--one", "acme")
         taken: list[tuple[list[tuple[str, int]], str]] = []
-        event.listen(Engine, "before_cursor_execute", note)  # type: ignore[no-untyped-call]
+        event.listen(Engine, "before_cursor_execute", note)
         try:
             for name in ("acme--one", "acme--two"):
                 looked_up.clear()
                 with pytest.raises(NotFound) as caught:
-                    await let_in(entry, method, evil, asking_for(name))
+                    await let_in(entry, method, evil, asking_for(name))  # type: ignore[no-untyped-call]
                 taken.append((list(looked_up), str(caught.value).replace(name, "")))
         finally:
             event.remove(Engine, "before_cursor_execute", note)
