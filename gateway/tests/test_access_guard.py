@@ -211,7 +211,7 @@ async def test_what_all_share_is_the_operators(tmp_path: Path) -> None:
     assert caught.value.reason == "OPERATOR_ONLY"
 
 
-ABSENT_OR_ANOTHERS = {
+ABSENT_OR_ANOTHERS: dict[str, tuple[str, Any]] = {
     "dataset": (BOOKS + "GetPlaybook", lambda name: playbook.GetPlaybookRequest(dataset=name)),
     "collection": (COLLECTIONS + "GetCollection", lambda name: collections.GetCollectionRequest(name=name)),
     "execution": (PLANS + "GetExecution", lambda name: planner.GetExecutionRequest(execution_id=name)),
@@ -241,7 +241,7 @@ async def test_what_is_anothers_takes_the_same_look_ups_as_what_is_not_there(tmp
             for name in ("acme--one", "acme--two"):
                 looked_up.clear()
                 with pytest.raises(NotFound) as caught:
-                    await let_in(entry, method, evil, asking_for(name))  # type: ignore[no-untyped-call]
+                    await let_in(entry, method, evil, asking_for(name))
                 taken.append((list(looked_up), str(caught.value).replace(name, "")))
         finally:
             event.remove(Engine, "before_cursor_execute", note)
