@@ -47,7 +47,10 @@ class MissedRevisionError(Exception):
 
 
 class FollowedPlaybook:
-    """The index of one dataset, and how far it is. `run` follows the feed until it is cancelled."""
+    """The index of one dataset, and how far it is. `run` follows the feed until it is cancelled.
+
+    ``opened`` says that the last snapshot was looked for: before, the index may hold more than its revision tells.
+    """
 
     def __init__(
         self,
@@ -63,6 +66,7 @@ class FollowedPlaybook:
         patience_seconds: float = 2.0,
     ) -> None:
         self.dataset = dataset
+        self.opened = False
         self.heard_at: datetime | None = None
         self.error: HanseiError | None = None
         self._feed = feed
@@ -122,7 +126,10 @@ class FollowedPlaybook:
         The feed begins with the whole playbook even after a snapshot: only so does the index notice that the store was
         replaced meanwhile. What is the same is neither embedded nor written again.
         """
-        await self._thaw()
+        try:
+            await self._thaw()
+        finally:
+            self.opened = True
         pause = FIRST_PAUSE_SECONDS
         after: int | None = None
         while True:

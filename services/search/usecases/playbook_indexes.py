@@ -26,7 +26,8 @@ class _Followed:
     @property
     def answering(self) -> FollowedPlaybook:
         """The index that answers now."""
-        if len(self.playbooks) > 1 and self.playbooks[1].revision >= max(0, self.playbooks[0].revision):
+        first, *others = self.playbooks
+        if first.opened and any(other.revision >= max(0, first.revision) for other in others):
             self.playbooks.pop(0)
             self._tasks.pop(0).cancel()
         return self.playbooks[0]
