@@ -67,6 +67,7 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
     closing = AsyncExitStack()
     scoring = CpuPool("search-score", workers=settings.search_threads)
     modelling = CpuPool("search-embed", workers=settings.search_threads)
+    compiling = CpuPool("search-compile", workers=1)  # the feed and queries do not wait for a compiler
     with named_by("SEARCH_DB"):
         database = Database(settings.search_db)
     embedder = embedder_of(settings, modelling, closing)
@@ -150,7 +151,7 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
 
     async def compile_loops() -> None:
         await asyncio.sleep(settings.search_compile_after_seconds)
-        await scoring.run(kernels.warm)
+        await compiling.run(kernels.warm)
         # All that is there now stays. To look through it for garbage would stop every call for a tenth of a second.
         gc.freeze()
 
@@ -163,6 +164,7 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
         await scoring.close()
         await modelling.close()
         await database.close()
+        await compiling.close()
 
     return chassis.Service(
         name="search",

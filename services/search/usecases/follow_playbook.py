@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Generic
 
 from chassis.cpu import CpuPool
-from chassis.errors import HanseiError, OutOfRange
+from chassis.errors import HanseiError, Internal, OutOfRange
 from services.search.domain.bullet import Bullet
 from services.search.domain.entry import bullet_entry
 from services.search.domain.errors import EmbeddingFailed, PlaybookUnreachable, RevisionNotReached
@@ -143,6 +143,11 @@ class FollowedPlaybook:
             except HanseiError as error:
                 log.warning("the feed of %s broke: %s", self.dataset, error)
                 self.error = error
+                self._pulse()
+            except Exception as error:
+                # A fault of ours. To stand still for good would be worse, and to begin anew mends what is half written.
+                log.exception("the index of %s failed at revision %d and begins anew", self.dataset, self._revision)
+                after, self.error = None, Internal(f"the index failed ({type(error).__name__})")
                 self._pulse()
             await self._sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)

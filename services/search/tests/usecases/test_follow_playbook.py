@@ -226,6 +226,20 @@ async def test_a_feed_that_never_comes_up_is_unavailable() -> None:
         assert caught.value.retry_after
 
 
+async def test_a_fault_of_its_own_is_logged_and_the_index_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+    async with world() as w:
+        w.feed.add(bullet("a"))
+        assert await w.found() == ["a"]
+        w.feed.failures = [ValueError("read-only"), ValueError("still read-only")]
+        w.feed.add(bullet("b"))
+        with pytest.raises(PlaybookUnreachable, match=r"the index failed \(ValueError\)"):
+            await w.found(min_revision=2)
+        await eventually(lambda: w.indexes.of("d").revision == 2)
+        assert await w.found(min_revision=2) == ["a", "b"]
+        assert w.feed.watches == [None, None, None]
+    assert "the index of d failed at revision 1 and begins anew" in caplog.text
+
+
 async def test_a_gap_in_the_feed_begins_anew_with_a_snapshot() -> None:
     async with world() as w:
         w.feed.add(bullet("a"))
