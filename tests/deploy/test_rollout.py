@@ -1,4 +1,7 @@
-"""A rolling restart under load: every pod of a service is replaced, one after the other, and no call fails."""
+"""A rolling restart under load: every pod of every service is replaced, and no call fails.
+
+All services roll at once, as they do when an overlay with another image is applied; of each, one pod after the other.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from hansei.gateway.v1 import gateway_service_pb2_grpc
 from hansei.playbook.v1 import playbook_service_pb2, playbook_service_pb2_grpc
 from hansei.reflector.v1 import reflector_service_pb2, reflector_service_pb2_grpc
+from hansei.validator.v1 import validator_service_pb2, validator_service_pb2_grpc
 from tests.behaviour.postgres_server import binaries_or_skip, postgres_server
 from tests.deploy.cluster import Cluster, cluster
 from tests.deploy.rendered import OVERLAYS, rendered
 from tests.systems import ROOT, SERVICES
 
-ROLLED = ("curator", "gateway")
 CALLERS = 3
 RUN = ROOT / "examples/trajectories/git-commit-identity.json"
 
@@ -28,27 +31,21 @@ RUN = ROOT / "examples/trajectories/git-commit-identity.json"
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     manifests = rendered(OVERLAYS / "dev")
     programs = binaries_or_skip()
-    data, replicas = tmp_path_factory.mktemp("pairs"), dict.fromkeys(ROLLED, 2)
+    data, replicas = tmp_path_factory.mktemp("pairs"), dict.fromkeys(SERVICES, 2)
     with postgres_server(programs) as postgres, cluster(manifests, postgres, data, replicas) as running:
         yield running
 
 
-@pytest.mark.parametrize("name", ROLLED)
-async def test_no_call_fails_while_pods_are_replaced(pairs: Cluster, name: str) -> None:
+async def test_no_call_fails_while_pods_are_replaced(pairs: Cluster) -> None:
     peers = Peers({"gateway": pairs.address("gateway", SERVICES["gateway"]["listen"])})
     try:
         token = pairs.environment("gateway")["GATEWAY_API_TOKEN"]
-        load = Load(peers, f"rollout-{name}", token)
+        load = Load(peers, "rollout", token)
         await load.begin()
         async with asyncio.TaskGroup() as tasks:
             for _ in range(CALLERS):
                 tasks.create_task(load.go_on())
-            for pod in pairs.pods(name):
-                before = load.answered
-                assert await asyncio.to_thread(pairs.terminate, pod) == 0
-                await asyncio.to_thread(pairs.start, pod)
-                await asyncio.to_thread(pairs.available, pod)
-                assert load.answered > before
+            await asyncio.gather(*(rolled(pairs, name, load) for name in SERVICES))
             load.enough = True
         # What was acknowledged is there: each call that learned is one revision.
         assert await load.revision() == load.learned
@@ -56,14 +53,25 @@ async def test_no_call_fails_while_pods_are_replaced(pairs: Cluster, name: str) 
         await peers.close()
 
 
+async def rolled(pairs: Cluster, name: str, load: Load) -> None:
+    """Replace the pods of a service, one after the other, as its controller does."""
+    for pod in pairs.pods(name):
+        before = load.answered
+        assert await asyncio.to_thread(pairs.terminate, pod) == 0
+        await asyncio.to_thread(pairs.start, pod)
+        await asyncio.to_thread(pairs.available, pod)
+        assert load.answered > before
+
+
 class Load:
-    """Callers that learn and read, one call after the other; a call that fails ends the test."""
+    """Callers that make calls of every service, one after the other; a call that fails ends the test."""
 
     def __init__(self, peers: Peers, dataset: str, token: str) -> None:
         channel: Any = peers.channel("gateway")
         self._gateway: Any = gateway_service_pb2_grpc.GatewayServiceStub(channel)
         self._playbooks: Any = playbook_service_pb2_grpc.PlaybookServiceStub(channel)
         self._reflector: Any = reflector_service_pb2_grpc.ReflectorServiceStub(channel)
+        self._validator: Any = validator_service_pb2_grpc.ValidatorServiceStub(channel)
         self._dataset = dataset
         self._bearing = (("authorization", f"Bearer {token}"),)
         self._trajectory: Any = None
@@ -83,6 +91,8 @@ class Load:
         while not self.enough:
             await self._learn()
             await self.revision()
+            await self._ask()
+            await self._validate()
             self.answered += 1
 
     async def revision(self) -> int:
@@ -94,3 +104,12 @@ class Load:
         asked = gateway.LearnRequest(request_id=str(uuid.uuid4()), dataset=self._dataset, trajectory=self._trajectory)
         await self._gateway.Learn(asked, metadata=self._bearing)
         self.learned += 1
+
+    async def _ask(self) -> None:
+        """Search, and an answer of the planner."""
+        asked = gateway.RunWorkflowRequest(query="Who am I to git?", dataset=self._dataset)
+        assert (await self._gateway.RunWorkflow(asked, metadata=self._bearing)).llm_response
+
+    async def _validate(self) -> None:
+        asked = validator_service_pb2.ValidateReportRequest(type="organizer", report_json="{}")
+        await self._validator.ValidateReport(asked, metadata=self._bearing)
