@@ -28,5 +28,6 @@ async def test_an_unreachable_database_is_one_line(name: str, tmp_path: Path) ->
         assert await probe.process.wait() == 1
     said = [line for line in written.splitlines() if not line.startswith("{")]
     assert len(said) == 1, written
-    assert said[0].startswith(f"{setting}: the database postgresql+psycopg://me:[redacted]@127.0.0.1:1/hansei did not answer")
+    shown = "postgresql+psycopg://me:[redacted]@127.0.0.1:1/hansei"
+    assert said[0].startswith(f"{setting}: the database {shown} did not answer")
     assert "geheim" not in written
