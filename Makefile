@@ -67,7 +67,7 @@ contracts: $(STAMP)  ## buf lint, buf format, and buf breaking against the last 
 	else echo 'buf breaking: there is no branch $(BASE) to compare with'; fi
 
 test: $(STAMP)  ## Run every test
-	$(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile
 
 demo: $(STAMP)  ## Learn from the recorded trajectories, offline, and search what was learned
 	@LLM_PROVIDER=offline $(BIN)/hansei demo
