@@ -156,6 +156,7 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
         gc.freeze()
 
     async def close() -> None:
+        kernels.give_up()
         await indexes.save()
         await indexes.close()
         await collections.keep()

@@ -6,6 +6,7 @@ product is computed alone, so equal rows give equal bits.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import faiss
@@ -47,6 +48,7 @@ class CompiledKernels(FaissKernels):
 
     def __init__(self) -> None:
         self._loops: Any = None
+        self._given_up = False
 
     @classmethod
     def warmed(cls) -> CompiledKernels:
@@ -61,23 +63,41 @@ class CompiledKernels(FaissKernels):
 
         trial = CompiledKernels()
         trial._loops = loops
-        trial._try()
+        for _ in trial._tried():
+            if self._given_up:
+                return
         self._loops = loops
 
-    def _try(self) -> None:
-        """Run each loop once."""
+    @property
+    def warmed_up(self) -> bool:
+        """Whether the loops are in use."""
+        return self._loops is not None
+
+    def give_up(self) -> None:
+        """Compile no further loop: a process that ends would wait for it, and on a busy machine for minutes."""
+        self._given_up = True
+
+    def _tried(self) -> Iterator[None]:
+        """Runs the loops, each once."""
         numbers, ones, one = np.zeros(1, np.int64), np.ones(1, np.int32), np.ones((8, 1), np.float32)
         lists = Lists(ones - 1, ones, numbers, numbers + 1)
         order, flat = np.arange(8), np.ones(8)
         coarse = Coarse(np.ones((8, 1), np.int8), np.ones(8, np.float32), np.zeros(8, np.float32))
         self.store_vectors(one, 0, one.copy(), coarse)
+        yield
         for mask in (None, np.ones(8, np.bool_)):
             self.idf(lists, 1, mask, 1, OKAPI)
+            yield
             self.highest(flat, mask, 1)
+            yield
             self.best(one[:, 0], flat, order, mask, 0.5, 1)
+            yield
             self.best_of_all(one, coarse, one[0], flat, order, mask, 0.5, 1)
+            yield
         self.bm25(lists, np.ones(1), ones, 1.0, OKAPI)
+        yield
         self.append_postings(0, ones - 1, ones, Pool(ones, ones), Tables(numbers, numbers.copy(), numbers + 1), 1)
+        yield
 
     def inner_products_of(self, vectors: Float32s, rows: Int64s, query: Float32s) -> Float32s:
         """See `Kernels`. FAISS has this too, but starts OpenMP threads for it, which costs more than it saves."""
