@@ -63,14 +63,24 @@ class Playbook:
     ) -> AsyncIterator[feed.WatchPlaybookResponse]:
         sent = request.from_revision
         if request.snapshot:
-            empty = playbook_pb2.Playbook(dataset=request.dataset)
-            yield feed.WatchPlaybookResponse(snapshot=feed.PlaybookPart(playbook=empty, last=True))
+            sent = len(self.revisions)
+            now = playbook_pb2.Playbook(dataset=request.dataset, revision=sent, bullets=self._bullets())
+            yield feed.WatchPlaybookResponse(snapshot=feed.PlaybookPart(playbook=now, last=True))
         while True:
             grown = self._grown
             while sent < len(self.revisions):
                 yield feed.WatchPlaybookResponse(revision=self.revisions[sent])
                 sent += 1
             await grown.wait()
+
+    def _bullets(self) -> list[playbook_pb2.Bullet]:
+        known: dict[str, playbook_pb2.Bullet] = {}
+        for change in (change for revision in self.revisions for change in revision.changes):
+            if change.HasField("after"):
+                known[change.bullet_id] = change.after
+            else:
+                known.pop(change.bullet_id, None)
+        return list(known.values())
 
     def service(self) -> chassis.Service:
         handler = grpc.unary_stream_rpc_method_handler(
