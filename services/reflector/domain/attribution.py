@@ -8,6 +8,7 @@ regression; `bench/attribution.py` fits them again and reports the ten-fold cros
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -49,7 +50,7 @@ class Candidate:
     @property
     def weight(self) -> float:
         """The sum of its signs' weights."""
-        return sum(WEIGHTS[sign] for sign in self.signs)
+        return math.fsum(WEIGHTS[sign] for sign in self.signs)  # the same sum in any order
 
     @property
     def leading_sign(self) -> Sign | None:
