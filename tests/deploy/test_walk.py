@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -18,10 +17,10 @@ from sqlalchemy.exc import OperationalError
 from hansei.client import Client
 from hansei.client.tls import Tls
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
-from hansei.planner.v1.planner_pb2 import ACTION_RAG_SEARCH, ExecutionStatus
 from tests.behaviour.postgres_server import binaries_or_skip, postgres_server
 from tests.deploy.cluster import Cluster, Pod, cluster
 from tests.deploy.rendered import OVERLAYS, container, rendered, trial_of_production
+from tests.deploy.walk import learn_a_run, use_what_was_learned
 from tests.systems import ROOT, SERVICES
 
 SECONDS = 30
@@ -33,7 +32,6 @@ NEEDS_MORE = {
     "planner": "/hansei.planner.v1.PlannerService/RunPlan",
     "validator": "/hansei.validator.v1.ValidatorService/ValidateReport",
 }
-RUN = ROOT / "examples/trajectories/git-commit-identity.json"
 
 
 @pytest.fixture(scope="module", params=["dev", "production"])
@@ -61,14 +59,8 @@ def token_of(running: Cluster) -> str:
 
 @pytest.fixture(scope="module")
 def learned(running: Cluster) -> tuple[str, LearnResponse]:
-    """A dataset, and what was learned from a recorded run in it."""
-    dataset = f"deploy-{uuid.uuid4().hex[:8]}"
     with client_of(running) as client:
-        (parsed,) = client.reflector.parse_trajectories(content=RUN.read_bytes(), dataset=dataset).trajectories
-        parsed.trajectory.dataset = dataset
-        return dataset, client.learn(
-            parsed.trajectory, ground_truth=parsed.ground_truth, test_report=parsed.test_report
-        )
+        return learn_a_run(client)
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -81,21 +73,8 @@ def test_probes_are_answered_in_time(running: Cluster, name: str, kind: str) -> 
 def test_what_is_learned_is_found_planned_with_and_answered(
     running: Cluster, learned: tuple[str, LearnResponse]
 ) -> None:
-    dataset, answer = learned
-    assert [delta.type for delta in answer.curation.result.deltas]
     with client_of(running) as client:
-        found = client.search(dataset, "What went wrong?", min_revision=answer.curation.revision)
-        assert found.results
-        lesson = found.results[0].bullet
-        answered = client.gateway.run_workflow(query=lesson.content, dataset=dataset)
-        assert answered.llm_response
-        assert lesson.id in {each.bullet.id for each in answered.search_results}
-        plan = client.planner.create_plan(query=lesson.content).plan
-        next(step for step in plan.steps if step.action == ACTION_RAG_SEARCH).collection = dataset
-        result = client.planner.run_plan(plan=plan).result
-        assert ExecutionStatus.Name(result.overall_status) in ("EXECUTION_STATUS_SUCCESS", "EXECUTION_STATUS_PARTIAL")
-        assert result.final_answer
-        assert any(lesson.id in str(step) for step in result.step_results)
+        use_what_was_learned(client, *learned)
 
 
 def test_http_asks_for_the_token_of_the_secret(

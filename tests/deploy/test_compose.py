@@ -1,0 +1,171 @@
+"""deploy/compose.yaml as a user runs it: brought up, talked to, restarted, stopped, taken down and brought up again.
+
+It runs under a name, with passwords and on ports of its own, beside whatever else the engine runs. That takes an engine
+with compose, and the images: `make compose-check` builds them and has these tests run; elsewhere they are skipped and
+say so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from chassis.errors import Unauthenticated
+from hansei.client import Client
+from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
+from tests.deploy.engine import NO_RIGHTS, docker, rights
+from tests.deploy.readme import environment_of_compose, variables
+from tests.deploy.walk import learn_a_run, use_what_was_learned
+from tests.systems import ROOT, SERVICES, free_port
+
+FILE = ROOT / "deploy/compose.yaml"
+CONTAINERS = [*SERVICES, "postgres"]
+# What may differ from machine to machine; whatever else the file asks for is what the README's lines made.
+MACHINE = {"POSTGRES_IMAGE"}
+START_SECONDS = "300"
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("HANSEI_REQUIRE_COMPOSE"), reason="compose.yaml was not run: make compose-check does"
+)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """What compose made of the file."""
+
+    project: str
+    settings: Path
+
+    @cached_property
+    def given(self) -> dict[str, str]:
+        return variables(self.settings)
+
+    def compose(self, *arguments: str) -> str:
+        asked = set(re.findall(r"\$\{(\w+)", FILE.read_text())) - MACHINE
+        environment = {name: value for name, value in os.environ.items() if name not in asked}
+        named = ["--project-name", self.project, "--env-file", str(self.settings), "--file", str(FILE)]
+        return docker("compose", *named, *arguments, environment=environment)
+
+    def up(self) -> None:
+        """Start it, and wait until every container says of itself that it is healthy."""
+        try:
+            self.compose("up", "--detach", "--wait", "--wait-timeout", START_SECONDS)
+        except AssertionError as error:
+            error.add_note(self.compose("ps", "--all") + self.compose("logs", "--tail", "20"))
+            raise
+
+    def container(self, service: str) -> str:
+        return self.compose("ps", "--all", "--quiet", service).strip()
+
+    def inspect(self, service: str) -> dict[str, Any]:
+        (found,) = json.loads(docker("inspect", self.container(service)))
+        return dict(found)
+
+    def client(self, token: str | None = None) -> Client:
+        return Client(
+            f"127.0.0.1:{self.given['GRPC_PORT']}", token=self.given["GATEWAY_API_TOKEN"] if token is None else token
+        )
+
+    def http(self, method: str, path: str, **asked: Any) -> httpx.Response:
+        return httpx.request(method, f"http://127.0.0.1:{self.given['HTTP_PORT']}{path}", timeout=30, **asked)
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    settings = environment_of_compose(tmp_path_factory.mktemp("compose"))
+    with settings.open("a") as more:
+        more.write(f"GRPC_PORT={free_port()}\nHTTP_PORT={free_port()}\n")
+    made = Stack(f"hansei-check-{uuid.uuid4().hex[:8]}", settings)
+    try:
+        made.up()
+        yield made
+    finally:
+        made.compose("down", "--volumes")
+
+
+@pytest.fixture(scope="module")
+def learned(stack: Stack) -> tuple[str, LearnResponse]:
+    with stack.client() as client:
+        return learn_a_run(client)
+
+
+@pytest.mark.parametrize("service", CONTAINERS)
+def test_each_came_up_at_the_first_try(stack: Stack, service: str) -> None:
+    said = stack.inspect(service)
+    assert said["State"]["Health"]["Status"] == "healthy"
+    assert said["RestartCount"] == 0
+
+
+@pytest.mark.parametrize("service", CONTAINERS)
+def test_each_is_limited_as_the_file_says(stack: Stack, service: str) -> None:
+    limits = stack.inspect(service)["HostConfig"]
+    assert limits["ReadonlyRootfs"] is True
+    assert limits["CapDrop"] == ["ALL"]
+    assert limits["SecurityOpt"] == ["no-new-privileges:true"]
+    assert limits["Privileged"] is False
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_has_no_rights(stack: Stack, service: str) -> None:
+    assert rights(stack.container(service)) == NO_RIGHTS
+
+
+def test_only_the_gateway_is_reachable_and_only_from_this_machine(stack: Stack) -> None:
+    bound = {each: stack.inspect(each)["HostConfig"]["PortBindings"] or {} for each in CONTAINERS}
+    assert {each: ports for each, ports in bound.items() if ports} == {
+        "gateway": {
+            "50050/tcp": [{"HostIp": "127.0.0.1", "HostPort": stack.given["GRPC_PORT"]}],
+            "8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": stack.given["HTTP_PORT"]}],
+        }
+    }
+
+
+def test_what_is_learned_is_found_answered_and_planned_with(stack: Stack, learned: tuple[str, LearnResponse]) -> None:
+    with stack.client() as client:
+        use_what_was_learned(client, *learned)
+
+
+def test_calls_need_the_token(stack: Stack, learned: tuple[str, LearnResponse]) -> None:
+    with stack.client(token="") as client, pytest.raises(Unauthenticated):
+        client.search(learned[0], "What went wrong?")
+
+
+def test_http_answers_who_bears_the_token(stack: Stack, learned: tuple[str, LearnResponse]) -> None:  # G-18, G-30
+    assert stack.http("GET", "/health").json() == {"status": "ok"}
+    asked: dict[str, Any] = {"json": {"query": "What went wrong?", "dataset": learned[0]}}
+    assert stack.http("POST", "/workflow/run", **asked).status_code == 401
+    bearing = {"Authorization": f"Bearer {stack.given['GATEWAY_API_TOKEN']}"}
+    answered = stack.http("POST", "/workflow/run", headers=bearing, **asked)
+    assert answered.status_code == 200
+    assert answered.json()["llm_response"]
+
+
+@pytest.mark.parametrize("interruption", ["restart", "stop", "down"])
+def test_what_was_learned_stays(stack: Stack, learned: tuple[str, LearnResponse], interruption: str) -> None:
+    dataset, answer = learned
+    with stack.client() as client:
+        before = client.playbooks.get(dataset=dataset)
+    stack.compose(interruption)
+    if interruption == "stop":
+        assert {each: stack.inspect(each)["State"]["ExitCode"] for each in CONTAINERS} == dict.fromkeys(CONTAINERS, 0)
+    stack.up()
+    with stack.client() as client:
+        assert client.playbooks.get(dataset=dataset) == before
+        use_what_was_learned(client, dataset, answer)
+
+
+def test_nothing_went_wrong_and_no_secret_was_told(stack: Stack, learned: tuple[str, LearnResponse]) -> None:
+    log = stack.compose("logs", "--no-color", "--no-log-prefix", *SERVICES)
+    assert log
+    assert [line for line in log.splitlines() if '"level": "error"' in line.lower()] == []
+    assert {name for name, value in stack.given.items() if len(value) == 48 and value in log} == set()
