@@ -12,10 +12,16 @@ from typing import Any
 from chassis.policy import installed_policies
 from gateway.access.bootstrap import Access, access
 from gateway.access.guard import Gatekeeper
-from gateway.access.identity import Allowance
+from gateway.access.identity import Allowance, Identity
 from gateway.access.keys import NewKey
 from gateway.access.settings import AccessSettings
 from libs.sql.engines import url_of
+
+BOOKS = "/hansei.playbook.v1.PlaybookService/"
+PLANS = "/hansei.planner.v1.PlannerService/"
+SEARCH = "/hansei.search.v1.SearchService/Search"
+ACME = Identity("ann", "acme", frozenset({"admin"}))
+EVERYTHING = Identity("root", "", frozenset({"admin"}))
 
 
 @dataclass
@@ -71,3 +77,9 @@ async def entrance(place: Path | str, **settings: Any) -> AsyncIterator[Entrance
         yield Entrance(made, clock)
     finally:
         await made.close()
+
+
+async def let_in(entry: Entrance, method: str, who: Identity, request: Any) -> Any:
+    """The request as the handler would get it."""
+    async with entry.guard.admitted(method, who) as permit:
+        return await permit.request(request)

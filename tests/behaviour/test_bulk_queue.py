@@ -19,7 +19,7 @@ from gateway.bulk.errors import JobsUnavailable, QueueElsewhere
 from gateway.bulk.jobs import REQUEUE_AFTER
 from gateway.bulk.learner import BatchLearner
 from gateway.bulk.records import Batch
-from gateway.tests.test_bulk import AT_ONCE, Book, Desk
+from gateway.tests.bulk_desk import AT_ONCE, Book, Desk
 from hansei.gateway.v1 import bulk_pb2 as bulk
 from libs.sql.engines import url_of
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,54 +14,18 @@ import pytest
 
 from chassis.errors import HanseiError, NotFound, PermissionDenied, Unauthenticated
 from hansei.client import Client
-from hansei.gateway.v1.access_service_pb2 import AccessScope
 from hansei.planner.v1 import planner_pb2 as pb
-from hansei.playbook.v1 import playbook_pb2
 from hansei.search.v1.collection_pb2 import CollectionQuery
 from tests import systems
-from tests.behaviour.postgres_server import binaries_or_skip, postgres_server
+from tests.behaviour.tenants import SECONDS, Gate, Question, add, key_of, outcome, plan, step, two_tenants
 from tests.jobs import parts, runs
-
-SECONDS = 60
-ALL = ("READ", "LEARN", "REVIEW", "ADMIN")
-
-
-@dataclass(frozen=True)
-class Gate:
-    """A hansei with two tenants, acme and evil."""
-
-    address: str
-    url: str
-    keys: dict[str, str]
-
-    def client(self, who: str) -> Client:
-        return Client(self.address, token=self.keys[who])
-
-    def http(self, who: str) -> httpx.Client:
-        bearing = {"Authorization": f"Bearer {self.keys[who]}"}
-        return httpx.Client(base_url=self.url, timeout=SECONDS, headers=bearing)
-
-
-def key_of(client: Client, label: str, tenant: str, *scopes: str) -> str:
-    numbers = [AccessScope.Value(f"ACCESS_SCOPE_{each}") for each in scopes]
-    return client.access.create_key(label=label, tenant=tenant, scopes=numbers).text
 
 
 # One gateway, because it is asked over HTTP too, at an address that two could not share.
 @pytest.fixture(scope="module", params=["one process", "separate processes", "one process on PostgreSQL"])
 def gate(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
-    data, http = tmp_path_factory.mktemp("access"), f"127.0.0.1:{systems.free_port()}"
-    environment = {"GATEWAY_API_TOKEN": "root", "HANSEI_HTTP_ADDRESS": http, "GATEWAY_DB": str(data / "gateway.db")}
-    form, _, on_server = request.param.partition(" on ")
-    with ExitStack() as stack:
-        if on_server:
-            environment |= systems.server_databases(stack.enter_context(postgres_server(binaries_or_skip())))
-        system = stack.enter_context(systems.FORMS[form](data, **environment))
-        with Client(system.address, token="root") as operator:
-            keys = {tenant: key_of(operator, "ci", tenant, *ALL) for tenant in ("acme", "evil")}
-            keys["acme reader"] = key_of(operator, "reader", "acme", "READ")
-            keys["acme revoked"] = key_of(operator, "watcher", "acme", "READ")
-        yield Gate(system.address, f"http://{http}", keys | {"root": "root", "nobody": ""})
+    with two_tenants(request.param, tmp_path_factory.mktemp("access")) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -72,20 +34,6 @@ def book(gate: Gate) -> str:
     with gate.client("acme") as client:
         add(client, "acme--book", "Set user.email before the first commit.")
     return "acme--book"
-
-
-def add(client: Client, dataset: str, content: str) -> int:
-    delta = playbook_pb2.Delta(type=playbook_pb2.DELTA_TYPE_ADD, section="git", content=content, reasoning="seen")
-    return client.playbooks.apply_deltas(dataset=dataset, deltas=[delta]).revision
-
-
-def outcome(call: Any) -> tuple[str, str]:
-    """How a call ended: code and text."""
-    try:
-        call()
-    except HanseiError as error:
-        return error.code, str(error)
-    return "OK", ""
 
 
 def test_nobody_passes_without_a_credential(gate: Gate) -> None:
@@ -171,33 +119,6 @@ def test_what_all_tenants_share_is_the_operators(gate: Gate) -> None:
     assert caught.value.reason == "OPERATOR_ONLY"
     with gate.client("root") as client:
         client.planner.submit_feedback(confidence=0.9, correct=True)
-
-
-def step(number: int, action: str, **fields: Any) -> pb.PlanStep:
-    return pb.PlanStep(step_id=number, action=pb.Action.Value(f"ACTION_{action}"), description="d", **fields)
-
-
-def plan(*steps: pb.PlanStep, plan_id: str | None = None) -> pb.Plan:
-    return pb.Plan(original_query="How do I commit?", complexity=0.5, steps=steps, plan_id=plan_id)
-
-
-@dataclass(frozen=True)
-class Question:
-    """An execution of acme's that waits for a person."""
-
-    execution_id: str
-    token: str
-
-    def answer(self, client: Client, execution_id: str = "", **changes: Any) -> Any:
-        """The first event after the answer."""
-        fields: dict[str, Any] = {
-            "answer_token": self.token,
-            "plan_version": 1,
-            "step_id": 1,
-            "response": {"user_input": "red"},
-        }
-        answering = client.planner.resume_plan(execution_id=execution_id or self.execution_id, **(fields | changes))
-        return next(iter(answering))
 
 
 @pytest.fixture

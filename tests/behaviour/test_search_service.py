@@ -9,14 +9,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import grpc
 import numpy as np
 import pytest
 
 import chassis
 from chassis.errors import HanseiError, InvalidArgument
 from hansei.playbook.v1 import playbook_pb2
-from hansei.playbook.v1 import playbook_service_pb2 as feed
 from hansei.search.v1 import search_pb2, search_service_pb2_grpc
 from hansei.search.v1 import search_service_pb2 as pb
 from services.search.adapters.embedders.hashing import Hashing
@@ -25,6 +23,7 @@ from services.search.domain.errors import EmbeddingFailed
 from services.search.settings import SearchSettings
 from tests.fakes.openai_answers import Answer, ModelRequest, embeddings, error
 from tests.fakes.openai_server import OpenAIServer
+from tests.fakes.playbook_feed import PlaybookFeed
 
 MAIN = {
     "alpha beta": [1.0, 0.0],
@@ -38,62 +37,6 @@ MAIN_BULLETS = [
     playbook_pb2.Bullet(id=f"b{i}", content=text, searchable_text=text, keywords=["beta"] if text == "delta" else [])
     for i, text in enumerate(list(MAIN)[:5], 1)
 ]
-
-
-class Playbook:
-    """The owner of one playbook, as far as search sees it: the change feed over gRPC."""
-
-    def __init__(self) -> None:
-        self.revisions: list[playbook_pb2.Revision] = []
-        self._grown = asyncio.Event()
-
-    def commit(self, *changes: playbook_pb2.BulletChange) -> int:
-        self.revisions.append(playbook_pb2.Revision(dataset="d", revision=len(self.revisions) + 1, changes=changes))
-        grown, self._grown = self._grown, asyncio.Event()
-        grown.set()
-        return len(self.revisions)
-
-    def add(self, *bullets: playbook_pb2.Bullet) -> int:
-        return self.commit(
-            *(playbook_pb2.BulletChange(bullet_id=b.id, after=b, position=100 + i) for i, b in enumerate(bullets))
-        )
-
-    async def watch(
-        self, request: feed.WatchPlaybookRequest, context: Any
-    ) -> AsyncIterator[feed.WatchPlaybookResponse]:
-        sent = request.from_revision
-        if request.snapshot:
-            sent = len(self.revisions)
-            now = playbook_pb2.Playbook(dataset=request.dataset, revision=sent, bullets=self._bullets())
-            yield feed.WatchPlaybookResponse(snapshot=feed.PlaybookPart(playbook=now, last=True))
-        while True:
-            grown = self._grown
-            while sent < len(self.revisions):
-                yield feed.WatchPlaybookResponse(revision=self.revisions[sent])
-                sent += 1
-            await grown.wait()
-
-    def _bullets(self) -> list[playbook_pb2.Bullet]:
-        known: dict[str, playbook_pb2.Bullet] = {}
-        for change in (change for revision in self.revisions for change in revision.changes):
-            if change.HasField("after"):
-                known[change.bullet_id] = change.after
-            else:
-                known.pop(change.bullet_id, None)
-        return list(known.values())
-
-    def service(self) -> chassis.Service:
-        handler = grpc.unary_stream_rpc_method_handler(
-            self.watch,
-            request_deserializer=feed.WatchPlaybookRequest.FromString,
-            response_serializer=feed.WatchPlaybookResponse.SerializeToString,
-        )
-
-        def add(_: object, server: Any) -> None:
-            server.add_registered_method_handlers("hansei.playbook.v1.PlaybookService", {"WatchPlaybook": handler})
-
-        registration = chassis.Registration(add, self, endless=["WatchPlaybook"])
-        return chassis.Service(name="curator", registrations=[registration])
 
 
 def known(vectors: Mapping[str, Sequence[float]]) -> Answer:
@@ -121,8 +64,8 @@ def models() -> Iterator[Models]:
 @pytest.fixture
 def searching(models: Models, tmp_path: Path) -> Callable[..., Any]:
     @asynccontextmanager
-    async def running(**settings: Any) -> AsyncIterator[tuple[Any, Playbook]]:
-        playbook = Playbook()
+    async def running(**settings: Any) -> AsyncIterator[tuple[Any, PlaybookFeed]]:
+        playbook = PlaybookFeed()
         chosen = SearchSettings.model_validate(
             {
                 "openai_api_key": "secret-key",

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from rank_bm25 import BM25Okapi
 
-from services.search.adapters.compiled import CompiledKernels, FaissKernels
 from services.search.domain.bullet import Bullet
 from services.search.domain.entry import bullet_entry
 from services.search.domain.errors import EmbeddingFailed
@@ -22,18 +21,11 @@ from services.search.domain.kernels import Kernels, NumpyKernels
 from services.search.domain.query import Filter, SearchQuery
 from services.search.domain.ranking import candidates_of, cosines, rank
 from services.search.domain.tokenizers import whitespace
-from services.search.domain.vectors import StoreVectors, Vectors, store_vectors
 from services.search.domain.view import NO_PRESELECTION, Fusion, IndexView, Preselection
+from services.search.tests.domain.kernels import COMPILED, KERNELS, kernels_name, unit32
 
 DIMENSION = 5
 WORDS = ["alpha", "beta", "gamma", "delta", "the", "東京", "eta"]
-COMPILED = CompiledKernels.warmed()
-KERNELS: list[Kernels] = [NumpyKernels(), FaissKernels(), CompiledKernels(), COMPILED]
-
-
-def kernels_name(kernels: Kernels) -> str:
-    return "loops not loaded yet" if kernels is KERNELS[2] else type(kernels).__name__
-
 
 texts = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
 # Few distinct values and whole vectors in common: ties, zero vectors and equal scores are the rule, not the exception.
@@ -132,9 +124,9 @@ class IndexEqualsRanking(RuleBasedStateMachine):
     ) -> None:
         query = SearchQuery(words, top_k, sections, min_confidence)
         # The index keeps unit vectors in float32; the definition is asked about the same numbers.
-        unit_query = _unit32(np.array(vector))
+        unit_query = unit32(np.array(vector))
         candidates = candidates_of(list(self.bullets.values()), query.filter)
-        held = np.array([_unit32(np.array(self.vectors[b.id])) for b in candidates]).reshape(-1, DIMENSION)
+        held = np.array([unit32(np.array(self.vectors[b.id])) for b in candidates]).reshape(-1, DIMENSION)
         expected = rank(query, candidates, cosines_of(unit_query, held), alpha) if candidates else []
         for index in self.indexes:
             ranking = index.view.search(words.split(), unit_query, query.filter, Fusion(alpha), top_k)
@@ -167,11 +159,6 @@ class IndexEqualsRanking(RuleBasedStateMachine):
 
 def cosines_of(query: np.ndarray, documents: np.ndarray) -> np.ndarray:
     return cosines(query.astype(np.float64), documents.astype(np.float64))
-
-
-def _unit32(vector: np.ndarray) -> np.ndarray:
-    norm = np.linalg.norm(vector)
-    return (vector / norm if norm else vector).astype(np.float32)
 
 
 # Entries whose scores differ by no more than float32 rounding may stand in either order.
@@ -287,7 +274,7 @@ def test_rounding_is_not_stretched_into_a_difference(kernels: Kernels, preselect
     index = HybridIndex[Bullet](5, whitespace, kernels=kernels, preselection=preselection)
     index.apply([bullet_entry(bullet(f"b{i}", "x")) for i in range(len(vectors))], vectors)
     assert index.cluster() == (preselection is EVERYTHING_IN_POOL)
-    ranking = index.view.search([], _unit32(np.ones(5)), Filter(), Fusion(0.3), 10)
+    ranking = index.view.search([], unit32(np.ones(5)), Filter(), Fusion(0.3), 10)
     assert [result.item.id for result in ranking.results] == [f"b{i}" for i in range(10)]
     assert {result.combined_score for result in ranking.results} == {0.5}
 
@@ -325,64 +312,6 @@ def test_a_preselecting_index_finds_what_the_exact_one_finds(kernels: Kernels) -
     assert found / total >= 0.98
 
 
-@pytest.mark.parametrize("kernels", KERNELS, ids=kernels_name)
-@given(
-    scores=st.lists(st.sampled_from([-1.0, 0.0, 0.5, 2.0]), max_size=12),
-    admitted=st.lists(st.booleans(), min_size=12, max_size=12),
-    count=st.integers(1, 14),
-)
-@settings(max_examples=100)
-def test_highest_scores(kernels: Kernels, scores: list[float], admitted: list[bool], count: int) -> None:
-    values, mask = np.array(scores, np.float64), np.array(admitted[: len(scores)], np.bool_)
-    for used in (None, mask):
-        allowed = values if used is None else values[used]
-        rows = kernels.highest(values, used, count)
-        assert sorted(values[rows].tolist()) == sorted(allowed.tolist(), reverse=True)[:count][::-1]
-        assert len(set(rows.tolist())) == len(rows)
-        assert used is None or used[rows].all()
-
-
-@pytest.mark.parametrize("kernels", KERNELS, ids=kernels_name)
-def test_products_of_some_rows_are_those_of_all(kernels: Kernels) -> None:
-    rng = np.random.default_rng(3)
-    for dimension in (1, 2, 5, 8, 384):
-        vectors, query = rng.normal(size=(50, dimension)).astype(np.float32), rng.normal(size=dimension)
-        rows = np.array([3, 49, 0, 3])
-        everything = kernels.inner_products(vectors, query.astype(np.float32))
-        some = kernels.inner_products_of(vectors, rows, query.astype(np.float32))
-        assert some == pytest.approx(everything[rows], abs=1e-5)
-        assert some[0] == some[3]
-        assert everything == pytest.approx(vectors.astype(np.float64) @ query, abs=1e-4)
-
-
-def test_coarse_rows_are_off_by_at_most_their_error() -> None:
-    rng = np.random.default_rng(2)
-    vectors = np.concatenate([rng.normal(size=(300, 48)), np.eye(48), np.zeros((2, 48)), rng.standard_cauchy((50, 48))])
-    for store in (store_vectors, COMPILED.store_vectors):
-        stored = Vectors(48, store)
-        assert stored.append(vectors.astype(np.float32))
-        units, coarse = stored.view()
-        held = coarse.codes.astype(np.float64) * coarse.scales[:, np.newaxis]
-        assert (np.linalg.norm(units - held, axis=1) <= coarse.errors + 1e-9).all()
-        for _ in range(50):
-            query = _unit32(rng.normal(size=48)).astype(np.float64)
-            assert (np.abs(units @ query - held @ query) <= coarse.errors + 1e-9).all()
-
-
-@pytest.mark.parametrize("store", [store_vectors, COMPILED.store_vectors])
-def test_vectors_of_a_snapshot_take_no_vectors_and_then_some(store: StoreVectors) -> None:
-    """A snapshot is mapped read only; the first change after a restart may well add nothing."""
-    written = Vectors(3, store)
-    assert written.append(np.eye(3, dtype=np.float32))
-    units, coarse = written.view()
-    for column in (units, *coarse):
-        column.flags.writeable = False
-    thawed = Vectors.of(units, coarse, store)
-    assert thawed.append(np.empty((0, 3), np.float32))
-    assert thawed.append(np.ones((1, 3), np.float32))
-    assert len(thawed.view()[0]) == 4
-
-
 @pytest.mark.parametrize("spread", [1.0, 1e-2, 1e-4, 0.0])
 @pytest.mark.parametrize("dimension", [2, 33, 384])
 def test_bounds_rule_out_no_row_that_the_plain_scan_finds(dimension: int, spread: float) -> None:
@@ -396,7 +325,7 @@ def test_bounds_rule_out_no_row_that_the_plain_scan_finds(dimension: int, spread
         entries = [bullet_entry(bullet(f"b{i}", line, helpful=i % 3, harmful=1)) for i, line in enumerate(lines)]
         index.apply(entries, vectors, deleted=["b3"])
     for number in range(40):
-        query = _unit32(vectors[number] + spread * rng.normal(size=dimension))
+        query = unit32(vectors[number] + spread * rng.normal(size=dimension))
         for admitted, alpha in itertools.product((Filter(), Filter(min_confidence=0.5)), (0.0, 0.5, 1.0)):
             expected = plain.view.search(lines[number].split(), query, admitted, Fusion(alpha), 20).results
             actual = bounded.view.search(lines[number].split(), query, admitted, Fusion(alpha), 20).results

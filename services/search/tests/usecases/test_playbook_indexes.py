@@ -1,10 +1,11 @@
-"""Which index of a playbook answers while another model's is taking its place."""
+"""Which indexes of playbooks are kept, and which answers while another model's is taking its place."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import cast
 
+from services.search.tests.usecases.world import world
 from services.search.usecases.follow_playbook import FollowedPlaybook
 from services.search.usecases.playbook_indexes import PlaybookIndexes
 
@@ -47,3 +48,14 @@ async def test_a_former_index_that_holds_nothing_makes_way_at_once() -> None:
     new.revision = 0
     assert cast(object, indexes.of("d")) is new
     await indexes.close()
+
+
+async def test_the_playbook_asked_for_longest_ago_makes_room() -> None:
+    async with world(most=2) as w:
+        first = w.indexes.of("a")
+        w.indexes.of("b")
+        assert w.indexes.of("a") is first
+        w.indexes.of("c")
+        assert w.indexes.of("a") is first
+        w.indexes.of("b")
+        assert w.indexes.of("a") is first

@@ -1,0 +1,69 @@
+"""The owner of one playbook, as far as search sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+
+import chassis
+from hansei.playbook.v1 import playbook_pb2
+from hansei.playbook.v1 import playbook_service_pb2 as feed
+
+
+class PlaybookFeed:
+    """The change feed of one playbook over gRPC."""
+
+    def __init__(self) -> None:
+        self.revisions: list[playbook_pb2.Revision] = []
+        self._grown = asyncio.Event()
+
+    def commit(self, *changes: playbook_pb2.BulletChange) -> int:
+        self.revisions.append(playbook_pb2.Revision(dataset="d", revision=len(self.revisions) + 1, changes=changes))
+        grown, self._grown = self._grown, asyncio.Event()
+        grown.set()
+        return len(self.revisions)
+
+    def add(self, *bullets: playbook_pb2.Bullet) -> int:
+        return self.commit(
+            *(playbook_pb2.BulletChange(bullet_id=b.id, after=b, position=100 + i) for i, b in enumerate(bullets))
+        )
+
+    async def watch(
+        self, request: feed.WatchPlaybookRequest, context: Any
+    ) -> AsyncIterator[feed.WatchPlaybookResponse]:
+        sent = request.from_revision
+        if request.snapshot:
+            sent = len(self.revisions)
+            now = playbook_pb2.Playbook(dataset=request.dataset, revision=sent, bullets=self._bullets())
+            yield feed.WatchPlaybookResponse(snapshot=feed.PlaybookPart(playbook=now, last=True))
+        while True:
+            grown = self._grown
+            while sent < len(self.revisions):
+                yield feed.WatchPlaybookResponse(revision=self.revisions[sent])
+                sent += 1
+            await grown.wait()
+
+    def _bullets(self) -> list[playbook_pb2.Bullet]:
+        known: dict[str, playbook_pb2.Bullet] = {}
+        for change in (change for revision in self.revisions for change in revision.changes):
+            if change.HasField("after"):
+                known[change.bullet_id] = change.after
+            else:
+                known.pop(change.bullet_id, None)
+        return list(known.values())
+
+    def service(self) -> chassis.Service:
+        handler = grpc.unary_stream_rpc_method_handler(
+            self.watch,
+            request_deserializer=feed.WatchPlaybookRequest.FromString,
+            response_serializer=feed.WatchPlaybookResponse.SerializeToString,
+        )
+
+        def add(_: object, server: Any) -> None:
+            server.add_registered_method_handlers("hansei.playbook.v1.PlaybookService", {"WatchPlaybook": handler})
+
+        registration = chassis.Registration(add, self, endless=["WatchPlaybook"])
+        return chassis.Service(name="curator", registrations=[registration])
