@@ -111,6 +111,7 @@ async def _noticed(name: str, task: Callable[[], Awaitable[None]], service: Serv
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:
+    """Cancel a task and wait for its end. What it failed with is told where it was begun."""
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -135,13 +136,13 @@ async def _drain(server: Server, settings: ServiceSettings, services: Sequence[S
 async def _own_work_ended(services: Sequence[Service], seconds: float) -> None:
     """Let services end what they do of their own accord, for at most `seconds`. A failure of one holds up nobody."""
     draining = {asyncio.ensure_future(service.drain()): service.name for service in services}
-    done, late = await asyncio.wait(draining, timeout=seconds) if draining else (set(), set())
+    _, late = await asyncio.wait(draining, timeout=seconds) if draining else (set(), set())
     for task in late:
         log.warning("the work of a service did not end in time", service=draining[task], seconds=seconds)
         await _cancelled(task)
-    for task in done:
-        if failure := task.exception():
-            log.error("a service could not end its work", service=draining[task], exc_info=failure)
+    for task, name in draining.items():
+        if not task.cancelled() and (failure := task.exception()):
+            log.error("a service could not end its work", service=name, exc_info=failure)
 
 
 def reachable(bound: str) -> str:

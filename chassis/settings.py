@@ -6,10 +6,14 @@ name that users know (``LLM_PROVIDER``); the name under ``HANSEI_`` wins. An emp
 
 from __future__ import annotations
 
+import ast
+import inspect
 import os
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal, NoReturn, TypeVar
 
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
@@ -51,7 +55,6 @@ class Settings(BaseSettings):
         extra="ignore",
         frozen=True,
         populate_by_name=True,
-        use_attribute_docstrings=True,
         validate_default=True,
     )
 
@@ -61,8 +64,6 @@ class Settings(BaseSettings):
         for name, field in cls.model_fields.items():
             if PREFIX + name.upper() not in variables(name, field):
                 raise TypeError(f"{cls.__name__}.{name} must be readable as {PREFIX}{name.upper()}")
-            if not field.description:
-                raise TypeError(f"{cls.__name__}.{name} has no docstring")
 
 
 class ServiceSettings(Settings):
@@ -222,17 +223,31 @@ class SettingRow:
 
 
 def settings_table(settings: type[Settings]) -> list[SettingRow]:
-    """Every setting of a class, in order of declaration; defaults as they would stand in the environment."""
+    """Every setting of a class, in order of declaration; defaults as they would stand in the environment.
+
+    Raises TypeError for a setting without a docstring.
+    """
+    docs = _docstrings(settings)
+    if undocumented := [name for name in settings.model_fields if name not in docs]:
+        raise TypeError(f"{settings.__name__}.{undocumented[0]} has no docstring")
     return [
-        SettingRow(
-            name,
-            variables(name, field),
-            _default(field),
-            " ".join((field.description or "").split()),
-            _is_secret(field),
-        )
+        SettingRow(name, variables(name, field), _default(field), docs[name], _is_secret(field))
         for name, field in settings.model_fields.items()
     ]
+
+
+def _docstrings(settings: type[Settings]) -> dict[str, str]:
+    """The docstrings under the fields, on one line. Only the source has them, and a process that starts reads none."""
+    found: dict[str, str] = {}
+    for each in reversed(settings.__mro__):
+        if not issubclass(each, Settings):
+            continue
+        (declared,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+        for field, text in pairwise(declared.body if isinstance(declared, ast.ClassDef) else ()):
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(doc))):
+                    found[name] = " ".join(doc.split())
+    return found
 
 
 def _default(field: FieldInfo) -> str:

@@ -1,9 +1,11 @@
 import json
 import logging as stdlib
+import subprocess
+import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,11 +29,11 @@ class Written:
 
 
 @pytest.fixture
-def written(capsys: pytest.CaptureFixture[str]) -> Iterator[Written]:
-    before, root = structlog.get_config(), stdlib.getLogger()
+def written(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Written]:
+    monkeypatch.setattr(logging, "_output", logging._output)
+    root = stdlib.getLogger()
     handlers, level = root.handlers[:], root.level
     yield Written(capsys)
-    structlog.configure(**before)
     root.handlers[:] = handlers
     root.setLevel(level)
 
@@ -60,7 +62,8 @@ def test_records_below_the_level_are_not_written(written: Written) -> None:
 )
 def test_secrets_are_blanked_by_their_key_at_any_depth(key: str, written: Written) -> None:
     written.configure()
-    logging.get_logger("x").warning("sent", headers={"nested": [{key: "hunter2"}]}, **{key: "hunter2"})
+    facts: dict[str, Any] = {"headers": {"nested": [{key: "hunter2"}]}, key: "hunter2"}
+    logging.get_logger("x").warning("sent", **facts)
 
     line = written.getvalue()
     assert "hunter2" not in line
@@ -139,6 +142,31 @@ def test_the_standard_librarys_records_take_the_same_way(written: Written) -> No
     assert json.loads(written.getvalue())["event"] == "something old"
 
 
+def test_a_record_for_people_is_a_line_with_the_traceback_below(written: Written) -> None:
+    logging.configure("INFO", "console")
+    try:
+        raise RuntimeError("broke")
+    except RuntimeError:
+        logging.get_logger("hansei.x").exception("failed", peer="search")
+
+    first, *below = written.getvalue().splitlines()
+    assert first.split(" ", 1)[1] == "error    failed component=hansei.x peer=search"
+    assert below[-1] == "RuntimeError: broke"
+
+
+def test_where_nobody_configured_it_only_warnings_are_written_without_secrets() -> None:
+    script = f"""
+from chassis.logging import get_logger
+get_logger("hansei.x").info("detail")
+get_logger("hansei.x").warning("refused", why="{KEY}")
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    (line,) = ran.stderr.splitlines()
+    assert "refused" in line
+    assert KEY not in line
+
+
 @given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_for_all_values_redaction_never_fails(value: object) -> None:
-    logging.redacted(None, "", {"event": "x", "value": value})
+    assert logging.redacted({"event": "x", "value": value})["event"] == "x"

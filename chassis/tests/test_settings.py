@@ -163,3 +163,14 @@ def test_a_plain_name_that_is_not_the_fields_own_is_refused() -> None:
 
         class Wrong(Settings):
             alpha: float = named(0.5, "SEARCH_ALPHA")
+
+
+def test_a_setting_without_a_docstring_is_refused_by_the_table() -> None:
+    class Untold(Settings):
+        told: str = ""
+        """Told."""
+
+        untold: str = ""
+
+    with pytest.raises(TypeError, match=r"Untold\.untold has no docstring"):
+        settings_table(Untold)

@@ -30,7 +30,7 @@ _table: ContextVar[Mapping[str, Any] | None] = ContextVar("prompt_builder_table"
 class PromptBuilderSettings(BaseSettings):
     """The templates; constructor over environment over `.env` over TOML over built-in, field by field (B-36)."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", validate_default=True, use_attribute_docstrings=True)
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", validate_default=True)
 
     language: Language = "ja"
     """Language of built-in templates and of labels, `ja` or `en`."""
