@@ -132,7 +132,7 @@ class BatchLearner:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
         except TimeoutError:
-            return
+            return  # The time is up, and nobody stopped us.
         raise Stopping
 
     def _begin(self) -> None:

@@ -62,7 +62,7 @@ class EventStream:
             async with asyncio.timeout(HEAD_SECONDS):
                 first = await self._read.get()
         except TimeoutError:
-            pass
+            pass  # Nothing has come yet: the answer begins, and tells the rest in events.
         except BaseException:
             await self.close()
             raise
@@ -76,6 +76,7 @@ class EventStream:
     async def close(self) -> None:
         """End the call and leave its place."""
         self._reading.cancel()
+        # What the call failed with was put among its messages.
         await asyncio.gather(self._reading, return_exceptions=True)
         self._place.close()
 

@@ -81,7 +81,11 @@ class HttpServer:
         self._progress.end_endless()
         self._server.should_exit = True
         if self._serving is not None:
-            await asyncio.gather(self._serving, return_exceptions=True)
+            try:
+                await self._serving
+            except Exception:
+                # Whatever it is, the rest of the process closes too.
+                log.exception("the HTTP server did not end in order")
 
 
 def _listening(address: str, variable: str) -> socket.socket:

@@ -51,6 +51,7 @@ class Rounds:
             yield rounds.RunRoundsResponse(execution_id=plan.execution_id, result=await running)
         finally:
             running.cancel()
+            # Whoever left early hears no result; teams write down themselves what they failed with.
             await asyncio.gather(running, return_exceptions=True)
 
     async def run(self, plan: Plan, deliver: Deliver) -> rounds.RoundsResult:

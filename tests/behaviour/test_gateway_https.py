@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -10,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 
 from chassis import Certificates, ServiceSettings
 from chassis.progress import CallsInProgress
@@ -72,3 +74,19 @@ def test_plaintext_beyond_this_machine_must_be_meant(tmp_path: Path) -> None:
     assert status == 1
     assert "HANSEI_HTTP_ADDRESS" in complaint
     assert "HANSEI_PLAINTEXT=http" in complaint
+
+
+async def test_a_server_that_does_not_end_in_order_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = HttpServer(hello, "127.0.0.1:0", 1, CallsInProgress(), "HANSEI_HTTP_ADDRESS")
+    shutdown = uvicorn.Server.shutdown
+
+    async def failing(self: uvicorn.Server, sockets: list[socket.socket] | None = None) -> None:
+        await shutdown(self, sockets)
+        raise RuntimeError("on purpose")
+
+    monkeypatch.setattr(uvicorn.Server, "shutdown", failing)
+    await server.start()
+    await server.close()
+    assert "the HTTP server did not end in order" in capsys.readouterr().err

@@ -224,7 +224,7 @@ async def test_what_a_service_does_of_its_own_accord_ends_before_the_calls_it_ma
     assert workers[0].ended
 
 
-async def test_own_work_that_does_not_end_is_given_up_with_the_grace(stack: AsyncExitStack) -> None:
+async def test_own_work_that_does_not_end_is_given_up_with_the_grace(capsys: pytest.CaptureFixture[str]) -> None:
     closed = asyncio.Event()
 
     async def never() -> None:
@@ -236,9 +236,20 @@ async def test_own_work_that_does_not_end_is_given_up_with_the_grace(stack: Asyn
     async def broken() -> None:
         raise RuntimeError("on purpose")
 
+    async def broken_late() -> None:
+        try:
+            await never()
+        finally:
+            await broken()
+
     settings = ServiceSettings(lame_duck_seconds=0, drain_grace_seconds=0.1)
-    services = [Service("stuck", [], drain=never, close=close), Service("broken", [], drain=broken)]
+    services = [
+        Service("stuck", [], drain=never, close=close),
+        Service("broken", [], drain=broken),
+        Service("broken late", [], drain=broken_late),
+    ]
     async with serve(services, settings=settings):
         pass
 
     assert closed.is_set()
+    assert capsys.readouterr().err.count("a service could not end its work") == 2

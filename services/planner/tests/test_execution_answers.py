@@ -202,6 +202,20 @@ async def test_modify_at_a_step_replaces_it_and_what_follows() -> None:  # P-103
     assert done.plan.plan_id == plan.plan_id
 
 
+async def test_a_refinement_that_fails_is_told_and_logged(caplog: pytest.LogCaptureFixture) -> None:  # P-111
+    class Broken(Planner):
+        async def refine_plan(self, *_: Any, **__: Any) -> Any:
+            raise RuntimeError("no luck")
+
+    seen: list[ReplanResult] = []
+    made = executor(ScriptedTool(), planner=Broken(FixedBackend(), ScriptedModel()), on_replan=seen.append)
+    plan = agent_plan(agent_step(1), requires_confirmation=True)
+    paused = (await states_of(made, plan))[-1]
+    await resumed(made, plan, paused, action=Action.MODIFY, user_input="もっと詳しく")
+    assert "no luck" in seen[-1].reason
+    assert "replan failed: no luck" in caplog.text
+
+
 async def test_nobody_there_cancels_or_goes_on() -> None:  # P-85, P-137
     plan = agent_plan(agent_step(1))
     for auto, expected in ((False, OverallStatus.CANCELLED), (True, OverallStatus.SUCCESS)):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from services.planner.adapters.sql.failures import StoreUnavailable
 from services.planner.adapters.sql.store import SqlExecutionStore
 from services.planner.domain.answers import AskingPolicy
 from services.planner.domain.events import Budget, Effect, LogLine, StepInDoubt
@@ -115,6 +116,33 @@ async def test_who_lost_the_lease_writes_no_more(tmp_path: Path) -> None:
     assert state.result is not None
     assert state.result.final_answer == "s2"
     assert (late.queries, quick.queries) == (["s1"], ["s1", "s2"])
+
+
+async def test_a_lease_that_cannot_be_given_back_is_told_and_runs_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, entered = MachineClock(), asyncio.Event()
+
+    async def hanging(_: Any) -> ToolResult:
+        entered.set()
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
+
+    async def away(_: Any) -> None:
+        raise StoreUnavailable("the database went first")
+
+    made = executor(ScriptedTool({"s1": hanging}), clock=clock)
+    async with replica(tmp_path / "p.db", made, "one", clock) as first:
+        execution_id = await first.start(agent_plan(agent_step(1)), None, None)
+        await entered.wait()
+        monkeypatch.setattr(first.store, "release", away)
+    assert "a lease could not be given back, it has to run out: the database went first" in caplog.text
+    async with replica(tmp_path / "p.db", executor(ScriptedTool(), clock=clock), "two", clock) as second:
+        await second.sweep_once()
+        assert second.driven == {}
+        clock.advance(11)
+        await second.sweep_once()
+        assert (await until_quiet(second, execution_id)).result is not None
 
 
 async def test_a_call_is_not_made_without_a_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,7 +109,10 @@ class Executions:
         for driven in list(self.driven.values()):
             if driven.task is not None:
                 driven.task.cancel()
-        await asyncio.gather(*(d.task for d in list(self.driven.values()) if d.task), return_exceptions=True)
+        tasks = [driven.task for driven in self.driven.values() if driven.task]
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                _log.warning("a lease could not be given back, it has to run out: %s", outcome)
 
     # What clients ask for
 

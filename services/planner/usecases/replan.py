@@ -79,6 +79,7 @@ class ReplanOrchestrator:
                 plan = joined(state.plan, kept, wish.plan, state.highest_step_id)
             result = succeeded(ReplanStrategy.PARTIAL, plan, context)
         except Exception as error:  # P-111, as above
+            _log.warning("replan failed: %s", shortened(str(error)))
             result = in_vain(ReplanStrategy.PARTIAL, shortened(str(error), 300), context)
         result = result.model_copy(update={"replan_count": state.replan_count})
         return await self._told(

@@ -84,7 +84,7 @@ def signature(action: Action) -> tuple[str, str]:
         try:
             return action.tool, json.dumps(json.loads(action.arguments), sort_keys=True, ensure_ascii=False)
         except (ValueError, RecursionError):
-            pass
+            pass  # No JSON: compared as text.
     return action.tool, " ".join(action.arguments.split())
 
 

@@ -99,6 +99,7 @@ class FollowedCollection:
         """Stop taking up."""
         if self._running is not None:
             self._running.cancel()
+            # Whoever waits for it gets what it failed with.
             await asyncio.gather(self._running, return_exceptions=True)
 
     async def _catch_up(self, collection: Collection) -> None:

@@ -128,6 +128,9 @@ class FollowedPlaybook:
         """
         try:
             await self._thaw()
+        except Exception:
+            # A snapshot only saves time: what it holds comes with the feed as well.
+            log.exception("the snapshot of %s could not be taken up", self.dataset)
         finally:
             self.opened = True
         pause = FIRST_PAUSE_SECONDS

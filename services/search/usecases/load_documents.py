@@ -128,6 +128,7 @@ async def batches(documents: AsyncIterator[Arrived], linger: float = LINGER_SECO
                 return
     finally:
         following.cancel()
+        # Nobody wants the document that comes next, nor why it does not come.
         await asyncio.gather(following, return_exceptions=True)
 
 

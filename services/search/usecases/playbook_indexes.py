@@ -86,4 +86,5 @@ class PlaybookIndexes:
         """Stop following."""
         tasks = [task for followed in self._followed.values() for task in followed.stop()]
         self._followed.clear()
+        # Each tells itself what it fails with, and goes on.
         await asyncio.gather(*tasks, return_exceptions=True)

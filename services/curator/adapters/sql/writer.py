@@ -90,7 +90,7 @@ class Writer:
                     return batch, True
                 batch.append(job)
         except queue.Empty:
-            pass
+            pass  # Nothing more waits: these are committed together.
         return batch, False
 
     def _commit(self, batch: list[_Job[Any]]) -> None:

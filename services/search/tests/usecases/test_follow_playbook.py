@@ -86,6 +86,19 @@ async def test_a_fault_of_its_own_is_logged_and_the_index_begins_anew(caplog: py
     assert "the index of d failed at revision 1 and begins anew" in caplog.text
 
 
+async def test_a_snapshot_that_cannot_be_taken_up_is_done_without(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(dataset: str) -> None:
+        raise ValueError(f"{dataset} is of another time")
+
+    async with world() as w:
+        monkeypatch.setattr(w.snapshots, "load", unreadable)
+        w.feed.add(bullet("a"))
+        assert await w.found(min_revision=1) == ["a"]
+    assert "the snapshot of d could not be taken up" in caplog.text
+
+
 async def test_a_gap_in_the_feed_begins_anew_with_a_snapshot() -> None:
     async with world() as w:
         w.feed.add(bullet("a"))
