@@ -30,6 +30,11 @@ REPLICAS = {"curator": 2, "planner": 2, "gateway": 2, "search": 3}
 START_SECONDS = 240
 LOOK_SECONDS = 5
 STOP_SECONDS = 30
+# A channel otherwise looks once a second, and less often later, whether somebody listens.
+LOOKING = [
+    ("grpc.use_local_subchannel_pool", 1),
+    *((f"grpc.{which}_reconnect_backoff_ms", 100) for which in ("initial", "min", "max")),
+]
 
 _ports = itertools.count(random.randrange(4_000))
 
@@ -52,6 +57,10 @@ class System:
     data: Path
     programs: Mapping[str, Program] = field(repr=False)
     processes: dict[str, subprocess.Popen[bytes]] = field(repr=False, default_factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For other processes than the one that started it: its processes are not theirs to end."""
+        return {**self.__dict__, "processes": {}}
 
     @property
     def address(self) -> str:
@@ -220,6 +229,7 @@ def _together(addresses: list[str]) -> str:
 
 
 FORMS = {"one process": one_process, "separate processes": separate_processes, "replicated": replicated}
+ON_POSTGRES = {"replicated"}
 
 
 def failed_start(data: Path, module: str, **environment: str) -> tuple[int, str]:
@@ -248,7 +258,7 @@ def wait_until_serving(system: System, name: str, address: str) -> None:
 def _serves(address: str) -> bool:
     """Whether health says SERVING, within the time after which it is worth looking at the process again."""
     request = health_pb2.HealthCheckRequest()
-    with grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+    with grpc.insecure_channel(address, options=LOOKING) as channel:
         watch = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=LOOK_SECONDS, wait_for_ready=True)
         try:
             next(each for each in watch if each.status == health_pb2.HealthCheckResponse.SERVING)

@@ -7,8 +7,9 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,8 +51,9 @@ class PostgresServer:
     def url(self) -> str:
         return f"postgresql://hansei@127.0.0.1:{self.port}/postgres"
 
-    def database(self, name: str) -> str:
-        """The URL of a new database on this server."""
+    def database(self, name: str = "") -> str:
+        """The URL of a new database on this server; its name is one that nobody else has, unless it is given."""
+        name = name or f"test-{uuid.uuid4().hex}"
         where = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "hansei"]
         self.run("createdb", *where, name)
         return f"{self.url.rpartition('/')[0]}/{name}"
@@ -97,6 +99,11 @@ def postgres_server(programs: Path, within: tuple[str, ...] = (), port: int = 0)
             yield server
         finally:
             server.stop()
+
+
+def any_server(_data: Path) -> AbstractContextManager[PostgresServer]:
+    """A fresh server, as `shared` makes one."""
+    return postgres_server(binaries_or_skip())
 
 
 def _free_port() -> int:

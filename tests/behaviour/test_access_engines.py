@@ -122,14 +122,14 @@ async def test_deeds_are_kept_in_their_order_and_told_by_tenant(gateways: list[E
     assert [deed for _, deed in await here.deeds("", everything[0][0], 1)] == [second]
 
 
-async def test_a_server_that_goes_away_lets_nobody_in_and_comes_back(postgres: PostgresServer) -> None:
-    async with entrance(postgres.database("away")) as entry:
+async def test_a_server_that_goes_away_lets_nobody_in_and_comes_back(lone_postgres: PostgresServer) -> None:
+    async with entrance(lone_postgres.database("away")) as entry:
         credential = await entry.key("acme", "read")
-        postgres.stop()
+        lone_postgres.stop()
         try:
             with pytest.raises(AccessUnavailable, match="the database of the keys") as caught:
                 await entry.guard.authenticate(credential)
         finally:
-            postgres.start()
+            lone_postgres.start()
         assert "SELECT" not in str(caught.value)
         assert (await entry.guard.authenticate(credential)).tenant == "acme"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import systems
-from tests.behaviour.postgres_server import binaries_or_skip, postgres_server
+from tests.behaviour.postgres_server import PostgresServer
 from tests.commands import Hansei, runner
 
 
@@ -52,13 +52,12 @@ def test_a_key_is_never_shown(hansei: Hansei, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_database_server_is_entered_or_named_without_its_password(
-    hansei: Hansei, monkeypatch: pytest.MonkeyPatch
+    hansei: Hansei, monkeypatch: pytest.MonkeyPatch, postgres: PostgresServer
 ) -> None:
-    with postgres_server(binaries_or_skip()) as server:
-        monkeypatch.setenv("HANSEI_CURATOR_DATABASE_URL", server.url)
-        assert hansei("doctor", "--no-server").code == 0
-        monkeypatch.setenv("LEADERBOARD_DB", f"postgresql://hansei:hunter2@127.0.0.1:{systems.free_port()}/nothing")
-        said = hansei("doctor", "--no-server", "--json")
+    monkeypatch.setenv("HANSEI_CURATOR_DATABASE_URL", postgres.database())
+    assert hansei("doctor", "--no-server").code == 0
+    monkeypatch.setenv("LEADERBOARD_DB", f"postgresql://hansei:hunter2@127.0.0.1:{systems.free_port()}/nothing")
+    said = hansei("doctor", "--no-server", "--json")
     assert said.code == 1
     found = {line["check"]: line for line in said.lines if "database" in line["check"] or "_db" in line["check"]}
     assert found["curator: curator_database_url"]["ok"]

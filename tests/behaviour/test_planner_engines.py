@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -24,17 +23,16 @@ from services.planner.tests.scripted import ScriptedTool, agent_plan, agent_step
 from services.planner.usecases.audit import audited
 from services.planner.usecases.executions import Executions
 from services.planner.usecases.store import ExecutionStatus, Feedback, Filter, Request
-from tests.behaviour.postgres_server import PostgresServer, binaries_or_skip, postgres_server
+from tests.behaviour.postgres_server import PostgresServer
 
 PROCEED = InterventionResponse(action=InterventionAction.PROCEED)
 FIRST_SCHEMA = Path(replicas_of_tests.__file__).with_name("first_schema") / "postgresql.sql"
 
 
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    programs = binaries_or_skip()
-    with postgres_server(programs) as server:
-        yield server
+@pytest.fixture
+def url(postgres: PostgresServer) -> str:
+    """An empty database."""
+    return postgres.database()
 
 
 def asking() -> ScriptedTool:
@@ -51,10 +49,10 @@ async def replicas(stack: AsyncExitStack, url: str, count: int, clock: MachineCl
     return list(await asyncio.gather(*(stack.enter_async_context(each) for each in opening)))
 
 
-async def test_replicas_share_a_server(postgres: PostgresServer) -> None:
+async def test_replicas_share_a_server(url: str) -> None:
     clock = MachineClock()
     async with AsyncExitStack() as stack:
-        several = await replicas(stack, postgres.url, 4, clock)
+        several = await replicas(stack, url, 4, clock)
         for number in range(20):
             execution_id = await several[number % 4].start(plan(), None, None)
             await until_quiet(several[0], execution_id)
@@ -75,7 +73,7 @@ async def test_replicas_share_a_server(postgres: PostgresServer) -> None:
         assert len(listed) == 20
 
 
-async def test_a_dead_replica_is_replaced(postgres: PostgresServer) -> None:
+async def test_a_dead_replica_is_replaced(url: str) -> None:
     clock, entered = MachineClock(), asyncio.Event()
 
     async def dies(_: Any) -> Any:
@@ -83,8 +81,8 @@ async def test_a_dead_replica_is_replaced(postgres: PostgresServer) -> None:
         await asyncio.Event().wait()
 
     async with (
-        replica(postgres.url, executor(ScriptedTool({"s1": dies}), clock=clock), "dead", clock) as dead,
-        replica(postgres.url, executor(ScriptedTool(), clock=clock), "heir", clock) as heir,
+        replica(url, executor(ScriptedTool({"s1": dies}), clock=clock), "dead", clock) as dead,
+        replica(url, executor(ScriptedTool(), clock=clock), "heir", clock) as heir,
     ):
         execution_id = await dead.start(plan(), None, None)
         await entered.wait()
@@ -96,30 +94,25 @@ async def test_a_dead_replica_is_replaced(postgres: PostgresServer) -> None:
     assert state.result.final_answer == "s2"
 
 
-async def test_feedback_counts_once(postgres: PostgresServer) -> None:
+async def test_feedback_counts_once(url: str) -> None:
     clock = MachineClock()
-    async with replica(postgres.url, executor(asking(), clock=clock), "one", clock) as executions:
+    async with replica(url, executor(asking(), clock=clock), "one", clock) as executions:
         store, request = executions.store, Request("6a1c9b1e-4f0e-4c55-8d7b-0f3c2a9e1d77", bytes(32))
         assert await store.add_feedback(Feedback(0.8, True), clock(), request)
         assert not await store.add_feedback(Feedback(0.8, True), clock(), request)
         assert [each for _, each in await store.all_feedback()] == [Feedback(0.8, True)]
 
 
-async def test_the_tables_of_the_first_version_are_taken_over(postgres: PostgresServer) -> None:
+async def test_the_tables_of_the_first_version_are_taken_over(url: str) -> None:
     clock, first = MachineClock(), FIRST_SCHEMA.read_text(encoding="utf-8")
-    server = create_engine(url_of(postgres.url), isolation_level="AUTOCOMMIT")
-    with server.connect() as connection:
-        connection.execute(text("CREATE DATABASE first"))
-    server.dispose()
-    url = url_of(postgres.url).set(database="first")
-    engine = create_engine(url)
+    engine = create_engine(url_of(url))
     with engine.begin() as connection:
         connection.exec_driver_sql(first)
         connection.execute(
             text("INSERT INTO planner_secrets (name, value) VALUES ('answers', :key)"), {"key": bytes(range(32))}
         )
     async with AsyncExitStack() as stack:  # several that start together take turns
-        several = await replicas(stack, url.render_as_string(hide_password=False), 4, clock)
+        several = await replicas(stack, url, 4, clock)
         assert await several[0].store.answer_key() == bytes(range(32))
         execution_id = await several[1].start(plan(), None, None)
         await until_quiet(several[2], execution_id)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +21,7 @@ from services.curator.domain.log import Kind, Origin, Revision, fold
 from services.curator.tests.playbook_machine import PlaybookMachine
 from services.curator.usecases.commit import Batch, Committed, commit
 from tests.behaviour.playbook_worker import DATASET, OPERATIONS_PER_REQUEST, delta
-from tests.behaviour.postgres_server import PostgresServer, binaries_or_skip, postgres_server
+from tests.behaviour.postgres_server import PostgresServer
 
 ROOT = Path(__file__).parents[2]
 WRITERS = 8
@@ -31,28 +29,10 @@ REQUESTS_PER_WRITER = 128
 MANY_SECONDS = 600
 
 
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    programs = binaries_or_skip()
-    with postgres_server(programs) as server:
-        yield server
-
-
-databases = itertools.count(1)
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture
+def url(place: str) -> str:
     """An empty database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'hansei.db'}"
-    return new_database(request.getfixturevalue("postgres"))
-
-
-def new_database(server: PostgresServer) -> str:
-    name = f"test{next(databases)}"
-    subprocess.run([str(server.programs / "psql"), "-q", server.url, "-c", f"CREATE DATABASE {name}"], check=True)
-    return server.url.replace("/postgres", f"/{name}")
+    return place if place.startswith("postgresql") else f"sqlite:///{place}"
 
 
 async def write(store: SqlPlaybookStore, batch: Batch) -> Committed:
@@ -135,7 +115,7 @@ def test_a_kill_at_any_step_leaves_the_old_or_the_new_revision(url: str) -> None
 
 
 def test_any_sequence_of_edits_on_postgresql(postgres: PostgresServer) -> None:  # ideas 1 to 4
-    url = new_database(postgres)
+    url = postgres.database()
 
     class OnPostgres(PlaybookMachine):
         def new_store(self) -> SqlPlaybookStore:
@@ -149,16 +129,16 @@ def test_any_sequence_of_edits_on_postgresql(postgres: PostgresServer) -> None: 
     )
 
 
-async def test_a_database_that_goes_away_and_comes_back(postgres: PostgresServer) -> None:
-    store = SqlPlaybookStore(new_database(postgres))
+async def test_a_database_that_goes_away_and_comes_back(lone_postgres: PostgresServer) -> None:
+    store = SqlPlaybookStore(lone_postgres.database())
     await store.open()
     await write(store, Batch(Origin(Kind.APPLY, "me"), [delta("ADD", "one")]))
-    postgres.stop()
+    lone_postgres.stop()
     with pytest.raises(StoreUnavailable, match="does not answer"):
         await write(store, Batch(Origin(Kind.APPLY, "me"), [delta("ADD", "two")]))
     with pytest.raises(StoreUnavailable):
         await store.history(DATASET, None, 10)
-    postgres.start()
+    lone_postgres.start()
     done = await write(store, Batch(Origin(Kind.APPLY, "me"), votes=[Vote("gene-00001", "helpful", "run")]))
     assert done.revision == 2
     assert [one.helpful for one in (await store.load(DATASET)).bullet_list] == [1]
@@ -166,7 +146,7 @@ async def test_a_database_that_goes_away_and_comes_back(postgres: PostgresServer
 
 
 async def test_postgresql_gives_notice_of_other_processes_commits(postgres: PostgresServer) -> None:
-    url = new_database(postgres)
+    url = postgres.database()
     writer, watcher = SqlPlaybookStore(url), SqlPlaybookStore(url)
     await writer.open()
     await watcher.open()

@@ -20,7 +20,6 @@ from libs.sql.engines import engine_for, url_of
 from libs.sql.migrations import upgrade
 from tests import systems
 from tests.behaviour.planner_service import ASK, answer, events, kinds, running
-from tests.behaviour.postgres_server import binaries_or_skip, postgres_server
 
 LOCK = 1
 ROWS = 3
@@ -108,17 +107,12 @@ def shape(engine: Engine) -> dict[str, object]:
     }
 
 
-@pytest.fixture(params=["SQLite", "PostgreSQL"])
-def two_databases(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Engine, Engine]]:
-    if request.param == "SQLite":
-        made = [engine_for(url_of(str(tmp_path / f"{n}.db")), "test", writes=True) for n in range(2)]
-        yield made[0], made[1]
-    else:
-        with postgres_server(binaries_or_skip()) as server:
-            made = [engine_for(url_of(server.database(f"d{n}")), "test", writes=True) for n in range(2)]
-            yield made[0], made[1]
-    for engine in made:
-        engine.dispose()
+@pytest.fixture
+def two_databases(new_place: Callable[[], str]) -> Iterator[tuple[Engine, Engine]]:
+    old, fresh = (engine_for(url_of(new_place()), "test", writes=True) for _ in range(2))
+    yield old, fresh
+    old.dispose()
+    fresh.dispose()
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=str)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import subprocess
 import uuid
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -19,30 +16,7 @@ from services.validator.domain.errors import LeaderboardUnavailable
 from services.validator.domain.leaderboard import JudgementRecord, RoundKey, Submission
 from services.validator.domain.requests import RequestKey
 from services.validator.tests.risk_review import DEFINITION
-from tests.behaviour.postgres_server import PostgresServer, binaries_or_skip, postgres_server
-
-databases = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    programs = binaries_or_skip()
-    with postgres_server(programs) as server:
-        yield server
-
-
-def new_database(server: PostgresServer) -> str:
-    name = f"validator{next(databases)}"
-    subprocess.run([str(server.programs / "psql"), "-q", server.url, "-c", f"CREATE DATABASE {name}"], check=True)
-    return server.url.replace("/postgres", f"/{name}")
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database."""
-    if request.param == "sqlite":
-        return str(tmp_path / "leaderboard.db")
-    return new_database(request.getfixturevalue("postgres"))
+from tests.behaviour.postgres_server import PostgresServer
 
 
 async def soon(seconds: float) -> None:
@@ -50,9 +24,9 @@ async def soon(seconds: float) -> None:
 
 
 @pytest.fixture
-async def replicas(location: str) -> AsyncIterator[list[LeaderBoardStore]]:
+async def replicas(place: str) -> AsyncIterator[list[LeaderBoardStore]]:
     """Two services that start at once on one database."""
-    opened = [Database(location, soon) for _ in range(2)]
+    opened = [Database(place, soon) for _ in range(2)]
     await asyncio.gather(*(database.open() for database in opened))
     yield [LeaderBoardStore(database) for database in opened]
     for database in opened:
@@ -95,8 +69,8 @@ async def test_a_request_is_done_once_whoever_gets_it(replicas: list[LeaderBoard
         await replicas[0].upsert(RequestKey("same", "other"), submission("t1", 1, 1))
 
 
-async def test_kinds_are_kept(location: str) -> None:
-    database = Database(location, soon)
+async def test_kinds_are_kept(place: str) -> None:
+    database = Database(place, soon)
     await database.open()
     store = KindStore(database)
     await store.add(request(), DEFINITION)
@@ -104,29 +78,29 @@ async def test_kinds_are_kept(location: str) -> None:
     await database.close()
 
 
-async def test_a_server_that_goes_away_and_comes_back(postgres: PostgresServer) -> None:  # V-72
+async def test_a_server_that_goes_away_and_comes_back(lone_postgres: PostgresServer) -> None:  # V-72
     pauses: list[float] = []
 
     async def restarted(seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) == 2:
-            postgres.start()
+            lone_postgres.start()
 
-    database = Database(new_database(postgres), restarted)
+    database = Database(lone_postgres.database(), restarted)
     await database.open()
     store = LeaderBoardStore(database)
     await store.upsert(request(), submission("t1", 1, 80))
-    postgres.stop()
+    lone_postgres.stop()
     await store.upsert(request(), submission("t1", 2, 85))
     assert pauses == [1.0, 2.0]
     assert len(await store.entries("e1", None, 10)) == 2
 
-    postgres.stop()
+    lone_postgres.stop()
     pauses.extend([0.0, 0.0])  # so that it does not come back by itself
     with pytest.raises(LeaderboardUnavailable) as raised:
         await store.upsert(request(), submission("t1", 3, 90))
     assert "hansei@" in str(raised.value)
     assert pauses[-3:] == [1.0, 2.0, 4.0]
-    postgres.start()
+    lone_postgres.start()
     assert len(await store.entries("e1", None, 10)) == 2
     await database.close()

@@ -29,7 +29,7 @@ from tests.behaviour.postgres_server import PostgresServer
 from tests.deploy.rendered import Manifests, container, ports
 from tests.deploy.rendered import pod as spec
 from tests.fakes.authority import Authority
-from tests.systems import ROOT, SERVICES, free_port
+from tests.systems import LOOKING, ROOT, SERVICES, free_port
 
 _ADDRESS = re.compile(r"(?<![\w.-])([a-z0-9][a-z0-9.-]*):(\d+)")
 
@@ -175,7 +175,7 @@ class Cluster:
         probe = container(self.manifests.workloads()[pod.name])["startupProbe"]
         seconds = probe["periodSeconds"] * probe["failureThreshold"]
         asked = probe["grpc"]
-        with grpc.insecure_channel(self.place.reached(pod, asked["port"])) as channel:
+        with grpc.insecure_channel(self.place.reached(pod, asked["port"]), options=LOOKING) as channel:
             request = health_pb2.HealthCheckRequest(service=asked.get("service", ""))
             watch = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=seconds, wait_for_ready=True)
             try:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hansei.gateway.v1 import bulk_pb2 as bulk
 from tests import systems
-from tests.behaviour.postgres_server import PostgresServer, binaries_or_skip, postgres_server
+from tests.behaviour.postgres_server import PostgresServer
 from tests.jobs import Jobs, jobs_at, runs
 
 PEERS = ("CURATOR_ADDR", "REFLECTOR_ADDR", "SEARCH_ADDR", "PLANNER_ADDR", "VALIDATOR_ADDR")
@@ -29,20 +29,6 @@ def peers(running: Callable[[str], systems.System]) -> systems.System:
     return running("one process")
 
 
-@pytest.fixture
-def postgres() -> Iterator[PostgresServer]:
-    with postgres_server(binaries_or_skip()) as server:
-        yield server
-
-
-@pytest.fixture(params=["SQLite", "PostgreSQL"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "SQLite":
-        return str(tmp_path / "gateway.db")
-    server: PostgresServer = request.getfixturevalue("postgres")
-    return server.url
-
-
 def check(jobs: Jobs, job_id: str, dataset: str, total: int = TOTAL) -> None:
     """Every trajectory was learned, and is in the log of the playbook once."""
     ended = jobs.until_ended(job_id)
@@ -50,10 +36,10 @@ def check(jobs: Jobs, job_id: str, dataset: str, total: int = TOTAL) -> None:
     assert sorted(jobs.sources(dataset)) == sorted(each.id for each in runs(dataset, total))
 
 
-def test_everything_in_one_process_is_killed_again_and_again(tmp_path: Path, database: str, dataset: str) -> None:
-    settings = {"GATEWAY_DB": database}
-    if database.startswith("postgresql"):
-        settings["HANSEI_CURATOR_DATABASE_URL"] = database
+def test_everything_in_one_process_is_killed_again_and_again(tmp_path: Path, place: str, dataset: str) -> None:
+    settings = {"GATEWAY_DB": place}
+    if place.startswith("postgresql"):
+        settings["HANSEI_CURATOR_DATABASE_URL"] = place
     job_id = str(uuid.uuid4())
     for count in KILL_AFTER:
         with systems.one_process(tmp_path, **settings) as system, jobs_at(system.address) as jobs:
@@ -66,10 +52,10 @@ def test_everything_in_one_process_is_killed_again_and_again(tmp_path: Path, dat
 
 
 def test_a_replica_takes_over_from_one_that_was_killed(
-    peers: systems.System, tmp_path: Path, database: str, dataset: str
+    peers: systems.System, tmp_path: Path, place: str, dataset: str
 ) -> None:
     """Neither comes back under its name: each time the other one goes on."""
-    shared = dict.fromkeys(PEERS, peers.address) | {"GATEWAY_DB": database, "HANSEI_BULK_LEASE_SECONDS": "2"}
+    shared = dict.fromkeys(PEERS, peers.address) | {"GATEWAY_DB": place, "HANSEI_BULK_LEASE_SECONDS": "2"}
     with jobs_at(peers.address) as playbook:
         one = systems.one_service(tmp_path, "gateway", **shared, HANSEI_BULK_EXECUTOR="one")
         two = systems.one_service(tmp_path, "gateway", **shared, HANSEI_BULK_EXECUTOR="two")
@@ -88,31 +74,37 @@ def test_a_replica_takes_over_from_one_that_was_killed(
 
 
 def test_a_job_outlives_a_restart_of_its_database(
-    peers: systems.System, tmp_path: Path, postgres: PostgresServer, dataset: str
+    peers: systems.System, tmp_path: Path, lone_postgres: PostgresServer, dataset: str
 ) -> None:
-    shared = dict.fromkeys(PEERS, peers.address) | {"GATEWAY_DB": postgres.url, "HANSEI_BULK_LEASE_SECONDS": "4"}
+    shared = dict.fromkeys(PEERS, peers.address) | {
+        "GATEWAY_DB": lone_postgres.database(),
+        "HANSEI_BULK_LEASE_SECONDS": "4",
+    }
     with systems.one_service(tmp_path, "gateway", **shared) as gateway, jobs_at(gateway.address) as jobs:
         job = jobs.submit(dataset, runs(dataset, TOTAL))
         for count in KILL_AFTER[1:]:
             jobs.until_learned(job.job_id, count)
-            postgres.stop()
-            postgres.start()
+            lone_postgres.stop()
+            lone_postgres.start()
         check(jobs, job.job_id, dataset)
 
 
 def test_a_gateway_that_is_killed_while_its_database_restarts_goes_on_under_its_name(
-    peers: systems.System, tmp_path: Path, postgres: PostgresServer, dataset: str
+    peers: systems.System, tmp_path: Path, lone_postgres: PostgresServer, dataset: str
 ) -> None:
     """DBOS recovers what an executor of its name left, as it starts; here everybody starts at once."""
-    shared = dict.fromkeys(PEERS, peers.address) | {"GATEWAY_DB": postgres.url, "HANSEI_BULK_EXECUTOR": "same"}
+    shared = dict.fromkeys(PEERS, peers.address) | {
+        "GATEWAY_DB": lone_postgres.database(),
+        "HANSEI_BULK_EXECUTOR": "same",
+    }
     job_id = str(uuid.uuid4())
     for count in KILL_AFTER:
         with systems.one_service(tmp_path, "gateway", **shared) as gateway, jobs_at(gateway.address) as jobs:
             jobs.submit(dataset, runs(dataset, TOTAL), job_id)
             jobs.until_learned(job_id, count)
-            postgres.stop()
+            lone_postgres.stop()
             gateway.processes["gateway"].kill()
-            postgres.start()
+            lone_postgres.start()
     with systems.one_service(tmp_path, "gateway", **shared) as gateway, jobs_at(gateway.address) as jobs:
         check(jobs, job_id, dataset)
 

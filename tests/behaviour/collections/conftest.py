@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,26 +17,6 @@ from services.search.adapters import qdrant as _qdrant  # noqa: F401
 from services.search.bootstrap import build
 from services.search.settings import SearchSettings
 from tests.behaviour.collections.service import HYBRID, QDRANT, Searching
-from tests.behaviour.postgres_server import PostgresServer, binaries_or_skip, postgres_server
-
-databases = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    with postgres_server(binaries_or_skip()) as server:
-        yield server
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database."""
-    if request.param == "sqlite":
-        return str(tmp_path / "search.db")
-    server: PostgresServer = request.getfixturevalue("postgres")
-    name = f"search{next(databases)}"
-    subprocess.run([str(server.programs / "psql"), "-q", server.url, "-c", f"CREATE DATABASE {name}"], check=True)
-    return server.url.replace("/postgres", f"/{name}")
 
 
 @pytest.fixture(params=[HYBRID, QDRANT], ids=["hybrid", "qdrant"])
@@ -47,7 +25,7 @@ def backend(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.fixture
-def running(location: str, backend: Any, tmp_path: Path) -> Callable[..., Any]:
+def running(place: str, backend: Any, tmp_path: Path) -> Callable[..., Any]:
     """Search on that database and with that backend; a second time it is a restart."""
 
     @asynccontextmanager
@@ -55,7 +33,7 @@ def running(location: str, backend: Any, tmp_path: Path) -> Callable[..., Any]:
         chosen = SearchSettings.model_validate(
             {
                 "embedding_provider": "hashing",
-                "search_db": location,
+                "search_db": place,
                 "search_snapshot_dir": str(tmp_path / "snapshots"),
                 "search_qdrant": str(tmp_path / "qdrant") if backend == QDRANT else "",
                 **settings,
