@@ -1,14 +1,18 @@
-"""Traces through all hops: who called whom for Learn and for RunWorkflow, as a real collector is told."""
+"""Calls through all hops, each a process: who called whom, as a real collector is told and as the logs say."""
 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import grpc
 import pytest
 
 from hansei.client import Client
+from hansei.gateway.v1 import gateway_service_pb2, gateway_service_pb2_grpc
+from hansei.reflector.v1 import reflector_service_pb2
 from tests import systems
 from tests.fakes.otlp_collector import Collector, collector
 from tests.systems import ROOT
@@ -28,6 +32,7 @@ EDGES = {
     },
 }
 SERVER = 2
+REQUEST_ID = str(uuid.uuid4())
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +48,23 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[systems.Sys
             with Client(system.address) as client:
                 (parsed,) = client.reflector.parse_trajectories(content=RUN.read_bytes(), dataset="seen").trajectories
                 parsed.trajectory.dataset = "seen"
-                learned = client.learn(parsed.trajectory, ground_truth=parsed.ground_truth)
+                learned = _learned(system.address, parsed)
                 client.search("seen", "commit", min_revision=learned.curation.revision)
                 client.gateway.run_workflow(query="How do I commit?", dataset="seen")
             yield system, spans
+
+
+def _learned(address: str, parsed: reflector_service_pb2.ParsedTrajectory) -> gateway_service_pb2.LearnResponse:
+    """Learned by a caller who names the request in it alone, not in metadata as the SDK does."""
+    asked = gateway_service_pb2.LearnRequest(
+        request_id=REQUEST_ID,
+        dataset="seen",
+        trajectory=parsed.trajectory,
+        ground_truth=parsed.ground_truth,
+    )
+    with grpc.insecure_channel(address) as channel:
+        stub: Any = gateway_service_pb2_grpc.GatewayServiceStub(channel)
+        return stub.Learn(asked, timeout=30)  # type: ignore[no-any-return]
 
 
 def edges(spans: list[tuple[str, Any]], root: str) -> tuple[set[tuple[str, str, str]], set[str]]:
@@ -81,7 +99,28 @@ def test_the_logs_of_every_hop_carry_the_id_of_the_trace(seen: tuple[systems.Sys
         assert {"trace_id": trace, "method": f"/{method}"}.items() <= _call(system, name, method, trace).items()
 
 
+def test_the_request_id_stands_in_the_logs_of_every_hop(seen: tuple[systems.System, Collector]) -> None:
+    system, _ = seen
+    hops = {
+        (name, record["method"])
+        for name in ("gateway", "reflector", "curator")
+        for record in _calls(system, name)
+        if record.get("request_id") == REQUEST_ID
+    }
+    assert hops == {
+        ("gateway", "/hansei.gateway.v1.GatewayService/Learn"),
+        ("reflector", "/hansei.reflector.v1.ReflectorService/Reflect"),
+        ("curator", "/hansei.curator.v1.CuratorService/GetCuration"),
+        ("curator", "/hansei.curator.v1.CuratorService/Curate"),
+    }
+
+
 def _call(system: systems.System, name: str, method: str, trace: str) -> dict[str, Any]:
-    lines = (json.loads(line) for line in system.log(name).splitlines() if line.startswith("{"))
-    called = [each for each in lines if each.get("event") == "call" and each.get("method") == f"/{method}"]
+    called = (each for each in _calls(system, name) if each.get("method") == f"/{method}")
     return next((each for each in called if each.get("trace_id") == trace), {})
+
+
+def _calls(system: systems.System, name: str) -> list[dict[str, Any]]:
+    """What a process has logged of the calls it answered."""
+    lines = (json.loads(line) for line in system.log(name).splitlines() if line.startswith("{"))
+    return [each for each in lines if each.get("event") == "call"]
