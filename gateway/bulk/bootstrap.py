@@ -13,6 +13,7 @@ from gateway.bulk.bulk import BulkLearning, Upkeep
 from gateway.bulk.database import JobsDatabase
 from gateway.bulk.jobs import Jobs, Room
 from gateway.bulk.learner import BatchLearner, Learns, Patience
+from gateway.bulk.measures import Measures
 from gateway.bulk.progress import Progress
 from gateway.settings import GatewaySettings
 from libs.sql.engines import url_of
@@ -29,7 +30,8 @@ def bulk_learning(settings: GatewaySettings, learning: Learns) -> BulkLearning:
     database = JobsDatabase(url)
     progress = Progress(database, spread=lanes.dataset)
     patience = Patience(settings.bulk_attempts, settings.bulk_retry_base_seconds, settings.bulk_retry_max_seconds)
-    learner = BatchLearner(learning, progress, patience)
+    measures = Measures()
+    learner = BatchLearner(learning, progress, patience, attempted=measures.attempted)
     return BulkLearning(
         database,
         Jobs(database, Room(settings.bulk_max_waiting, settings.bulk_max_waiting_bytes)),
@@ -41,4 +43,5 @@ def bulk_learning(settings: GatewaySettings, learning: Learns) -> BulkLearning:
             timedelta(seconds=settings.bulk_lease_seconds),
             timedelta(hours=settings.bulk_retention_hours),
         ),
+        measures.took_stock,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -15,6 +15,7 @@ from gateway.bulk.database import JobsDatabase
 from gateway.bulk.jobs import Jobs
 from gateway.bulk.learner import BatchLearner
 from gateway.bulk.progress import GONE, Progress, generation_of
+from gateway.bulk.records import Stock
 from gateway.bulk.submission import received
 from hansei.gateway.v1 import bulk_pb2 as bulk
 from hansei.gateway.v1 import bulk_service_pb2 as service
@@ -51,13 +52,16 @@ class BulkLearning:
         queue: BatchQueue,
         learner: BatchLearner,
         upkeep: Upkeep,
+        took_stock: Callable[[Stock], None] = lambda stock: None,
     ) -> None:
+        """`took_stock` is told, as often as the jobs are looked after, how they stand."""
         self._database = database
         self._jobs = jobs
         self._progress = progress
         self._queue = queue
         self._learner = learner
         self._upkeep = upkeep
+        self._told = took_stock
         self._silence = Silence[str](upkeep.lease.total_seconds())
         self._opening = asyncio.Lock()
         self._stopped = False
@@ -154,6 +158,7 @@ class BulkLearning:
             await self._take_over()
             await self._requeue()
         await self._forget()
+        self._told(await self._jobs.stock())
 
     async def _ensure_queue(self) -> None:
         async with self._opening:

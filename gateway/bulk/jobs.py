@@ -14,7 +14,7 @@ from chassis.errors import RequestIdReused
 from gateway.bulk import schema
 from gateway.bulk.database import JobsDatabase
 from gateway.bulk.errors import JobNotFound, QueueFull
-from gateway.bulk.records import microseconds, moment_of, utc_now
+from gateway.bulk.records import Stock, microseconds, moment_of, utc_now
 from gateway.bulk.schema import DEAD, DROPPED, WAITING
 from hansei.gateway.v1 import bulk_pb2 as bulk
 from hansei.gateway.v1 import bulk_service_pb2 as service
@@ -24,6 +24,14 @@ REQUEUE_AFTER = timedelta(seconds=60)
 """How long whoever changed a job has to queue its batches, before others do it."""
 
 _job, _run = schema.job, schema.trajectory
+_COUNTS = ("waiting", "learned", "dead", "dropped")
+
+
+def _name(state: bulk.JobState.ValueType) -> str:
+    return bulk.JobState.Name(state).removeprefix("JOB_STATE_").lower()
+
+
+_STATES = [_name(state) for state in bulk.JobState.values() if state]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +209,20 @@ class Jobs:
         cut_off = and_(_job.c.accepted_at.is_(None), _job.c.created_at < microseconds(now - abandoned))
         query = select(_job.c.key).where(or_(done, cut_off)).limit(20)
         return list(await self._database.transaction(lambda connection: connection.execute(query).scalars().all()))
+
+    async def stock(self) -> Stock:
+        """How all jobs that are kept stand."""
+        sums = [func.sum(_job.c[name]).label(name) for name in _COUNTS]
+        query = select(_job.c.cancelled, func.count().label("jobs"), *sums).where(_job.c.accepted_at.is_not(None))
+        # Of jobs in the same state the sums are in that state, too.
+        query = query.group_by(_job.c.cancelled, _job.c.waiting > 0, _job.c.dead > 0)
+        rows = await self._database.transaction(lambda connection: connection.execute(query).all())
+        jobs, trajectories = dict.fromkeys(_STATES, 0), dict.fromkeys(_COUNTS, 0)
+        for row in rows:
+            jobs[_name(_state(row))] += row.jobs
+            for name in _COUNTS:
+                trajectories[name] += int(getattr(row, name))
+        return Stock(jobs, trajectories)
 
     def _now(self) -> int:
         return microseconds(self._clock())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import ParamSpec, Protocol, TypeVar
@@ -16,7 +17,7 @@ from typing import ParamSpec, Protocol, TypeVar
 from chassis.calls import Call, current_call
 from chassis.errors import HanseiError, Unavailable
 from gateway.bulk.progress import Progress
-from gateway.bulk.records import Batch, Failure, Learned, Waiting
+from gateway.bulk.records import Batch, Ending, Failure, Learned, Waiting
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
 
 log = logging.getLogger("hansei.bulk")
@@ -44,6 +45,12 @@ class Patience:
     base: float
     longest: float
 
+    def ending(self, attempt: int, outcome: Learned | Failure) -> Ending:
+        """What an attempt, from 1, ended in."""
+        if isinstance(outcome, Learned):
+            return Ending.LEARNED
+        return Ending.FAILED if outcome.passing and attempt < self.attempts else Ending.DEAD
+
     def pause(self, attempt: int, share: float) -> float:
         """Seconds after an attempt, from 1; `share`, 0 to 1, spreads those who wait."""
         return min(self.longest, self.base * 2.0 ** min(attempt - 1, 60)) * (0.5 + 0.5 * share)
@@ -57,12 +64,22 @@ class BatchLearner:
     """Learns batches until it is stopped."""
 
     def __init__(
-        self, learning: Learns, progress: Progress, patience: Patience, share: Callable[[], float] = random.random
+        self,
+        learning: Learns,
+        progress: Progress,
+        patience: Patience,
+        share: Callable[[], float] = random.random,
+        *,
+        attempted: Callable[[Ending, float], None] = lambda ending, seconds: None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`attempted` is told what every attempt ended in, and after how many seconds."""
         self._learning = learning
         self._progress = progress
         self._patience = patience
         self._share = share
+        self._told = attempted
+        self._monotonic = monotonic
         self._stopping = asyncio.Event()
         self._busy = 0
         self._idle = asyncio.Event()
@@ -87,14 +104,17 @@ class BatchLearner:
             waiting = await self._surely(self._progress.waiting, key, position)
             if waiting is None:
                 return
+            attempt, began = waiting.attempts + 1, self._monotonic()
             outcome = await self._attempted(waiting)
+            ending = self._patience.ending(attempt, outcome)
+            self._told(ending, self._monotonic() - began)
             if isinstance(outcome, Learned):
                 await self._surely(self._progress.learned, key, position, outcome)
-            elif not outcome.passing or waiting.attempts + 1 >= self._patience.attempts:
+            elif ending is Ending.DEAD:
                 await self._surely(self._progress.died, key, position, outcome)
             else:
                 await self._surely(self._progress.failed, key, position, outcome)
-                pause = self._patience.pause(waiting.attempts + 1, self._share())
+                pause = self._patience.pause(attempt, self._share())
                 await self._pause(max(pause, min(outcome.retry_after or 0.0, self._patience.longest)))
                 continue
             return

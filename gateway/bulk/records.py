@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 
 from chassis.errors import HanseiError, shortened
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
@@ -59,6 +61,22 @@ class Failure:
         """The failure that an error of a service is."""
         message = shortened(error.message, MAX_MESSAGE_CHARS)
         return cls(error.code, error.reason, message, passing, error.retry_after)
+
+
+class Ending(StrEnum):
+    """What an attempt at learning a trajectory ended in; after FAILED it is made again."""
+
+    LEARNED = "learned"
+    FAILED = "failed"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """How many jobs, and how many of their trajectories, are in each state, over all jobs that are kept."""
+
+    jobs: Mapping[str, int]
+    trajectories: Mapping[str, int]
 
 
 def learning_id(job_id: str, position: int) -> str:

@@ -19,7 +19,7 @@ from gateway.bulk.errors import JobNotFound, JobsUnavailable, QueueFull
 from gateway.bulk.jobs import REQUEUE_AFTER, Room
 from gateway.bulk.learner import BatchLearner
 from gateway.bulk.progress import GONE, MAX_BATCH, cut
-from gateway.bulk.records import Learned
+from gateway.bulk.records import Learned, Stock
 from gateway.bulk.submission import received
 from gateway.tests.bulk_desk import AT_ONCE, NOW, Book, Desk, item, messages
 from hansei.gateway.v1 import bulk_pb2 as bulk
@@ -168,6 +168,25 @@ def test_batches_cover_a_job_and_small_jobs_are_spread(count: int, spread: int) 
     assert len(cuts) >= min(count, 4 * spread)
 
 
+async def test_stock_is_what_the_jobs_say_one_by_one(desk: Desk) -> None:
+    assert await desk.jobs.stock() == Stock(
+        dict.fromkeys(["running", "completed", "incomplete", "cancelled"], 0),
+        dict.fromkeys(["waiting", "learned", "dead", "dropped"], 0),
+    )
+    for refused in ([], [InvalidArgument("no")], [InvalidArgument("no")] * 3):
+        _, key = await desk.submit(3)
+        await desk.learn(key, Book(refused))
+    left, _ = await desk.submit(4)
+    await desk.jobs.cancel(left, str(uuid.uuid4()))
+    await desk.submit(5)
+    await desk.jobs.begin("still arriving", service.JobHead(request_id=left, dataset="d"))
+
+    assert await desk.jobs.stock() == Stock(
+        {"running": 1, "completed": 1, "incomplete": 2, "cancelled": 1},
+        {"waiting": 5, "learned": 5, "dead": 4, "dropped": 4},
+    )
+
+
 async def test_a_gateway_starts_without_its_jobs_and_has_them_as_soon_as_it_can(tmp_path: Path) -> None:
     """Everything else it does needs no database."""
     folder = tmp_path / "data"
@@ -176,7 +195,8 @@ async def test_a_gateway_starts_without_its_jobs_and_has_them_as_soon_as_it_can(
     learner = BatchLearner(Book(), desk.progress, AT_ONCE)
     queue = BatchQueue(url_of("unused.db"), "one", Lanes(1, 1), learner.run)
     upkeep = Upkeep("one", timedelta(seconds=0.2), timedelta(hours=1))
-    learning = BulkLearning(desk.database, desk.jobs, desk.progress, queue, learner, upkeep)
+    stocks: list[Stock] = []
+    learning = BulkLearning(desk.database, desk.jobs, desk.progress, queue, learner, upkeep, stocks.append)
 
     await learning.open()
     with pytest.raises(JobsUnavailable):
@@ -185,7 +205,7 @@ async def test_a_gateway_starts_without_its_jobs_and_has_them_as_soon_as_it_can(
     folder.unlink()
     keeping = asyncio.create_task(learning.keep())
     async with asyncio.timeout(30):
-        while not (folder / "gateway.db").exists():  # noqa: ASYNC110  nobody tells
+        while not stocks:  # noqa: ASYNC110  nobody tells
             await asyncio.sleep(0)
         await desk.database.open()
     with pytest.raises(JobNotFound):

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from chassis.errors import InvalidArgument, ResourceExhausted, Unavailable
 from gateway.bulk.errors import JobsUnavailable
 from gateway.bulk.learner import BatchLearner, outcome_of
+from gateway.bulk.measures import Measures
 from gateway.bulk.progress import MAX_STARTS
 from gateway.bulk.records import Batch, Failure, Learned, learning_id
 from gateway.tests.bulk_desk import AT_ONCE, NOW, Answer, Book, Desk, saved
@@ -126,6 +130,39 @@ async def test_a_learner_that_is_stopped_finishes_what_it_began_and_leaves_the_r
     with pytest.raises(asyncio.CancelledError):
         await learner.run((await desk.progress.batches(other))[0])
     assert (await desk.jobs.job(other_id)).state == bulk.JOB_STATE_RUNNING
+
+
+async def test_attempts_are_measured_by_what_they_end_in(desk: Desk) -> None:
+    reader = InMemoryMetricReader()
+    measures = Measures(MeterProvider([reader], shutdown_on_exit=False).get_meter("test"))
+    _, key = await desk.submit(3)
+    book, seconds = Book([Unavailable("away"), InvalidArgument("no")]), 0.0
+
+    def later() -> None:
+        nonlocal seconds
+        seconds += 2.5
+
+    book.before = later
+    told, clock = measures.attempted, lambda: seconds
+    learner = BatchLearner(book, desk.progress, AT_ONCE, attempted=told, monotonic=clock)
+    for batch in await desk.progress.batches(key):
+        await learner.run(batch)
+    measures.took_stock(await desk.jobs.stock())
+
+    data: Any = reader.get_metrics_data()
+    points = {each.name: each.data.data_points for each in data.resource_metrics[0].scope_metrics[0].metrics}
+    attempts = points["hansei.bulk.attempt.duration"]
+    assert {each.attributes["outcome"]: (each.count, each.sum) for each in attempts} == {
+        "failed": (1, 2.5),
+        "dead": (1, 2.5),
+        "learned": (2, 5.0),
+    }
+    jobs, trajectories = (
+        {each.attributes["state"]: each.value for each in points[name]}
+        for name in ("hansei.bulk.jobs", "hansei.bulk.trajectories")
+    )
+    assert jobs == {"running": 0, "completed": 0, "incomplete": 1, "cancelled": 0}
+    assert trajectories == {"waiting": 0, "learned": 2, "dead": 1, "dropped": 0}
 
 
 async def test_a_learner_waits_for_its_database(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

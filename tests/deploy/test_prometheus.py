@@ -25,6 +25,7 @@ from tests.deploy.cluster import Cluster, Pod, cluster
 from tests.deploy.rendered import pod, rendered, trial_of_production
 from tests.fakes.openai_answers import chat
 from tests.fakes.openai_server import OpenAIServer
+from tests.jobs import parts, runs
 from tests.systems import ROOT, SERVICES, free_port
 
 WAIT_SECONDS = 90
@@ -139,7 +140,7 @@ def prometheus(running: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.fixture(scope="module")
 def used(running: Cluster, prometheus: Prometheus) -> None:
-    """Somebody learns, votes, searches, plans, is asked, and calls a model."""
+    """Somebody learns, at once and by a job, votes, searches, plans, is asked, and calls a model."""
     given = running.environment("gateway")
     tls = Tls(authorities=given["HANSEI_TLS_AUTHORITIES"])
     address = running.address("gateway", SERVICES["gateway"]["listen"])
@@ -153,6 +154,8 @@ def used(running: Cluster, prometheus: Prometheus) -> None:
         client.gateway.run_workflow(query="How do I commit?", dataset="seen")
         client.planner.run_plan(plan=a_plan(ACTION_RAG_SEARCH, "How do I commit?"))
         list(client.planner.execute_plan(plan=a_plan(ACTION_ASK_USER, "Which name?")))
+        job = client.jobs.submit(parts("queued", runs("queued", 3), str(uuid.uuid4()))).job
+        list(client.jobs.watch(job_id=job.job_id))
         with pytest.raises(HanseiError):
             client.curator.get_curation(request_id=str(uuid.uuid4()), dataset="nowhere")
 
