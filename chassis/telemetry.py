@@ -10,19 +10,20 @@ import os
 import ssl
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from opentelemetry import context as otel_context
 from opentelemetry import metrics, trace
 from opentelemetry.context import Context
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import MetricReader
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler, TraceIdRatioBased
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from chassis.settings import BadSetting
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.metrics.export import MetricReader
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
 
 ENDPOINT_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _TRACE_KEYS = ("traceparent", "tracestate")
@@ -108,24 +109,39 @@ def install(
 
     With a `context` metrics are served over TLS.
     """
+    # Who only calls, such as the SDK, has no need of what records.
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, TraceIdRatioBased
+
     exporting = bool(os.environ.get(ENDPOINT_VARIABLE))
     resource = Resource.create({"service.name": service})
     # Without an exporter spans are not recorded, yet they have ids: logs and peers can still be joined by trace.
-    sampler: Sampler = ParentBased(TraceIdRatioBased(sample_ratio)) if exporting else ALWAYS_OFF
+    sampler = ParentBased(TraceIdRatioBased(sample_ratio)) if exporting else ALWAYS_OFF
     traces = TracerProvider(sampler=sampler, resource=resource, shutdown_on_exit=False)
     readers, served_at, stop_endpoint = _prometheus(metrics_address, context)
     if exporting:
         readers.append(_otlp(traces))
-    measures = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
     trace.set_tracer_provider(traces)
-    metrics.set_meter_provider(measures)
+    end_measuring = _measured(readers, resource)
 
     def close() -> None:
         traces.shutdown()
-        measures.shutdown()
+        end_measuring()
         stop_endpoint()
 
     return Telemetry(served_at, close)
+
+
+def _measured(readers: list[MetricReader], resource: Resource) -> Callable[[], None]:
+    """Measure from now on, if anybody reads it; returns what ends that."""
+    if not readers:
+        return lambda: None
+    from opentelemetry.sdk.metrics import MeterProvider
+
+    measures = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
+    metrics.set_meter_provider(measures)
+    return measures.shutdown
 
 
 def _prometheus(address: str, context: ssl.SSLContext | None) -> tuple[list[MetricReader], str, Callable[[], None]]:

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from chassis.admission import Admission
 from chassis.channels import Peers
@@ -32,9 +33,6 @@ from gateway.adapters.peers import (
     ValidatorPeer,
 )
 from gateway.bulk.bootstrap import bulk_learning
-from gateway.http.app import create_app
-from gateway.http.face import Face
-from gateway.http.server import HttpServer
 from gateway.orchestrator.learn import Learning
 from gateway.orchestrator.rounds import Rounds
 from gateway.orchestrator.rounds_team import Equipment
@@ -54,6 +52,9 @@ from libs.prompts.builder import UserPromptBuilder
 from libs.prompts.settings import PromptBuilderSettings, get_prompt_builder_settings
 from libs.sql.engines import url_of
 from libs.sql.opening import named_by, opened
+
+if TYPE_CHECKING:
+    from gateway.http.server import HttpServer
 
 
 def build(settings: GatewaySettings, peers: Peers) -> Service:
@@ -151,6 +152,11 @@ def _workflow(peers: Peers) -> ReflectionWorkflow:
 
 
 def _http(settings: GatewaySettings, peers: Peers, own: Mapping[str, object], guard: Gatekeeper | None) -> HttpServer:
+    # With the web framework, which a gateway of gRPC alone does not need.
+    from gateway.http.app import create_app
+    from gateway.http.face import Face
+    from gateway.http.server import HttpServer
+
     face = Face(
         methods=ContractMethods(peers.channel, own),
         workflow=_workflow(peers),

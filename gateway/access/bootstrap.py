@@ -10,9 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx
 from sqlalchemy.engine import URL
 
 from chassis.errors import Unavailable
@@ -29,8 +28,10 @@ from gateway.access.limits import Limits
 from gateway.access.methods import methods
 from gateway.access.settings import AccessSettings
 from gateway.access.store import AccessStore
-from gateway.access.tokens import ALGORITHMS, Issuer, Tokens
 from gateway.rpc.access import AccessServicer
+
+if TYPE_CHECKING:
+    from gateway.access.tokens import Tokens
 
 JWKS_SECONDS = 5.0
 MAX_JWKS_BYTES = 1_000_000
@@ -157,6 +158,8 @@ def _tokens(settings: AccessSettings, allowance: Allowance, seconds: Seconds, no
     for name in ("oidc_audience", "oidc_jwks"):
         if not getattr(settings, name):
             raise BadSetting(f"HANSEI_{name.upper()} is not set; an issuer needs it")
+    from gateway.access.tokens import ALGORITHMS, Issuer, Tokens  # with the cryptography that checks signatures
+
     algorithms = [each.strip() for each in settings.oidc_algorithms.split(",") if each.strip()]
     if not algorithms or not ALGORITHMS.issuperset(algorithms):
         raise BadSetting(f"HANSEI_OIDC_ALGORITHMS: must be some of {', '.join(sorted(ALGORITHMS))}")
@@ -177,6 +180,8 @@ def _key_set(place: str) -> Callable[[], Awaitable[Mapping[str, Any]]]:
     """Reads the key set. Raises BadSetting for a place from which it could be forged on its way."""
     if "://" not in place:
         return lambda: asyncio.to_thread(lambda: json.loads(Path(place).read_text(encoding="utf-8")))
+    import httpx  # takes long to import, and only an issuer's keys are read with it
+
     url = httpx.URL(place)
     port = url.port or 443
     if url.scheme != "https" and not (url.scheme == "http" and is_loopback(f"{url.host}:{port}")):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 
 from chassis.errors import Unavailable
@@ -17,12 +16,12 @@ from gateway.access import schema
 from gateway.access.guard import Deed
 from gateway.access.identity import Allowance
 from gateway.access.keys import ApiKey
-from libs.sql.engines import shown
+from libs.sql.engines import insert_of, shown
+from libs.sql.migrations import Migrations
 from libs.sql.transactions import Transactions
 
 STATEMENT_SECONDS = 10.0
-_MIGRATIONS = Path(__file__).with_name("migrations")
-_MIGRATION_LOCK = 0x61636373  # any constant of our own
+_MIGRATIONS = Migrations(Path(__file__).with_name("migrations"), schema.VERSION_TABLE, 0x61636373)
 _KEPT_DAYS = 40
 """Days whose counts of calls are kept."""
 
@@ -42,7 +41,6 @@ class AccessStore:
             url,
             "hansei-gateway",
             _MIGRATIONS,
-            _MIGRATION_LOCK,
             self._translated,
             statement_seconds=STATEMENT_SECONDS,
         )
@@ -139,9 +137,7 @@ class AccessStore:
 
 
 def _upsert(connection: Connection, table: Any, row: Mapping[str, Any]) -> Any:
-    """An INSERT that takes an ON CONFLICT, which both databases have and SQLAlchemy words for each."""
-    make = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    return make(table).values(**row)
+    return insert_of(connection.dialect.name)(table).values(**row)
 
 
 def _row(key: ApiKey) -> dict[str, Any]:

@@ -11,14 +11,15 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError
 
 from gateway.bulk.errors import JobsCorrupt, JobsUnavailable
+from gateway.bulk.schema import VERSION_TABLE
 from libs.sql.engines import shown, sqlite_code
+from libs.sql.migrations import Migrations
 from libs.sql.transactions import Transactions
 
 T = TypeVar("T")
 
 STATEMENT_SECONDS = 30.0
-_MIGRATIONS = Path(__file__).with_name("migrations")
-_MIGRATION_LOCK = 0x62756C6B  # any constant: replicas that start together take turns
+_MIGRATIONS = Migrations(Path(__file__).with_name("migrations"), VERSION_TABLE, 0x62756C6B)
 
 
 class JobsDatabase:
@@ -30,7 +31,6 @@ class JobsDatabase:
             url,
             "hansei-gateway",
             _MIGRATIONS,
-            _MIGRATION_LOCK,
             self._translated,
             statement_seconds=STATEMENT_SECONDS,
         )

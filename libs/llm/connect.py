@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from libs.llm.attempts import Attempts, no_deadline
 from libs.llm.chat import Close, ReliableChatModel, nothing_to_close
 from libs.llm.client import LLMClient
-from libs.llm.embeddings import EmbeddingClient
 from libs.llm.errors import ModelUnavailable
 from libs.llm.failures import failure_of
 from libs.llm.providers import OFFLINE, create_chat_model, create_embedding_model, openai_connections, provider_named
 from libs.llm.settings import EmbeddingSettings, LLMSettings, ProviderSettings
+
+if TYPE_CHECKING:
+    from libs.llm.embeddings import EmbeddingClient
 
 Remaining = Callable[[], float | None]
 
@@ -51,6 +53,8 @@ def connect_embeddings(
 
     Errors: ProviderUnknown, KeyMissing, ProviderNotInstalled.
     """
+    from libs.llm.embeddings import EmbeddingClient  # with numpy, which chat models do not need
+
     model = settings.embedding_model
     access, close = _access(settings, provider)
     return EmbeddingClient(

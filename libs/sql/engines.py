@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,15 @@ def engine_for(
         isolation_level="READ COMMITTED" if writes else "REPEATABLE READ",
         connect_args=arguments,
     )
+
+
+def insert_of(dialect: str) -> Callable[[Any], Any]:
+    """The INSERT that takes an ON CONFLICT, which both databases have and SQLAlchemy words for each.
+
+    `dialect` is `sqlite` or `postgresql`; importing the one that is not in use costs more than opening a database.
+    """
+    inserting: Callable[[Any], Any] = import_module(f"sqlalchemy.dialects.{dialect}").insert
+    return inserting
 
 
 def sqlite_code(error: BaseException) -> str:

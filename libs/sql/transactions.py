@@ -6,7 +6,6 @@ import asyncio
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine
@@ -15,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from libs.sql.engines import LOCK_SECONDS, engine_for
-from libs.sql.migrations import upgrade
+from libs.sql.migrations import Migrations, upgrade
 
 T = TypeVar("T")
 
@@ -35,8 +34,7 @@ class Transactions:
         self,
         url: URL,
         application: str,
-        migrations: Path,
-        migration_lock: int,
+        migrations: Migrations,
         translated: Callable[[Exception], Exception],
         *,
         statement_seconds: float,
@@ -46,7 +44,6 @@ class Transactions:
         self._url = url
         self._application = application
         self._migrations = migrations
-        self._migration_lock = migration_lock
         self._translated = translated
         self._seconds = (statement_seconds, lock_seconds)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{application}-db")
@@ -89,7 +86,7 @@ class Transactions:
         statement, lock = self._seconds
         engine = engine_for(self._url, self._application, writes=True, statement_seconds=statement, lock_seconds=lock)
         try:
-            upgrade(engine, self._migrations, self._migration_lock)
+            upgrade(engine, self._migrations)
         except BaseException:
             engine.dispose()
             raise

@@ -11,12 +11,12 @@ from libs.sql.opening import named_by, opened
 from services.validator.adapters.judge_model import ChatJudgeModel
 from services.validator.adapters.linguistic import JapaneseVocabulary
 from services.validator.adapters.report_model import ConfiguredReportModel
-from services.validator.adapters.rules.compiled import compiled_kind
 from services.validator.adapters.run_metrics import RunMetrics
 from services.validator.adapters.sql.database import Database
 from services.validator.adapters.sql.kinds import KindStore
 from services.validator.adapters.sql.leaderboard import LeaderBoardStore
-from services.validator.domain.kind_definition import RuleLimits
+from services.validator.domain.kind_definition import KindDefinition, RuleLimits
+from services.validator.domain.kinds import ReportKind
 from services.validator.rpc.evaluator import EvaluatorServicer
 from services.validator.rpc.leaderboard import LeaderboardServicer
 from services.validator.rpc.validator import ValidatorServicer
@@ -63,10 +63,17 @@ def build(settings: ValidatorSettings, peers: chassis.Peers) -> chassis.Service:
 
 def _validator(settings: ValidatorSettings, database: Database, writer: ConfiguredReportModel) -> ValidatorServicer:
     limits = RuleLimits(settings.rule_steps, settings.rule_seconds)
-    kinds = Kinds(KindStore(database), lambda definition: compiled_kind(definition, limits))
+    kinds = Kinds(KindStore(database), lambda definition: _compiled(definition, limits))
     vocabulary = JapaneseVocabulary()
     runs = RunReports(kinds, vocabulary, writer, RunMetrics(), settings.language)
     return ValidatorServicer(kinds, ValidateReport(kinds, vocabulary), runs)
+
+
+def _compiled(definition: KindDefinition, limits: RuleLimits) -> ReportKind:
+    # CEL and JSON Schema take a third of a second to import; they are only needed where kinds were registered.
+    from services.validator.adapters.rules.compiled import compiled_kind
+
+    return compiled_kind(definition, limits)
 
 
 def _evaluator(settings: ValidatorSettings, judge: PatientJudge) -> EvaluatorServicer:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from chassis.errors import DeadlineExceeded, ResourceExhausted, Unavailable
 from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_grpc
 from services.curator.domain.errors import SimilarityUnavailable
-from services.curator.usecases.similarity import Embedded, Vector
+from services.curator.usecases.similarity import Embedded
+
+if TYPE_CHECKING:
+    from services.curator.usecases.similarity import Vector
 
 TEXTS_AT_ONCE = 256
 _NOT_ANSWERING = (Unavailable, DeadlineExceeded, ResourceExhausted)
@@ -66,6 +67,8 @@ class SearchPeer:
 
 
 def _unit(message: search_pb2.Embedding) -> Vector:
+    import numpy as np  # many curators never compare by vectors: they follow others, or compare by words
+
     vector = np.frombuffer(message.values, dtype="<f4").astype(np.float32)
     length = float(np.linalg.norm(vector))
     return (vector / length).astype(np.float32) if length else vector

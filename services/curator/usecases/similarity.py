@@ -7,17 +7,18 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Protocol
 
 from services.curator.domain.likeness import WORDS, Measure, subject, thresholds_of
 from services.curator.domain.log import Stored
 from services.curator.domain.neighbours import Neighbours
 from services.curator.domain.snapshot import Snapshot
 
-Vector = NDArray[np.float32]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vector = NDArray[np.float32]
 
 COMPARED_WITH_ALL = 256
 """Bullets up to which lessons are compared with all of them; of a larger playbook with the nearest ones."""

@@ -12,11 +12,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 from sqlalchemy import Connection, Row, bindparam, func, select, tuple_, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from libs.sql.engines import sqlite_code
+from libs.sql.engines import insert_of, sqlite_code
 from services.search.adapters import succession
 from services.search.adapters.collection_rows import (
     AT_ONCE,
@@ -68,8 +67,7 @@ class SqlCollectionStore:
     def __init__(self, database: Database, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._database = database
         self._clock = clock
-        dialect: Any = sqlite if database.url.drivername.startswith("sqlite") else postgresql
-        self._insert = dialect.insert
+        self._insert = insert_of(database.url.get_backend_name())
 
     async def create(self, name: str, backend: Backend, chunking: Chunking, model: str) -> Collection:
         """Make a collection, or return the one of that name."""

@@ -11,13 +11,13 @@ from typing import TypeVar
 from sqlalchemy import Connection, Engine
 
 from libs.sql.engines import engine_for, shown, url_of
-from libs.sql.migrations import upgrade
+from libs.sql.migrations import Migrations, upgrade
+from services.search.adapters.schema import VERSION_TABLE
 
 T = TypeVar("T")
 
 APPLICATION = "hansei-search"
-MIGRATIONS = Path(__file__).with_name("migrations")
-MIGRATION_LOCK = 0x736561726368  # any constant: replicas that start together take turns
+MIGRATIONS = Migrations(Path(__file__).with_name("migrations"), VERSION_TABLE, 0x736561726368)
 READING_THREADS = 2
 
 
@@ -39,7 +39,7 @@ class Database:
 
     async def open(self) -> None:
         """Make what is not there: folder, file, the newest tables."""
-        await self._in(self._writer, lambda: upgrade(self._durable, MIGRATIONS, MIGRATION_LOCK))
+        await self._in(self._writer, lambda: upgrade(self._durable, MIGRATIONS))
 
     async def transaction(self, work: Callable[[Connection], T]) -> T:
         """Run `work`, committed as a whole or not at all; a power cut may take back what can be made again."""

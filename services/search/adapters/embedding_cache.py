@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from sqlalchemy import Connection, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
+from libs.sql.engines import insert_of
 from services.search.adapters.database import Database
 from services.search.adapters.schema import embeddings
 from services.search.domain.embedding import Float32s
@@ -25,8 +25,7 @@ class StoredEmbeddings:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        dialect = sqlite if database.url.drivername == "sqlite" else postgresql
-        self._insert = dialect.insert(embeddings).on_conflict_do_nothing()
+        self._insert = insert_of(database.url.get_backend_name())(embeddings).on_conflict_do_nothing()
 
     async def get(self, model: str, hashes: Sequence[bytes]) -> Mapping[bytes, Float32s]:
         """The vectors that are known."""

@@ -8,12 +8,12 @@ keeps its row, without text, so that every index hears of it. Times are microsec
 from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
-from sqlalchemy.dialects import postgresql
 
 metadata = MetaData()
+VERSION_TABLE = "alembic_version"
 
 # Ids and names are sorted by code points in both databases, so that a page ends at the same place in both.
-_SORTED = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
+_SORTED = Text().with_variant(Text(collation="C"), "postgresql")
 
 embeddings = Table(
     "embeddings",

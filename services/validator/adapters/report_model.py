@@ -9,7 +9,6 @@ from libs.llm.errors import KeyMissing
 from libs.llm.providers import create_chat_model
 from libs.llm.settings import LLMSettings
 from services.validator.adapters.langchain_writer import LangChainWriter
-from services.validator.adapters.openai_writer import OpenAIWriter
 from services.validator.domain.errors import ModelKeyMissing
 from services.validator.usecases.generate_report import ModelAnswer
 
@@ -59,6 +58,8 @@ def _writer_of(settings: LLMSettings) -> _Writer:
     temperature = TEMPERATURE if settings.llm_temperature is None else settings.llm_temperature
     patience = (settings.llm_attempt_seconds, settings.llm_concurrency)
     if provider == "openai":
+        from services.validator.adapters.openai_writer import OpenAIWriter  # with an HTTP client
+
         return OpenAIWriter(settings.openai_base_url, key, model, temperature, *patience)
     access = {"api_key": key} if key else {}
     chat_model = create_chat_model(provider, model, temperature=temperature, **access)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from hansei.validator.v1 import evaluator_service_pb2 as pb
 from hansei.validator.v1 import evaluator_service_pb2_grpc as rpc
-from services.validator.domain.bradley_terry import rank_comparisons
 from services.validator.rpc.convert_evaluation import (
     comparison_message,
     comparison_of,
@@ -18,7 +16,7 @@ from services.validator.rpc.convert_evaluation import (
     result_message,
     task_of,
 )
-from services.validator.usecases.compare import DEFAULT_MAX_COMPARISONS, CompareSubmissions
+from services.validator.usecases.compare import DEFAULT_MAX_COMPARISONS, CompareSubmissions, ranked
 from services.validator.usecases.evaluate import Evaluator
 from services.validator.usecases.judge import JudgmentClient
 
@@ -61,5 +59,5 @@ class EvaluatorServicer(rpc.EvaluatorServiceServicer):
     async def RankComparisons(self, request: pb.RankComparisonsRequest, context: Any) -> pb.RankComparisonsResponse:
         """Ranks contestants from given comparisons."""
         comparisons = [comparison_of(comparison) for comparison in request.comparisons]
-        ranking = await asyncio.to_thread(rank_comparisons, comparisons, ranking_options_of(request.options))
+        ranking = await ranked(comparisons, ranking_options_of(request.options))
         return pb.RankComparisonsResponse(ranking=ranking_message(ranking))

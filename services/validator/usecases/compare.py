@@ -13,7 +13,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from services.validator.domain.bradley_terry import rank_comparisons
 from services.validator.domain.comparisons import Comparison, ComparisonRanking, Preference, RankingOptions
 from services.validator.domain.errors import ComparisonsInvalid, NotIdentifiable
 from services.validator.domain.evaluation import ModelId
@@ -64,6 +63,18 @@ class Tournament:
     not_ranked_because: str = ""
 
 
+async def ranked(comparisons: Sequence[Comparison], options: RankingOptions) -> ComparisonRanking:
+    """The ranking of all contestants, made on a thread. Raises NotIdentifiable."""
+
+    def on_thread() -> ComparisonRanking:
+        # SciPy takes longer to import than all the rest of the validator, and few processes ever rank.
+        from services.validator.domain.bradley_terry import rank_comparisons
+
+        return rank_comparisons(comparisons, options)
+
+    return await asyncio.to_thread(on_thread)
+
+
 @dataclass(frozen=True, slots=True)
 class _Pair:
     task: ComparisonTask
@@ -100,7 +111,7 @@ class CompareSubmissions:
         call = JudgeCall(model_id, TEMPERATURE, TIMEOUT_SECONDS, MAX_RETRIES)
         comparisons = await self._compared(pairs, call)
         try:
-            ranking = await asyncio.to_thread(rank_comparisons, comparisons, options)
+            ranking = await ranked(comparisons, options)
         except NotIdentifiable as error:
             return Tournament(comparisons, None, str(error))
         return Tournament(comparisons, ranking)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, Text, bindparam, func, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from chassis.errors import shortened
+from libs.sql.engines import insert_of
 from services.curator.adapters.sql import schema
 from services.curator.adapters.sql.codec import microseconds, moment, read_pending, read_policy, read_stored
 from services.curator.adapters.sql.queries import change_of
@@ -188,9 +188,7 @@ class LockedDataset:
         return self._connection.execute(_HEAD, {"of_dataset": self.dataset}).first()
 
     def _created(self) -> Row[tuple[object, ...]]:
-        on_postgres = self._connection.dialect.name == "postgresql"
-        insert = postgresql.insert(schema.dataset) if on_postgres else sqlite.insert(schema.dataset)
-        statement = insert.on_conflict_do_nothing()
+        statement = insert_of(self._connection.dialect.name)(schema.dataset).on_conflict_do_nothing()
         now = self._now.isoformat()
         values = {"name": self.dataset, "revision": 0, "bullets": 0, "next_slot": 0, "committed": 0, "policy": ""}
         self._connection.execute(statement, {**values, "created_at": now, "updated_at": now})

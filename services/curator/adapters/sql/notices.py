@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-import psycopg
 from sqlalchemy import URL, Connection, text
 
 CHANNEL = "hansei_playbook"
@@ -24,6 +23,8 @@ def announce(connection: Connection, dataset: str, revision: int) -> None:
 
 async def listen(url: URL, reached: Callable[[str, int], None]) -> None:
     """Calls `reached(dataset, revision)` for every commit of any curator, forever; reconnects when it has to."""
+    import psycopg  # where there is no PostgreSQL it is not needed, and it takes long to import
+
     address = url.set(drivername="postgresql").render_as_string(hide_password=False)
     while True:
         try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, Table, Text
 
 metadata = MetaData()
+VERSION_TABLE = "alembic_version"
 
 dataset = Table(
     "dataset",

@@ -14,7 +14,7 @@ from typing import TypeVar
 from sqlalchemy import Connection, delete
 
 from libs.sql.engines import engine_for, shown, url_of
-from libs.sql.migrations import upgrade
+from libs.sql.migrations import Migrations, upgrade
 from services.curator.adapters.sql import queries, schema
 from services.curator.adapters.sql.codec import microseconds
 from services.curator.adapters.sql.failures import translated
@@ -31,8 +31,7 @@ from services.curator.usecases.ports import Dataset, Ticket, Writing
 
 T = TypeVar("T")
 APPLICATION = "hansei-curator"
-MIGRATIONS = Path(__file__).with_name("migrations")
-MIGRATION_LOCK = 0x68616E736569  # any constant: replicas that start together take turns
+MIGRATIONS = Migrations(Path(__file__).with_name("migrations"), schema.VERSION_TABLE, 0x68616E736569)
 READING_THREADS = 4
 # Snapshots kept in memory, one per dataset; a playbook of 10,000 bullets takes some 15 MB.
 KEPT_SNAPSHOTS = 16
@@ -71,7 +70,7 @@ class SqlPlaybookStore:
 
     async def open(self) -> None:
         """Brings the schema up to date and starts the threads. Raises StoreCorrupt and its siblings."""
-        await self._threaded(lambda: upgrade(self.writing_engine, MIGRATIONS, MIGRATION_LOCK))
+        await self._threaded(lambda: upgrade(self.writing_engine, MIGRATIONS))
         self._writer.start()
 
     @property

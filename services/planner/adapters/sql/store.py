@@ -15,7 +15,7 @@ from sqlalchemy import Connection, and_, bindparam, case, insert, select, update
 
 from chassis.errors import RequestIdReused
 from libs.sql.engines import engine_for, url_of
-from libs.sql.migrations import upgrade
+from libs.sql.migrations import Migrations, upgrade
 from services.planner.adapters import measures
 from services.planner.adapters.sql import schema
 from services.planner.adapters.sql.audits import label, note_audits, one_at_a_time
@@ -46,8 +46,7 @@ T = TypeVar("T")
 _READERS = 4
 _START_AGAIN_SECONDS = 0.2
 _APPLICATION = "hansei-planner"
-_MIGRATIONS = Path(__file__).with_name("migrations")
-_MIGRATION_LOCK = 0x706C616E6E6572  # any constant: replicas that start together take turns
+_MIGRATIONS = Migrations(Path(__file__).with_name("migrations"), schema.VERSION_TABLE, 0x706C616E6E6572)
 _rows, _log = schema.executions, schema.events
 # Built once: every step of every execution is written with these.
 _LOCKED_ROW = select(_rows).where(_rows.c.execution_id == bindparam("id")).with_for_update()
@@ -74,7 +73,7 @@ class SqlExecutionStore:
 
     async def open(self) -> None:
         """Brings the tables to the newest schema. Errors: StoreUnavailable."""
-        await self._threaded(lambda: upgrade(self._writing, _MIGRATIONS, _MIGRATION_LOCK))
+        await self._threaded(lambda: upgrade(self._writing, _MIGRATIONS))
 
     async def close(self) -> None:
         """Finishes what is being written and lets go of the database."""

@@ -11,7 +11,9 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from libs.sql.engines import shown, sqlite_code, url_of
+from libs.sql.migrations import Migrations
 from libs.sql.transactions import NotOpen, Transactions
+from services.validator.adapters.sql.schema import VERSION_TABLE
 from services.validator.domain.errors import LeaderboardCorrupt, LeaderboardUnavailable
 
 T = TypeVar("T")
@@ -21,8 +23,7 @@ LOCK_SECONDS = 5
 STATEMENT_SECONDS = 10.0
 """There is one thread: a statement that waits for ever would hold up every other call."""
 
-_MIGRATIONS = Path(__file__).with_name("migrations")
-_MIGRATION_LOCK = 0x76616C69646174  # any constant: replicas that start together take turns
+_MIGRATIONS = Migrations(Path(__file__).with_name("migrations"), VERSION_TABLE, 0x76616C69646174)
 
 log = logging.getLogger("hansei.validator")
 
@@ -43,7 +44,6 @@ class Database:
             self.url,
             "hansei-validator",
             _MIGRATIONS,
-            _MIGRATION_LOCK,
             self._translated,
             statement_seconds=STATEMENT_SECONDS,
             lock_seconds=lock_seconds,

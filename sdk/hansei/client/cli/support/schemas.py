@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
     from sqlalchemy.engine import URL
 
-VERSION_COLUMN = "version_num"
-
 
 def schemas() -> Iterator[Part | LeftOut]:
     """Of each database: where it is, what its tables of versions say, and the newest version known here."""
@@ -71,6 +69,8 @@ def _tables(engine: Engine) -> dict[str, list[str]]:
     """What each table of versions holds; Alembic's have one column."""
     from sqlalchemy import Text, column, inspect, select, table
 
+    from libs.sql.migrations import VERSION_COLUMN
+
     try:
         inspector = inspect(engine)
         names = [
@@ -87,13 +87,8 @@ def _tables(engine: Engine) -> dict[str, list[str]]:
 
 def _newest(service: str) -> dict[str, str]:
     """The last migration in each folder of migrations of a service."""
-    from alembic.config import Config
-    from alembic.script import ScriptDirectory
+    from libs.sql.migrations import newest_in
 
     room = Path(str(import_module(SETTINGS[service].rpartition(".")[0]).__file__)).parent
-    config, found = Config(), {}
-    for place in sorted(room.rglob("migrations/env.py")):
-        config.set_main_option("script_location", str(place.parent))
-        head = ScriptDirectory.from_config(config).get_current_head()
-        found[str(place.parent.relative_to(room))] = str(head)
-    return found
+    folders = [place.parent for place in sorted(room.rglob("migrations/env.py"))]
+    return {str(folder.relative_to(room)): newest_in(folder) for folder in folders}

@@ -7,6 +7,9 @@ from alembic import context
 from services.curator.adapters.sql import schema
 
 context.configure(
-    connection=context.config.attributes["connection"], target_metadata=schema.metadata, transactional_ddl=True
+    connection=context.config.attributes["connection"],
+    target_metadata=schema.metadata,
+    transactional_ddl=True,
+    version_table=schema.VERSION_TABLE,
 )
 context.run_migrations()
