@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+
+from libs.sql.migrations import newest_in
 
 ROOT = Path(__file__).parents[2]
 OWN = ("chassis", "libs", "services", "gateway", "allinone", "sdk", "examples", "bench", "tests")
@@ -25,6 +29,8 @@ ROOMS = {
     "tests",
 }
 SERVICES = sorted(name for name in yaml.safe_load((ROOT / "deploy/services.yaml").read_text())["services"])
+
+MIGRATIONS = sorted(path.parent for path in ROOT.glob("[gs]*/**/migrations/env.py"))
 
 
 def modules() -> Iterator[Path]:
@@ -49,6 +55,13 @@ def test_no_module_has_a_name_that_says_nothing() -> None:
 
 def test_hansei_is_a_namespace_package() -> None:
     assert [str(root) for root in (ROOT / "sdk", ROOT / "stubs") if (root / "hansei/__init__.py").exists()] == []
+
+
+@pytest.mark.parametrize("folder", MIGRATIONS, ids=lambda path: str(path.relative_to(ROOT).parent))
+def test_the_last_migration_by_number_is_the_newest(folder: Path) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(folder))
+    assert ScriptDirectory.from_config(config).get_heads() == [newest_in(folder)]
 
 
 def test_stubs_hold_nothing_written_by_hand() -> None:
