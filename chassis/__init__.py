@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from chassis.channels import Peers
+    from chassis.errors import BadSetting
     from chassis.lifecycle import Running, run, serve
     from chassis.service import Registration, Service
-    from chassis.settings import BadSetting, ServiceSettings, load, named
+    from chassis.settings import ServiceSettings, load, named
     from chassis.tls import Certificates
 
 _HOMES = {
-    "BadSetting": "settings",
+    "BadSetting": "errors",
     "Certificates": "tls",
     "Peers": "channels",
     "Registration": "service",

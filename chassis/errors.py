@@ -19,6 +19,7 @@
 
 A service derives its own errors from these and gives each a ``reason``. The reason travels with the status, so a
 client that knows the class raises the very same class; any other raises the class of the code, with the same reason.
+`BadSetting` alone crosses no boundary: it ends a process, or a client, that cannot begin.
 
 This module is pure: `domain` may import it, and importing it costs nothing.
 """
@@ -241,6 +242,10 @@ def restored(
     )
     error.domain = domain
     return error
+
+
+class BadSetting(ValueError):
+    """A setting is missing or unusable. Its text names the environment variable and goes to stderr as it is."""
 
 
 def shortened(value: object, limit: int = MAX_VALUE_CHARS) -> str:

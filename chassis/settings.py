@@ -20,6 +20,7 @@ from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_vali
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
+from chassis.errors import BadSetting as BadSetting
 from chassis.errors import shortened
 from chassis.logging import without_secrets
 
@@ -27,10 +28,6 @@ PREFIX = "HANSEI_"
 _ADDRESS_SUFFIX = "_addr"
 
 T = TypeVar("T", bound="Settings")
-
-
-class BadSetting(ValueError):
-    """A setting is missing or unusable. Its text names the environment variable and goes to stderr as it is."""
 
 
 def named(default: Any, env: str, **constraints: Any) -> Any:

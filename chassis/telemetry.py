@@ -18,7 +18,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from chassis.settings import BadSetting
+from chassis.errors import BadSetting
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricReader

@@ -17,6 +17,7 @@ RARELY_NEEDED = {
     "jsonschema": "no report kind was registered",
     "langchain_core": "there is no model",
     "numba": "its loops are compiled later",
+    "onnxruntime": "texts are embedded without it",
     "openai": "there is no model",
     "opentelemetry.sdk.metrics": "nobody reads metrics",
     "psycopg": "there is no PostgreSQL",

@@ -9,7 +9,7 @@ from typing import Literal, Self
 
 import grpc
 
-from chassis.settings import BadSetting
+from chassis.errors import BadSetting
 
 _VARIABLES = {
     "authorities": "HANSEI_TLS_AUTHORITIES",

@@ -1,0 +1,25 @@
+"""What a client imports: what it calls with, nothing of a server's and no library of its adapters."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+NOT_NEEDED = {
+    "langchain_core",
+    "mcp",
+    "numpy",
+    "openai",
+    "opentelemetry.sdk",
+    "protovalidate",
+    "pydantic",
+    "rich",
+    "sqlalchemy",
+    "yaml",
+}
+
+
+def test_a_client_imports_nothing_it_does_not_call_with() -> None:
+    code = "import sys, hansei.client.client; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert NOT_NEEDED & set(ran.stdout.split()) == set()
