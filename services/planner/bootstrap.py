@@ -28,7 +28,6 @@ from services.planner.config import GraceConfig, load_grace_config
 from services.planner.domain.answers import AskingPolicy
 from services.planner.domain.confidence import ConfidenceCalculator, ConfidenceWeights
 from services.planner.domain.events import Budget
-from services.planner.domain.guarantee import ThresholdGuarantee
 from services.planner.domain.moves import Rules
 from services.planner.domain.replanning import ReplanManager
 from services.planner.domain.thresholds import Thresholds
@@ -153,6 +152,8 @@ class _Models:
 def _gate(config: GraceConfig) -> LearningGate:
     configured = Thresholds(**config.confidence.thresholds.model_dump())
     if config.confidence.mode == "guaranteed":
+        from services.planner.domain.guarantee import ThresholdGuarantee  # with NumPy
+
         wanted = config.guarantee
         return GuaranteedGate(configured, ThresholdGuarantee(wanted.alpha, wanted.delta), wanted.audit_rate)
     return AdjustedGate(configured, **config.adjustment.model_dump())

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from chassis.channels import Peers
 from chassis.errors import NotFound
@@ -20,6 +17,10 @@ from hansei.search.v1 import (
     search_service_pb2_grpc,
 )
 from services.planner.domain.results import Hit
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _MIN_CONFIDENCE = 0.3
 _PAGE = 1_000
@@ -123,6 +124,8 @@ class SearchEmbedder:
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """One row a text. Raises `HanseiError`."""
+        import numpy as np  # answers are compared by vectors only where a model gives several
+
         stub: Any = search_service_pb2_grpc.SearchServiceStub(self._peers.channel("search"))
         reply = await stub.Embed(
             search_service_pb2.EmbedRequest(texts=texts, purpose=search_service_pb2.EMBED_PURPOSE_DOCUMENT)

@@ -1,29 +1,19 @@
-"""From a confidence to the probability of being right: Platt or isotonic, whichever predicts held-out labels better.
-
-Platt scaling: J. Platt, "Probabilistic outputs for support vector machines", 1999, with its smoothed targets, on the
-score or on its logit. Isotonic regression: pool adjacent violators, each block's share drawn towards one half by one
-label, interpolated between the centres of the blocks (Oron and Flournoy, "Centered isotonic regression", 2017).
-"""
+"""From a confidence to the probability of being right."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
-Predict = Callable[[Vector], Vector]
-Fit = Callable[[Vector, Vector], Predict]
+    Vector = NDArray[np.float64]
+    Predict = Callable[[Vector], Vector]
+
 Kind = Literal["none", "platt", "isotonic"]
-
-MIN_LABELS = 20
-_FOLDS = 5
-_EDGE = 1e-3
-_NEWTON_STEPS = 50
-_RIDGE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,91 +26,9 @@ class Calibration:
 
     def __call__(self, score: float) -> float:
         """The probability that a step of this score is right."""
+        import numpy as np  # here already, if anything was fitted
+
         return float(self.predict(np.array([score]))[0])
 
 
 UNCALIBRATED = Calibration("none", None, lambda scores: scores)
-
-
-def calibrated(scores: Sequence[float], correct: Sequence[bool]) -> Calibration:
-    """The fit with the least log loss over five held-out fifths; none below 20 labels or with labels of one kind."""
-    x, y = np.asarray(scores, dtype=np.float64), np.asarray(correct, dtype=np.float64)
-    if len(x) != len(y):
-        raise ValueError(f"{len(x)} scores and {len(y)} labels")
-    if len(x) < MIN_LABELS or y.min() == y.max():
-        return UNCALIBRATED
-    losses = [_held_out(fit, x, y) for _, fit in _FITS]
-    kind, fit = _FITS[int(np.argmin(losses))]
-    return Calibration(kind, min(losses), fit(x, y))
-
-
-def log_loss(predicted: Vector, correct: Vector) -> float:
-    """Mean negative log likelihood of labels."""
-    p = np.clip(predicted, _EDGE, 1 - _EDGE)
-    return float(-np.mean(correct * np.log(p) + (1 - correct) * np.log(1 - p)))
-
-
-def _held_out(fit: Fit, x: Vector, y: Vector) -> float:
-    fold = np.arange(len(x)) % _FOLDS
-    predicted = np.empty_like(x)
-    for number in range(_FOLDS):
-        held = fold == number
-        predicted[held] = fit(x[~held], y[~held])(x[held])
-    return log_loss(predicted, y)
-
-
-def _logit(scores: Vector) -> Vector:
-    p = np.clip(scores, _EDGE, 1 - _EDGE)
-    return np.asarray(np.log(p / (1 - p)))
-
-
-def _sigmoid(z: Vector) -> Vector:
-    return np.asarray(1 / (1 + np.exp(-np.clip(z, -30, 30))))
-
-
-def _as_it_is(scores: Vector) -> Vector:
-    return scores
-
-
-def _platt(feature: Predict) -> Fit:
-    """Logistic regression of smoothed labels on a feature of the score, by Newton's method."""
-
-    def fit(x: Vector, y: Vector) -> Predict:
-        right = y.sum()
-        target = np.where(y > 0, (right + 1) / (right + 2), 1 / (len(y) - right + 2))
-        design = np.stack([feature(x), np.ones_like(x)], axis=1)
-        weights = np.array([1.0, 0.0])
-        for _ in range(_NEWTON_STEPS):
-            p = _sigmoid(design @ weights)
-            gradient = design.T @ (p - target) + _RIDGE * weights
-            curvature = (design * (p * (1 - p))[:, None]).T @ design + _RIDGE * np.eye(2)
-            step = np.linalg.solve(curvature, gradient)
-            weights = weights - step
-            if float(np.abs(step).max()) < 1e-9:
-                break
-        slope, offset = max(0.0, float(weights[0])), float(weights[1])
-        return lambda scores: _sigmoid(slope * feature(scores) + offset)
-
-    return fit
-
-
-def _isotonic(x: Vector, y: Vector) -> Predict:
-    """The rising function closest to the labels."""
-    order = np.argsort(x, kind="stable")
-    blocks: list[tuple[float, float, float]] = []  # labels that say right, labels, sum of scores
-    for score, label in zip(x[order], y[order], strict=True):
-        block = (float(label), 1.0, float(score))
-        while blocks and blocks[-1][0] * block[1] >= block[0] * blocks[-1][1]:
-            labels, count, total = blocks.pop()
-            block = (labels + block[0], count + block[1], total + block[2])
-        blocks.append(block)
-    right, counts, totals = np.array(blocks).T
-    values = np.maximum.accumulate((right + 0.5) / (counts + 1))
-    return lambda scores: np.asarray(np.interp(scores, totals / counts, values))
-
-
-_FITS: tuple[tuple[Kind, Fit], ...] = (
-    ("platt", _platt(_logit)),
-    ("platt", _platt(_as_it_is)),
-    ("isotonic", _isotonic),
-)

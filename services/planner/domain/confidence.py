@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from math import fsum
 from statistics import fmean, pvariance
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_serializer
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
 
 Level = Literal["high", "medium", "low", "very_low"]
 
@@ -229,8 +231,10 @@ def aggregate_with_critical_check(scores: Sequence[float]) -> tuple[float, bool]
     return (mean * _CRITICAL_FACTOR if critical else mean), critical
 
 
-def agreement_of(vectors: NDArray[np.float32]) -> float:
+def agreement_of(vectors: NDArray[float32]) -> float:
     """How much texts agree: mean pairwise cosine of their embeddings (n x d), 0..1; 1 for fewer than two (P-70)."""
+    import numpy as np  # only a model's answers are compared
+
     count = len(vectors)
     if count < 2:
         return 1.0

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from services.planner.domain.calibration import UNCALIBRATED, calibrated
+from services.planner.domain.calibration import UNCALIBRATED
+from services.planner.domain.fits import calibrated
 from services.planner.domain.guarantee import CANDIDATES, ThresholdGuarantee
 from services.planner.tests.users import USERS, User, true_errors
 

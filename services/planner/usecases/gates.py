@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from services.planner.domain.calibration import UNCALIBRATED, Calibration, calibrated
+from services.planner.domain.calibration import UNCALIBRATED, Calibration
 from services.planner.domain.confidence import ConfidenceScore
-from services.planner.domain.guarantee import ThresholdGuarantee
 from services.planner.domain.thresholds import DynamicThresholdAdjuster, InterventionLevel, Thresholds
 from services.planner.usecases.judge import Verdict
 from services.planner.usecases.store import Audit, Feedback
+
+if TYPE_CHECKING:
+    from services.planner.domain.guarantee import ThresholdGuarantee
 
 _REFIT_EVERY = 10
 _MOST_RECORDS = 5_000
@@ -30,6 +33,9 @@ class CalibrationOfFeedback:
         self._new += 1
         if self._new >= _REFIT_EVERY:
             self._new = 0
+            # With NumPy, which takes long to import; few processes ever have so much feedback.
+            from services.planner.domain.fits import calibrated
+
             self.current = calibrated(*zip(*self._records, strict=True))
 
     def of(self, score: float) -> float | None:
