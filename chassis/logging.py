@@ -145,8 +145,19 @@ def _for_people(record: Record) -> str:
     shown = f"{level:<8}"
     if sys.stderr.isatty() and level in _COLOURS:
         shown = f"{_COLOURS[level]}{shown}{_PLAIN}"
-    line = " ".join([when, shown, str(event), *(f"{key}={value}" for key, value in told.items())])
+    line = " ".join([when, shown, _on_one_line(event), *(f"{key}={_quoted(value)}" for key, value in told.items())])
     return f"{line}\n{failure}" if failure else line
+
+
+def _on_one_line(value: object) -> str:
+    """A value that cannot look like a record of its own, nor speak to the terminal."""
+    text = str(value)
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
+def _quoted(value: object) -> str:
+    text = _on_one_line(value)
+    return f'"{text}"' if " " in text and isinstance(value, str) else text
 
 
 # Within a library, a test or a command line nobody calls `configure`: stdout is not ours, and details are not wanted.

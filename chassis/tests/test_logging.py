@@ -154,6 +154,14 @@ def test_a_record_for_people_is_a_line_with_the_traceback_below(written: Written
     assert below[-1] == "RuntimeError: broke"
 
 
+def test_what_came_from_outside_makes_no_line_of_its_own_and_no_colour(written: Written) -> None:
+    logging.configure("INFO", "console")
+    logging.get_logger("hansei.x").warning("refused", why="a\n2026-01-01 error", team="\x1b[31m赤", of="a b")
+
+    (line,) = written.getvalue().splitlines()
+    assert line.endswith(r'why="a\n2026-01-01 error" team=\x1b[31m赤 of="a b"')
+
+
 def test_where_nobody_configured_it_only_warnings_are_written_without_secrets() -> None:
     script = f"""
 from chassis.logging import get_logger
