@@ -210,7 +210,14 @@ def _with_behaviour(handler: Any, behaviour: Callable[[Any, Any], Any]) -> grpc.
         (True, False): grpc.stream_unary_rpc_method_handler,
         (True, True): grpc.stream_stream_rpc_method_handler,
     }[handler.request_streaming, handler.response_streaming]
-    return make(behaviour, handler.request_deserializer, handler.response_serializer)
+    return make(behaviour, handler.request_deserializer, _written(handler.response_serializer))
+
+
+def _written(serialize: Callable[[Any], bytes] | None) -> Callable[[Any], bytes] | None:
+    """What writes a method's responses. A handler may answer with bytes: a message in its wire form already."""
+    if serialize is None:
+        return None
+    return lambda response: response if type(response) is bytes else serialize(response)
 
 
 def _code_name(code: Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from typing import Any
 
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -39,7 +40,7 @@ def row(documents: int) -> dict[str, Any]:
     began = time.perf_counter()
     index.cluster()
     clustered = time.perf_counter() - began
-    exact = index.view._replace(preselection=NO_PRESELECTION, remembered={})
+    exact = replace(index.view, rules=index.view.rules._replace(preselection=NO_PRESELECTION))
     terms = [mixed(text) for text in given.queries]
 
     def answers(view: IndexView[int]) -> tuple[list[Ranking[int]], float]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from services.search.domain.bm25 import OKAPI, Variant
 from services.search.domain.coarse import LARGEST_CODE, Coarse
-from services.search.domain.kernels import Float32s, Floats, Fused, Int64s, Mask, NumpyKernels
+from services.search.domain.kernels import Asked, Cut, Float32s, Floats, Fused, Int64s, Mask, NumpyKernels
 from services.search.domain.postings import Int32s, Lists, Pool, Tables
 
 # FAISS exports its distance functions under their C++ names, unknown to its type stubs.
@@ -94,9 +94,12 @@ class CompiledKernels(FaissKernels):
             yield
             self.best_of_all(one, coarse, one[0], flat, order, mask, 0.5, 1)
             yield
+            cut = Cut(order, flat, ones.repeat(8), order, one, coarse)
+            self.answer(Asked(lists, flat[:1], 1, 1.0, OKAPI), cut, one[0], mask, 0.5, 1)
+            yield
         self.bm25(lists, np.ones(1), ones, 1.0, OKAPI)
         yield
-        self.append_postings(0, ones - 1, ones, Pool(ones, ones), Tables(numbers, numbers.copy(), numbers + 1), 1)
+        self.append_postings(0, ones - 1, ones, Pool(ones, ones), np.array([[0], [0], [1]]), 1)
         yield
 
     def inner_products_of(self, vectors: Float32s, rows: Int64s, query: Float32s) -> Float32s:
@@ -159,10 +162,22 @@ class CompiledKernels(FaissKernels):
         """See `Kernels`. Only rows that a bound of their product does not rule out are multiplied exactly."""
         if self._loops is None or count > len(order) // 4:
             return super().best_of_all(vectors, coarse, query, bm25, order, mask, alpha, count)
-        largest = min(32767, _LARGEST_INT32 // (LARGEST_CODE * len(query)))
+        largest = _largest_code(query)
         return Fused(
             *self._loops.best_of_all(vectors, *coarse, query, largest, bm25, order, *_admitted(mask), alpha, count)
         )
+
+    def answer(
+        self, asked: Asked, cut: Cut, query: Float32s, mask: Mask | None, alpha: float, count: int
+    ) -> Fused | None:
+        """See `Kernels`. To enter a compiled loop takes as long as some of them run."""
+        lists, times, total, average, variant = asked
+        if self._loops is None or count > len(cut.order) // 4 or not average:
+            return None
+        words = (*lists, times, cut.lengths, average, total, variant.k1, variant.b, variant.gain, variant.floored)
+        vectors = (cut.vectors, *cut.coarse, query, _largest_code(query))
+        fused = Fused(*self._loops.answer(*words, *vectors, cut.order, *_admitted(mask), alpha, count))
+        return None if fused.spread < 0.0 else fused
 
     def store_vectors(self, given: Floats | Float32s, at: int, units: Float32s, coarse: Coarse) -> bool:
         """See `Kernels`."""
@@ -175,8 +190,13 @@ class CompiledKernels(FaissKernels):
         """See `Kernels`."""
         if self._loops is None:
             return super().append_postings(row, numbers, counts, pool, tables, used)
-        places: int = self._loops.append_postings(row, numbers, counts, *pool, *tables, used)
+        places: int = self._loops.append_postings(row, numbers, counts, *pool, tables, used)
         return places
+
+
+def _largest_code(query: Float32s) -> int:
+    """So small that no sum of products with coarse rows leaves 32 bits."""
+    return min(32767, _LARGEST_INT32 // (LARGEST_CODE * len(query)))
 
 
 def _admitted(mask: Mask | None) -> tuple[bool, Mask]:

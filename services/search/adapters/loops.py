@@ -22,6 +22,8 @@ _compiled: _Loop = njit(cache=True, nogil=True)
 _vectorised: _Loop = njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
 # Sums in any order: equal rows still give equal bits.
 _reordered: _Loop = njit(cache=True, nogil=True, fastmath=True)
+# Sums in any order, and infinities and NaN stay what they are.
+_summed: _Loop = njit(cache=True, nogil=True, fastmath={"reassoc"})
 # Readers hold the GIL when they look at what these change.
 _with_gil: _Loop = njit(cache=True)
 
@@ -64,6 +66,41 @@ def bm25(list_rows, list_counts, starts, list_lengths, weights, lengths, average
             norm = k1 * (1.0 - b + b * lengths[row] / average)
             scores[row] += weight * count * gain / (count + norm)
     return scores
+
+
+@_compiled
+def answer(
+    list_rows,
+    list_counts,
+    starts,
+    list_lengths,
+    times,
+    lengths,
+    average,
+    total,
+    k1,
+    b,
+    gain,
+    floored,
+    vectors,
+    codes,
+    scales,
+    errors,
+    query,
+    largest_code,
+    order,
+    masked,
+    mask,
+    alpha,
+    count,
+):
+    """`Kernels.answer`, which has no answer if the spread is negative."""
+    weights = times * idf(list_rows, starts, list_lengths, len(lengths), masked, mask, total, floored)
+    scores = bm25(list_rows, list_counts, starts, list_lengths, weights, lengths, average, k1, b, gain)
+    if len(weights) and weights.min() < 0.0:
+        nothing = np.zeros(0)
+        return np.zeros(0, np.int64), nothing, nothing, nothing, np.zeros(0, np.float32), nothing, -1.0
+    return best_of_all(vectors, codes, scales, errors, query, largest_code, scores, order, masked, mask, alpha, count)
 
 
 @_compiled
@@ -193,7 +230,8 @@ def _weighted(cosine, bm25, alpha, low_v, range_v, low_b, range_b, constant):
 def _fused(rows, places, cosine, bm25, combined, low_v, high_v, low_b, high_b):
     """The fields of `Fused` for these rows, whose scores stand at `places`."""
     vector, lexical = _scaled(cosine[places], low_v, high_v), _scaled(bm25[places], low_b, high_b)
-    return rows, vector, lexical, combined[places], cosine[places], high_v - low_v if len(rows) else 0.0
+    spread = high_v - low_v if len(rows) else 0.0
+    return rows, vector, lexical, combined[places], cosine[places], bm25[places], spread
 
 
 @_compiled
@@ -337,7 +375,7 @@ def store_vectors(given, at, units, codes, scales, errors):
     return True
 
 
-@_compiled
+@_summed
 def _length(vector):
     """The length of a vector, infinite or NaN if one of its values is; 1 for zeros."""
     square = 0.0
@@ -346,7 +384,7 @@ def _length(vector):
     return math.sqrt(square) if square else 1.0
 
 
-@_compiled
+@_summed
 def _store_codes(unit, codes, scale):
     """Write the codes; the length of what they leave out."""
     square = 0.0
@@ -359,8 +397,9 @@ def _store_codes(unit, codes, scale):
 
 
 @_with_gil
-def append_postings(row, numbers, counts, pool_rows, pool_counts, start, length, room, used):
+def append_postings(row, numbers, counts, pool_rows, pool_counts, tables, used):
     """`append_postings` of the postings."""
+    start, length, room = tables[0], tables[1], tables[2]
     needed = used
     for number in numbers:
         if length[number] == room[number]:

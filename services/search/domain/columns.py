@@ -40,6 +40,14 @@ class Column:
         self.array[self.used : end] = rows
         self.used = end
 
+    def extended(self, count: int) -> NDArray[Any]:
+        """The next `count` rows, which the caller writes before anybody is shown them."""
+        start, end = self.used, self.used + count
+        if end > len(self.array):
+            self.array = grown(self.array, start, end)
+        self.used = end
+        return self.array[start:end]
+
     def push(self, row: Any) -> None:
         """Write one row behind the last row."""
         if self.used == len(self.array):

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Generic
+from typing import Generic, NamedTuple
 
 from services.search.domain.bullet import Bullet
 from services.search.domain.errors import InvalidEntry
 from services.search.domain.query import Attributes, ItemT
 
 
-@dataclass(frozen=True, slots=True)
-class Entry(Generic[ItemT]):
+class Entry(NamedTuple, Generic[ItemT]):
     """One thing to find: `text` is embedded and counted, `keywords` are only counted, `item` is what is found.
 
-    ``section``, ``confidence`` (0..1) and ``attributes`` are what filters look at. Raises `InvalidEntry`.
+    ``section``, ``confidence`` (0..1) and ``attributes`` are what filters look at. An index that takes it up checks it.
     """
 
     id: str
@@ -26,7 +24,8 @@ class Entry(Generic[ItemT]):
     confidence: float = 0.5
     attributes: Attributes = ()
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Raise `InvalidEntry` unless it has an id and its confidence is a number."""
         if not self.id:
             raise InvalidEntry("id", self.id, "must not be empty")
         if not math.isfinite(self.confidence):

@@ -29,7 +29,7 @@ from services.search.domain.query import ItemT
 from services.search.domain.term_table import TermTable
 from services.search.domain.tokenizers import Tokenizer, terms_of, whitespace
 from services.search.domain.vectors import Vectors
-from services.search.domain.view import ALIVE, NO_PRESELECTION, IndexView, Preselection
+from services.search.domain.view import ALIVE, NO_PRESELECTION, IndexView, Preselection, Rows, Rules
 
 # Dead rows are tolerated up to as many as are alive, and always up to this many.
 TOLERATED_DEAD_ROWS = 1024
@@ -47,24 +47,24 @@ class HybridIndex(Generic[ItemT]):
         preselection: Preselection = NO_PRESELECTION,
     ) -> None:
         self.dimension = dimension
-        self._preselection = preselection
         self._clusters: Clusters | None = None
         self._clustered = 0
         self._compactions = 0
         self._tokenize = tokenize
-        self._variant = variant
-        self._kernels: Kernels = kernels or NumpyKernels()
+        self._rules = Rules(variant, kernels or NumpyKernels(), preselection)
         self._writing = threading.Lock()
         self._row_of: dict[str, int] = {}
         self._ids: list[str] = []
-        self._items: Items[ItemT] = Items()
-        self._order = Column(np.int64)
-        self._confidence = Column(np.float64)
-        self._lengths = Column(np.int32)
-        self._died = Column(np.int64)
-        self._vectors = Vectors(dimension, self._kernels.store_vectors)
-        self._terms = TermTable(self._kernels.append_postings)
-        self._facets = Facets()
+        self._rows = Rows[ItemT](
+            items=Items(),
+            order=Column(np.int64),
+            confidence=Column(np.float64),
+            lengths=Column(np.int32),
+            died=Column(np.int64),
+            vectors=Vectors(dimension, self._rules.kernels.store_vectors),
+            terms=TermTable(self._rules.kernels.append_postings),
+            facets=Facets(),
+        )
         self._holding = np.zeros(0, np.int64)
         self._term_counts: Counter[int] = Counter()
         self._total_length = 0
@@ -81,12 +81,12 @@ class HybridIndex(Generic[ItemT]):
     def get(self, entry_id: str) -> ItemT | None:
         """The item of that id, if it is there."""
         row = self._row_of.get(entry_id)
-        return None if row is None else self._items[row]
+        return None if row is None else self._rows.items[row]
 
     def holds(self, entry_id: str, item: ItemT) -> bool:
         """Whether the entry is there with just this item."""
         row = self._row_of.get(entry_id)
-        return row is not None and self._items.is_at(row, item)
+        return row is not None and self._rows.items.is_at(row, item)
 
     def ids(self) -> list[str]:
         """Ids of the entries, in no particular order."""
@@ -104,14 +104,14 @@ class HybridIndex(Generic[ItemT]):
 
         ``vectors`` are the entries' embeddings, finite, shape (len(entries), dimension), of any length. Ids that are
         not there are deleted without complaint. A new entry comes last, a replaced one keeps its place, unless
-        ``order`` names the ids in the order that ties follow from now on. Raises `EmbeddingFailed` for other vectors;
-        then nothing has changed.
+        ``order`` names the ids in the order that ties follow from now on. Raises `EmbeddingFailed` for other vectors
+        and `InvalidEntry`; then nothing has changed.
         """
         given = self._checked_shape(len(entries), vectors)
-        terms = [terms_of(entry.text, entry.keywords, self._tokenize) for entry in entries]
+        terms = [self._terms_of(entry) for entry in entries]
         with self._writing:
             before = len(self._ids)
-            if not self._vectors.append(given):
+            if not self._rows.vectors.append(given):
                 raise EmbeddingFailed("a vector with a value that is not finite")
             self._version += 1
             for entry_id in deleted:
@@ -119,7 +119,7 @@ class HybridIndex(Generic[ItemT]):
             for entry, held in zip(entries, terms, strict=True):
                 self._add(entry, held)
             if self._clusters is not None:
-                self._clusters.append(self._vectors.since(before))
+                self._clusters.append(self._rows.vectors.since(before))
             if order is not None:
                 self._reorder(order)
             if len(self._ids) - len(self._row_of) > max(TOLERATED_DEAD_ROWS, len(self._row_of)):
@@ -134,18 +134,18 @@ class HybridIndex(Generic[ItemT]):
         fourfold.
         """
         view, compactions = self.view, self._compactions
-        if view.live <= max(self._preselection.above, 4 * self._clustered):
+        if view.live <= max(self._rules.preselection.above, 4 * self._clustered):
             return False
         rng = rng or np.random.default_rng(0)
         count = min(view.live, 4 * int(view.live**0.5))
-        living = np.flatnonzero(view.died > view.version)
+        living = np.flatnonzero(view.cut.died > view.version)
         sample = np.sort(rng.choice(living, min(len(living), SAMPLE_A_CENTROID * count), replace=False))
-        centroids = centroids_of(view.vectors[sample], count, rng)
-        numbers = nearest_centroids(centroids, view.vectors)
+        centroids = centroids_of(view.cut.vectors[sample], count, rng)
+        numbers = nearest_centroids(centroids, view.cut.vectors)
         with self._writing:
             if self._compactions != compactions:
                 return False
-            since = nearest_centroids(centroids, self._vectors.since(view.rows))
+            since = nearest_centroids(centroids, self._rows.vectors.since(view.rows))
             self._clusters = Clusters(centroids, np.concatenate([numbers, since]))
             self._clustered = view.live
             self.view = self._publish(self.view.revision)
@@ -158,34 +158,40 @@ class HybridIndex(Generic[ItemT]):
             raise EmbeddingFailed(f"vectors of shape {vectors.shape} for an index of {(count, self.dimension)}")
         return vectors
 
+    def _terms_of(self, entry: Entry[ItemT]) -> list[str]:
+        entry.check()
+        return terms_of(entry.text, entry.keywords, self._tokenize)
+
     def _add(self, entry: Entry[ItemT], terms: Sequence[str]) -> None:
         """Write the entry's row, all but its vector."""
+        rows = self._rows
         replaced = self._bury(entry.id)
         if replaced is None:
             place = self._next_place
             self._next_place += 1
         else:
-            place = int(self._order.array[replaced])
+            place = int(rows.order.array[replaced])
         row = self._row_of[entry.id] = len(self._ids)
         self._ids.append(entry.id)
-        self._items.append(entry.item)
-        self._order.push(place)
-        self._confidence.push(entry.confidence)
-        self._lengths.push(len(terms))
-        self._died.push(ALIVE)
-        numbers = self._terms.append(_counted(terms))
-        self._facets.append(row, facets_of(entry.section, entry.attributes))
+        rows.items.append(entry.item)
+        rows.order.push(place)
+        rows.confidence.push(entry.confidence)
+        rows.lengths.push(len(terms))
+        rows.died.push(ALIVE)
+        numbers = rows.terms.append(_counted(terms), len(terms))
+        rows.facets.append(row, facets_of(entry.section, entry.attributes))
         self._total_length += len(terms)
-        if self._variant.floored:
+        if self._rules.variant.floored:
             self._count_terms(numbers, +1)
 
     def _reorder(self, order: Sequence[str]) -> None:
         """Number the living rows anew; ids that `order` leaves out come last, as they stood."""
         first = {entry_id: place for place, entry_id in reversed(list(enumerate(order)))}
-        places = self._order.rows.copy()
+        places = self._rows.order.rows.copy()
         for entry_id, row in self._row_of.items():
             places[row] = first.get(entry_id, len(order) + places[row])
-        self._order = Column.of(places)
+        # Another column: earlier views keep their order.
+        self._rows = self._rows._replace(order=Column.of(places))
         self._next_place = len(order) + self._next_place
 
     def _bury(self, entry_id: str) -> int | None:
@@ -193,16 +199,16 @@ class HybridIndex(Generic[ItemT]):
         row = self._row_of.pop(entry_id, None)
         if row is None:
             return None
-        self._died.array[row] = self._version
-        self._total_length -= int(self._lengths.array[row])
-        if self._variant.floored:
-            self._count_terms(self._terms.of_row(row), -1)
+        self._rows.died.array[row] = self._version
+        self._total_length -= int(self._rows.lengths.array[row])
+        if self._rules.variant.floored:
+            self._count_terms(self._rows.terms.of_row(row), -1)
         return row
 
     def _count_terms(self, numbers: NDArray[np.int32], change: int) -> None:
         """Keep the number of terms that exactly n entries hold, for each n: the floor of idf needs it (S-22)."""
-        if len(self._terms.ids) > len(self._holding):
-            self._holding = np.concatenate([self._holding, np.zeros(len(self._terms.ids), np.int64)])
+        if len(self._rows.terms.ids) > len(self._holding):
+            self._holding = np.concatenate([self._holding, np.zeros(len(self._rows.terms.ids), np.int64)])
         before = self._holding[numbers]
         self._holding[numbers] += change
         counts = self._term_counts
@@ -215,29 +221,17 @@ class HybridIndex(Generic[ItemT]):
                 counts[held + change] += 1
 
     def _publish(self, revision: int) -> IndexView[ItemT]:
-        rows = len(self._ids)
-        vectors, coarse = self._vectors.view()
         return IndexView(
-            version=self._version,
-            revision=revision,
-            rows=rows,
-            live=len(self._row_of),
-            total_length=self._total_length,
-            items=self._items,
-            order=self._order.rows,
-            confidence=self._confidence.rows,
-            lengths=self._lengths.rows,
-            died=self._died.rows,
-            vectors=vectors,
-            coarse=coarse,
-            terms=self._terms.view(),
-            facets=self._facets,
-            term_counts=dict(self._term_counts) if self._variant.floored else {},
-            variant=self._variant,
-            kernels=self._kernels,
-            preselection=self._preselection,
-            clusters=self._clusters.view() if self._clusters else None,
-            remembered={},
+            self._version,
+            revision,
+            len(self._ids),
+            len(self._row_of),
+            self._total_length,
+            self._rows,
+            self._rows.terms.lists(),
+            self._clusters.view() if self._clusters else None,
+            dict(self._term_counts) if self._rules.variant.floored else {},
+            self._rules,
         )
 
     def frozen(self) -> FrozenIndex[ItemT]:
@@ -268,50 +262,56 @@ class HybridIndex(Generic[ItemT]):
     def _living(self) -> Int64s:
         """The living rows in the order of their entries."""
         living = np.fromiter(self._row_of.values(), np.int64, len(self._row_of))
-        return living[np.argsort(self._order.array[living], kind="stable")]
+        return living[np.argsort(self._rows.order.array[living], kind="stable")]
 
     def _frozen(self) -> FrozenIndex[ItemT]:
         living = self._living()
         rows = living.tolist()
-        vectors, coarse = self._vectors.view()
+        vectors, coarse = self._rows.vectors.first(len(self._ids))
         return FrozenIndex(
             revision=self.view.revision,
             ids=[self._ids[row] for row in rows],
-            items=self._items.of(rows),
-            confidence=self._confidence.array[living],
-            lengths=self._lengths.array[living],
+            items=self._rows.items.of(rows),
+            confidence=self._rows.confidence.array[living],
+            lengths=self._rows.lengths.array[living],
             vectors=vectors[living],
             coarse=coarse.of(living),
-            terms=self._terms.frozen(living),
-            facets=self._facets.frozen(living, len(self._ids)),
+            terms=self._rows.terms.frozen(living),
+            facets=self._rows.facets.frozen(living, len(self._ids)),
             clusters=self._clusters.frozen(living) if self._clusters else None,
         )
 
     def _take(self, frozen: FrozenIndex[ItemT]) -> None:
         """Hold these rows and no others."""
         count = len(frozen.ids)
-        self._ids, self._items = list(frozen.ids), frozen.items
+        self._ids = list(frozen.ids)
         self._row_of = {entry_id: row for row, entry_id in enumerate(self._ids)}
-        self._terms = TermTable.of(frozen.terms, self._kernels.append_postings)
-        self._facets = Facets.of(frozen.facets)
-        self._order = Column.of(np.arange(count, dtype=np.int64))
-        self._died = Column.of(np.full(count, ALIVE, np.int64))
-        self._confidence, self._lengths = Column.of(frozen.confidence), Column.of(frozen.lengths)
-        self._vectors = Vectors.of(frozen.vectors, frozen.coarse, self._kernels.store_vectors)
+        self._rows = Rows(
+            items=frozen.items,
+            order=Column.of(np.arange(count, dtype=np.int64)),
+            confidence=Column.of(frozen.confidence),
+            lengths=Column.of(frozen.lengths),
+            died=Column.of(np.full(count, ALIVE, np.int64)),
+            vectors=Vectors.of(frozen.vectors, frozen.coarse, self._rules.kernels.store_vectors),
+            terms=TermTable.of(frozen.terms, self._rules.kernels.append_postings),
+            facets=Facets.of(frozen.facets),
+        )
         self._next_place = max(self._next_place, count)
         if (clusters := frozen.clusters) is not None:
             self._clusters = Clusters(clusters.centroids, clusters.numbers)
             self._clustered = self._clustered or count
         self._total_length = int(frozen.lengths.sum())
-        if self._variant.floored:
-            self._holding = self._terms.holding()
+        if self._rules.variant.floored:
+            self._holding = self._rows.terms.holding()
             held = np.bincount(self._holding)
             self._term_counts = Counter({n: terms for n, terms in enumerate(held.tolist()) if n and terms})
 
 
 def _counted(terms: Sequence[str]) -> dict[str, int]:
     """How often each term occurs. For the few terms of an entry a Counter takes longer to make than to fill."""
-    counts: dict[str, int] = {}
-    for term in terms:
-        counts[term] = counts.get(term, 0) + 1
+    counts = dict.fromkeys(terms, 1)
+    if len(counts) < len(terms):
+        counts = dict.fromkeys(counts, 0)
+        for term in terms:
+            counts[term] += 1
     return counts

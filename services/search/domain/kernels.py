@@ -23,14 +23,39 @@ Mask = NDArray[np.bool_]
 
 
 class Fused(NamedTuple):
-    """The best rows, best first, with their scaled scores and their cosines; `spread` is the range of all cosines."""
+    """The best rows, best first, with their scaled and raw scores; `spread` is the range of all cosines."""
 
     rows: Int64s
     vector: Floats
     bm25: Floats
     combined: Floats
     cosine: Float32s | Floats
+    raw_bm25: Floats
     spread: float
+
+
+class Cut(NamedTuple):
+    """The columns of a view, one element or vector a row."""
+
+    order: Int64s
+    confidence: Floats
+    lengths: NDArray[np.int32]
+    died: Int64s
+    vectors: Float32s
+    coarse: Coarse
+
+
+class Asked(NamedTuple):
+    """The words of a query: the lists of its distinct terms, how often it has each, and what they are counted over.
+
+    ``times`` has the shape of `lists.start`. The candidates are `total` entries of `average` terms.
+    """
+
+    lists: Lists
+    times: Floats
+    total: int
+    average: float
+    variant: Variant
 
 
 class Kernels(Protocol):
@@ -80,6 +105,12 @@ class Kernels(Protocol):
         count: int,
     ) -> Fused:
         """What `best` gives for the products of all rows of `vectors` with `query`; some of them may go unneeded."""
+        ...
+
+    def answer(
+        self, asked: Asked, cut: Cut, query: Float32s, mask: Mask | None, alpha: float, count: int
+    ) -> Fused | None:
+        """`idf`, `bm25` and `best_of_all` in one go; None if that is not to be had, or a term is below the floor."""
         ...
 
     def store_vectors(self, given: Floats | Float32s, at: int, units: Float32s, coarse: Coarse) -> bool:
@@ -148,7 +179,8 @@ class NumpyKernels:
         combined = weighted(vector, lexical, alpha)
         top = best_of(combined, order[rows], count)
         spread = float(np.ptp(admitted)) if len(rows) else 0.0
-        return Fused(rows[top], vector[top], lexical[top], combined[top], cosine[rows[top]], spread)
+        best = rows[top]
+        return Fused(best, vector[top], lexical[top], combined[top], cosine[best], bm25[best], spread)
 
     def best_of_all(
         self,
@@ -163,6 +195,12 @@ class NumpyKernels:
     ) -> Fused:
         """See `Kernels`."""
         return self.best(self.inner_products(vectors, query), bm25, order, mask, alpha, count)
+
+    def answer(
+        self, asked: Asked, cut: Cut, query: Float32s, mask: Mask | None, alpha: float, count: int
+    ) -> Fused | None:
+        """See `Kernels`: step by step it is no slower here."""
+        return None
 
     def store_vectors(self, given: Floats | Float32s, at: int, units: Float32s, coarse: Coarse) -> bool:
         """See `Kernels`."""

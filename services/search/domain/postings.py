@@ -80,12 +80,8 @@ def lists_of_rows(pointers: Int64s, terms: Int32s, counts: Int32s, distinct: int
     return PackedLists(ends, rows[by_term], counts[by_term])
 
 
-class Tables(NamedTuple):
-    """For each term where its list starts in the pool, how long it is, and for how many rows it has room."""
-
-    start: Int64s
-    length: Int64s
-    room: Int64s
+Tables = Int64s
+"""For each term, shape (3, terms): where its list starts in the pool, how long it is, for how many rows it has room."""
 
 
 def append_postings(row: int, numbers: Int32s, counts: Int32s, pool: Pool, tables: Tables, used: int) -> int:
@@ -122,8 +118,10 @@ class Postings:
         self.ids: dict[str, int] = {}
         self._append = append
         self._pool = Pool(np.empty(0, np.int32), np.empty(0, np.int32))
-        self._tables = Tables(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
+        self._tables: Tables = np.empty((3, 0), np.int64)
         self._used = 0
+        # What readers are given, until the arrays are others.
+        self._seen: PostingsView | None = None
 
     @classmethod
     def of(cls, ids: dict[str, int], lists: PackedLists, append: AppendPostings = append_postings) -> Postings:
@@ -133,14 +131,14 @@ class Postings:
         postings._pool = Pool(lists.rows, lists.counts)
         postings._used = len(lists.rows)
         length = np.diff(lists.ends, prepend=0)
-        postings._tables = Tables(lists.ends - length, length, length.copy())
+        postings._tables = np.array([lists.ends - length, length, length], np.int64)
         return postings
 
-    def numbers(self, terms: Collection[str]) -> Int32s:
+    def numbers(self, terms: Collection[str]) -> list[int]:
         """The numbers of terms; a new term gets the next one."""
         ids = self.ids
-        numbers = np.array([ids.setdefault(term, len(ids)) for term in terms], dtype=np.int32)
-        if len(ids) > len(self._tables.length):
+        numbers = [ids.setdefault(term, len(ids)) for term in terms]
+        if len(ids) > self._tables.shape[1]:
             self._add_regions(len(ids))
         return numbers
 
@@ -150,16 +148,20 @@ class Postings:
         if used < 0:
             self._pool = Pool(*(grown(column, self._used, -used) for column in self._pool))
             # Readers of the old pool keep the old tables: these will name regions that their pool does not have.
-            self._tables = Tables(*(table.copy() for table in self._tables))
+            self._tables = self._tables.copy()
+            self._seen = None
             used = self._append(row, numbers, counts, self._pool, self._tables, self._used)
         self._used = used
 
     def view(self) -> PostingsView:
         """The postings as they are now."""
-        return PostingsView(self.ids, *self._pool, self._tables.start, self._tables.length)
+        seen = self._seen
+        if seen is None:
+            seen = self._seen = PostingsView(self.ids, *self._pool, self._tables[0], self._tables[1])
+        return seen
 
     def _add_regions(self, needed: int) -> None:
-        known = len(self._tables.length)
-        self._tables = Tables(*(grown(table, known, needed) for table in self._tables))
-        for table in self._tables:
-            table[known:] = 0
+        known = self._tables.shape[1]
+        self._tables = np.array([grown(table, known, needed) for table in self._tables])
+        self._seen = None
+        self._tables[:, known:] = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +18,6 @@ from services.search.domain.postings import (
     append_postings,
     lists_of_rows,
 )
-
-
-class TermView(NamedTuple):
-    """A term table as a reader sees it: row i holds the terms `numbers[pointers[i] : pointers[i + 1]]`."""
-
-    lists: PostingsView
-    numbers: Int32s
-    pointers: Int64s
 
 
 class TermTable:
@@ -69,13 +60,13 @@ class TermTable:
         """Where in `numbers` each row begins, and where the last one ends."""
         return self._pointers.rows
 
-    def append(self, counted: Mapping[str, int]) -> Int32s:
-        """Write the next row; the numbers of its terms."""
+    def append(self, counted: Mapping[str, int], terms: int) -> Int32s:
+        """Write the next row, which has so many `terms`, counted with repetitions; the numbers of its terms."""
         row = self._pointers.used - 1
-        numbers = self._postings.numbers(counted)
-        counts = np.fromiter(counted.values(), np.int32, len(counted))
-        self._numbers.append(numbers)
-        self._counts.append(counts)
+        numbers, counts = self._numbers.extended(len(counted)), self._counts.extended(len(counted))
+        numbers[:] = self._postings.numbers(counted)
+        # Most texts that are short have each of their terms once.
+        counts[:] = 1 if len(counted) == terms else list(counted.values())
         self._pointers.push(self._numbers.used)
         self._postings.append(row, numbers, counts)
         return numbers
@@ -89,9 +80,9 @@ class TermTable:
         """For each term, how many rows hold it."""
         return np.bincount(self.numbers, minlength=len(self.ids)).astype(np.int64)
 
-    def view(self) -> TermView:
-        """The table as it is now."""
-        return TermView(self._postings.view(), self._numbers.array, self._pointers.rows)
+    def lists(self) -> PostingsView:
+        """The rows of every term, as they are now."""
+        return self._postings.view()
 
     def frozen(self, rows: Int64s) -> FrozenTerms:
         """These rows only, in this order; terms that none of them holds are left out."""

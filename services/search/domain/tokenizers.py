@@ -149,6 +149,8 @@ class _Stems(dict[str, str]):
     """Stems by word, of which some are remembered: the words of a language come again and again."""
 
     def __missing__(self, word: str) -> str:
+        if word[-1].isdigit():
+            return word  # no ending of English, and there is no end of numbers to remember
         try:
             stemmer = _stemmers.english
         except AttributeError:

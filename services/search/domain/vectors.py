@@ -32,6 +32,7 @@ class Vectors:
     """The writer's side: rows are only appended."""
 
     def __init__(self, width: int, store: StoreVectors = store_vectors) -> None:
+        self.width = width
         self._store = store
         self._used = 0
         self._units = np.empty((0, width), np.float32)
@@ -61,7 +62,7 @@ class Vectors:
         """The unit vectors from this row on."""
         return self._units[row : self._used]
 
-    def view(self) -> tuple[Float32s, Coarse]:
-        """Unit vectors and coarse rows as they are now."""
-        used, (codes, scales, errors) = self._used, self._coarse
-        return self._units[:used], Coarse(codes[:used], scales[:used], errors[:used])
+    def first(self, count: int) -> tuple[Float32s, Coarse]:
+        """The first unit vectors and coarse rows."""
+        codes, scales, errors = self._coarse
+        return self._units[:count], Coarse(codes[:count], scales[:count], errors[:count])

@@ -8,22 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Generic, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from services.search.domain.bm25 import Variant
 from services.search.domain.clusters import ClusterView
-from services.search.domain.coarse import Coarse
+from services.search.domain.columns import Column
 from services.search.domain.facets import Facets, facet
 from services.search.domain.fusion import EQUAL_WITHIN, reciprocal_ranks, weighted
 from services.search.domain.items import Items
-from services.search.domain.kernels import Float32s, Floats, Fused, Int64s, Kernels, Mask, NumpyKernels, best_of
-from services.search.domain.postings import Lists
+from services.search.domain.kernels import (
+    Asked,
+    Cut,
+    Float32s,
+    Floats,
+    Fused,
+    Int64s,
+    Kernels,
+    Mask,
+    NumpyKernels,
+    best_of,
+)
+from services.search.domain.postings import Lists, PostingsView
 from services.search.domain.query import Filter, ItemT, Ranking, Scored, TermScore
-from services.search.domain.term_table import TermView
+from services.search.domain.term_table import TermTable
+from services.search.domain.vectors import Vectors
 
 # Below this range the rounding of float32 products would decide the order, so they are computed again in float64.
 SINGLE_PRECISION_NOISE = 1e-6
@@ -80,12 +91,34 @@ class Candidates:
         return float((idf * terms).sum() / terms.sum())
 
 
-class IndexView(NamedTuple, Generic[ItemT]):
+class Rows(NamedTuple, Generic[ItemT]):
+    """What the writer keeps of each row, and goes on writing: a view looks at no more rows than it has."""
+
+    items: Items[ItemT]
+    order: Column
+    confidence: Column
+    lengths: Column
+    died: Column
+    vectors: Vectors
+    terms: TermTable
+    facets: Facets
+
+
+class Rules(NamedTuple):
+    """How an index ranks."""
+
+    variant: Variant
+    kernels: Kernels
+    preselection: Preselection = NO_PRESELECTION
+
+
+@dataclass(eq=False)
+class IndexView(Generic[ItemT]):
     """All rows up to `rows` that were alive in `version`.
 
-    A tuple, because one is made for every change. ``term_counts`` tells how many terms are held by exactly n live
-    entries, for each n; it is kept only for a BM25 with a floor. ``revision`` is the writer's own number for the state,
-    for example the revision of a playbook. ``remembered`` begins empty.
+    One is made for every change, so what takes time waits for the first query. ``term_counts`` tells how many terms
+    are held by exactly n live entries, for each n; it is kept only for a BM25 with a floor. ``revision`` is the
+    writer's own number for the state, for example the revision of a playbook.
     """
 
     version: int
@@ -93,21 +126,35 @@ class IndexView(NamedTuple, Generic[ItemT]):
     rows: int
     live: int
     total_length: int
-    items: Items[ItemT]
-    order: Int64s
-    confidence: Floats
-    lengths: NDArray[np.int32]
-    died: Int64s
-    vectors: Float32s
-    coarse: Coarse
-    terms: TermView
-    facets: Facets
-    term_counts: Mapping[int, int]
-    variant: Variant
-    kernels: Kernels
-    preselection: Preselection
+    written: Rows[ItemT]
+    postings: PostingsView
     clusters: ClusterView | None
-    remembered: dict[Filter, Candidates]
+    term_counts: Mapping[int, int]
+    rules: Rules
+
+    @cached_property
+    def cut(self) -> Cut:
+        """Its columns."""
+        count, written = self.rows, self.written
+        vectors, coarse = written.vectors.first(count)
+        return Cut(
+            written.order.array[:count],
+            written.confidence.array[:count],
+            written.lengths.array[:count],
+            written.died.array[:count],
+            vectors,
+            coarse,
+        )
+
+    @cached_property
+    def remembered(self) -> dict[Filter, Candidates]:
+        """The candidates of the filters that were asked for."""
+        return {}
+
+    @property
+    def dimension(self) -> int:
+        """Of the vectors."""
+        return self.written.vectors.width
 
     def candidates(self, admitted: Filter) -> Candidates:
         """The rows that `admitted` lets pass (S-09, S-10). Remembered, since one version is asked the same again."""
@@ -134,62 +181,85 @@ class IndexView(NamedTuple, Generic[ItemT]):
         candidates = self.candidates(admitted)
         if not candidates.count:
             return Ranking(alpha=fusion.alpha)
-        bm25 = self.bm25(terms, candidates)
-        pool = self._pool(query, bm25, candidates, count)
-        if pool is None:
-            fused = self._best_of_all(query, bm25, candidates.mask, fusion, count)
-        else:
-            fused = self._best_of(pool, query, bm25[pool], fusion, count)
+        preselected = self.clusters is not None and candidates.count > self.rules.preselection.above
+        fused = None if preselected else self._answer(terms, query, candidates, fusion, count)
+        if fused is None:
+            fused = self._step_by_step(terms, query, candidates, fusion, count, preselected)
         rows = fused.rows.tolist()
         results = map(
             Scored,
-            self.items.at(rows),
+            self.written.items.at(rows),
             fused.vector.tolist(),
             fused.bm25.tolist(),
             fused.combined.tolist(),
             fused.cosine.tolist(),
-            bm25[fused.rows].tolist(),
+            fused.raw_bm25.tolist(),
             self._matched(rows, terms, candidates) if explain else [()] * len(rows),
         )
-        return Ranking(list(results), candidates.count, fusion.alpha, pool is not None)
+        return Ranking(list(results), candidates.count, fusion.alpha, preselected)
 
-    def _pool(self, query: Float32s, bm25: Floats, candidates: Candidates, count: int) -> Int64s | None:
-        """The rows that are worth scoring by both sides, ascending; None if all of them are to be scored."""
-        chosen = self.preselection
-        if self.clusters is None or candidates.count <= chosen.above:
+    def _answer(
+        self, terms: Sequence[str], query: Float32s, candidates: Candidates, fusion: Fusion, count: int
+    ) -> Fused | None:
+        """The best of all rows in one go, if that is to be had and float32 can tell them apart."""
+        if fusion.method == "rrf":
             return None
+        _, lists, times = self._lists(terms)
+        asked = Asked(lists, times, candidates.count, candidates.average_length, self.rules.variant)
+        fused = self.rules.kernels.answer(asked, self.cut, query, candidates.mask, fusion.alpha, count)
+        return None if fused is None or EQUAL_WITHIN < fused.spread <= SINGLE_PRECISION_NOISE else fused
+
+    def _step_by_step(
+        self,
+        terms: Sequence[str],
+        query: Float32s,
+        candidates: Candidates,
+        fusion: Fusion,
+        count: int,
+        preselected: bool,
+    ) -> Fused:
+        bm25 = self.bm25(terms, candidates)
+        if not preselected:
+            return self._best_of_all(query, bm25, candidates.mask, fusion, count)
+        pool = self._pool(query, bm25, candidates, count)
+        return self._best_of(pool, query, bm25[pool], fusion, count)
+
+    def _pool(self, query: Float32s, bm25: Floats, candidates: Candidates, count: int) -> Int64s:
+        """The rows that are worth scoring by both sides, ascending."""
+        assert self.clusters is not None
+        chosen = self.rules.preselection
         size = max(chosen.pool, 4 * count)
-        centroids = self.kernels.inner_products(self.clusters.centroids, query)
+        centroids = self.rules.kernels.inner_products(self.clusters.centroids, query)
         near, far = self.clusters.rows_near_and_far(centroids, chosen.probes, chosen.far, self.rows)
         if candidates.mask is not None:
             near, far = near[candidates.mask[near]], far[candidates.mask[far]]
-        closeness = self.kernels.inner_products_of(self.vectors, near, query).astype(np.float64)
-        farness = -self.kernels.inner_products_of(self.vectors, far, query).astype(np.float64)
+        closeness = self.rules.kernels.inner_products_of(self.cut.vectors, near, query).astype(np.float64)
+        farness = -self.rules.kernels.inner_products_of(self.cut.vectors, far, query).astype(np.float64)
         parts = [
-            near[self.kernels.highest(closeness, None, size)],
-            far[self.kernels.highest(farness, None, 1)],
-            self.kernels.highest(bm25, candidates.mask, size),
+            near[self.rules.kernels.highest(closeness, None, size)],
+            far[self.rules.kernels.highest(farness, None, 1)],
+            self.rules.kernels.highest(bm25, candidates.mask, size),
         ]
         return np.unique(np.concatenate(parts))
 
     def _best_of_all(self, query: Float32s, bm25: Floats, mask: Mask | None, fusion: Fusion, count: int) -> Fused:
+        kernels, order, vectors, alpha = self.rules.kernels, self.cut.order, self.cut.vectors, fusion.alpha
         if fusion.method == "rrf":
-            cosine = self.kernels.inner_products(self.vectors, query)
-            return _fused_by_rank(cosine, bm25, self.order, mask, fusion.alpha, count)
-        fused = self.kernels.best_of_all(self.vectors, self.coarse, query, bm25, self.order, mask, fusion.alpha, count)
+            return _fused_by_rank(kernels.inner_products(vectors, query), bm25, order, mask, alpha, count)
+        fused = kernels.best_of_all(vectors, self.cut.coarse, query, bm25, order, mask, alpha, count)
         if EQUAL_WITHIN < fused.spread <= SINGLE_PRECISION_NOISE:
-            return _best_in_double(self.vectors, query, bm25, self.order, mask, fusion.alpha, count)
+            return _best_in_double(vectors, query, bm25, order, mask, alpha, count)
         return fused
 
     def _best_of(self, pool: Int64s, query: Float32s, bm25: Floats, fusion: Fusion, count: int) -> Fused:
         """The best among the rows of the pool, whose raw scores `bm25` follows."""
-        cosine, order = self.kernels.inner_products_of(self.vectors, pool, query), self.order[pool]
+        cosine, order = self.rules.kernels.inner_products_of(self.cut.vectors, pool, query), self.cut.order[pool]
         if fusion.method == "rrf":
             fused = _fused_by_rank(cosine, bm25, order, None, fusion.alpha, count)
         else:
-            fused = self.kernels.best(cosine, bm25, order, None, fusion.alpha, count)
+            fused = self.rules.kernels.best(cosine, bm25, order, None, fusion.alpha, count)
             if EQUAL_WITHIN < fused.spread <= SINGLE_PRECISION_NOISE:
-                fused = _best_in_double(self.vectors[pool], query, bm25, order, None, fusion.alpha, count)
+                fused = _best_in_double(self.cut.vectors[pool], query, bm25, order, None, fusion.alpha, count)
         return fused._replace(rows=pool[fused.rows])
 
     def _matched(
@@ -201,7 +271,9 @@ class IndexView(NamedTuple, Generic[ItemT]):
         for i, term in enumerate(known):
             one = Lists(lists.rows, lists.counts, lists.start[i : i + 1], lists.length[i : i + 1])
             held = lists.rows[lists.start[i] : lists.start[i] + lists.length[i]]
-            scores = self.kernels.bm25(one, weights[i : i + 1], self.lengths, candidates.average_length, self.variant)
+            scores = self.rules.kernels.bm25(
+                one, weights[i : i + 1], self.cut.lengths, candidates.average_length, self.rules.variant
+            )
             for part, row in zip(parts, rows, strict=True):
                 place = int(np.searchsorted(held, row))
                 if place < len(held) and held[place] == row:
@@ -213,44 +285,53 @@ class IndexView(NamedTuple, Generic[ItemT]):
         _, lists, weights = self.weighted_lists(terms, candidates)
         if not len(weights) or not candidates.average_length:
             return np.zeros(self.rows)
-        return self.kernels.bm25(lists, weights, self.lengths, candidates.average_length, self.variant)
+        return self._scored(lists, weights, candidates)
+
+    def _scored(self, lists: Lists, weights: Floats, candidates: Candidates) -> Floats:
+        kernels, variant = self.rules.kernels, self.rules.variant
+        return kernels.bm25(lists, weights, self.cut.lengths, candidates.average_length, variant)
 
     def weighted_lists(self, terms: Sequence[str], candidates: Candidates) -> tuple[list[str], Lists, Floats]:
         """The query's distinct known terms, their postings, and what each weighs: its idf, floored (S-22)."""
+        known, lists, times = self._lists(terms)
+        weights = self.rules.kernels.idf(lists, self.rows, candidates.mask, candidates.count, self.rules.variant)
+        if self.rules.variant.floored and known and weights.min() < 0.0:
+            weights[weights < 0.0] = self.rules.variant.epsilon * candidates.average_idf
+        return known, lists, weights * times
+
+    def _lists(self, terms: Sequence[str]) -> tuple[list[str], Lists, Floats]:
+        """The query's distinct known terms, their postings, and how often the query has each (S-24)."""
         times: dict[str, int] = {}
         for term in terms:
             times[term] = times.get(term, 0) + 1
-        known, lists = self.terms.lists.of(times)
-        weights = self.kernels.idf(lists, self.rows, candidates.mask, candidates.count, self.variant)
-        if self.variant.floored and known and weights.min() < 0.0:
-            weights[weights < 0.0] = self.variant.epsilon * candidates.average_idf
-        if len(times) < len(terms):
-            # A query term repeated k times counts k times (S-24).
-            weights *= [times[term] for term in known]
-        return known, lists, weights
+        known, lists = self.postings.of(times)
+        if len(times) == len(terms):
+            return known, lists, _once(len(known))
+        return known, lists, np.array([times[term] for term in known], np.float64)
 
     def term_counts_of(self, mask: Mask | None) -> Mapping[int, int]:
         """How many terms are held by exactly n of the admitted entries, for each n >= 1."""
         if mask is None:
             return self.term_counts
-        held_by = np.repeat(mask, np.diff(self.terms.pointers))
-        holding = np.bincount(self.terms.numbers[: len(held_by)][held_by])
+        terms = self.written.terms
+        held_by = np.repeat(mask, np.diff(terms.pointers[: self.rows + 1]))
+        holding = np.bincount(terms.numbers[: len(held_by)][held_by])
         numbers = np.bincount(holding[holding > 0])
         return {n: count for n, count in enumerate(numbers.tolist()) if count}
 
     def _select(self, admitted: Filter) -> Candidates:
         mask: Mask | None = None
         if self.live < self.rows:
-            mask = self.died > self.version
+            mask = self.cut.died > self.version
         if admitted.min_confidence > 0.0:
-            mask = _both(mask, self.confidence >= admitted.min_confidence)
+            mask = _both(mask, self.cut.confidence >= admitted.min_confidence)
         if admitted.sections:
             mask = _both(mask, self._holding_facet([facet("", section) for section in admitted.sections]))
         for name, value in admitted.attributes:
             mask = _both(mask, self._holding_facet([facet(name, value)]))
         count = self.rows if mask is None else int(np.count_nonzero(mask))
         everything = count == self.live
-        total = self.total_length if everything else int(self.lengths[mask].sum())
+        total = self.total_length if everything else int(self.cut.lengths[mask].sum())
         return Candidates(
             self, None if count == self.rows else mask, everything, count, total / count if count else 0.0
         )
@@ -258,8 +339,13 @@ class IndexView(NamedTuple, Generic[ItemT]):
     def _holding_facet(self, names: Sequence[str]) -> Mask:
         mask = np.zeros(self.rows, np.bool_)
         for name in names:
-            mask[self.facets.rows_of(name, self.rows)] = True
+            mask[self.written.facets.rows_of(name, self.rows)] = True
         return mask
+
+
+@cache
+def _once(terms: int) -> Floats:
+    return np.ones(terms)
 
 
 def _both(mask: Mask | None, other: Mask) -> Mask:
@@ -281,4 +367,5 @@ def _fused_by_rank(cosine: Float32s, bm25: Floats, order: Int64s, mask: Mask | N
     lexical = reciprocal_ranks(bm25[rows])
     combined = weighted(vector, lexical, alpha)
     top = best_of(combined, order[rows], count)
-    return Fused(rows[top], vector[top], lexical[top], combined[top], cosine[rows[top]], 0.0)
+    best = rows[top]
+    return Fused(best, vector[top], lexical[top], combined[top], cosine[best], bm25[best], 0.0)

@@ -38,12 +38,12 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         self._embed = embed
         self._tokenizer = tokenizer
 
-    async def Search(self, request: pb.SearchRequest, context: Any) -> pb.SearchResponse:
-        """Ranks the bullets of a dataset."""
+    async def Search(self, request: pb.SearchRequest, context: Any) -> Any:
+        """Ranks the bullets of a dataset; the answer is a `SearchResponse`, mostly in its wire form."""
         ask = convert.ask_from(request.query)
         if not request.page_size:
             (answer,) = await self._search(request.dataset, [ask], request.min_revision)
-            return convert.response_message(answer)
+            return convert.response_wire(answer)
         digest = digest_of(request.dataset, request.query)
         place = place_in_ranking(request.page_token)
         page = await self._page(request.dataset, ask, request.min_revision, digest, request.page_size, place)
@@ -76,7 +76,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
             revision=max(playbook.revision, 0),
             bullets=playbook.bullets,
             embedding_model=playbook.embed.embedder.model,
-            dimension=playbook.view.vectors.shape[1] if playbook.view else 0,
+            dimension=playbook.view.dimension if playbook.view else 0,
             tokenizer=self._tokenizer,
             feed_error=str(playbook.error) if playbook.error else "",
         )

@@ -73,19 +73,19 @@ class EmbedTexts:
         return [vector.unit for vector in await self._vectors_of(texts)]
 
     async def _vectors_of(self, texts: Sequence[str]) -> list[_QueryVector]:
-        missing = list(dict.fromkeys(text for text in texts if text not in self._queries))
+        remembered = self._queries
+        missing = list(dict.fromkeys(text for text in texts if text not in remembered))
         self._count("queries", len(set(texts)) - len(missing), len(missing))
-        fresh: dict[str, _QueryVector] = {}
         if missing:
             embedded = await self._embed(missing)
             units = unit(embedded.astype(np.float64)).astype(np.float32)
-            fresh = {text: _QueryVector(*both) for text, *both in zip(missing, embedded, units, strict=True)}
-        found = [fresh.get(text) or self._queries[text] for text in texts]
-        for text, vector in zip(texts, found, strict=True):
-            self._queries[text] = vector
-            self._queries.move_to_end(text)
-        while len(self._queries) > self._remembered:
-            self._queries.popitem(last=False)
+            for text, *both in zip(missing, embedded, units, strict=True):
+                remembered[text] = _QueryVector(*both)
+        found = [remembered[text] for text in texts]
+        for text in texts:
+            remembered.move_to_end(text)
+        while len(remembered) > self._remembered:
+            remembered.popitem(last=False)
         return found
 
     async def _embed(self, texts: Sequence[str]) -> Float32s:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from chassis.cpu import CpuPool
 from services.search.domain.bullet import Bullet
@@ -39,7 +38,7 @@ class RankBullets:
         if not candidates:
             return Ranking()
         vectors = await self._embed.documents([bullet.searchable_text for bullet in candidates])
-        entries = [replace(bullet_entry(bullet), id=str(place)) for place, bullet in enumerate(candidates)]
+        entries = [bullet_entry(bullet)._replace(id=str(place)) for place, bullet in enumerate(candidates)]
         view = await self._pool.run(self._new_index(vectors.shape[1]).apply, entries, vectors)
         (ranking,) = await self._rank(view, [ask])
         return ranking

@@ -95,7 +95,7 @@ class RankEntries:
         if view is None:
             return [Ranking(alpha=fusion.alpha) for fusion in fusions]
         vectors = await self._vectors(view, asks)
-        products = view.rows * view.vectors.shape[1] * len(asks)
+        products = view.rows * view.dimension * len(asks)
         if products <= INLINE_PRODUCTS and sum(len(ask.query.query_text) for ask in asks) <= INLINE_CHARACTERS:
             return self._rank(view, asks, fusions, vectors)
         return await self._pool.run(self._rank, view, asks, fusions, vectors)
@@ -138,13 +138,13 @@ class RankEntries:
         texts: dict[int, str] = {}
         for place, ask in enumerate(asks):
             if ask.vector is not None:
-                vectors[place] = self._given(ask.vector, view.vectors.shape[1])
+                vectors[place] = self._given(ask.vector, view.dimension)
             if not view.candidates(ask.query.filter).count:
                 vectors[place] = None
             elif ask.vector is None:
                 texts[place] = ask.query.query_text
         if texts:
-            embedded = await self._embedded(list(texts.values()), view.vectors.shape[1])
+            embedded = await self._embedded(list(texts.values()), view.dimension)
             for place, vector in zip(texts, embedded, strict=True):
                 vectors[place] = vector
         return vectors

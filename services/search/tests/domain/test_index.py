@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from rank_bm25 import BM25Okapi
 
 from services.search.domain.bullet import Bullet
-from services.search.domain.entry import bullet_entry
-from services.search.domain.errors import EmbeddingFailed
+from services.search.domain.entry import Entry, bullet_entry
+from services.search.domain.errors import EmbeddingFailed, InvalidEntry
 from services.search.domain.index import HybridIndex
 from services.search.domain.kernels import Kernels, NumpyKernels
 from services.search.domain.query import Filter, SearchQuery
@@ -227,7 +227,7 @@ def test_dead_rows_are_given_back() -> None:
     for i in range(3000):
         index.apply([bullet_entry(bullet("b", f"text {i}"))], np.ones((1, 2)))
     assert index.view.rows < 1100
-    assert len(index.view.terms.lists.ids) < 2100
+    assert len(index.view.postings.ids) < 2100
     ranking = index.view.search(["2999"], np.ones(2, np.float32), Filter(), Fusion(0.5), 5)
     assert [result.item.content for result in ranking.results] == ["text 2999"]
 
@@ -243,6 +243,22 @@ def test_wrong_vectors_change_nothing(vectors: np.ndarray | None) -> None:  # S-
     before = index.view
     with pytest.raises(EmbeddingFailed):
         index.apply([bullet_entry(bullet("b", "text"))], vectors, deleted=["a"])
+    assert index.view is before
+    assert index.ids() == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "field"),
+    [(Entry("", "text", 1), "id"), (Entry("b", "text", 1, confidence=float("nan")), "confidence")],
+    ids=["id", "confidence"],
+)
+def test_an_entry_that_cannot_be_is_not_taken_up(entry: Entry[int], field: str) -> None:
+    index: HybridIndex[int] = HybridIndex(2, whitespace)
+    index.apply([Entry("a", "text", 0)], np.ones((1, 2)))
+    before = index.view
+    with pytest.raises(InvalidEntry) as refused:
+        index.apply([Entry("c", "text", 2), entry], np.ones((2, 2)), deleted=["a"])
+    assert [violation.field for violation in refused.value.violations] == [field]
     assert index.view is before
     assert index.ids() == ["a"]
 

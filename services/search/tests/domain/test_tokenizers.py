@@ -3,6 +3,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 import pytest
+import Stemmer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -108,3 +109,8 @@ def test_unknown_tokenizer() -> None:  # S-27
 )
 def test_latin_share(text: str, share: float) -> None:
     assert share == latin_share(text)
+
+
+@given(st.from_regex(r"[a-z0-9]{0,12}[0-9]", fullmatch=True))
+def test_what_ends_in_a_digit_is_its_own_stem(word: str) -> None:
+    assert mixed(word) == [Stemmer.Stemmer("english").stemWord(word)] == [word]
