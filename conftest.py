@@ -1,7 +1,8 @@
-"""Holds for every test: generated examples are never timed, and in CI they are the same each time."""
+"""Holds for every test: generated examples are never timed, in CI they are the same each time, imports are not garbage."""
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 
@@ -14,6 +15,12 @@ settings.register_profile(
 settings.load_profile("untimed")
 
 OURS = {"hansei", "chassis", "libs", "services", "gateway"}
+
+
+def pytest_collection_finish() -> None:
+    """All modules are there now: the collector would walk through them again and again and find nothing to free."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -25,6 +25,8 @@ ROUNDS = 2
 READY_SECONDS = 6.0
 """How long a replica is ready before an older one is ended, `minReadySeconds` on Kubernetes: callers that could not
 connect try again within five (chassis/channels.py)."""
+PAUSE_SECONDS = 0.1
+"""Between what one caller does and its next: without, callers take the processors from the replica that starts."""
 LAME_DUCK = {"HANSEI_LAME_DUCK_SECONDS": "1"}
 FUTURE = "from_the_future"
 MIGRATION = """
@@ -88,6 +90,7 @@ class Callers:
             self._done[number] += 1
             async with self._moved:
                 self._moved.notify_all()
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def _loop(self) -> None:
         """Learn, search and ask."""

@@ -5,33 +5,22 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from tests import systems
 from tests.console.reader import Reader
-from tests.console.seeds import Seeds, comparison
-from tests.console.windows import ARGUMENTS, BULLETS, Stack, reading
-
-SECONDS = 60
+from tests.console.seeds import Seeds
+from tests.console.windows import ARGUMENTS, SECONDS, Stack, filled, reading
+from tests.shared import shared
 
 
 @pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    http = f"127.0.0.1:{systems.free_port()}"
-    with (
-        systems.one_process(tmp_path_factory.mktemp("console"), HANSEI_HTTP_ADDRESS=http) as system,
-        httpx.Client(base_url=f"http://{http}", timeout=SECONDS) as client,
-    ):
-        seeds = Seeds(client, system.address)
-        thousand = seeds.playbook("thousand", BULLETS)
-        seeds.queue("queue", BULLETS)
-        seeds.rounds("rounds-1", teams=6, rounds=5)
-        ended = seeds.execution("Nobody knows anything about this")
-        paused = seeds.execution("Compare locked databases and tokens", steps=comparison("thousand"))
-        yield Stack(f"http://{http}", system.address, seeds, thousand, paused, ended)
+def stack(run_folder: Path) -> Iterator[Stack]:
+    with shared(filled, run_folder) as found, httpx.Client(base_url=found.url, timeout=SECONDS) as client:
+        yield Stack(**vars(found), seeds=Seeds(client, found.address))
 
 
 # Of one file, not of the session: while Playwright runs, its event loop is the thread's, and no other can be.

@@ -5,26 +5,53 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
+import httpx
 from playwright.sync_api import Browser, Page
 
+from tests import systems
 from tests.console.reader import Reader
-from tests.console.seeds import Seeds
+from tests.console.seeds import Seeds, comparison
 
+SECONDS = 60
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage")
 BULLETS = 1_000
 
 
 @dataclass(frozen=True)
-class Stack:
+class Filled:
     """A running hansei: where it serves people and programs, and what it was filled with."""
 
     url: str
     address: str
-    seeds: Seeds
     thousand: list[str]
     running: str
     ended: str
+
+
+@dataclass(frozen=True)
+class Stack(Filled):
+    """Also what fills it further."""
+
+    seeds: Seeds
+
+
+@contextmanager
+def filled(data: Path) -> Iterator[Filled]:
+    """A hansei in one process that has been in use for a while."""
+    http = f"127.0.0.1:{systems.free_port()}"
+    with (
+        systems.one_process(data, HANSEI_HTTP_ADDRESS=http) as system,
+        httpx.Client(base_url=f"http://{http}", timeout=SECONDS) as client,
+    ):
+        seeds = Seeds(client, system.address)
+        thousand = seeds.playbook("thousand", BULLETS)
+        seeds.queue("queue", BULLETS)
+        seeds.rounds("rounds-1", teams=6, rounds=5)
+        ended = seeds.execution("Nobody knows anything about this")
+        paused = seeds.execution("Compare locked databases and tokens", steps=comparison("thousand"))
+        yield Filled(f"http://{http}", system.address, thousand, paused, ended)
 
 
 @contextmanager

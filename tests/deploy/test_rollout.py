@@ -24,6 +24,8 @@ from tests.deploy.rendered import OVERLAYS, rendered
 from tests.systems import ROOT, SERVICES
 
 CALLERS = 3
+PAUSE_SECONDS = 0.1
+"""Between what one caller does and its next: without, callers take the processors from the pods that start."""
 RUN = ROOT / "examples/trajectories/git-commit-identity.json"
 
 
@@ -94,6 +96,7 @@ class Load:
             await self._ask()
             await self._validate()
             self.answered += 1
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def revision(self) -> int:
         """The revision of the playbook."""
