@@ -1,4 +1,4 @@
-"""Holds for every test: generated examples are never timed, in CI they are the same each time, imports are not garbage."""
+"""Holds for every test: examples are never timed, in CI they are the same each time, and imports are not garbage."""
 
 from __future__ import annotations
 
