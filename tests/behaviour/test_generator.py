@@ -103,7 +103,7 @@ async def test_a_failing_model_is_a_trajectory_and_no_error_of_the_rpc(model: Op
 async def test_a_stalled_model_is_told_before_the_callers_deadline(model: OpenAIServer) -> None:
     model.answer_with(stall())
     async with generator_with(**with_model(model)) as generator:
-        response = await generator.Generate(request(), timeout=1)
+        response = await generator.Generate(request(), timeout=4)
     assert response.trajectory.error_message.startswith("ModelDeadlineExceeded: ")  # P-121
 
 
