@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import logging
 import os
+from itertools import zip_longest
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,6 +17,22 @@ settings.register_profile(
 settings.load_profile("untimed")
 
 OURS = {"hansei", "chassis", "libs", "services", "gateway"}
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several processes share the files: those of all folders by turns, the last of each first.
+
+    So there is at all times something that computes beside what waits, and browsers do not make each other late.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
+    folders: dict[tuple[str, ...], dict[Path, list[pytest.Item]]] = {}
+    for item in items:
+        folder = item.path.relative_to(item.config.rootpath).parts[:2]
+        folders.setdefault(folder, {}).setdefault(item.path, []).append(item)
+    turns = zip_longest(*(reversed(files.values()) for files in folders.values()), fillvalue=[])
+    items[:] = (item for turn in turns for file in turn for item in file)
 
 
 def pytest_collection_finish() -> None:
