@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from chassis import deadlines
@@ -34,7 +35,9 @@ class ContractMethods:
         service = method.containing_service.full_name
         if service in self._own:
             behaviour = getattr(self._own[service], method.name)
-            return (lambda request: behaviour(request, None)) if method.server_streaming else _in_time(behaviour)
+            if method.server_streaming:
+                return lambda request: behaviour(request, None)
+            return _in_time(behaviour, GetMessageClass(method.output_type))
         channel = self._channel_of(PEER_OF[service])
         call: Callable[[Any], Any] = getattr(channel, kind_of(method))(
             path_of(method),
@@ -44,13 +47,16 @@ class ContractMethods:
         return call
 
 
-def _in_time(behaviour: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
-    """What a server does for a call: its time over, it ends."""
+def _in_time(
+    behaviour: Callable[[Any, Any], Awaitable[Any]], kind: type[Message]
+) -> Callable[[Any], Awaitable[Message]]:
+    """What a server does for a call: its time over, it ends. A behaviour may answer with bytes, as for a server."""
 
-    async def call(request: Any) -> Any:
+    async def call(request: Any) -> Message:
         try:
             async with asyncio.timeout(deadlines.remaining()) as limit:
-                return await behaviour(request, None)
+                answer: Message | bytes = await behaviour(request, None)
+                return kind.FromString(answer) if isinstance(answer, bytes) else answer
         except TimeoutError as error:
             if not limit.expired():
                 raise
