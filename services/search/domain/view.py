@@ -56,14 +56,14 @@ class Preselection:
     """With more than `above` candidates only a pool of them is scored.
 
     The pool holds the `pool` best by BM25, the `pool` nearest among the rows of the `probes` nearest clusters, and the
-    lowest row of the `far` farthest clusters, because min-max needs to know how low scores go. Both scores are computed
-    for all of the pool.
+    lowest row of the farthest clusters, because min-max needs to know how low scores go: one cluster in `far`, and at
+    least four. Both scores are computed for all of the pool.
     """
 
     above: int
     pool: int = 256
     probes: int = 32
-    far: int = 4
+    far: int = 64
 
 
 NO_PRESELECTION = Preselection(above=np.iinfo(np.int64).max)
@@ -230,7 +230,8 @@ class IndexView(Generic[ItemT]):
         chosen = self.rules.preselection
         size = max(chosen.pool, 4 * count)
         centroids = self.rules.kernels.inner_products(self.clusters.centroids, query)
-        near, far = self.clusters.rows_near_and_far(centroids, chosen.probes, chosen.far, self.rows)
+        farthest = max(4, len(centroids) // chosen.far)
+        near, far = self.clusters.rows_near_and_far(centroids, chosen.probes, farthest, self.rows)
         if candidates.mask is not None:
             near, far = near[candidates.mask[near]], far[candidates.mask[far]]
         closeness = self.rules.kernels.inner_products_of(self.cut.vectors, near, query).astype(np.float64)
