@@ -65,11 +65,26 @@ def response_message(answer: Answer[Bullet]) -> search_service_pb2.SearchRespons
 def response_wire(answer: Answer[Bullet]) -> bytes:
     """The answer to one query in its wire form.
 
-    Bullets are in theirs already, so the results are put together there, without a message for each.
+    Bullets are in theirs already, so the results are put together there, without a message for each; together they
+    equal those of `scored_message`.
     """
-    parts = [part for scored in answer.ranking.results for part in _result_field(scored)]
+    parts: list[bytes] = []
+    for item, vector, bm25, combined, cosine, raw_bm25, terms in answer.ranking.results:
+        matched = _terms(terms) if terms else b""
+        scores = _SCORES.pack(0x11, vector, 0x19, bm25, 0x21, combined, 0x29, cosine, 0x31, raw_bm25)
+        parts += (_head(len(item.origin), len(matched)), item.origin, scores, matched)
     parts.append(_said_of_all(max(answer.revision, 0), answer.model, answer.ranking.preselected))
     return b"".join(parts)
+
+
+@lru_cache(maxsize=16_384)
+def _head(bullet: int, terms: int) -> bytes:
+    """What stands before the bullet of a result: that a result follows, and how long, and a bullet, and how long.
+
+    ``bullet`` and ``terms`` are the bytes of the result's bullet and terms.
+    """
+    bullet_head = _FIRST_FIELD + _varint(bullet)
+    return _FIRST_FIELD + _varint(len(bullet_head) + bullet + _SCORES.size + terms) + bullet_head
 
 
 @lru_cache(maxsize=256)
@@ -79,23 +94,11 @@ def _said_of_all(revision: int, model: str, approximate: bool) -> bytes:
     return response.SerializeToString()
 
 
-def _result_field(scored: Scored[Bullet]) -> tuple[bytes, ...]:
-    """The parts of a result as the field `results` of a response; together they equal `scored_message` on the wire."""
-    item, vector, bm25, combined, cosine, raw_bm25, terms = scored
-    origin = item.origin
-    size = _varint(len(origin))
-    scores = _SCORES.pack(0x11, vector, 0x19, bm25, 0x21, combined, 0x29, cosine, 0x31, raw_bm25)
-    matched = _terms(terms) if terms else b""
-    length = 1 + len(size) + len(origin) + _SCORES.size + len(matched)
-    return _FIRST_FIELD, _varint(length), _FIRST_FIELD, size, origin, scores, matched
-
-
 def _terms(terms: Sequence[TermScore]) -> bytes:
     parts = [search_pb2.TermScore(term=part.term, score=part.score) for part in terms]
     return search_pb2.SearchResult(terms=parts).SerializeToString()
 
 
-@lru_cache(maxsize=16_384)
 def _varint(number: int) -> bytes:
     digits = bytearray()
     while number > 0x7F:

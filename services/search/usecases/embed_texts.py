@@ -74,16 +74,17 @@ class EmbedTexts:
 
     async def _vectors_of(self, texts: Sequence[str]) -> list[_QueryVector]:
         remembered = self._queries
-        missing = list(dict.fromkeys(text for text in texts if text not in remembered))
-        self._count("queries", len(set(texts)) - len(missing), len(missing))
+        distinct = texts if len(texts) == 1 else list(dict.fromkeys(texts))
+        missing = [text for text in distinct if text not in remembered]
+        self._count("queries", len(distinct) - len(missing), len(missing))
         if missing:
             embedded = await self._embed(missing)
             units = unit(embedded.astype(np.float64)).astype(np.float32)
             for text, *both in zip(missing, embedded, units, strict=True):
                 remembered[text] = _QueryVector(*both)
-        found = [remembered[text] for text in texts]
-        for text in texts:
+        for text in distinct:
             remembered.move_to_end(text)
+        found = [remembered[text] for text in texts]
         while len(remembered) > self._remembered:
             remembered.popitem(last=False)
         return found

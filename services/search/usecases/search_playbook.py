@@ -96,7 +96,7 @@ class RankEntries:
             return [Ranking(alpha=fusion.alpha) for fusion in fusions]
         vectors = await self._vectors(view, asks)
         products = view.rows * view.dimension * len(asks)
-        if products <= INLINE_PRODUCTS and sum(len(ask.query.query_text) for ask in asks) <= INLINE_CHARACTERS:
+        if products <= INLINE_PRODUCTS and sum([len(ask.query.query_text) for ask in asks]) <= INLINE_CHARACTERS:
             return self._rank(view, asks, fusions, vectors)
         return await self._pool.run(self._rank, view, asks, fusions, vectors)
 
@@ -135,18 +135,19 @@ class RankEntries:
     async def _vectors(self, view: IndexView[ItemT], asks: Sequence[Ask]) -> list[Float32s | None]:
         """The unit vector of each query; None where it has no candidates."""
         vectors: list[Float32s | None] = [None] * len(asks)
-        texts: dict[int, str] = {}
-        for place, ask in enumerate(asks):
-            if ask.vector is not None:
-                vectors[place] = self._given(ask.vector, view.dimension)
-            if not view.candidates(ask.query.filter).count:
-                vectors[place] = None
-            elif ask.vector is None:
-                texts[place] = ask.query.query_text
-        if texts:
-            embedded = await self._embedded(list(texts.values()), view.dimension)
-            for place, vector in zip(texts, embedded, strict=True):
-                vectors[place] = vector
+        places: list[int] = []
+        for place, (query, _, _, vector, _) in enumerate(asks):
+            given = None if vector is None else self._given(vector, view.dimension)
+            if not view.candidates(query.filter).count:
+                continue
+            if given is None:
+                places.append(place)
+            else:
+                vectors[place] = given
+        if places:
+            embedded = await self._embedded([asks[place].query.query_text for place in places], view.dimension)
+            for place, direction in zip(places, embedded, strict=True):
+                vectors[place] = direction
         return vectors
 
     async def _embedded(self, texts: Sequence[str], dimension: int) -> list[Float32s]:
