@@ -68,9 +68,9 @@ def chunks_of(text: str, count: CountTerms, chunking: Chunking) -> list[Span]:
     """
     pieces = list(_pieces(text, count, chunking))
     spans: list[Span] = []
-    first = 0
+    first = last = 0
     while first < len(pieces):
-        last = _last_of_chunk(pieces, first, chunking)
+        last = _last_of_chunk(pieces, first, last, chunking)
         spans.append(_trimmed(text, pieces[first].start, pieces[last - 1].end))
         if last == len(pieces):
             break
@@ -78,10 +78,10 @@ def chunks_of(text: str, count: CountTerms, chunking: Chunking) -> list[Span]:
     return spans
 
 
-def _last_of_chunk(pieces: Sequence[_Piece], first: int, chunking: Chunking) -> int:
-    """One past the last piece of the chunk that begins with `first`.
+def _last_of_chunk(pieces: Sequence[_Piece], first: int, new: int, chunking: Chunking) -> int:
+    """One past the last piece of the chunk that begins with `first`; pieces before `new` stand in the one before, too.
 
-    A chunk that is half full already ends with its paragraph.
+    A chunk that is half full already ends with its paragraph, unless all of that stands in the one before.
     """
     tokens, paragraph = 0, 0
     for place in range(first, len(pieces)):
@@ -89,7 +89,7 @@ def _last_of_chunk(pieces: Sequence[_Piece], first: int, chunking: Chunking) -> 
         tokens += piece.tokens
         if place > first and (tokens > chunking.tokens or piece.end - pieces[first].start > chunking.characters):
             return paragraph or place
-        if piece.ends_paragraph and 2 * tokens >= chunking.tokens:
+        if piece.ends_paragraph and place >= new and 2 * tokens >= chunking.tokens:
             paragraph = place + 1
     return len(pieces)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from services.search.domain.chunking import Chunking, chunks_of
@@ -72,6 +72,7 @@ def test_an_overlap_of_more_than_half_is_refused() -> None:
         Chunking(10, 6)
 
 
+@example("? ?\n\n? ?", 2, 1, "ja_bigram")  # a paragraph ends within the overlap
 @settings(max_examples=300, deadline=None)
 @given(WORDS, st.integers(2, 40), st.integers(0, 20), st.sampled_from(sorted(TOKENIZERS)))
 def test_chunks_hold_all_that_is_not_blank_in_order_and_none_is_too_long(
