@@ -68,8 +68,9 @@ contracts: $(STAMP)  ## buf lint, buf format, and buf breaking against the last 
 	  echo '$(BIN)/buf breaking --against .git#branch=$(BASE)'; $(BIN)/buf breaking --against '.git#branch=$(BASE)'; \
 	else echo 'buf breaking: there is no branch $(BASE) to compare with'; fi
 
-test: $(STAMP)  ## Run every test
-	$(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder
+CAMPAIGNS ?= $(HANSEI_CAMPAIGNS)
+test: $(STAMP)  ## Run every test; campaigns are short, or with CAMPAIGNS=full as long as the issues ask
+	HANSEI_CAMPAIGNS=$(CAMPAIGNS) $(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder
 
 demo: $(STAMP)  ## Learn from the recorded trajectories, offline, and search what was learned
 	@LLM_PROVIDER=offline $(BIN)/hansei demo

@@ -1,7 +1,7 @@
 """The figures of docs/operations/faults.md: `python -m bench.faults` breaks one thing after the other, and counts.
 
-The scenarios are the tests of `tests/resilience/test_faults_*.py`, with the database away for 30 s; a scenario that
-loses what it acknowledged, or does not recover, fails the run. Takes a few minutes; some scenarios need root.
+The scenarios are the tests of `tests/resilience/test_faults_*.py` at their full size, the database away for 30 s; a
+scenario that loses what it acknowledged, or does not recover, fails the run. Takes a few minutes; some need root.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.campaigns import VARIABLE as CAMPAIGNS
 from tests.resilience.load import FIGURES
 from tests.systems import ROOT
 
-GAP_SECONDS = 30
 COLUMNS = ("fault", "acknowledged", "lost", "twice", "refused, by code and reason", "on again after")
 
 
@@ -39,7 +39,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "figures"
         tests = sorted(str(each) for each in (ROOT / "tests/resilience").glob("test_faults_*.py"))
-        environment = {**os.environ, FIGURES: str(place), "HANSEI_FAULTS_GAP_SECONDS": str(GAP_SECONDS)}
+        environment = {**os.environ, FIGURES: str(place), CAMPAIGNS: "full"}
         done = subprocess.run([sys.executable, "-m", "pytest", "-q", *tests], cwd=ROOT, env=environment, check=False)
         figures = [json.loads(each) for each in place.read_text(encoding="utf-8").splitlines()]
     print("\n".join([line(*COLUMNS), line(*["---"] * len(COLUMNS)), *map(row, figures)]))

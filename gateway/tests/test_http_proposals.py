@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from chassis.errors import FailedPrecondition, Unavailable
 from gateway.tests.scripted_face import Peers, client_of
 from hansei.validator.v1 import report_pb2 as report
+from tests.campaigns import sized
 
 DASHBOARD = {"trays": {"in_progress": [{"id": "n1", "title": "見積 {x}", "status": "IN_PROGRESS"}]}}
 RUNS = ["/api/organizer/run", "/api/advisor/run"]
@@ -172,7 +173,7 @@ JSON_VALUES = st.recursive(
 FIELDS = ("dashboard", "focusNodeId", "userIntent", "constraints", "type", "report", "validNodeIds")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sized(150, 40), deadline=None)
 @given(
     body=st.dictionaries(st.sampled_from(FIELDS), JSON_VALUES) | JSON_VALUES, path=st.sampled_from([*RUNS, VALIDATE])
 )

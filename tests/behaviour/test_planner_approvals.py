@@ -1,6 +1,7 @@
-"""Issue: two replicas that resume the same approval are one execution, always; 1,000 approvals, four racing resumers.
+"""Issue: two replicas that resume the same approval are one execution, always: 1,000 approvals at the full size.
 
-In every approval one of the four is stopped in its next call, and woken after another one took the execution over.
+Four resumers race for each; one of them is stopped in its next call, and woken after another one took the execution
+over.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from services.planner.tests.replicas import MachineClock, question, replica, unt
 from services.planner.tests.scripted import ScriptedTool, agent_plan, agent_step, answer, executor
 from services.planner.usecases.audit import audited
 from services.planner.usecases.executions import Executions
+from tests.campaigns import sized
 
-APPROVALS = 1_000
+APPROVALS = sized(1_000, 200)
 PROCEED = InterventionResponse(action=InterventionAction.PROCEED)
 
 
@@ -40,7 +42,7 @@ class Stoppable(ScriptedTool):
         return result
 
 
-async def test_a_thousand_approvals_are_a_thousand_executions(tmp_path: Path) -> None:
+async def test_each_approval_is_one_execution(tmp_path: Path) -> None:
     clock, tools = MachineClock(), [Stoppable() for _ in range(4)]
     taken_over = 0
     async with AsyncExitStack() as stack:

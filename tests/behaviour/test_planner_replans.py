@@ -1,15 +1,19 @@
-"""Issue: a replanned execution ends within its budget whatever the model answers, in 10,000 generated cases.
+"""Issue: a replanned execution ends within its budget whatever the model answers.
 
-In each of them finished work is kept byte for byte, and nothing is called twice.
+There are 10,000 generated cases at the full size. In each of them finished work is kept byte for byte, and
+nothing is called twice.
 """
 
 from services.planner.tests.model_answers import check, executed
+from tests.campaigns import sized
+
+CASES = sized(10_000, 2_000)
 
 
-async def test_ten_thousand_executions_end_within_their_budget() -> None:
+async def test_executions_end_within_their_budget() -> None:
     kept = 0
-    for seed in range(10_000):
+    for seed in range(CASES):
         run = await executed(seed)
         check(run)
         kept += run.result.replan_count > 0 and bool(run.witness.committed)
-    assert kept > 1_000  # finished work met a replan often enough to be lost
+    assert kept > CASES / 10  # finished work met a replan often enough to be lost

@@ -1,4 +1,4 @@
-"""A rolling restart under load: every pod of every service is replaced, and no call fails.
+"""A rolling restart under load: pods of every service are replaced, at the full size all of them, and no call fails.
 
 All services roll at once, as they do when an overlay with another image is applied; of each, one pod after the other.
 """
@@ -19,12 +19,15 @@ from hansei.playbook.v1 import playbook_service_pb2, playbook_service_pb2_grpc
 from hansei.reflector.v1 import reflector_service_pb2, reflector_service_pb2_grpc
 from hansei.validator.v1 import validator_service_pb2, validator_service_pb2_grpc
 from tests.behaviour.postgres_server import binaries_or_skip, postgres_server
+from tests.campaigns import sized
 from tests.deploy.cluster import Cluster, cluster
 from tests.deploy.rendered import OVERLAYS, rendered
 from tests.systems import ROOT, SERVICES
 
+PODS = 2
+REPLACED = sized(PODS, 1)
 CALLERS = 3
-PAUSE_SECONDS = 0.1
+PAUSE_SECONDS = sized(0.1, 0.4)
 """Between what one caller does and its next: without, callers take the processors from the pods that start."""
 RUN = ROOT / "examples/trajectories/git-commit-identity.json"
 
@@ -33,7 +36,7 @@ RUN = ROOT / "examples/trajectories/git-commit-identity.json"
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     manifests = rendered(OVERLAYS / "dev")
     programs = binaries_or_skip()
-    data, replicas = tmp_path_factory.mktemp("pairs"), dict.fromkeys(SERVICES, 2)
+    data, replicas = tmp_path_factory.mktemp("pairs"), dict.fromkeys(SERVICES, PODS)
     with postgres_server(programs) as postgres, cluster(manifests, postgres, data, replicas) as running:
         yield running
 
@@ -56,8 +59,8 @@ async def test_no_call_fails_while_pods_are_replaced(pairs: Cluster) -> None:
 
 
 async def rolled(pairs: Cluster, name: str, load: Load) -> None:
-    """Replace the pods of a service, one after the other, as its controller does."""
-    for pod in pairs.pods(name):
+    """Replace pods of a service, one after the other, as its controller does."""
+    for pod in pairs.pods(name)[:REPLACED]:
         before = load.answered
         assert await asyncio.to_thread(pairs.terminate, pod) == 0
         await asyncio.to_thread(pairs.start, pod)

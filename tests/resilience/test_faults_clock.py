@@ -21,13 +21,14 @@ from hansei.gateway.v1.access_service_pb2 import ACCESS_SCOPE_READ
 from hansei.planner.v1.planner_pb2 import ACTION_RAG_SEARCH, EXECUTION_STATUS_PARTIAL, EXECUTION_STATUS_SUCCESS
 from hansei.playbook.v1 import playbook_service_pb2
 from tests import systems
+from tests.campaigns import sized
 from tests.jobs import jobs_at, run, runs
 from tests.resilience.load import load, recovered, settled
 from tests.systems import ROOT, SERVICES
 
 FORWARD, BACK = signal.SIGUSR1, signal.SIGUSR2
 FOUND_SECONDS = 30.0
-JOB = 30
+JOB = sized(30, 10)
 LOOK_SECONDS = 1.5
 BUSY_SHARE = 0.5
 SETTABLE = os.pathsep.join(

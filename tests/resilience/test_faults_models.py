@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests import systems
+from tests.campaigns import sized
 from tests.fakes.http_wire import WireResponse
 from tests.fakes.openai_answers import Answer, ModelRequest, body, chat_json, error, reset, stall
 from tests.fakes.openai_server import OpenAIServer
@@ -23,7 +24,7 @@ FAULTS: dict[str, Answer] = {
     "hanging": stall(),
     "reset": reset(),
 }
-RUNS = 12
+RUNS = sized(12, 4)
 INSIGHT = ("reasoning", "error_identification", "root_cause_analysis", "correct_approach", "key_insight")
 LESSONS = chat_json({"insights": [dict.fromkeys(INSIGHT, "Look before you leap.")]})
 DELTAS = chat_json({"deltas": [{"type": "ADD", "section": "habits", "content": "Look before you leap."}]})

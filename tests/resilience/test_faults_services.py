@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,10 +10,11 @@ import pytest
 
 from tests import systems
 from tests.behaviour.postgres_server import PostgresServer, binaries_or_skip, postgres_server
+from tests.campaigns import sized
 from tests.resilience.load import CALLERS, load, recovered, settled
 
-GAP_SECONDS = float(os.environ.get("HANSEI_FAULTS_GAP_SECONDS", "3"))
-"""For how long the database is away. `python -m bench.faults` makes it 30; of a short while callers see nothing."""
+GAP_SECONDS = sized(30.0, 3.0)
+"""For how long the database is away; of a short while callers see little."""
 BURST = 10
 
 

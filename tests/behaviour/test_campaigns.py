@@ -1,0 +1,25 @@
+"""Which size a campaign has."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.campaigns import VARIABLE, sized
+
+
+@pytest.mark.parametrize(("chosen", "size"), [("full", 10_000), ("short", 10), ("", 10)])
+def test_a_campaign_is_short_unless_it_is_to_be_full(monkeypatch: pytest.MonkeyPatch, chosen: str, size: int) -> None:
+    monkeypatch.setenv(VARIABLE, chosen)
+    assert sized(10_000, 10) == size
+
+
+def test_without_the_variable_a_campaign_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert sized(10_000, 10) == 10
+
+
+@pytest.mark.parametrize("chosen", ["Full", "1", "long"])
+def test_there_is_no_other_size(monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
+    monkeypatch.setenv(VARIABLE, chosen)
+    with pytest.raises(ValueError, match=f"must be one of short, full \\(got '{chosen}'\\)"):
+        sized(10_000, 10)
