@@ -37,17 +37,18 @@ class PostingsView(NamedTuple):
     start: Int64s
     length: Int64s
 
-    def of(self, terms: Iterable[str]) -> tuple[list[str], Lists]:
-        """The terms that are known, and their lists."""
-        known: list[str] = []
+    def of(self, terms: Iterable[str]) -> tuple[list[str], Lists, list[int]]:
+        """The distinct terms that are known, their lists, and how often each is among the `terms`."""
+        limit, ids = len(self.length), self.ids
+        times: dict[str, int] = {}
         found: list[int] = []
-        limit = len(self.length)
         for term in terms:
-            number = self.ids.get(term, limit)
-            if number < limit:
-                known.append(term)
+            if term in times:
+                times[term] += 1
+            elif (number := ids.get(term, limit)) < limit:
+                times[term] = 1
                 found.append(number)
-        return known, self.numbered(np.array(found, dtype=np.int64))
+        return list(times), self.numbered(np.array(found, dtype=np.int64)), list(times.values())
 
     def numbered(self, numbers: Int64s) -> Lists:
         """The lists of the terms with these numbers."""

@@ -302,13 +302,8 @@ class IndexView(Generic[ItemT]):
 
     def _lists(self, terms: Sequence[str]) -> tuple[list[str], Lists, Floats]:
         """The query's distinct known terms, their postings, and how often the query has each (S-24)."""
-        times: dict[str, int] = {}
-        for term in terms:
-            times[term] = times.get(term, 0) + 1
-        known, lists = self.postings.of(times)
-        if len(times) == len(terms):
-            return known, lists, _once(len(known))
-        return known, lists, np.array([times[term] for term in known], np.float64)
+        known, lists, times = self.postings.of(terms)
+        return known, lists, _once(len(known)) if len(known) == len(terms) else np.array(times, np.float64)
 
     def term_counts_of(self, mask: Mask | None) -> Mapping[int, int]:
         """How many terms are held by exactly n of the admitted entries, for each n >= 1."""

@@ -26,6 +26,8 @@ class _Followed:
     @property
     def answering(self) -> FollowedPlaybook:
         """The index that answers now."""
+        if len(self.playbooks) == 1:
+            return self.playbooks[0]
         first, *others = self.playbooks
         if first.opened and any(other.revision >= max(0, first.revision) for other in others):
             self.playbooks.pop(0)
