@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from sqlalchemy import inspect
@@ -17,15 +17,18 @@ from libs.sql.engines import engine_for, url_of
 from tests import systems
 from tests.behaviour.planner_service import ASK, answer, events, kinds
 from tests.behaviour.test_schemas import FOLDERS, revisions
+from tests.campaigns import sized
 from tests.jobs import jobs_at, run
 
 COPIED = ("services", "gateway")
 LINKED = ("allinone", "chassis", "config", "libs", "sdk", "stubs")
-ROUNDS = 2
+WAVES = sized([[name] for name in systems.SERVICES], [list(systems.SERVICES)])
+"""Which services have replicas of both releases at a time."""
+ROUNDS = sized(2, 1)
 READY_SECONDS = 6.0
 """How long a replica is ready before an older one is ended, `minReadySeconds` on Kubernetes: callers that could not
 connect try again within five (chassis/channels.py)."""
-PAUSE_SECONDS = 0.1
+PAUSE_SECONDS = sized(0.1, 0.5)
 """Between what one caller does and its next: without, callers take the processors from the replica that starts."""
 LAME_DUCK = {"HANSEI_LAME_DUCK_SECONDS": "1"}
 FUTURE = "from_the_future"
@@ -133,24 +136,26 @@ async def test_every_service_is_upgraded_while_it_is_called(tmp_path: Path) -> N
         async with AsyncClient(system.address) as client, asyncio.TaskGroup() as tasks:
             callers = Callers(client, dataset)
             tasks.create_task(callers.go_on())
-            for name in systems.SERVICES:
-                await _upgraded(system, name, callers)
+            for names in WAVES:
+                await _upgraded(system, names, callers)
             callers.enough = True
         with jobs_at(system.replicas("gateway")[1]) as jobs:
             assert sorted(jobs.sources(dataset)) == sorted(callers.learned)
 
 
-async def _upgraded(system: systems.System, name: str, callers: Callers) -> None:
-    """Start the newer replica, which migrates, and end the older one while everybody calls."""
-    await callers.progress()
-    await asyncio.to_thread(system.start, f"{name}-2")
-    await asyncio.to_thread(system.started, f"{name}-2")
-    if "database" in systems.SERVICES[name]:
-        _check_migrated(system.programs[name].environment[systems.SERVICES[name]["database"]])
+async def _upgraded(system: systems.System, names: Sequence[str], callers: Callers) -> None:
+    """Start newer replicas, which migrate, and end the older ones, one after the other, while everybody calls."""
+    for name in names:
+        await callers.progress()
+        await asyncio.to_thread(system.start, f"{name}-2")
+        await asyncio.to_thread(system.started, f"{name}-2")
+        if "database" in systems.SERVICES[name]:
+            _check_migrated(system.programs[name].environment[systems.SERVICES[name]["database"]])
     await asyncio.sleep(READY_SECONDS)
-    await callers.progress()
-    assert await asyncio.to_thread(system.stop, name) == 0
-    await callers.progress()
+    for name in names:
+        await callers.progress()
+        assert await asyncio.to_thread(system.stop, name) == 0
+        await callers.progress()
 
 
 def _check_migrated(place: str) -> None:
