@@ -2,6 +2,8 @@
 
 `python -m bench.search.freshness [embedder ...]`. All services run in one process with 1,000 bullets; one bullet of
 twelve new words is committed at a time, and the search that waits for its revision is timed from the commit's answer.
+A bullet comes by `Curate`, as lessons do: its vector is known by then, because the curator had it made to compare the
+lesson with the playbook. Or it comes by `ApplyDeltas`, as when somebody writes by hand: its vector is made after that.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,9 @@ import uvloop
 
 from bench.loop import WORDS, filled
 from bench.search import results
+from hansei.curator.v1 import curator_service_pb2, curator_service_pb2_grpc
 from hansei.playbook.v1 import playbook_pb2, playbook_service_pb2, playbook_service_pb2_grpc
+from hansei.reflector.v1 import trajectory_pb2
 from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_grpc
 from tests import systems
 
@@ -29,38 +34,72 @@ BULLETS, COMMITS, WARM_UP = 1_000, 100, 10
 
 def main() -> None:
     """Measure and write."""
-    results.write("freshness", [uvloop.run(_row(embedder)) for embedder in sys.argv[1:] or EMBEDDERS])
+    rows = [row for embedder in sys.argv[1:] or EMBEDDERS for row in uvloop.run(_rows(embedder))]
+    results.write("freshness", rows)
 
 
-async def _row(embedder: str) -> dict[str, Any]:
+async def _rows(embedder: str) -> results.Rows:
     with tempfile.TemporaryDirectory() as folder:
         settings = {"EMBEDDING_PROVIDER": embedder, "HANSEI_LOG_LEVEL": "WARNING"}
         with systems.one_process(Path(folder), **settings) as system:
             async with grpc.aio.insecure_channel(system.address) as channel:
                 await filled(channel, "d", BULLETS)
-                milliseconds = [await _fresh(channel, number) for number in range(WARM_UP + COMMITS)][WARM_UP:]
+                return [await _row(embedder, how, channel) for how in COMMITTED]
+
+
+async def _row(embedder: str, how: str, channel: grpc.aio.Channel) -> dict[str, Any]:
+    milliseconds = [await _fresh(channel, how, number) for number in range(WARM_UP + COMMITS)][WARM_UP:]
     return {
         "embedder": embedder,
+        "committed by": how,
         "p50_ms": float(np.median(milliseconds)),
         "p99_ms": float(np.percentile(milliseconds, 99)),
     }
 
 
-async def _fresh(channel: grpc.aio.Channel, number: int) -> float:
+async def _fresh(channel: grpc.aio.Channel, how: str, number: int) -> float:
     """Milliseconds from the answer to a commit to that of the search for it."""
-    playbooks: Any = playbook_service_pb2_grpc.PlaybookServiceStub(channel)
     searches: Any = search_service_pb2_grpc.SearchServiceStub(channel)
-    chosen = np.random.default_rng(number)
     # The same query each time: its vector is known.
     query = search_pb2.SearchQuery(query_text=" ".join(WORDS[:4]), top_k=10)
-    content = f"{' '.join(chosen.choice(WORDS, 11))} fresh{number}"
-    delta = playbook_pb2.Delta(type=playbook_pb2.DELTA_TYPE_ADD, section="bench", content=content)
-    commit = playbook_service_pb2.ApplyDeltasRequest(request_id=str(uuid.uuid4()), dataset="d", deltas=[delta])
-    committed = await playbooks.ApplyDeltas(commit)
+    words = np.random.default_rng(number).choice(WORDS, 11)
+    revision = await COMMITTED[how](channel, f"{' '.join(words)} {how}{number}")
     began = time.perf_counter()
-    request = search_service_pb2.SearchRequest(dataset="d", query=query, min_revision=committed.revision)
+    request = search_service_pb2.SearchRequest(dataset="d", query=query, min_revision=revision)
     await searches.Search(request, timeout=300)
     return (time.perf_counter() - began) * 1000
+
+
+async def _by_curate(channel: grpc.aio.Channel, lesson: str) -> int:
+    curators: Any = curator_service_pb2_grpc.CuratorServiceStub(channel)
+    insight = trajectory_pb2.Insight(
+        reasoning="r",
+        error_identification="e",
+        root_cause_analysis="c",
+        correct_approach="a",
+        key_insight=lesson,
+        steps=[0],
+    )
+    reflection = trajectory_pb2.ReflectionResult(insights=[insight], trajectory_id=lesson[-40:], iteration_count=1)
+    curated = await curators.Curate(
+        curator_service_pb2.CurateRequest(request_id=str(uuid.uuid4()), dataset="d", reflection_result=reflection)
+    )
+    if not (curated.saved and curated.operations):
+        raise SystemExit(f"nothing was learned from {lesson!r}")
+    return int(curated.revision)
+
+
+async def _by_deltas(channel: grpc.aio.Channel, lesson: str) -> int:
+    playbooks: Any = playbook_service_pb2_grpc.PlaybookServiceStub(channel)
+    delta = playbook_pb2.Delta(type=playbook_pb2.DELTA_TYPE_ADD, section="bench", content=lesson)
+    commit = playbook_service_pb2.ApplyDeltasRequest(request_id=str(uuid.uuid4()), dataset="d", deltas=[delta])
+    return int((await playbooks.ApplyDeltas(commit)).revision)
+
+
+COMMITTED: dict[str, Callable[[grpc.aio.Channel, str], Awaitable[int]]] = {
+    "Curate": _by_curate,
+    "ApplyDeltas": _by_deltas,
+}
 
 
 if __name__ == "__main__":

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from pathlib import Path
-from subprocess import Popen
 from typing import Any
 
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -31,23 +29,13 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: E402
 from bench.load import Measured, measure  # noqa: E402
 from bench.search import results  # noqa: E402
 from bench.search.corpus import DIMENSION, Corpus, corpus  # noqa: E402
+from bench.search.served import kept_snapshot, serving  # noqa: E402
 from chassis.tests import probe  # noqa: E402
-from hansei.playbook.v1 import playbook_pb2  # noqa: E402
 from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_grpc  # noqa: E402
-from services.search.adapters.compiled import CompiledKernels  # noqa: E402
 from services.search.adapters.embedders.minilm import MiniLM  # noqa: E402
-from services.search.adapters.peers import bullet_from, bullet_of_bytes  # noqa: E402
-from services.search.adapters.snapshots import SnapshotFiles  # noqa: E402
-from services.search.domain.bm25 import LUCENE  # noqa: E402
-from services.search.domain.entry import bullet_entry  # noqa: E402
-from services.search.domain.index import HybridIndex  # noqa: E402
-from services.search.domain.snapshot import IndexSnapshot  # noqa: E402
-from services.search.domain.tokenizers import mixed  # noqa: E402
-from services.search.domain.view import Preselection  # noqa: E402
-from tests import systems  # noqa: E402
 
 SIZES, CALLERS = (1_000, 10_000), (1, 8, 32)
-ROUNDS, CALLS, QUERIES = 5, 640, 100
+ROUNDS, CALLS, QUERIES = 15, 640, 100
 MODES = {"exact": "100000", "preselecting": "0"}
 """What `HANSEI_SEARCH_EXACT_LIMIT` is for each service."""
 
@@ -65,15 +53,15 @@ async def _measured() -> tuple[results.Rows, results.Rows]:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         corpora = {size: corpus(size, QUERIES) for size in SIZES}
         for size, given in corpora.items():
-            _keep_snapshot(Path(folder), f"d{size}", given)
-        echo_address, echo_process = stack.enter_context(_process("chassis.tests.probe", Path(folder), "echo", {}))
+            kept_snapshot(Path(folder), f"d{size}", given)
+        echo_address, echo_process = stack.enter_context(serving("chassis.tests.probe", Path(folder), "echo", {}))
         rows: results.Rows = []
         health: results.Rows = []
         exact: dict[int, list[list[str]]] = {}
         async with grpc.aio.insecure_channel(echo_address) as echo_channel:
             for mode, limit in MODES.items():
                 settings = {"HANSEI_SEARCH_EXACT_LIMIT": limit, "HANSEI_SEARCH_COMPILE_AFTER_SECONDS": "0"}
-                address, process = stack.enter_context(_process("services.search", Path(folder), mode, settings))
+                address, process = stack.enter_context(serving("services.search", Path(folder), mode, settings))
                 async with grpc.aio.insecure_channel(address) as channel:
                     for size, given in corpora.items():
                         near = await _searching(channel, f"d{size}", given, vectors=True)
@@ -141,42 +129,6 @@ async def _beside_huge_queries(channel: grpc.aio.Channel, search: Call) -> dict[
             ended.set()
             await disturbing
     return row
-
-
-def _keep_snapshot(folder: Path, dataset: str, given: Corpus) -> None:
-    """A snapshot with clusters, as a search service would have left it."""
-    bullets = [
-        bullet_from(playbook_pb2.Bullet(id=f"gen-{number:06d}", section="general", content=text, searchable_text=text))
-        for number, text in enumerate(given.texts)
-    ]
-    kernels = CompiledKernels.warmed()
-    index: HybridIndex[Any] = HybridIndex(DIMENSION, mixed, LUCENE, kernels, Preselection(above=0))
-    index.apply([bullet_entry(bullet) for bullet in bullets], given.vectors, revision=1)
-    index.cluster()
-    files = SnapshotFiles(folder / "snapshots", {"embedder": MiniLM.model, "tokenizer": "mixed"}, bullet_of_bytes)
-    files.save(dataset, IndexSnapshot(1, [bullet.id for bullet in bullets], [], index.frozen()))
-
-
-@contextmanager
-def _process(module: str, folder: Path, name: str, settings: dict[str, str]) -> Iterator[tuple[str, Popen[bytes]]]:
-    address = f"127.0.0.1:{systems.free_port()}"
-    env = os.environ | {
-        "HANSEI_LISTEN_ADDRESS": address,
-        "HANSEI_LOG_LEVEL": "ERROR",
-        "HANSEI_SEARCH_SNAPSHOT_DIR": str(folder / "snapshots"),
-        "HANSEI_SEARCH_SNAPSHOT_SECONDS": "100000",
-        "SEARCH_DB": str(folder / f"{name}.db"),
-        "EMBEDDING_PROVIDER": "minilm",
-        # Nobody is there: what the snapshots hold is all there is.
-        "CURATOR_ADDR": f"127.0.0.1:{systems.free_port()}",
-        **settings,
-    }
-    process = Popen([sys.executable, "-m", module], cwd=systems.ROOT, env=env)
-    try:
-        yield address, process
-    finally:
-        process.terminate()
-        process.wait(60)
 
 
 async def _searching(channel: grpc.aio.Channel, dataset: str, given: Corpus, vectors: bool) -> Call:
