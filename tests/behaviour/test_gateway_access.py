@@ -253,6 +253,7 @@ def test_an_answer_token_opens_nothing_elsewhere(gate: Gate, question: Question)
     with gate.client("acme") as client:
         assert outcome(lambda: stolen.answer(client))[0] == "INVALID_ARGUMENT"
         question.answer(client)
+        list(client.planner.watch_execution(execution_id=question.execution_id))  # until it has ended
         ended = client.planner.get_execution(execution_id=question.execution_id).execution
     assert ended.result.step_results[0].output == "red"
     with gate.client("evil") as client:
