@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import numpy as np
-from sqlalchemy import Connection, Row, bindparam, func, select, tuple_, update
+from sqlalchemy import Connection, Row, bindparam, func, select, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -312,13 +312,12 @@ def _passages(connection: Connection, collection: Collection, refs: Sequence[Chu
     """First the borders of the chunks, then only those parts of the texts: a document may be large."""
     spans: dict[tuple[str, int], list[Span]] = {}
     metadata: dict[tuple[str, int], Attributes] = {}
-    keys = list(dict.fromkeys((ref.document_id, ref.revision) for ref in refs))
-    written = tuple_(documents.c.id, documents.c.revision)
+    ids = list(dict.fromkeys(ref.document_id for ref in refs))
     borders = in_collection(
         select(documents.c.id, documents.c.revision, documents.c.spans, documents.c.metadata), collection
     )
-    for start in range(0, len(keys), AT_ONCE):
-        for row in connection.execute(borders.where(written.in_(keys[start : start + AT_ONCE]))):
+    for start in range(0, len(ids), AT_ONCE):
+        for row in connection.execute(borders.where(documents.c.id.in_(ids[start : start + AT_ONCE]))):
             spans[row.id, row.revision] = _spans(row.spans)
             metadata[row.id, row.revision] = _metadata(row.metadata)
     found: dict[ChunkRef, Found] = {}

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sqlalchemy import event
 
 from services.search.adapters.collection_store import SqlCollectionStore
 from services.search.adapters.database import Database
@@ -63,6 +64,25 @@ async def test_what_was_written_is_read_back(store: SqlCollectionStore) -> None:
     refs = [ChunkRef("a", 1, 1), ChunkRef("b", 2, 0), ChunkRef("b", 1, 0)]
     found = await store.passages(collection, refs)
     assert {ref: passage.text for ref, passage in found.items()} == {refs[0]: "の本文", refs[1]: "some"}
+
+
+async def test_no_read_walks_through_the_collection(store: SqlCollectionStore, database: Database) -> None:
+    collection = await made(store)
+    await store.write(collection, [cut("a"), cut("b")])
+    plans: list[str] = []
+
+    def explain(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:
+        steps = cursor.connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
+        plans.extend(step[3] for step in steps if " document " in step[3])
+
+    event.listen(database._reads, "before_cursor_execute", explain)
+    await store.passages(collection, [ChunkRef("a", 1, 1), ChunkRef("b", 2, 0)])
+    await store.digests(collection, ["a", "b"])
+    await store.read("c", "a")
+    await store.summaries("c", "a", 10)
+    await store.writings(collection, 1)
+    assert len(plans) == 7
+    assert all(plan.startswith("SEARCH ") and "collection=? AND " in plan for plan in plans), plans
 
 
 async def test_a_deletion_is_a_writing_without_text(store: SqlCollectionStore) -> None:
