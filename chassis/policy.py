@@ -10,7 +10,9 @@ import importlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 CONTRACT_ROOT = "hansei"
@@ -71,12 +73,13 @@ def _method_policy(name: str, entry: Mapping[str, Any]) -> MethodPolicy:
     return MethodPolicy(timeout, idempotency, retry, **{name: entry[name] for name in _OPTIONAL if name in entry})
 
 
-def installed_policies() -> dict[str, MethodPolicy]:
-    """The policies of every contract on the import path, as shipped with the generated code."""
+@cache
+def installed_policies() -> Policies:
+    """The policies of every contract on the import path, as shipped with the generated code; read once a process."""
     found: dict[str, MethodPolicy] = {}
     for file in _policy_files():
         found.update(parse(file.read_text(encoding="utf-8")))
-    return found
+    return MappingProxyType(found)
 
 
 def _policy_files() -> Iterator[Path]:

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from starlette.datastructures import Headers
@@ -74,8 +75,9 @@ class File:
         return Response(self.packed if packed else self.body, headers={**HEADERS, **own}, media_type=self.media_type)
 
 
+@cache
 def load(page: Path = PAGE) -> Mapping[str, File]:
-    """Path to file, for everything under the folder of the page."""
+    """Path to file, for everything under the folder of the page; read and packed once a process."""
     paths = sorted(each for each in page.rglob("*") if each.is_file())
     bodies = {each.relative_to(page).as_posix(): each.read_bytes() for each in paths}
     index = bodies.pop(INDEX).decode()
