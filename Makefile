@@ -69,8 +69,10 @@ contracts: $(STAMP)  ## buf lint, buf format, and buf breaking against the last 
 	else echo 'buf breaking: there is no branch $(BASE) to compare with'; fi
 
 CAMPAIGNS ?= $(HANSEI_CAMPAIGNS)
+# Also with fewer cores: half of the tests' time is waiting.
+WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores > 4 ? cores : 4)))
 test: $(STAMP)  ## Run every test; campaigns are short, or with CAMPAIGNS=full as long as the issues ask
-	HANSEI_CAMPAIGNS=$(CAMPAIGNS) $(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder
+	HANSEI_CAMPAIGNS=$(CAMPAIGNS) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 demo: $(STAMP)  ## Learn from the recorded trajectories, offline, and search what was learned
 	@LLM_PROVIDER=offline $(BIN)/hansei demo

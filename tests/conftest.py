@@ -12,7 +12,7 @@ import pytest
 
 from tests import systems
 from tests.behaviour.postgres_server import PostgresServer, any_server, binaries_or_skip, postgres_server
-from tests.shared import shared
+from tests.shared import one_run, shared
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +20,13 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that all processes of this run of the tests have in common."""
     own = tmp_path_factory.getbasetemp()
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session", autouse=True)
+def of_one_run(run_folder: Path) -> Iterator[None]:
+    """What needs no name is shared, too: the process that others are forked from, and an empty PostgreSQL."""
+    with one_run(run_folder):
+        yield
 
 
 @pytest.fixture(scope="session")

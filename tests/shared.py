@@ -13,16 +13,24 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
 ROOT = Path(__file__).parents[1]
+# Where Python finds the code, as PYTHONPATH.
+CODE = os.pathsep.join(str(ROOT / part) for part in ("", "stubs", "sdk"))
+# A variable of the tests: the folder of their run.
+RUN = "TESTS_RUN"
 T = TypeVar("T")
+Make = Callable[[Path], AbstractContextManager[T]]
+
+_kept = ExitStack()
 
 
 @contextmanager
-def shared(make: Callable[[Path], AbstractContextManager[T]], folder: Path) -> Iterator[T]:
+def shared(make: Make[T], folder: Path) -> Iterator[T]:
     """What a function of a module makes in a folder for data, once for all who ask with the same `folder`.
 
     Each process has a copy: it must stand being pickled. It ends when nobody has it any more.
@@ -40,10 +48,34 @@ def shared(make: Callable[[Path], AbstractContextManager[T]], folder: Path) -> I
         keeper.wait()
 
 
+@contextmanager
+def one_run(folder: Path) -> Iterator[None]:
+    """Until the block ends there is what is `of_the_run`, in this process and in those that it starts."""
+    os.environ[RUN] = str(folder)
+    try:
+        with _kept:
+            yield
+    finally:
+        del os.environ[RUN]
+        _of.cache_clear()
+
+
+def of_the_run(make: Make[T]) -> T | None:
+    """What all processes of a run share from when the first asks for it; None where there is no run, as in `bench/`."""
+    folder = os.environ.get(RUN)
+    return _of(make, folder) if folder else None
+
+
+@cache
+def _of(make: Make[T], folder: str) -> T:
+    """Kept until this process has no more part in the run, or ends."""
+    return _kept.enter_context(shared(make, Path(folder)))
+
+
 def _started(make: object, place: Path) -> subprocess.Popen[bytes]:
     """The process that keeps it, once it is there."""
     command = [sys.executable, "-m", "tests.shared", str(place)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("", "stubs", "sdk"))}
+    environment = {**os.environ, "PYTHONPATH": CODE}
     (place / "make").write_bytes(pickle.dumps(make))
     with (place / "log").open("ab") as log:
         keeper = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=log)

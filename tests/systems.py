@@ -10,12 +10,12 @@ import os
 import random
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import grpc
@@ -23,6 +23,9 @@ import yaml
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.behaviour.postgres_server import PostgresServer, binaries_or_skip, postgres_server
+from tests.processes import Process, start
+from tests.shared import CODE
+from tests.zygote import Order
 
 ROOT = Path(__file__).parents[1]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "deploy/services.yaml").read_text())["services"]
@@ -36,7 +39,9 @@ LOOKING = [
     *((f"grpc.{which}_reconnect_backoff_ms", 100) for which in ("initial", "min", "max")),
 ]
 
-_ports = itertools.count(random.randrange(4_000))
+# Below those that the system gives to outgoing connections, one of which could take it before a server does.
+PORTS = range(10_000, 32_768)
+_ports = itertools.count(random.randrange(len(PORTS)))
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class System:
     addresses: Mapping[str, str]
     data: Path
     programs: Mapping[str, Program] = field(repr=False)
-    processes: dict[str, subprocess.Popen[bytes]] = field(repr=False, default_factory=dict)
+    processes: dict[str, Process] = field(repr=False, default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
         """For other processes than the one that started it: its processes are not theirs to end."""
@@ -78,11 +83,9 @@ class System:
     def start(self, name: str) -> None:
         """Start a process, for the first time or where one was."""
         program = self.programs[name]
+        order = Order(program.module, str(self.data), program.environment)
         with (self.data / f"{name}.log").open("ab") as log:
-            command = [sys.executable, "-m", program.module]
-            self.processes[name] = subprocess.Popen(
-                command, cwd=self.data, env=program.environment, stdout=log, stderr=log
-            )
+            self.processes[name] = start(order, log, log)
 
     def started(self, name: str) -> None:
         """Wait until a process serves."""
@@ -111,14 +114,12 @@ class System:
 
 
 def free_port() -> int:
-    """A port that nobody listens on, and that no other worker of this run of the tests is given.
-
-    Below those that the system gives to outgoing connections, one of which could take it before a server does.
-    """
+    """A port that nobody listens on, and that no other worker of this run of the tests is given."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    first = 10_000 + worker % 5 * 4_000
+    own = PORTS[worker::workers]
     while True:
-        port = first + next(_ports) % 4_000
+        port = own[next(_ports) % len(own)]
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
@@ -235,16 +236,15 @@ ON_POSTGRES = {"replicated"}
 def failed_start(data: Path, module: str, **environment: str) -> tuple[int, str]:
     """The exit status and the last words of a process that is not supposed to start."""
     env = _environment(data, **{"HANSEI_LISTEN_ADDRESS": "127.0.0.1:0", **environment})
-    done = subprocess.run(
-        [sys.executable, "-m", module],
-        cwd=data,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=START_SECONDS,
-        check=False,
-    )
-    return done.returncode, done.stderr
+    with TemporaryFile("w+") as output, TemporaryFile("w+", encoding="utf-8") as errors:
+        process = start(Order(module, str(data), env), output, errors)
+        try:
+            status = process.wait(START_SECONDS)
+        finally:
+            process.kill()
+            process.wait()
+        errors.seek(0)
+        return status, errors.read()
 
 
 def wait_until_serving(system: System, name: str, address: str) -> None:
@@ -276,6 +276,6 @@ def _environment(data: Path, **own: str) -> dict[str, str]:
         "PLAYBOOK_DATA_DIR": str(data / "playbooks"),
         "HANSEI_HTTP_ADDRESS": "",
         "HANSEI_LAME_DUCK_SECONDS": "0",
-        "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("", "stubs", "sdk")),
+        "PYTHONPATH": CODE,
     }
     return {**keep, **defaults, **own}

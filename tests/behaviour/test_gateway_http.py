@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +19,9 @@ from gateway.http import examples
 from tests import systems
 from tests.fakes.openai_answers import chat, chat_json, error
 from tests.fakes.openai_server import OpenAIServer
+from tests.processes import Process, start
+from tests.shared import CODE
+from tests.zygote import Order
 
 SECONDS = 60
 LESSON = "六の七倍は四十二 {x}"
@@ -33,7 +34,7 @@ class Front:
 
     url: str
     address: str
-    process: subprocess.Popen[bytes]
+    process: Process
 
     def client(self, **headers: str) -> httpx.Client:
         """A client of the HTTP face."""
@@ -45,12 +46,9 @@ def gateway_before(data: Path, peers: dict[str, str], module: str = "gateway", *
     """The process of the gateway, or of another service, until the block ends."""
     address, http = f"127.0.0.1:{systems.free_port()}", f"127.0.0.1:{systems.free_port()}"
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("HANSEI_", "OPENAI_", "LLM_", "GATEWAY_"))}
-    path = os.pathsep.join(str(systems.ROOT / part) for part in ("", "stubs"))
-    own = {"HANSEI_LISTEN_ADDRESS": address, "HANSEI_HTTP_ADDRESS": http, "PYTHONPATH": path, **peers, **environment}
+    own = {"HANSEI_LISTEN_ADDRESS": address, "HANSEI_HTTP_ADDRESS": http, "PYTHONPATH": CODE, **peers, **environment}
     with (data / f"{module}.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", module], cwd=data, env={**kept, **own}, stdout=log, stderr=log
-        )
+        process = start(Order(module, str(data), {**kept, **own}), log, log)
         try:
             system = systems.System("one service", {module: address}, data, {}, {module: process})
             systems.wait_until_serving(system, module, address)

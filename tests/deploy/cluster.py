@@ -13,13 +13,12 @@ import os
 import re
 import ssl
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import grpc
 import httpx
@@ -29,7 +28,10 @@ from tests.behaviour.postgres_server import PostgresServer
 from tests.deploy.rendered import Manifests, container, ports
 from tests.deploy.rendered import pod as spec
 from tests.fakes.authority import Authority
-from tests.systems import LOOKING, ROOT, SERVICES, free_port
+from tests.processes import Process, start
+from tests.shared import CODE
+from tests.systems import LOOKING, SERVICES, free_port
+from tests.zygote import Order
 
 _ADDRESS = re.compile(r"(?<![\w.-])([a-z0-9][a-z0-9.-]*):(\d+)")
 
@@ -57,8 +59,8 @@ class Place(Protocol):
     def reached(self, pod: Pod, port: int) -> str:
         """`host:port` at which the tests reach it."""
 
-    def command(self, pod: Pod, *command: str) -> list[str]:
-        """A command as it is run where the pod is."""
+    def begin(self, pod: Pod, order: Order, log: IO[bytes]) -> Process:
+        """Start the process of a pod there."""
 
 
 class Loopback:
@@ -75,8 +77,8 @@ class Loopback:
 
     seen = reached = listening
 
-    def command(self, _: Pod, *command: str) -> list[str]:
-        return list(command)
+    def begin(self, _: Pod, order: Order, log: IO[bytes]) -> Process:
+        return start(order, log, log)
 
 
 @dataclass
@@ -88,7 +90,7 @@ class Cluster:
     postgres: PostgresServer
     replicas: Mapping[str, int]
     place: Place
-    processes: dict[Pod, subprocess.Popen[bytes]] = field(default_factory=dict)
+    processes: dict[Pod, Process] = field(default_factory=dict)
     authority: Authority = field(default_factory=Authority)
     extra: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Variables that a test adds to those of a workload."""
@@ -160,15 +162,13 @@ class Cluster:
         """Start a pod's process."""
         module = pod.name if pod.name == "gateway" else f"services.{pod.name}"
         # What the image adds: where Python and the code are.
-        code = os.pathsep.join(str(ROOT / part) for part in ("", "stubs", "sdk"))
-        env = {"PATH": os.environ["PATH"], "PYTHONPATH": code, **self.environment(pod.name, pod.number)}
+        env = {"PATH": os.environ["PATH"], "PYTHONPATH": CODE, **self.environment(pod.name, pod.number)}
         home = self.data / str(pod)
         home.mkdir(exist_ok=True)
         if names := self.names(pod.name):
             self.authority.issue(Path(env["HANSEI_TLS_CERTIFICATE"]).parent, *names, f"{pod.name}.localhost")
         with (self.data / f"{pod}.log").open("ab") as log:
-            command = self.place.command(pod, sys.executable, "-m", module)
-            self.processes[pod] = subprocess.Popen(command, cwd=home, env=env, stdout=log, stderr=log)
+            self.processes[pod] = self.place.begin(pod, Order(module, str(home), env), log)
 
     def started(self, pod: Pod) -> None:
         """Wait until the startup probe succeeds, as long as the kubelet would; fail with the pod's log."""

@@ -17,11 +17,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import IO
 
 import pytest
 
 from tests.deploy.cluster import Pod
 from tests.systems import ROOT
+from tests.zygote import Order
 
 OUTSIDE = "outside"
 PROGRAMS = ("ip", "nft", "nsenter", "setpriv", "unshare")
@@ -86,9 +88,10 @@ class Network:
         """Start a program on a host; it ends with this process at the latest."""
         return subprocess.Popen(self.on(name, *command), cwd=ROOT, pass_fds=fds)
 
-    def command(self, pod: Pod, *command: str) -> list[str]:
+    def begin(self, pod: Pod, order: Order, log: IO[bytes]) -> subprocess.Popen[bytes]:
         """The pod's host runs it; it ends with the thread that starts it at the latest."""
-        return self.on(pod.name, *command)
+        command = self.on(pod.name, sys.executable, "-m", order.module)
+        return subprocess.Popen(command, cwd=order.folder, env=order.environment, stdout=log, stderr=log)
 
     def on(self, name: str, *command: str) -> list[str]:
         """A command as a host runs it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -23,6 +22,7 @@ from hansei.playbook.v1 import playbook_service_pb2
 from tests import systems
 from tests.campaigns import sized
 from tests.jobs import jobs_at, run, runs
+from tests.processes import Process
 from tests.resilience.load import load, recovered, settled
 from tests.systems import ROOT, SERVICES
 
@@ -121,7 +121,7 @@ async def put(hansei: systems.System, names: Sequence[str], way: signal.Signals)
             await asyncio.sleep(0.05)
 
 
-def cpu_seconds(process: subprocess.Popen[bytes]) -> float:
+def cpu_seconds(process: Process) -> float:
     """Seconds of a processor that a process has used."""
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
