@@ -96,12 +96,6 @@ class PendingChangeDecided(FailedPrecondition):
     reason = "PENDING_CHANGE_DECIDED"
 
 
-class PendingChangeStale(Aborted):
-    """The bullet changed since the pending change was proposed; the message holds its present text."""
-
-    reason = "PENDING_CHANGE_STALE"
-
-
 class NotWritableAsText(FailedPrecondition):
     """A bullet the text dialects cannot hold; the JSON form can."""
 
@@ -138,6 +132,7 @@ class SimilarityUnavailable(Unavailable):
     reason = "SIMILARITY_UNAVAILABLE"
 
     def __init__(self, cause: str) -> None:
+        self.cause = cause
         super().__init__(
             f"lessons cannot be compared: {cause}; CURATION_SIMILARITY=words does without the search service",
             retry_after=RETRY_AFTER_SECONDS,
