@@ -47,7 +47,8 @@ from services.curator.domain.review import PendingState
 from services.curator.domain.snapshot import Snapshot
 from services.curator.usecases.curate import Curator, CuratorAgent, Proposed
 from services.curator.usecases.rule_curator import RuleCurator
-from services.curator.usecases.similarity import Embedded, SearchSimilarity
+from services.curator.usecases.similarity import SearchSimilarity
+from services.curator.usecases.vectors import Embedded, Vectors
 from services.reflector.adapters.importers.files import read_trajectories
 from services.reflector.domain.actions import actions_of
 from services.reflector.domain.trajectory import Trajectory
@@ -138,7 +139,7 @@ async def opened() -> AsyncIterator[SqlPlaybookStore]:
 async def learned(client: Client, gullible: bool, runs: Sequence[Trajectory], truth: Sequence[Trajectory]) -> Learned:
     """Learns `runs` in order; `truth` are the same runs with their true labels."""
     told, kinds, bullets, chosen = Learned(), set[str](), list[Bullet](), random.Random(SEED)
-    similarity = SearchSimilarity(Hashed())
+    similarity = SearchSimilarity(Hashed(), Vectors(Hashed()))
     curator: Curator = Gullible() if gullible else RuleCurator(similarity)
     async with opened() as store:
         agent = CuratorAgent(curator, store, NoSections(), similarity)

@@ -25,9 +25,11 @@ from services.curator.domain.log import Revision
 from services.curator.rpc.servicers import CuratorServicer, PlaybookServicer
 from services.curator.settings import CuratorSettings
 from services.curator.usecases.curate import Curator, CuratorAgent
+from services.curator.usecases.embed_ahead import EmbedAhead
 from services.curator.usecases.model_curator import ModelCurator
 from services.curator.usecases.rule_curator import RuleCurator
 from services.curator.usecases.similarity import SearchSimilarity, Similarity, WordSimilarity
+from services.curator.usecases.vectors import Vectors
 from services.curator.usecases.watch import Watch
 
 HOUSEKEEPING_SECONDS = 60
@@ -40,7 +42,9 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
 
     Raises `BadSetting`.
     """
-    similarity = _similarity(settings, peers)
+    search = SearchPeer(lambda: peers.channel("search"))
+    vectors = Vectors(search)
+    similarity = _similarity(settings, search, vectors)
     llm_client = connect_chat(settings, remaining=remaining)
 
     def committed(revision: Revision) -> None:
@@ -53,7 +57,14 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
     feed = RevisionFeed(store, settings.curator_feed_poll_seconds)
     sections = _sections(settings)
     watch = Watch(store, feed, settings.curator_watch_progress_seconds, settings.curator_watch_patience)
-    agent = CuratorAgent(_curator(settings, llm_client, similarity), store, sections, similarity)
+    embed_ahead = EmbedAhead(
+        vectors,
+        store,
+        settings.curator_embed_ahead_seconds if settings.search_addr else 0,
+        remaining=remaining,
+        count=measures.count_ahead,
+    )
+    agent = CuratorAgent(_curator(settings, llm_client, similarity), store, sections, similarity, embed_ahead)
 
     async def start() -> None:
         await opened(store.open, store.url, place, settings.database_wait_seconds)
@@ -83,7 +94,7 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
             ),
             chassis.Registration(
                 playbook_service_pb2_grpc.add_PlaybookServiceServicer_to_server,
-                PlaybookServicer(store, sections, watch),
+                PlaybookServicer(store, sections, watch, embed_ahead),
                 endless=("WatchPlaybook",),
             ),
         ],
@@ -100,12 +111,12 @@ def _curator(settings: CuratorSettings, llm_client: LLMClient, similarity: Simil
     return ModelCurator(llm_client, prompts, settings.llm_model, similarity)
 
 
-def _similarity(settings: CuratorSettings, peers: chassis.Peers) -> Similarity:
+def _similarity(settings: CuratorSettings, search: SearchPeer, vectors: Vectors) -> Similarity:
     if settings.curation_similarity == "search" and not settings.search_addr:
         raise chassis.BadSetting("CURATION_SIMILARITY: search needs SEARCH_ADDR")
     if settings.search_addr and settings.curation_similarity != "words":
         _log.info("lessons are compared by the vectors of the search service")
-        return SearchSimilarity(SearchPeer(lambda: peers.channel("search")), settings.curation_same_lesson)
+        return SearchSimilarity(search, vectors, settings.curation_same_lesson)
     _log.info("lessons are compared by their words, because SEARCH_ADDR is not set or CURATION_SIMILARITY says so")
     return WordSimilarity()
 

@@ -34,7 +34,8 @@ class CuratorSettings(ServiceSettings, LLMSettings):
     that is shipped."""
 
     search_addr: str = named("", "SEARCH_ADDR")
-    """Where search is, `host:port`: its embedder says which lessons are the same. Empty: there is none."""
+    """Where search is, `host:port`: its embedder says which lessons are the same, and embeds what is new before it is
+    committed. Empty: there is none."""
 
     curation_similarity: Literal["", "search", "words"] = named("", "CURATION_SIMILARITY")
     """By what lessons are compared: `search`, the vectors of the search service's embedder, or `words` alone. Empty:
@@ -43,6 +44,10 @@ class CuratorSettings(ServiceSettings, LLMSettings):
     curation_same_lesson: float | None = named(None, "CURATION_SAME_LESSON", gt=0, le=1)
     """Cosine of vectors from which two lessons are the same. Empty: what was measured for the built-in embedders; for
     another embedder the strictest of those."""
+
+    curator_embed_ahead_seconds: float = Field(0.5, ge=0, le=10)
+    """Seconds for which a write waits at most until the search service has embedded its new texts, so that they can be
+    searched as soon as they are committed; what takes longer is embedded after the commit. 0: everything is."""
 
     prompts_dir: str = "prompts"
     """Folder with templates that replace the built-in prompt: `curator/<dataset>.txt`, `curator/default.txt`."""

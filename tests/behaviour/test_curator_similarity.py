@@ -12,7 +12,6 @@ import pytest
 
 import chassis
 import services.curator.bootstrap
-import services.search.bootstrap
 from chassis.channels import OWN
 from hansei.curator.v1 import curator_service_pb2 as curator_pb
 from hansei.curator.v1 import curator_service_pb2_grpc as curator_grpc
@@ -24,7 +23,7 @@ from services.curator.domain.errors import SimilarityUnavailable
 from services.curator.settings import CuratorSettings
 from services.curator.usecases.model_curator import PROMPT_BULLETS
 from services.curator.usecases.similarity import COMPARED_WITH_ALL
-from services.search.settings import SearchSettings
+from tests.behaviour.curator_and_search import curator_and_search
 from tests.behaviour.playbook_client import new_id
 from tests.fakes.openai_answers import chat_json
 from tests.fakes.openai_server import OpenAIServer
@@ -43,26 +42,8 @@ PARK_AGAIN = "Leave parked cars where signs say that parking is allowed"
 @asynccontextmanager
 async def curator(folder: Path, *, search: str = OWN, **settings: Any) -> AsyncIterator[Clients]:
     """Clients of a curator beside a search service that follows it; `search` is where it looks for that."""
-    opened: list[chassis.Peers] = []
-    given = {"llm_provider": "offline", "playbook_data_dir": str(folder), "search_addr": search, **settings}
-    found = SearchSettings(
-        embedding_provider="hashing", search_db=str(folder / "s.db"), search_snapshot_dir=str(folder / "s")
-    )
-
-    def composed(address: str) -> list[chassis.Service]:
-        peers = chassis.Peers({"search": search, "curator": OWN}, own_address=address)
-        opened.append(peers)
-        return [
-            services.curator.bootstrap.build(CuratorSettings(**given), peers),
-            services.search.bootstrap.build(found, peers),
-        ]
-
-    async with chassis.serve(composed) as running:
-        client = chassis.Peers({"curator": running.address})
-        channel = client.channel("curator")
+    async with curator_and_search(folder, search=search, **settings) as channel:
         yield curator_grpc.CuratorServiceStub(channel), playbook_grpc.PlaybookServiceStub(channel)
-        for peers in (client, *opened):
-            await peers.close()
 
 
 def request(*lessons: str, trajectory: str = "run", dataset: str = "d") -> curator_pb.CurateRequest:

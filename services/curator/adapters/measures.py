@@ -1,4 +1,4 @@
-"""What the curator counts: revisions, what became of deltas and votes, and the changes in each state of review."""
+"""What the curator counts: revisions, deltas, votes, writes embedded ahead, and the changes in each state of review."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ from services.curator.domain.review import PendingState
 _revisions = meter.create_counter("hansei.playbook.revisions", unit="{revision}", description="Revisions committed")
 _deltas = meter.create_counter("hansei.playbook.deltas", unit="{delta}", description="Deltas by what became of them")
 _votes = meter.create_counter("hansei.playbook.votes", unit="{vote}", description="Votes by whether they counted")
+_ahead = meter.create_counter(
+    "hansei.playbook.embedded_ahead",
+    unit="{write}",
+    description="Writes by whether their new texts were embedded first",
+)
 _pending: dict[PendingState, int] = {}
 
 
@@ -24,6 +29,11 @@ def count(revision: Revision) -> None:
         _deltas.add(1, {"type": operation.delta.type, "outcome": _outcome(operation)})
     for vote in revision.votes:
         _votes.add(1, {"tag": vote.vote.tag, "counted": vote.applied})
+
+
+def count_ahead(outcome: str) -> None:
+    """Counts a write with texts that were not embedded yet, by what became of that."""
+    _ahead.add(1, {"outcome": outcome})
 
 
 def count_pending(states: Mapping[PendingState, int]) -> None:

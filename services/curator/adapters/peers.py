@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from chassis.errors import DeadlineExceeded, ResourceExhausted, Unavailable
 from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_grpc
 from services.curator.domain.errors import SimilarityUnavailable
-from services.curator.usecases.similarity import Embedded
+from services.curator.usecases.vectors import Embedded
 
 if TYPE_CHECKING:
-    from services.curator.usecases.similarity import Vector
+    from services.curator.usecases.vectors import Vector
 
 TEXTS_AT_ONCE = 256
 _NOT_ANSWERING = (Unavailable, DeadlineExceeded, ResourceExhausted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from services.curator.domain.curation import Conflict, DeltaContextItem, Operation, Proposal, Vote, VoteOutcome
@@ -158,6 +158,12 @@ def _out_of_bounds(delta: DeltaContextItem) -> str:
         return f"content: {problem}"
     problem = text_problem(delta.section, MAX_SECTION_CHARS) if delta.type == "ADD" else ""
     return problem and f"section: {problem}"
+
+
+def new_texts(proposals: Iterable[Proposal]) -> list[str]:
+    """The texts that the proposals would bring into a playbook, as they are searched; none that is there already."""
+    deltas = (one.delta for one in proposals if not (one.declined or one.confirms))
+    return [delta.content for delta in deltas if delta.type != "DELETE" and not _out_of_bounds(delta)]
 
 
 def joined_sources(known: tuple[Source, ...], new: tuple[Source, ...]) -> tuple[Source, ...]:

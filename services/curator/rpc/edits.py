@@ -7,11 +7,13 @@ from typing import Any
 from hansei.playbook.v1 import playbook_service_pb2 as service_pb
 from hansei.playbook.v1 import review_pb2
 from services.curator.domain.log import Kind, by_id
+from services.curator.domain.merge import new_texts
 from services.curator.domain.review import PendingChange, PendingState
 from services.curator.rpc import convert
 from services.curator.rpc.mutation import mutate, origin_of, ticket_for
 from services.curator.rpc.pages import DEFAULT_PAGE, page_token, parts_of
 from services.curator.usecases.commit import Batch, commit
+from services.curator.usecases.embed_ahead import EmbedAhead
 from services.curator.usecases.merge_playbooks import merge_playbooks
 from services.curator.usecases.ports import PlaybookStore, Writing
 from services.curator.usecases.restore import restore
@@ -23,8 +25,9 @@ from services.curator.usecases.set_policy import set_policy
 class PlaybookEdits:
     """Deltas and votes, restore and revoke, merge, policy and review."""
 
-    def __init__(self, store: PlaybookStore) -> None:
+    def __init__(self, store: PlaybookStore, embed_ahead: EmbedAhead) -> None:
         self._store = store
+        self._embed_ahead = embed_ahead
 
     async def ApplyDeltas(self, request: service_pb.ApplyDeltasRequest, context: Any) -> service_pb.ApplyDeltasResponse:
         """Deltas and votes as one revision."""
@@ -47,6 +50,7 @@ class PlaybookEdits:
             )
 
         ticket = ticket_for(request.request_id, request, "ApplyDeltas")
+        await self._embed_ahead(new_texts(batch.proposals), ticket)
         return await mutate(self._store, request.dataset, ticket, work, service_pb.ApplyDeltasResponse)
 
     async def RestoreRevision(

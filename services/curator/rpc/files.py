@@ -14,6 +14,7 @@ from services.curator.domain.forms import Form
 from services.curator.domain.log import Kind
 from services.curator.domain.playbook import Playbook
 from services.curator.rpc.mutation import mutate, origin_of, written
+from services.curator.usecases.embed_ahead import EmbedAhead
 from services.curator.usecases.ports import PlaybookStore, Ticket, Writing
 from services.curator.usecases.transfer import MAX_FILE_BYTES, chunks, import_playbook
 
@@ -32,8 +33,9 @@ _FORMATS = {
 class PlaybookFiles:
     """Import and export."""
 
-    def __init__(self, store: PlaybookStore) -> None:
+    def __init__(self, store: PlaybookStore, embed_ahead: EmbedAhead) -> None:
         self._store = store
+        self._embed_ahead = embed_ahead
 
     async def ImportPlaybook(
         self, request_iterator: AsyncIterator[service_pb.ImportPlaybookRequest], context: Any
@@ -56,6 +58,7 @@ class PlaybookFiles:
             )
 
         ticket = Ticket(head.request_id, "ImportPlaybook", digest.hexdigest())
+        await self._embed_ahead((one.searchable_text for one in playbook.bullets if not one.retired), ticket)
         return await mutate(self._store, head.dataset, ticket, work, service_pb.ImportPlaybookResponse)
 
     async def ExportPlaybook(

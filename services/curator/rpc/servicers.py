@@ -16,6 +16,7 @@ from services.curator.rpc.files import PlaybookFiles
 from services.curator.rpc.mutation import ticket_for, written
 from services.curator.rpc.reads import PlaybookReads
 from services.curator.usecases.curate import Curation, CuratorAgent, Sections
+from services.curator.usecases.embed_ahead import EmbedAhead
 from services.curator.usecases.ports import PlaybookStore
 from services.curator.usecases.watch import Watch
 
@@ -23,10 +24,10 @@ from services.curator.usecases.watch import Watch
 class PlaybookServicer(PlaybookReads, PlaybookEdits, PlaybookFiles, playbook_grpc.PlaybookServiceServicer):
     """hansei.playbook.v1.PlaybookService."""
 
-    def __init__(self, store: PlaybookStore, sections: Sections, watch: Watch) -> None:
+    def __init__(self, store: PlaybookStore, sections: Sections, watch: Watch, embed_ahead: EmbedAhead) -> None:
         PlaybookReads.__init__(self, store, sections, watch)
-        PlaybookEdits.__init__(self, store)
-        PlaybookFiles.__init__(self, store)
+        PlaybookEdits.__init__(self, store, embed_ahead)
+        PlaybookFiles.__init__(self, store, embed_ahead)
 
 
 class CuratorServicer(curator_grpc.CuratorServiceServicer):

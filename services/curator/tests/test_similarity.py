@@ -18,11 +18,10 @@ from services.curator.usecases.rule_curator import RuleCurator
 from services.curator.usecases.similarity import (
     COMPARED_WITH_ALL,
     NEAREST,
-    REMEMBERED,
-    Embedded,
     SearchSimilarity,
     WordSimilarity,
 )
+from services.curator.usecases.vectors import REMEMBERED, Embedded, Vectors
 
 CAR, AUTO, BOAT = "Park the car", "Leave the automobile", "Moor the boat"
 DIRECTIONS = {CAR: (1.0, 0.0), AUTO: (0.95, 0.31225), BOAT: (0.0, 1.0)}
@@ -72,8 +71,12 @@ def reflection(*texts: str) -> Reflection:
     return Reflection(tuple(Insight("r", "e", "c", "a", text, section="s") for text in texts), trajectory_id="run")
 
 
+def by_vectors(search: Remembering, same_lesson: float | None = None) -> SearchSimilarity:
+    return SearchSimilarity(search, Vectors(search), same_lesson)
+
+
 async def test_what_vectors_say_is_the_same_is_confirmed_and_the_reason_says_how() -> None:
-    curator = RuleCurator(SearchSimilarity(Remembering()))
+    curator = RuleCurator(by_vectors(Remembering()))
     confirmed, added = (await curator.propose(reflection(AUTO, BOAT), playbook(CAR), [])).proposals
     assert (confirmed.confirms, confirmed.delta.reasoning) == (
         "b-0",
@@ -90,7 +93,7 @@ async def test_what_vectors_say_is_the_same_is_confirmed_and_the_reason_says_how
 async def test_a_small_playbook_is_compared_with_all_of_it_and_nobody_is_asked_to_search() -> None:
     search = Remembering()
     book = playbook(CAR, BOAT, retired=AUTO)
-    assert await SearchSimilarity(search).candidates([CAR], book) == book.everything()
+    assert await by_vectors(search).candidates([CAR], book) == book.everything()
     assert search.asked == []
 
 
@@ -99,7 +102,7 @@ async def test_of_a_large_playbook_the_nearest_the_retired_and_those_on_the_subj
     again = 'Before `git push`: rebase, or `git push` fails with "rejected".'
     search = Remembering({CAR: ["b-1"]})
     book = large(message, AUTO, retired="park a car")
-    found = await SearchSimilarity(search).candidates([CAR, again], book)
+    found = await by_vectors(search).candidates([CAR, again], book)
     assert [stored.bullet.content for stored in found] == [message, AUTO, "park a car"]
     assert search.asked == [("d", NEAREST, 7)]
 
@@ -112,7 +115,7 @@ async def test_in_a_large_playbook_too_a_bullet_that_a_lesson_contradicts_and_vo
     search = Remembering()
     search.directions = {wrong: (1.0, 0.0), right: (0.9, 0.4359)}
     against = replace(reflection(right), evaluations=(Evaluation("b-0", "harmful"),))
-    removed, added = (await RuleCurator(SearchSimilarity(search)).propose(against, out_voted, [])).proposals
+    removed, added = (await RuleCurator(by_vectors(search)).propose(against, out_voted, [])).proposals
     assert (removed.delta.type, removed.delta.bullet_id, added.delta.type) == ("DELETE", "b-0", "ADD")
     assert removed.delta.reasoning == (
         "contradicted by this run (cosine of hashing-test 0.90) and out-voted (2 harmful, 0 helpful)"
@@ -121,7 +124,7 @@ async def test_in_a_large_playbook_too_a_bullet_that_a_lesson_contradicts_and_vo
 
 async def test_vectors_are_asked_for_once() -> None:
     search = Remembering()
-    similarity = SearchSimilarity(search)
+    similarity = by_vectors(search)
     first, again = await similarity.measure([CAR, BOAT, CAR]), await similarity.measure([BOAT, CAR])
     assert search.embedded == [[CAR, BOAT]]
     assert first.cosine(CAR, BOAT) == again.cosine(CAR, BOAT) == 0.0
@@ -132,7 +135,7 @@ async def test_vectors_are_asked_for_once() -> None:
 
 async def test_vectors_of_two_embedders_are_never_compared() -> None:
     search = Remembering()
-    similarity = SearchSimilarity(search)
+    similarity = by_vectors(search)
     await similarity.measure([CAR])
     search.model = "all-MiniLM-L6-v2-test"
     measure = await similarity.measure([CAR, AUTO])
@@ -143,11 +146,11 @@ async def test_vectors_of_two_embedders_are_never_compared() -> None:
 async def test_thresholds_suit_the_embedder_or_the_setting() -> None:
     strictest = thresholds_of("someone-elses-embedder")
     assert strictest.same_lesson == max(each.same_lesson for each in MEASURED.values())
-    measure = await SearchSimilarity(Remembering(), same_lesson=0.96).measure([CAR, AUTO])
+    measure = await by_vectors(Remembering(), same_lesson=0.96).measure([CAR, AUTO])
     assert not measure.same(CAR, AUTO)
 
 
-@pytest.mark.parametrize("similarity", [WordSimilarity(), SearchSimilarity(Remembering())])
+@pytest.mark.parametrize("similarity", [WordSimilarity(), by_vectors(Remembering())])
 async def test_of_few_bullets_all_in_use_are_relevant(similarity: WordSimilarity | SearchSimilarity) -> None:
     found = await similarity.relevant([CAR], playbook(CAR, BOAT, retired=AUTO), 5)
     assert [stored.bullet.content for stored in found] == [CAR, BOAT]
@@ -155,7 +158,7 @@ async def test_of_few_bullets_all_in_use_are_relevant(similarity: WordSimilarity
 
 async def test_of_many_bullets_those_are_relevant_that_search_ranks_highest_each_lesson_in_turn() -> None:
     search = Remembering({CAR: ["b-3", "b-4", "b-9", "unknown"], BOAT: ["b-1", "b-3", "b-2"]})
-    found = await SearchSimilarity(search).relevant([CAR, BOAT], large(), 4)
+    found = await by_vectors(search).relevant([CAR, BOAT], large(), 4)
     assert [stored.bullet.id for stored in found] == ["b-1", "b-3", "b-4", "b-9"]
 
 

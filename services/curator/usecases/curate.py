@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -23,6 +23,7 @@ from services.curator.domain.curation import (
 )
 from services.curator.domain.errors import SimilarityUnavailable
 from services.curator.domain.log import Kind, Origin
+from services.curator.domain.merge import new_texts
 from services.curator.domain.playbook import checked_dataset
 from services.curator.domain.review import PendingChange
 from services.curator.domain.snapshot import Snapshot
@@ -91,16 +92,29 @@ class _Outdated(Exception):
     """The playbook changed under the proposals."""
 
 
+async def _embed_after(texts: Sequence[str]) -> None:
+    """For those who leave it to the index to embed what is new."""
+
+
 class CuratorAgent:
-    """Loads, proposes, commits. The proposals are made outside any lock; the commit merges them into what is newest."""
+    """Loads, proposes, commits. The proposals are made outside any lock; the commit merges them into what is newest.
+
+    `embed_ahead` is given the new texts just before they are committed.
+    """
 
     def __init__(
-        self, curator: Curator, playbook_store: PlaybookStore, section_loader: Sections, similarity: Similarity
+        self,
+        curator: Curator,
+        playbook_store: PlaybookStore,
+        section_loader: Sections,
+        similarity: Similarity,
+        embed_ahead: Callable[[Sequence[str]], Awaitable[None]] = _embed_after,
     ) -> None:
         self._curator = curator
         self._store = playbook_store
         self._sections = section_loader
         self._second_opinion = SecondOpinion(playbook_store, similarity)
+        self._embed_ahead = embed_ahead
 
     async def run(self, reflection: Reflection, dataset: str, *, author: str = "") -> Curation:
         """The curation.
@@ -169,6 +183,7 @@ class CuratorAgent:
         sections = self._sections.load(snapshot.dataset)
         proposed = await self._curator.propose(reflection, snapshot, sections)
         allowed = await self._second_opinion.on(proposed.proposals, reflection, snapshot.dataset)
+        await self._embed_ahead(new_texts(allowed))
         return replace(proposed, proposals=allowed)
 
     async def _committed(self, work: _Work, record: _Record | None, *, patient: bool) -> Curation:

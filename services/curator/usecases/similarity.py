@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from services.curator.domain.likeness import WORDS, Measure, subject, thresholds_of
 from services.curator.domain.log import Stored
 from services.curator.domain.neighbours import Neighbours
 from services.curator.domain.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Vector = NDArray[np.float32]
+from services.curator.usecases.vectors import Vectors
 
 COMPARED_WITH_ALL = 256
 """Bullets up to which lessons are compared with all of them; of a larger playbook with the nearest ones."""
 NEAREST = 32
 """Bullets that a lesson is compared with in a large playbook."""
-REMEMBERED = 2048
-"""Texts whose vectors are kept for the next curation."""
 
 
 class Similarity(Protocol):
@@ -73,16 +65,8 @@ def _most_words(lessons: Sequence[str], used: Sequence[Stored], limit: int) -> S
     return _in_turn(ranked, limit)
 
 
-@dataclass(frozen=True, slots=True)
-class Embedded:
-    """Unit vectors of texts, in order, and the model that made them."""
-
-    model: str
-    vectors: Sequence[Vector]
-
-
 class BulletSearch(Protocol):
-    """The search service, as far as curation needs it. Raises SimilarityUnavailable."""
+    """The search service, as far as it finds bullets. Raises SimilarityUnavailable."""
 
     async def nearest(self, dataset: str, texts: Sequence[str], limit: int, revision: int) -> list[list[str]]:
         """For each text the ids of the `limit` bullets with the highest cosine, at `revision` or later, best first."""
@@ -90,10 +74,6 @@ class BulletSearch(Protocol):
 
     async def best(self, dataset: str, texts: Sequence[str], limit: int, revision: int) -> list[list[str]]:
         """For each text the ids of the `limit` bullets that search ranks highest, best first."""
-        ...
-
-    async def embed(self, texts: Sequence[str]) -> Embedded:
-        """The vectors of `texts`."""
         ...
 
 
@@ -104,12 +84,11 @@ class SearchSimilarity:
     vectors of the texts as the curator has them, so it does not depend on how far the service's index is.
     """
 
-    def __init__(self, search: BulletSearch, same_lesson: float | None = None) -> None:
+    def __init__(self, search: BulletSearch, vectors: Vectors, same_lesson: float | None = None) -> None:
         """`same_lesson` is the cosine from which two lessons are the same, None what suits the embedder."""
         self._search = search
+        self._vectors = vectors
         self._same_lesson = same_lesson
-        self._model = ""
-        self._known: OrderedDict[str, Vector] = OrderedDict()
 
     async def candidates(self, lessons: Sequence[str], playbook: Snapshot) -> Sequence[Stored]:
         """All bullets of a small playbook; else those with the highest cosine, and those of the lessons' subjects.
@@ -125,7 +104,7 @@ class SearchSimilarity:
 
     async def measure(self, texts: Iterable[str]) -> Measure:
         """The cosine of the vectors of these texts; a text that is not among them is compared by nothing (0)."""
-        model, vectors = await self._vectors(list(dict.fromkeys(texts)))
+        model, vectors = await self._vectors.of(list(dict.fromkeys(texts)))
 
         def cosine(one: str, other: str) -> float:
             first, second = vectors.get(one), vectors.get(other)
@@ -143,31 +122,6 @@ class SearchSimilarity:
         found = await self._search.best(playbook.dataset, lessons, limit, playbook.revision)
         known = {stored.bullet.id: stored for stored in reversed(used)}
         return _in_turn([[known[bullet_id] for bullet_id in ids if bullet_id in known] for ids in found], limit)
-
-    async def _vectors(self, texts: Sequence[str]) -> tuple[str, Mapping[str, Vector]]:
-        """The vectors of `texts`, all of one model, which is named: those remembered, and the rest from the service."""
-        model, known = self._model, {text: self._known[text] for text in texts if text in self._known}
-        missing = [text for text in texts if text not in known]
-        if missing:
-            embedded = await self._search.embed(missing)
-            if known and embedded.model != model:
-                # The service has another embedder now; vectors of two models are never compared.
-                known, missing = {}, list(texts)
-                embedded = await self._search.embed(missing)
-            model = embedded.model
-            known.update(zip(missing, embedded.vectors, strict=True))
-        self._remember(model, known)
-        return model, known
-
-    def _remember(self, model: str, vectors: Mapping[str, Vector]) -> None:
-        if model != self._model:
-            self._known.clear()
-            self._model = model
-        for text, vector in vectors.items():
-            self._known[text] = vector
-            self._known.move_to_end(text)
-        while len(self._known) > REMEMBERED:
-            self._known.popitem(last=False)
 
 
 def _in_use(playbook: Snapshot) -> list[Stored]:
