@@ -67,7 +67,8 @@ class PostgresServer:
     def initialise(self) -> None:
         """Make what an empty server keeps."""
         data = self.folder / "data"
-        self.run("initdb", "-D", str(data), "-U", "hansei", "-A", "trust", "-E", "UTF8", "--no-sync")
+        small = ("--no-sync", "--wal-segsize=1")
+        self.run("initdb", "-D", str(data), "-U", "hansei", "-A", "trust", "-E", "UTF8", *small)
         with (data / "pg_hba.conf").open("a") as trusted:
             trusted.write("host all all samenet trust\n")
 

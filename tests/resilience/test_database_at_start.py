@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.resilience.process import probe_process
+from tests import systems
 
 NOBODY = "postgresql://me:geheim@127.0.0.1:1/hansei"
 DATABASES = {
@@ -18,14 +18,11 @@ DATABASES = {
 
 
 @pytest.mark.parametrize("name", sorted(DATABASES))
-async def test_an_unreachable_database_is_one_line(name: str, tmp_path: Path) -> None:
+def test_an_unreachable_database_is_one_line(name: str, tmp_path: Path) -> None:
     setting = DATABASES[name]
-    settings = {setting: NOBODY, "HANSEI_DATABASE_WAIT_SECONDS": "0", "LLM_PROVIDER": "offline"}
-    settings |= {"EMBEDDING_PROVIDER": "hashing", "SEARCH_SNAPSHOT_DIR": str(tmp_path)}
-    async with probe_process("-m", f"services.{name}", **settings) as probe:
-        assert probe.process.stderr is not None
-        written = (await probe.process.stderr.read()).decode()
-        assert await probe.process.wait() == 1
+    settings = {setting: NOBODY, "HANSEI_DATABASE_WAIT_SECONDS": "0", "SEARCH_SNAPSHOT_DIR": str(tmp_path)}
+    status, written = systems.failed_start(tmp_path, f"services.{name}", **settings)
+    assert status == 1
     said = [line for line in written.splitlines() if not line.startswith("{")]
     assert len(said) == 1, written
     shown = "postgresql+psycopg://me:[redacted]@127.0.0.1:1/hansei"
