@@ -44,9 +44,13 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True)
 def loggers_that_speak() -> None:
     """What ran before in this process may have silenced loggers that a test listens to."""
-    logging.disable(logging.NOTSET)
-    logging.root.setLevel(logging.WARNING)
+    # To set a level, even the one that is set, goes through all loggers there are.
+    if logging.root.manager.disable != logging.NOTSET:
+        logging.disable(logging.NOTSET)
+    if logging.root.level != logging.WARNING:
+        logging.root.setLevel(logging.WARNING)
     for name, logger in logging.root.manager.loggerDict.items():
         if isinstance(logger, logging.Logger) and name.partition(".")[0] in OURS:
             logger.disabled, logger.propagate = False, True
-            logger.setLevel(logging.NOTSET)
+            if logger.level != logging.NOTSET:
+                logger.setLevel(logging.NOTSET)

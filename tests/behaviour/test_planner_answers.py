@@ -29,7 +29,7 @@ from services.planner.usecases.executions import Executions
 from services.planner.usecases.plan import Planner
 from tests.campaigns import sized
 
-CASES = sized(10_000, 2_000)
+CASES = sized(10_000, 1_000)
 EXECUTIONS = 12
 MODIFY = InterventionResponse(action=InterventionAction.MODIFY, user_input="変更")
 PROCEED = InterventionResponse(action=InterventionAction.PROCEED)

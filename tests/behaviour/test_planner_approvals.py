@@ -21,7 +21,7 @@ from services.planner.usecases.audit import audited
 from services.planner.usecases.executions import Executions
 from tests.campaigns import sized
 
-APPROVALS = sized(1_000, 200)
+APPROVALS = sized(1_000, 100)
 PROCEED = InterventionResponse(action=InterventionAction.PROCEED)
 
 

@@ -7,7 +7,7 @@ nothing is called twice.
 from services.planner.tests.model_answers import check, executed
 from tests.campaigns import sized
 
-CASES = sized(10_000, 2_000)
+CASES = sized(10_000, 1_000)
 
 
 async def test_executions_end_within_their_budget() -> None:

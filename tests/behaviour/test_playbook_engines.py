@@ -26,7 +26,7 @@ from tests.campaigns import sized
 
 ROOT = Path(__file__).parents[2]
 WRITERS = 8
-OPERATIONS = sized(10_240, 1_920)
+OPERATIONS = sized(10_240, 960)
 """At the full size no fewer than the 10,000 that are asked for."""
 REQUESTS_PER_WRITER = OPERATIONS // WRITERS // OPERATIONS_PER_REQUEST
 ROUNDS_OF_KILLS = {"sqlite": sized(2, 1), "postgresql": 1}

@@ -139,7 +139,7 @@ def test_an_image_holds_the_versions_that_are_tested(name: str) -> None:
 @pytest.mark.parametrize("name", SERVICES)
 def test_an_image_holds_what_its_service_imports(name: str) -> None:
     pinned = set(_pins(name)) | set(_pins("minilm") if name == "search" else ())
-    distributions = packages_distributions()
+    distributions = _distributions()
     missing = {
         module
         for module in _imported(name)
@@ -154,6 +154,9 @@ def test_locks_carry_hashes_and_name_no_host(lock: Path) -> None:
     assert "://" not in text
     requirements = re.findall(r"^[A-Za-z0-9].*?(?=^[A-Za-z0-9]|\Z)", text, re.MULTILINE | re.DOTALL)
     assert [each.split()[0] for each in requirements if "--hash=sha256:" not in each] == []
+
+
+_distributions = cache(packages_distributions)
 
 
 def _pins(lock: str) -> dict[str, str]:
@@ -189,13 +192,15 @@ def _imported(name: str) -> set[str]:
     return found
 
 
-def _imports(path: Path) -> Iterator[str]:
+@cache
+def _imports(path: Path) -> set[str]:
+    found = set[str]()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
 
 
 def _files(module: str) -> Iterator[Path]:

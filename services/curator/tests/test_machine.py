@@ -10,6 +10,9 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from services.curator.adapters.sql.store import SqlPlaybookStore
 from services.curator.tests.playbook_machine import PlaybookMachine
+from tests.campaigns import sized
+
+SEQUENCES = sized(25, 10)
 
 
 def test_any_sequence_of_edits_gives_what_a_sequential_model_gives() -> None:  # C-19, C-23, C-61, ideas 1 to 4
@@ -23,6 +26,6 @@ def test_any_sequence_of_edits_gives_what_a_sequential_model_gives() -> None:  #
         run_state_machine_as_test(
             OnSqlite,
             settings=settings(
-                max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+                max_examples=SEQUENCES, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
             ),
         )

@@ -23,6 +23,7 @@ from services.search.domain.ranking import candidates_of, cosines, rank
 from services.search.domain.tokenizers import whitespace
 from services.search.domain.view import NO_PRESELECTION, Fusion, IndexView, Preselection
 from services.search.tests.domain.kernels import COMPILED, KERNELS, kernels_name, unit32
+from tests.campaigns import sized
 
 DIMENSION = 5
 WORDS = ["alpha", "beta", "gamma", "delta", "the", "東京", "eta"]
@@ -183,7 +184,7 @@ def _grouped(scored: list[tuple[float, str]]) -> list[set[str]]:
 
 
 TestIndexEqualsRanking = IndexEqualsRanking.TestCase
-TestIndexEqualsRanking.settings = settings(max_examples=100, stateful_step_count=12, deadline=None)
+TestIndexEqualsRanking.settings = settings(max_examples=sized(100, 40), stateful_step_count=12, deadline=None)
 
 
 def bullet(bullet_id: str, text: str, **fields: object) -> Bullet:
