@@ -10,7 +10,14 @@ from libs.llm.chat import Close, ReliableChatModel, nothing_to_close
 from libs.llm.client import LLMClient
 from libs.llm.errors import ModelUnavailable
 from libs.llm.failures import failure_of
-from libs.llm.providers import OFFLINE, create_chat_model, create_embedding_model, openai_connections, provider_named
+from libs.llm.providers import (
+    OFFLINE,
+    create_chat_model,
+    create_embedding_model,
+    openai_connections,
+    provider_named,
+    synchronous_connections,
+)
 from libs.llm.settings import EmbeddingSettings, LLMSettings, ProviderSettings
 
 if TYPE_CHECKING:
@@ -80,7 +87,7 @@ def _access(settings: ProviderSettings, provider: str) -> tuple[dict[str, Any], 
     if not provider_named(provider).speaks_openai:
         return access, nothing_to_close
     connections = openai_connections()
-    access["http_async_client"] = connections
+    access |= {"http_async_client": connections, "http_client": synchronous_connections()}
     return access, connections.aclose
 
 

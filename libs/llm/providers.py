@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -37,7 +39,21 @@ def _class(provider: str, module: str, name: str, extra: str) -> Any:
 
 def openai_connections() -> Any:
     """An HTTP client as OpenAI's library wants it; whoever asks for it closes it."""
-    return _class("openai", "openai", "DefaultAsyncHttpxClient", "llm")()
+    return _class("openai", "openai", "DefaultAsyncHttpxClient", "llm")(verify=_authorities())
+
+
+@cache
+def synchronous_connections() -> Any:
+    """What LangChain would else make for every model; nobody here calls by it."""
+    return _class("openai", "openai", "DefaultHttpxClient", "llm")(verify=_authorities())
+
+
+@cache
+def _authorities() -> ssl.SSLContext:
+    """Whose certificates are trusted; to read them takes 20 ms, each time anew."""
+    from httpx import create_ssl_context
+
+    return create_ssl_context()
 
 
 def _openai(model: str, **options: Any) -> Any:
