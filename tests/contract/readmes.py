@@ -1,5 +1,6 @@
 """The `grpcurl` lines of the READMEs and of the docs site, and how they are run: by `buf curl`, which speaks the same
-and installs by name. Of the site, the `hansei` lines and the Python blocks are run, too.
+and installs by name, or without a process of their own (`described.py`). Of the site, the `hansei` lines and the Python
+blocks are run, too.
 
 A line stands in a fenced block as a user would copy it, with `\\` at the end of a line to go on. Blocks run in order,
 so that a line may build on those before it.
@@ -7,6 +8,7 @@ so that a line may build on those before it.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -18,13 +20,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 BUF = Path(sys.executable).parent / "buf"
-READMES = sorted(path for path in ROOT.glob("**/README.md") if not {".venv", "build"} & set(path.parts))
+PARTS = [part for part in ROOT.iterdir() if not part.name.startswith(".") and part.name != "build"]
+READMES = sorted([ROOT / "README.md", *(path for part in PARTS for path in part.glob("**/README.md"))])
 SITE = sorted(path for path in (ROOT / "docs").glob("**/*.md") if path.name != "README.md")
 PAGES = READMES + SITE
 _BLOCK = re.compile(r"^```(sh|bash|console|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _BLANK = re.compile(r"<([a-z]\w*)>")
 KNOWN = {"-plaintext", "-d", "-emit-defaults", "-max-time"}
 _METHOD = re.compile(r"hansei\.\w+\.v1\.\w+/\w+")
+CALL_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -83,34 +87,51 @@ def filled(example: Example, told: str) -> Example:
     return replace(example, command=_BLANK.sub(value, example.command))
 
 
-def run(example: Example, address: str) -> str:
+@dataclass(frozen=True)
+class Call:
+    """What a `grpcurl` line asks for: a method, or what there is; JSON; and after which time it is stopped."""
+
+    line: str
+    method: str
+    data: str
+    stopped_after: float | None
+
+
+def call_of(example: Example) -> Call:
+    """What the line asks for. Fails where it says more than is understood here."""
+    words = shlex.split(example.command)
+    unknown = [word for word in words[1:] if word.startswith("-") and word not in KNOWN]
+    assert not unknown, f"{example.readme}: {unknown} has no counterpart here"
+    method = next((word for word in words if _METHOD.fullmatch(word)), "")
+    assert method or words[-1] == "list", f"{example.readme}: no method in {example.command!r}"
+    given = {word: words[at + 1] for at, word in enumerate(words) if word in ("-d", "-max-time")}
+    stopped_after = float(given["-max-time"]) if "-max-time" in given else None
+    return Call(example.command, method, given.get("-d", ""), stopped_after)
+
+
+def by_buf(example: Example, address: str) -> str:
     """The output of a command against `address`. Fails with the command's own words.
 
     A command with `-max-time` watches something that does not end: it is stopped after that time, and must have told
     something by then.
     """
-    words = shlex.split(example.command)
-    unknown = [word for word in words[1:] if word.startswith("-") and word not in KNOWN]
-    assert not unknown, f"{example.readme}: {unknown} has no counterpart here"
+    call = call_of(example)
     command = [str(BUF), "curl", "--protocol", "grpc", "--http2-prior-knowledge"]
-    target = next((word for word in words if _METHOD.fullmatch(word)), None)
-    if target:
-        command += [f"http://{address}/{target}"]
-    else:
-        assert words[-1] == "list", f"{example.readme}: no method in {example.command!r}"
-        command += ["--list-methods", f"http://{address}"]
-    if "-d" in words:
-        command += ["--data", words[words.index("-d") + 1]]
-    endless = "-max-time" in words
-    seconds = float(words[words.index("-max-time") + 1]) if endless else 60
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command += [f"http://{address}/{call.method}"] if call.method else ["--list-methods", f"http://{address}"]
+    command += ["--data", call.data] if call.data else []
+    seconds = call.stopped_after or CALL_SECONDS
+    # It ends before its garbage is worth collecting.
+    environment = {**os.environ, "GOGC": "off"}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             output, complaint = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             process.kill()
             output, complaint = process.communicate()
-            assert endless, f"no answer within {seconds} s: {example.command}\n{complaint}"
-            assert output, f"nothing was told within {seconds} s: {example.command}\n{complaint}"
+            assert call.stopped_after, f"no answer within {seconds} s: {call.line}\n{complaint}"
+            assert output, f"nothing was told within {seconds} s: {call.line}\n{complaint}"
             return output
-    assert process.returncode == 0, f"{example.command}\n{output}{complaint}"
+    assert process.returncode == 0, f"{call.line}\n{output}{complaint}"
     return output

@@ -11,8 +11,11 @@ import pytest
 
 from tests import systems
 from tests.commands import runner
-from tests.contract.readmes import READMES, ROOT, SITE, Example, all_lines, example_lines, filled, run
+from tests.contract.described import by_reflection
+from tests.contract.readmes import READMES, ROOT, SITE, Example, all_lines, by_buf, example_lines, filled
 
+# A foreign client against the form that readers start; the others must answer the same lines.
+CLIENTS = {"one process": by_buf, "separate processes": by_reflection, "replicated": by_reflection}
 BY_README = {readme: list(lines) for readme, lines in itertools.groupby(example_lines(), lambda line: line.readme)}
 
 
@@ -36,7 +39,7 @@ def test_the_lines_of_a_page_work(
             said = runner(capfd)(*shlex.split(example.command, comments=True)[1:])
             assert said.code == 0, f"{example.command}\n{said.out}{said.err}"
         else:
-            told += run(filled(example, told), one)
+            told += CLIENTS[system.form](filled(example, told), one)
 
 
 @pytest.mark.parametrize("page", SITE, ids=lambda path: str(path.relative_to(ROOT)))
@@ -62,4 +65,4 @@ def test_every_service_has_a_readme() -> None:
 def test_a_line_that_fails_is_noticed(system: systems.System) -> None:
     wrong = Example(ROOT / "README.md", "grpcurl -plaintext localhost:1 hansei.search.v1.SearchService/Nothing")
     with pytest.raises(AssertionError):
-        run(wrong, system.replicas("gateway")[0])
+        CLIENTS[system.form](wrong, system.replicas("gateway")[0])
