@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
 from hansei.client import Client, client
-from hansei.client.cli import app
+from hansei.client.cli import root_command
 from hansei.client.cli.embedded import throwaway
 from hansei.client.cli.options import EXIT_CODES
 from tests import systems
@@ -39,7 +38,7 @@ def environment(**own: str) -> dict[str, str]:
 
 def commands(group: Any = None, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every command with its full name."""
-    root: Any = get_command(app) if group is None else group
+    root: Any = root_command() if group is None else group
     for name, command in root.commands.items():
         full = f"{prefix} {name}".strip()
         if hasattr(command, "commands"):
@@ -271,25 +270,30 @@ def test_playbooks_are_imported_and_exported_with_no_server_running(
     assert named.code == 3
 
 
-def test_local_commands_work_on_the_same_data_without_a_server(tmp_path: Path) -> None:
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*HANSEI, *map(str, arguments)],
-            cwd=tmp_path,
-            env=environment(HANSEI_ADDR=f"127.0.0.1:{systems.free_port()}"),
-            capture_output=True,
-            text=True,
-        )
-
+def test_local_commands_work_on_the_same_data_without_a_server(
+    hansei: Hansei, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (file,) = recorded(tmp_path, "local", "git-push-rebased")
-    learned = run("learn", file, "--local", "--json")
+    nobody = f"127.0.0.1:{systems.free_port()}"
+    learned = subprocess.run(
+        [*HANSEI, "learn", file, "--local", "--json"],
+        cwd=tmp_path,
+        env=environment(HANSEI_ADDR=nobody),
+        capture_output=True,
+        text=True,
+    )
     assert learned.returncode == 0, learned.stderr
-    shown = run("search", "a push was rejected", "--local", "--json")
-    assert shown.returncode == 0, shown.stderr
-    ids = {result["bullet"]["id"] for result in json.loads(shown.stdout)["results"]}
+    # What follows finds on disk what that process left.
+    monkeypatch.chdir(tmp_path)
+    for name in os.environ.keys() - environment().keys():
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HANSEI_ADDR", nobody)
+    shown = hansei("search", "a push was rejected", "--local", "--json")
+    assert shown.code == 0, shown.err
+    ids = {result["bullet"]["id"] for result in shown.document["results"]}
     assert ids
-    exported = run("playbook", "export", "--dataset", "local", "--format", "text", "--local")
-    assert set(re.findall(r"^\[([^\]]+)\]", exported.stdout, re.MULTILINE)) >= ids
-    (tmp_path / "book.txt").write_text(exported.stdout, encoding="utf-8")
-    copied = run("playbook", "import", "book.txt", "--dataset", "copy", "--local", "--json")
-    assert int(json.loads(copied.stdout)["added"]) >= len(ids)
+    exported = hansei("playbook", "export", "--dataset", "local", "--format", "text", "--local")
+    assert set(re.findall(r"^\[([^\]]+)\]", exported.out, re.MULTILINE)) >= ids
+    (tmp_path / "book.txt").write_text(exported.out, encoding="utf-8")
+    copied = hansei("playbook", "import", "book.txt", "--dataset", "copy", "--local", "--json")
+    assert int(copied.document["added"]) >= len(ids)

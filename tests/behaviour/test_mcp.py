@@ -21,6 +21,7 @@ from hansei.client import Client
 from hansei.client.cli.embedded import throwaway
 from tests import systems
 from tests.behaviour.test_cli_shell import HANSEI, environment
+from tests.commands import runner
 
 FAILED = "exit code 128\nfatal: unable to auto-detect email address"
 MESSAGES = [
@@ -211,13 +212,13 @@ def test_a_page_in_a_browser_cannot_reach_it(stack: Client, tmp_path: Path) -> N
         (["--http", "127.0.0.1:99999"], "is no address"),
     ],
 )
-def test_an_address_that_will_not_do_is_a_message(tmp_path: Path, arguments: list[str], complaint: str) -> None:
-    ran = subprocess.run(
-        [*HANSEI, "mcp", *arguments], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 1
-    assert complaint in ran.stderr
-    assert "Traceback" not in ran.stderr
+def test_an_address_that_will_not_do_is_a_message(
+    capfd: pytest.CaptureFixture[str], arguments: list[str], complaint: str
+) -> None:
+    said = runner(capfd)("mcp", *arguments)
+    assert said.code == 1
+    assert complaint in said.err
+    assert "Traceback" not in said.err
 
 
 def test_the_line_for_a_clients_settings_is_the_one_in_the_readme(tmp_path: Path) -> None:

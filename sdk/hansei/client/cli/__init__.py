@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 import typer
+from typer.main import get_command
 
 from hansei.client.cli import (
     asking,
@@ -50,10 +53,16 @@ app.command()(mcp.mcp)
 app.command()(doctor.doctor)
 
 
+@cache
+def root_command() -> Any:
+    """The command with all below it, put together once: that takes longer than most of what it is asked to do."""
+    return get_command(app)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command; exits with a code of `Exit`."""
     try:
-        app(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="hansei")
+        root_command()(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="hansei")
     except CommandFailedError as failure:
         sys.stderr.write(f"Error: {failure.message}\n")
         sys.exit(failure.code)
