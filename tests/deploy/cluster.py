@@ -163,6 +163,8 @@ class Cluster:
         module = pod.name if pod.name == "gateway" else f"services.{pod.name}"
         # What the image adds: where Python and the code are.
         env = {"PATH": os.environ["PATH"], "PYTHONPATH": CODE, **self.environment(pod.name, pod.number)}
+        # There each pod would first compile the loops of search, ten seconds long; without it they are those of all.
+        env.pop("NUMBA_CACHE_DIR", None)
         home = self.data / str(pod)
         home.mkdir(exist_ok=True)
         if names := self.names(pod.name):
