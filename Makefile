@@ -69,7 +69,7 @@ contracts: $(STAMP)  ## buf lint, buf format, and buf breaking against the last 
 	else echo 'buf breaking: there is no branch $(BASE) to compare with'; fi
 
 CAMPAIGNS ?= $(HANSEI_CAMPAIGNS)
-# Also with fewer cores: half of the tests' time is waiting.
+# Processes of 0.6 GB; four also with fewer cores, because tests wait as long as they work.
 WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores > 4 ? cores : 4)))
 test: $(STAMP)  ## Run every test; campaigns are short, or with CAMPAIGNS=full as long as the issues ask
 	HANSEI_CAMPAIGNS=$(CAMPAIGNS) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder

@@ -102,7 +102,7 @@ def postgres_server(programs: Path, within: tuple[str, ...] = (), port: int = 0)
     with _folder() as folder:
         server = PostgresServer(programs, folder, port or _free_port(), within)
         if made := of_the_run(initialised):
-            subprocess.run(["cp", "-a", "--reflink=auto", made, folder], check=True)
+            subprocess.run(["cp", "-a", made, folder], check=True)
         else:
             server.initialise()
         server.start()

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,21 @@ def test_all_end_with_the_one_that_forked_them(tmp_path: Path) -> None:
     with running_zygote(tmp_path, ready=()) as zygote, (tmp_path / "out").open("wb") as output:
         process = zygote.fork(Order("program", str(tmp_path), ENVIRONMENT), output, output)
     assert process.wait() == -signal.SIGKILL
+
+
+def start_a_thread() -> None:
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+
+
+@pytest.mark.parametrize(
+    ("ready", "why"), [("no.such_module", "No module named 'no'"), (f"{__name__}:start_a_thread", "2 threads")]
+)
+def test_one_that_cannot_fork_says_why(ready: str, why: str, tmp_path: Path) -> None:
+    order = Order("program", str(tmp_path), ENVIRONMENT)
+    with running_zygote(tmp_path, ready=[ready]) as zygote, (tmp_path / "out").open("wb") as output:
+        for _ in range(2):
+            with pytest.raises(AssertionError, match=why):
+                zygote.fork(order, output, output)
 
 
 def test_what_is_read_at_imports_is_not_forked(tmp_path: Path) -> None:

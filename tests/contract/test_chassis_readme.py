@@ -11,17 +11,17 @@ from google.protobuf.wrappers_pb2 import StringValue
 from chassis import Peers
 from chassis.errors import InvalidArgument
 from chassis.policy import MethodPolicy
-from tests.resilience.process import ROOT, probe_process
+from tests.resilience.process import probe_process
+from tests.shared import ROOT
 
 PATH = "/echo.v1.EchoService/Echo"
 
 
 async def test_the_service_of_the_readme_answers_and_leaves(tmp_path: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "chassis/README.md").read_text(encoding="utf-8"), re.DOTALL)
-    program = tmp_path / "echo.py"
-    program.write_text(code, encoding="utf-8")
+    (tmp_path / "echo.py").write_text(code, encoding="utf-8")
 
-    async with probe_process(str(program), HANSEI_LAME_DUCK_SECONDS="0") as process:
+    async with probe_process("echo", tmp_path, HANSEI_LAME_DUCK_SECONDS="0") as process:
         address = (await process.logged("serving"))["address"]
         peers = Peers({"echo": address}, policies={PATH: MethodPolicy(30, "read", True)})
         echo = peers.channel("echo").unary_unary(PATH, StringValue.SerializeToString, StringValue.FromString)

@@ -6,15 +6,15 @@ import asyncio
 import json
 import os
 import signal
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from tests.processes import Process, start
+from tests.shared import CODE, ROOT
+from tests.zygote import Order
 
 
 @dataclass
@@ -22,12 +22,12 @@ class ProbeProcess:
     """A running probe: where it listens, and what it has logged so far."""
 
     process: Process
+    written: asyncio.StreamReader
     records: list[dict[str, Any]] = field(default_factory=list)
 
     async def logged(self, event: str) -> dict[str, Any]:
         """Read the log up to a record."""
-        assert self.process.stderr is not None
-        while line := await self.process.stderr.readline():
+        while line := await self.written.readline():
             if line.startswith(b"{"):
                 self.records.append(json.loads(line))
                 if self.records[-1]["event"] == event:
@@ -36,30 +36,34 @@ class ProbeProcess:
 
     async def finished(self) -> int:
         """Read the log to its end; the exit status."""
-        assert self.process.stderr is not None
-        rest = await self.process.stderr.read()
+        rest = await self.written.read()
         self.records += [json.loads(line) for line in rest.splitlines() if line.startswith(b"{")]
-        return await self.process.wait()
+        return await asyncio.to_thread(self.process.wait)
 
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)
 
 
 def environment(**settings: str) -> dict[str, str]:
-    paths = os.pathsep.join(str(ROOT / part) for part in (".", "stubs", "sdk"))
-    return {**os.environ, "PYTHONPATH": paths, "HANSEI_LISTEN_ADDRESS": "127.0.0.1:0"} | settings
+    return {**os.environ, "PYTHONPATH": CODE, "HANSEI_LISTEN_ADDRESS": "127.0.0.1:0"} | settings
 
 
 @asynccontextmanager
-async def probe_process(*program: str, **settings: str) -> AsyncIterator[ProbeProcess]:
-    """Start a probe, or another `program`, with these environment variables; killed at the end if it still runs."""
-    arguments = program or ("-m", "chassis.tests.probe")
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, *arguments, env=environment(**settings), stderr=PIPE, cwd=ROOT
-    )
-    try:
-        yield ProbeProcess(process)
-    finally:
-        if process.returncode is None:
+async def probe_process(
+    module: str = "chassis.tests.probe", folder: Path = ROOT, /, **settings: str
+) -> AsyncIterator[ProbeProcess]:
+    """Start a probe, or another module, with these environment variables; killed at the end if it still runs."""
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as output:
+        process = start(Order(module, str(folder), environment(**settings)), output, output)
+    written = asyncio.StreamReader()
+    with os.fdopen(reading, "rb") as pipe:
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(written), pipe
+        )
+        try:
+            yield ProbeProcess(process, written)
+        finally:
+            transport.close()
             process.kill()
-            await process.wait()
+            await asyncio.to_thread(process.wait)

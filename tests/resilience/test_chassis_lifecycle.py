@@ -176,20 +176,18 @@ async def test_health_answers_while_every_processor_is_busy(stack: AsyncExitStac
 
 async def test_a_process_with_a_bad_setting_exits_with_1_and_names_it() -> None:  # G-10
     async with probe_process(HANSEI_MAX_CONCURRENT_CALLS="many") as process:
-        assert process.process.stderr is not None
-        complaint = (await process.process.stderr.read()).decode()
+        complaint = (await process.written.read()).decode()
 
-        assert await process.process.wait() == 1
+        assert await process.finished() == 1
         assert complaint.startswith("HANSEI_MAX_CONCURRENT_CALLS: ")
         assert "Traceback" not in complaint
 
 
 async def test_a_process_whose_port_is_taken_exits_with_1(served: Serve) -> None:
     async with probe_process(HANSEI_LISTEN_ADDRESS=(await served()).address) as process:
-        assert process.process.stderr is not None
-        complaint = (await process.process.stderr.read()).decode()
+        complaint = (await process.written.read()).decode()
 
-        assert await process.process.wait() == 1
+        assert await process.finished() == 1
         assert "HANSEI_LISTEN_ADDRESS: cannot listen" in complaint
         assert "Traceback" not in complaint
 
@@ -245,10 +243,9 @@ def _read(url: str) -> str:
 
 async def test_a_metrics_address_that_is_unusable_is_named() -> None:
     async with probe_process(HANSEI_METRICS_ADDRESS="nowhere") as process:
-        assert process.process.stderr is not None
-        complaint = (await process.process.stderr.read()).decode()
+        complaint = (await process.written.read()).decode()
 
-        assert await process.process.wait() == 1
+        assert await process.finished() == 1
         assert "HANSEI_METRICS_ADDRESS" in complaint
         assert "Traceback" not in complaint
 

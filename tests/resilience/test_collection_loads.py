@@ -58,7 +58,7 @@ async def killed_while_loading(settings: dict[str, str]) -> int:
             if len(processed) == ACKNOWLEDGED:
                 process.process.kill()
 
-    async with probe_process("-m", "services.search", **settings) as process:
+    async with probe_process("services.search", **settings) as process:
         peers, stub = await collections_of(process)
         await stub.CreateCollection(pb.CreateCollectionRequest(name="c", chunk_tokens=40))
         with pytest.raises(HanseiError) as broken:
@@ -84,7 +84,7 @@ async def listed(stub: Any) -> tuple[list[str], int]:
 async def test_what_was_acknowledged_survives_and_the_load_goes_on(settings: dict[str, str]) -> None:
     acknowledged = await killed_while_loading(settings)
     assert acknowledged > 0
-    async with probe_process("-m", "services.search", **settings) as process:
+    async with probe_process("services.search", **settings) as process:
         peers, stub = await collections_of(process)
 
         async def held() -> collection_pb2.Collection:
