@@ -14,14 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.search.domain.bm25 import OKAPI, Variant
-from services.search.domain.coarse import LARGEST_CODE, Coarse
+from services.search.domain.coarse import Coarse
 from services.search.domain.kernels import Asked, Cut, Float32s, Floats, Fused, Int64s, Mask, NumpyKernels
-from services.search.domain.postings import Int32s, Lists, Pool, Tables
+from services.search.domain.postings import Int32s, Lists, Pool, Regions
 
 # FAISS exports its distance functions under their C++ names, unknown to its type stubs.
 _faiss: Any = faiss
 _EVERY_ROW = np.ones(1, np.bool_)
-_LARGEST_INT32 = 2**31 - 1
 # Comparing with the type itself makes a dtype of it each time.
 _FLOAT32 = np.dtype(np.float32)
 
@@ -48,6 +47,7 @@ class CompiledKernels(FaissKernels):
 
     def __init__(self) -> None:
         self._loops: Any = None
+        self._writing: Any = None
         self._given_up = False
 
     @classmethod
@@ -59,14 +59,14 @@ class CompiledKernels(FaissKernels):
 
     def warm(self) -> None:
         """Compile the loops, or load what an earlier process compiled."""
-        from services.search.adapters import loops
+        from services.search.adapters import reading_loops, writing_loops
 
         trial = CompiledKernels()
-        trial._loops = loops
+        trial._loops, trial._writing = reading_loops, writing_loops
         for _ in trial._tried():
             if self._given_up:
                 return
-        self._loops = loops
+        self._loops, self._writing = reading_loops, writing_loops
 
     @property
     def warmed_up(self) -> bool:
@@ -79,8 +79,8 @@ class CompiledKernels(FaissKernels):
 
     def _tried(self) -> Iterator[None]:
         """Runs the loops, each once."""
-        numbers, ones, one = np.zeros(1, np.int64), np.ones(1, np.int32), np.ones((8, 1), np.float32)
-        lists = Lists(ones - 1, ones, numbers, numbers + 1)
+        ones, one = np.ones(1, np.int32), np.ones((8, 1), np.float32)
+        lists = Lists(ones - 1, ones, np.array([[0, 1, 1]]))
         order, flat = np.arange(8), np.ones(8)
         coarse = Coarse(np.ones((8, 1), np.int8), np.ones(8, np.float32), np.zeros(8, np.float32))
         self.store_vectors(one, 0, one.copy(), coarse)
@@ -99,7 +99,7 @@ class CompiledKernels(FaissKernels):
             yield
         self.bm25(lists, np.ones(1), ones, 1.0, OKAPI)
         yield
-        self.append_postings(0, ones - 1, ones, Pool(ones, ones), np.array([[0], [0], [1]]), 1)
+        self.append_postings(0, ones - 1, ones, Pool(ones, ones), np.array([[0, 0, 1]]), 1)
         yield
 
     def inner_products_of(self, vectors: Float32s, rows: Int64s, query: Float32s) -> Float32s:
@@ -120,9 +120,7 @@ class CompiledKernels(FaissKernels):
         """See `Kernels`."""
         if self._loops is None:
             return super().idf(lists, rows, mask, total, variant)
-        idf: Floats = self._loops.idf(
-            lists.rows, lists.start, lists.length, rows, *_admitted(mask), total, variant.floored
-        )
+        idf: Floats = self._loops.idf(lists.rows, lists.regions, rows, *_admitted(mask), total, variant.floored)
         return idf
 
     def bm25(
@@ -162,10 +160,7 @@ class CompiledKernels(FaissKernels):
         """See `Kernels`. Only rows that a bound of their product does not rule out are multiplied exactly."""
         if self._loops is None or count > len(order) // 4:
             return super().best_of_all(vectors, coarse, query, bm25, order, mask, alpha, count)
-        largest = _largest_code(query)
-        return Fused(
-            *self._loops.best_of_all(vectors, *coarse, query, largest, bm25, order, *_admitted(mask), alpha, count)
-        )
+        return Fused(*self._loops.best_of_all(vectors, *coarse, query, bm25, order, *_admitted(mask), alpha, count))
 
     def answer(
         self, asked: Asked, cut: Cut, query: Float32s, mask: Mask | None, alpha: float, count: int
@@ -175,28 +170,25 @@ class CompiledKernels(FaissKernels):
         if self._loops is None or count > len(cut.order) // 4 or not average:
             return None
         words = (*lists, times, cut.lengths, average, total, variant.k1, variant.b, variant.gain, variant.floored)
-        vectors = (cut.vectors, *cut.coarse, query, _largest_code(query))
+        vectors = (cut.vectors, *cut.coarse, query)
         fused = Fused(*self._loops.answer(*words, *vectors, cut.order, *_admitted(mask), alpha, count))
         return None if fused.spread < 0.0 else fused
 
     def store_vectors(self, given: Floats | Float32s, at: int, units: Float32s, coarse: Coarse) -> bool:
         """See `Kernels`."""
-        if self._loops is None or given.dtype != _FLOAT32 or not given.flags.c_contiguous:
+        if self._writing is None or given.dtype != _FLOAT32 or not given.flags.c_contiguous:
             return super().store_vectors(given, at, units, coarse)
-        finite: bool = self._loops.store_vectors(given, at, units, *coarse)
+        finite: bool = self._writing.store_vectors(given, at, units, *coarse)
         return finite
 
-    def append_postings(self, row: int, numbers: Int32s, counts: Int32s, pool: Pool, tables: Tables, used: int) -> int:
+    def append_postings(
+        self, row: int, numbers: Int32s, counts: Int32s, pool: Pool, regions: Regions, used: int
+    ) -> int:
         """See `Kernels`."""
-        if self._loops is None:
-            return super().append_postings(row, numbers, counts, pool, tables, used)
-        places: int = self._loops.append_postings(row, numbers, counts, *pool, tables, used)
+        if self._writing is None:
+            return super().append_postings(row, numbers, counts, pool, regions, used)
+        places: int = self._writing.append_postings(row, numbers, counts, *pool, regions, used)
         return places
-
-
-def _largest_code(query: Float32s) -> int:
-    """So small that no sum of products with coarse rows leaves 32 bits."""
-    return min(32767, _LARGEST_INT32 // (LARGEST_CODE * len(query)))
 
 
 def _admitted(mask: Mask | None) -> tuple[bool, Mask]:

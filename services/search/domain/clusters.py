@@ -39,11 +39,7 @@ class ClusterView(NamedTuple):
 
     def _listed(self, numbers: Int64s, rows: int) -> Int64s:
         lists = self.lists.numbered(numbers)
-        parts = [
-            lists.rows[start : start + length]
-            for start, length in zip(lists.start.tolist(), lists.length.tolist(), strict=True)
-        ]
-        listed = np.concatenate(parts).astype(np.int64)
+        listed = np.concatenate([lists.rows[places] for places in lists.places()]).astype(np.int64)
         return listed[listed < rows]
 
 

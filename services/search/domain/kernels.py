@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from services.search.domain.bm25 import Variant
 from services.search.domain.coarse import Coarse
 from services.search.domain.fusion import min_max, weighted
-from services.search.domain.postings import Int32s, Lists, Pool, Tables, append_postings
+from services.search.domain.postings import Int32s, Lists, Pool, Regions, append_postings
 from services.search.domain.vectors import store_vectors
 
 Float32s = NDArray[np.float32]
@@ -23,14 +23,13 @@ Mask = NDArray[np.bool_]
 
 
 class Fused(NamedTuple):
-    """The best rows, best first, with their scaled and raw scores; `spread` is the range of all cosines."""
+    """The best rows, best first, with their scores; `spread` is the range of all cosines.
+
+    ``scores`` has a line each for the scaled vector score, the scaled BM25, both combined, the cosine and the raw BM25.
+    """
 
     rows: Int64s
-    vector: Floats
-    bm25: Floats
-    combined: Floats
-    cosine: Float32s | Floats
-    raw_bm25: Floats
+    scores: Floats
     spread: float
 
 
@@ -48,7 +47,7 @@ class Cut(NamedTuple):
 class Asked(NamedTuple):
     """The words of a query: the lists of its distinct terms, how often it has each, and what they are counted over.
 
-    ``times`` has the shape of `lists.start`. The candidates are `total` entries of `average` terms.
+    ``times`` has a number a list. The candidates are `total` entries of `average` terms.
     """
 
     lists: Lists
@@ -117,7 +116,9 @@ class Kernels(Protocol):
         """See `store_vectors` of the vectors."""
         ...
 
-    def append_postings(self, row: int, numbers: Int32s, counts: Int32s, pool: Pool, tables: Tables, used: int) -> int:
+    def append_postings(
+        self, row: int, numbers: Int32s, counts: Int32s, pool: Pool, regions: Regions, used: int
+    ) -> int:
         """See `append_postings` of the postings."""
         ...
 
@@ -144,9 +145,9 @@ class NumpyKernels:
 
     def idf(self, lists: Lists, rows: int, mask: Mask | None, total: int, variant: Variant) -> Floats:
         """See `Kernels`."""
-        idf = np.zeros(len(lists.start))
-        for i in range(len(lists.start)):
-            held = _cut(lists, i, rows)[0]
+        idf = np.zeros(len(lists.regions))
+        for i, places in enumerate(lists.places()):
+            held = _cut(lists, places, rows)[0]
             count = len(held) if mask is None else int(np.count_nonzero(mask[held]))
             idf[i] = variant.idf(total, count) if count else 0.0
         return idf
@@ -156,8 +157,8 @@ class NumpyKernels:
     ) -> Floats:
         """See `Kernels`."""
         scores = np.zeros(len(lengths))
-        for i, weight in enumerate(weights.tolist()):
-            rows, counts = _cut(lists, i, len(lengths))
+        for places, weight in zip(lists.places(), weights.tolist(), strict=True):
+            rows, counts = _cut(lists, places, len(lengths))
             norm = variant.k1 * (1.0 - variant.b + variant.b * lengths[rows] / average)
             scores[rows] += weight * counts * variant.gain / (counts + norm)
         return scores
@@ -180,7 +181,7 @@ class NumpyKernels:
         top = best_of(combined, order[rows], count)
         spread = float(np.ptp(admitted)) if len(rows) else 0.0
         best = rows[top]
-        return Fused(best, vector[top], lexical[top], combined[top], cosine[best], bm25[best], spread)
+        return Fused(best, np.array([vector[top], lexical[top], combined[top], cosine[best], bm25[best]]), spread)
 
     def best_of_all(
         self,
@@ -206,9 +207,11 @@ class NumpyKernels:
         """See `Kernels`."""
         return store_vectors(given, at, units, coarse)
 
-    def append_postings(self, row: int, numbers: Int32s, counts: Int32s, pool: Pool, tables: Tables, used: int) -> int:
+    def append_postings(
+        self, row: int, numbers: Int32s, counts: Int32s, pool: Pool, regions: Regions, used: int
+    ) -> int:
         """See `Kernels`."""
-        return append_postings(row, numbers, counts, pool, tables, used)
+        return append_postings(row, numbers, counts, pool, regions, used)
 
 
 def best_of(scores: Floats, order: Int64s, count: int) -> Int64s:
@@ -222,8 +225,7 @@ def best_of(scores: Floats, order: Int64s, count: int) -> Int64s:
     return ranked
 
 
-def _cut(lists: Lists, i: int, rows: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    start, end = lists.start[i], lists.start[i] + lists.length[i]
-    held = lists.rows[start:end]
+def _cut(lists: Lists, places: slice, rows: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    held = lists.rows[places]
     seen = int(np.searchsorted(held, rows))
-    return held[:seen], lists.counts[start : start + seen]
+    return held[:seen], lists.counts[places][:seen]

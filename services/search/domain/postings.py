@@ -7,7 +7,7 @@ old region stays as it was, and a pool that grows is a new array together with a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,13 +19,23 @@ Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
 
 
+Regions = Int64s
+"""For each list, shape (lists, 3): where it starts in the pool, how long it is, for how many rows it has room."""
+
+
 class Lists(NamedTuple):
-    """Some lists of a pool: list i is `rows[start[i] : start[i] + length[i]]`, ascending, and `counts` alike."""
+    """Some lists of a pool: ascending rows, and beside each how often it holds the term."""
 
     rows: Int32s
     counts: Int32s
-    start: Int64s
-    length: Int64s
+    regions: Regions
+
+    def places(self) -> list[slice]:
+        """Where each list stands in `rows` and in `counts`."""
+        return [slice(start, start + length) for start, length, _ in self.regions.tolist()]
+
+
+_NO_NUMBERS = np.empty(0, np.int64)
 
 
 class PostingsView(NamedTuple):
@@ -34,12 +44,11 @@ class PostingsView(NamedTuple):
     ids: dict[str, int]
     rows: Int32s
     counts: Int32s
-    start: Int64s
-    length: Int64s
+    regions: Regions
 
     def of(self, terms: Iterable[str]) -> tuple[list[str], Lists, list[int]]:
         """The distinct terms that are known, their lists, and how often each is among the `terms`."""
-        limit, ids = len(self.length), self.ids
+        limit, ids = len(self.regions), self.ids
         times: dict[str, int] = {}
         found: list[int] = []
         for term in terms:
@@ -48,14 +57,12 @@ class PostingsView(NamedTuple):
             elif (number := ids.get(term, limit)) < limit:
                 times[term] = 1
                 found.append(number)
-        return list(times), self.numbered(np.array(found, dtype=np.int64)), list(times.values())
+        return list(times), self.numbered(found or _NO_NUMBERS), list(times.values())
 
-    def numbered(self, numbers: Int64s) -> Lists:
+    def numbered(self, numbers: Sequence[int] | Int64s) -> Lists:
         """The lists of the terms with these numbers."""
-        # The length first: if the writer moves the list in between, its new region begins with the same rows.
-        length = self.length[numbers]
-        start = self.start[numbers]
-        return Lists(self.rows, self.counts, start, length)
+        # In one go, which the writer cannot come between.
+        return Lists(self.rows, self.counts, self.regions.take(numbers, 0))
 
 
 class Pool(NamedTuple):
@@ -81,16 +88,12 @@ def lists_of_rows(pointers: Int64s, terms: Int32s, counts: Int32s, distinct: int
     return PackedLists(ends, rows[by_term], counts[by_term])
 
 
-Tables = Int64s
-"""For each term, shape (3, terms): where its list starts in the pool, how long it is, for how many rows it has room."""
-
-
-def append_postings(row: int, numbers: Int32s, counts: Int32s, pool: Pool, tables: Tables, used: int) -> int:
+def append_postings(row: int, numbers: Int32s, counts: Int32s, pool: Pool, regions: Regions, used: int) -> int:
     """Write `row` at the end of the lists of these distinct terms, moving full ones behind the pool's `used` places.
 
     Returns how many places are used then; the negative of it if the pool is too small, and then nothing has changed.
     """
-    start, length, room = tables
+    start, length, room = regions.T
     full = [number for number in numbers.tolist() if length[number] == room[number]]
     needed = used + sum(max(1, 2 * int(length[number])) for number in full)
     if needed > len(pool.rows):
@@ -108,7 +111,7 @@ def append_postings(row: int, numbers: Int32s, counts: Int32s, pool: Pool, table
     return used
 
 
-AppendPostings = Callable[[int, Int32s, Int32s, Pool, Tables, int], int]
+AppendPostings = Callable[[int, Int32s, Int32s, Pool, Regions, int], int]
 """`append_postings`, or a faster one that does the same. Readers may look on only before and after it."""
 
 
@@ -119,7 +122,7 @@ class Postings:
         self.ids: dict[str, int] = {}
         self._append = append
         self._pool = Pool(np.empty(0, np.int32), np.empty(0, np.int32))
-        self._tables: Tables = np.empty((3, 0), np.int64)
+        self._regions: Regions = np.empty((0, 3), np.int64)
         self._used = 0
         # What readers are given, until the arrays are others.
         self._seen: PostingsView | None = None
@@ -132,37 +135,37 @@ class Postings:
         postings._pool = Pool(lists.rows, lists.counts)
         postings._used = len(lists.rows)
         length = np.diff(lists.ends, prepend=0)
-        postings._tables = np.array([lists.ends - length, length, length], np.int64)
+        postings._regions = np.stack([lists.ends - length, length, length], 1)
         return postings
 
     def numbers(self, terms: Collection[str]) -> list[int]:
         """The numbers of terms; a new term gets the next one."""
         ids = self.ids
         numbers = [ids.setdefault(term, len(ids)) for term in terms]
-        if len(ids) > self._tables.shape[1]:
+        if len(ids) > len(self._regions):
             self._add_regions(len(ids))
         return numbers
 
     def append(self, row: int, numbers: Int32s, counts: Int32s) -> None:
         """Write `row` at the end of the lists of these distinct terms."""
-        used = self._append(row, numbers, counts, self._pool, self._tables, self._used)
+        used = self._append(row, numbers, counts, self._pool, self._regions, self._used)
         if used < 0:
             self._pool = Pool(*(grown(column, self._used, -used) for column in self._pool))
-            # Readers of the old pool keep the old tables: these will name regions that their pool does not have.
-            self._tables = self._tables.copy()
+            # Readers of the old pool keep the old table: this one will name regions that their pool does not have.
+            self._regions = self._regions.copy()
             self._seen = None
-            used = self._append(row, numbers, counts, self._pool, self._tables, self._used)
+            used = self._append(row, numbers, counts, self._pool, self._regions, self._used)
         self._used = used
 
     def view(self) -> PostingsView:
         """The postings as they are now."""
         seen = self._seen
         if seen is None:
-            seen = self._seen = PostingsView(self.ids, *self._pool, self._tables[0], self._tables[1])
+            seen = self._seen = PostingsView(self.ids, *self._pool, self._regions)
         return seen
 
     def _add_regions(self, needed: int) -> None:
-        known = self._tables.shape[1]
-        self._tables = np.array([grown(table, known, needed) for table in self._tables])
+        known = len(self._regions)
+        self._regions = grown(self._regions, known, needed)
+        self._regions[known:] = 0
         self._seen = None
-        self._tables[:, known:] = 0

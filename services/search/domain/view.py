@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import repeat
 from typing import Any, Generic, NamedTuple
 
 import numpy as np
@@ -186,17 +187,9 @@ class IndexView(Generic[ItemT]):
         if fused is None:
             fused = self._step_by_step(terms, query, candidates, fusion, count, preselected)
         rows = fused.rows.tolist()
-        results = map(
-            Scored,
-            self.written.items.at(rows),
-            fused.vector.tolist(),
-            fused.bm25.tolist(),
-            fused.combined.tolist(),
-            fused.cosine.tolist(),
-            fused.raw_bm25.tolist(),
-            self._matched(rows, terms, candidates) if explain else [()] * len(rows),
-        )
-        return Ranking(list(results), candidates.count, fusion.alpha, preselected)
+        matched = self._matched(rows, terms, candidates) if explain else repeat(())
+        scored = zip(self.written.items.at(rows), *fused.scores.tolist(), matched, strict=False)
+        return Ranking(list(map(Scored._make, scored)), candidates.count, fusion.alpha, preselected)
 
     def _answer(
         self, terms: Sequence[str], query: Float32s, candidates: Candidates, fusion: Fusion, count: int
@@ -269,9 +262,9 @@ class IndexView(Generic[ItemT]):
         """The query's terms that each row holds, with their part of its raw BM25, in the order of the query."""
         known, lists, weights = self.weighted_lists(terms, candidates)
         parts: list[list[TermScore]] = [[] for _ in rows]
-        for i, term in enumerate(known):
-            one = Lists(lists.rows, lists.counts, lists.start[i : i + 1], lists.length[i : i + 1])
-            held = lists.rows[lists.start[i] : lists.start[i] + lists.length[i]]
+        for i, (term, places) in enumerate(zip(known, lists.places(), strict=True)):
+            one = Lists(lists.rows, lists.counts, lists.regions[i : i + 1])
+            held = lists.rows[places]
             scores = self.rules.kernels.bm25(
                 one, weights[i : i + 1], self.cut.lengths, candidates.average_length, self.rules.variant
             )
@@ -364,4 +357,4 @@ def _fused_by_rank(cosine: Float32s, bm25: Floats, order: Int64s, mask: Mask | N
     combined = weighted(vector, lexical, alpha)
     top = best_of(combined, order[rows], count)
     best = rows[top]
-    return Fused(best, vector[top], lexical[top], combined[top], cosine[best], bm25[best], 0.0)
+    return Fused(best, np.array([vector[top], lexical[top], combined[top], cosine[best], bm25[best]]), 0.0)

@@ -68,6 +68,15 @@ class EmbedTexts:
         """Vectors of texts that are searched with, in order."""
         return np.array([vector.given for vector in await self._vectors_of(texts)], np.float32)
 
+    def known_direction(self, text: str) -> Float32s | None:
+        """The vector of a text that was searched with before, of unit length or zero; None if it is not remembered."""
+        known = self._queries.get(text)
+        if known is None:
+            return None
+        self._count("queries", 1, 0)
+        self._queries.move_to_end(text)
+        return known.unit
+
     async def directions(self, texts: Sequence[str]) -> list[Float32s]:
         """The same, each of unit length or zero."""
         return [vector.unit for vector in await self._vectors_of(texts)]

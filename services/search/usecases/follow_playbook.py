@@ -93,7 +93,8 @@ class FollowedPlaybook:
     @property
     def view(self) -> IndexView[Bullet] | None:
         """The newest state; None while there never was a bullet."""
-        return self._index.view if self._index else None
+        index = self._index
+        return None if index is None else index.view
 
     @property
     def bullets(self) -> int:

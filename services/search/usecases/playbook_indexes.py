@@ -58,14 +58,16 @@ class PlaybookIndexes:
 
     def of(self, dataset: str) -> FollowedPlaybook:
         """The index of the dataset, which from now on is followed."""
-        if dataset not in self._followed:
+        followed = self._followed.get(dataset)
+        if followed is None:
             playbook, before = self._follow(dataset), self._predecessor(dataset)
-            self._followed[dataset] = _Followed(playbook, None) if before is None else _Followed(before, playbook)
+            followed = _Followed(playbook, None) if before is None else _Followed(before, playbook)
+            self._followed[dataset] = followed
             if len(self._followed) > self._most:
                 _, oldest = self._followed.popitem(last=False)
                 oldest.stop()
         self._followed.move_to_end(dataset)
-        return self._followed[dataset].answering
+        return followed.answering
 
     def followed(self) -> list[FollowedPlaybook]:
         """The indexes that answer now. Safe in any thread."""

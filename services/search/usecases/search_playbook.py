@@ -94,7 +94,11 @@ class RankEntries:
         fusions = [self._fused(ask) for ask in asks]
         if view is None:
             return [Ranking(alpha=fusion.alpha) for fusion in fusions]
-        vectors = await self._vectors(view, asks)
+        vectors, unknown = self._vectors(view, asks)
+        if unknown:
+            texts = [asks[place].query.query_text for place in unknown]
+            for place, vector in zip(unknown, await self._embedded(texts, view.dimension), strict=True):
+                vectors[place] = vector
         products = view.rows * view.dimension * len(asks)
         if products <= INLINE_PRODUCTS and sum([len(ask.query.query_text) for ask in asks]) <= INLINE_CHARACTERS:
             return self._rank(view, asks, fusions, vectors)
@@ -132,23 +136,21 @@ class RankEntries:
             return Fusion(checked_alpha(ask.alpha), method)
         return Fusion(self._weight.of(ask.query.query_text, self._embed.embedder), method)
 
-    async def _vectors(self, view: IndexView[ItemT], asks: Sequence[Ask]) -> list[Float32s | None]:
-        """The unit vector of each query; None where it has no candidates."""
+    def _vectors(self, view: IndexView[ItemT], asks: Sequence[Ask]) -> tuple[list[Float32s | None], list[int]]:
+        """The unit vector of each query, None where it has no candidates; and those whose vector is to be made."""
         vectors: list[Float32s | None] = [None] * len(asks)
-        places: list[int] = []
-        for place, (query, _, _, vector, _) in enumerate(asks):
-            given = None if vector is None else self._given(vector, view.dimension)
+        unknown: list[int] = []
+        for place, (query, _, _, given, _) in enumerate(asks):
+            vector = None if given is None else self._given(given, view.dimension)
             if not view.candidates(query.filter).count:
                 continue
-            if given is None:
-                places.append(place)
+            if vector is None:
+                vector = self._embed.known_direction(query.query_text)
+            if vector is None or len(vector) != view.dimension:
+                unknown.append(place)
             else:
-                vectors[place] = given
-        if places:
-            embedded = await self._embedded([asks[place].query.query_text for place in places], view.dimension)
-            for place, direction in zip(places, embedded, strict=True):
-                vectors[place] = direction
-        return vectors
+                vectors[place] = vector
+        return vectors, unknown
 
     async def _embedded(self, texts: Sequence[str], dimension: int) -> list[Float32s]:
         vectors = await self._embed.directions(texts)

@@ -1,0 +1,86 @@
+"""The loops of `CompiledKernels` that write, compiled by numba: what `reading_loops` reads is made here.
+
+The compiled code is cached beside this file.
+"""
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from services.search.domain.coarse import LARGEST_CODE, ROUNDED_UP
+
+_Loop = Callable[[Callable[..., Any]], Callable[..., Any]]
+_compiled: _Loop = njit(cache=True, nogil=True)
+# Sums in any order, and infinities and NaN stay what they are.
+_summed: _Loop = njit(cache=True, nogil=True, fastmath={"reassoc"})
+# Readers hold the GIL when they look at what these change.
+_with_gil: _Loop = njit(cache=True)
+
+
+@_compiled
+def store_vectors(given, at, units, codes, scales, errors):
+    """`store_vectors` of the vectors, of float32 rows."""
+    for number in range(len(given)):
+        row = at + number
+        length = _length(given[number])
+        if not np.isfinite(length):
+            return False
+        largest = np.float32(0.0)
+        for i in range(given.shape[1]):
+            units[row, i] = np.float32(given[number, i] / length)
+            largest = max(largest, abs(units[row, i]))
+        scales[row] = largest / np.float32(LARGEST_CODE)
+        errors[row] = _store_codes(units[row], codes[row], np.float64(scales[row]))
+    return True
+
+
+@_summed
+def _length(vector):
+    """The length of a vector, infinite or NaN if one of its values is; 1 for zeros."""
+    square = 0.0
+    for value in vector:
+        square += np.float64(value) * np.float64(value)
+    return math.sqrt(square) if square else 1.0
+
+
+@_summed
+def _store_codes(unit, codes, scale):
+    """Write the codes; the length of what they leave out."""
+    square = 0.0
+    for i in range(len(unit)):
+        code = np.rint(unit[i] / scale) if scale else 0.0
+        codes[i] = np.int8(code)
+        left_out = np.float64(unit[i]) - code * scale
+        square += left_out * left_out
+    return math.sqrt(square) * ROUNDED_UP
+
+
+@_with_gil
+def append_postings(row, numbers, counts, pool_rows, pool_counts, regions, used):
+    """`append_postings` of the postings."""
+    start, length, room = regions[:, 0], regions[:, 1], regions[:, 2]
+    needed = used
+    for number in numbers:
+        if length[number] == room[number]:
+            needed += max(1, 2 * length[number])
+    if needed > len(pool_rows):
+        return -needed
+    for place in range(len(numbers)):
+        number = numbers[place]
+        held = length[number]
+        if held == room[number]:
+            old = start[number]
+            pool_rows[used : used + held] = pool_rows[old : old + held]
+            pool_counts[used : used + held] = pool_counts[old : old + held]
+            start[number], room[number] = used, max(1, 2 * held)
+            used += room[number]
+        pool_rows[start[number] + held] = row
+        pool_counts[start[number] + held] = counts[place]
+        length[number] = held + 1
+    return used
