@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -89,6 +90,8 @@ def _started(make: object, place: Path) -> subprocess.Popen[bytes]:
 
 def _keep(place: Path) -> None:
     """Make it, say that it is there, and end it after its last user."""
+    # Who ends all processes of the tests at once, as `timeout` does, ends what this one made, too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     make = pickle.loads((place / "make").read_bytes())
     data = Path(tempfile.mkdtemp(prefix="data-", dir=place))
     value = place / "value"

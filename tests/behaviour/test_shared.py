@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -29,8 +30,11 @@ with shared(told, Path(sys.argv[1])) as place:
 def told(data: Path) -> Iterator[Path]:
     """Its place; who reads the pipe there is told when it ends."""
     os.mkfifo(data / "end")
-    yield data
-    (data / "end").write_text("it ended")
+    (data / "keeper").write_text(str(os.getpid()))
+    try:
+        yield data
+    finally:
+        (data / "end").write_text("it ended")
 
 
 @contextmanager
@@ -67,6 +71,13 @@ def test_after_its_end_it_is_made_anew(tmp_path: Path) -> None:
         assert theirs_again != theirs
         again.kill()
         (theirs_again / "end").read_text()
+
+
+def test_it_ends_when_its_keeper_is_asked_to(tmp_path: Path) -> None:
+    with another_user(tmp_path) as (user, theirs):
+        os.kill(int((theirs / "keeper").read_text()), signal.SIGTERM)
+        assert (theirs / "end").read_text() == "it ended"
+        user.kill()
 
 
 def test_what_cannot_be_made_says_why(tmp_path: Path) -> None:
