@@ -59,14 +59,14 @@ class OpenAIServer:
         self._otherwise[CHAT] = otherwise
 
     def hold(self) -> None:
-        """Keeps answers back until `release`."""
+        """Keeps answers back until `release`, or until who asked has gone."""
         self._held = True
+        self._loop.call_soon_threadsafe(self._released.clear)
 
     def release(self) -> None:
         """Sends what was held back."""
-        with self._changed:
-            self._held = False
-            self._changed.notify_all()
+        self._held = False
+        self._loop.call_soon_threadsafe(self._released.set)
 
     def wait_for_requests(self, count: int) -> None:
         """Returns when `count` requests have come in. Errors: TimeoutError."""
@@ -96,7 +96,7 @@ class OpenAIServer:
 
     async def serve(self) -> None:
         """Serves until stopped."""
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._loop, self._stop, self._released = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
         server = await asyncio.start_server(self._connected, "127.0.0.1", self._port, limit=2**20)
         self._port = server.sockets[0].getsockname()[1]
         self._ready.set()
@@ -123,11 +123,22 @@ class OpenAIServer:
         self._count(+1)
         try:
             response = self._response(request)
-            while self._held:
-                await asyncio.to_thread(self._wait, lambda: not self._held, "release()")
+            if self._held and not await self._released_before_end(reader):
+                return False
             return await send(reader, writer, response)
         finally:
             self._count(-1)
+
+    async def _released_before_end(self, reader: asyncio.StreamReader) -> bool:
+        """Whether answers are released while the client still waits; it says nothing before it has its answer."""
+        released, gone = asyncio.create_task(self._released.wait()), asyncio.create_task(reader.read(1))
+        try:
+            await asyncio.wait([released, gone], return_when=asyncio.FIRST_COMPLETED)
+            return not gone.done()
+        finally:
+            released.cancel()
+            gone.cancel()
+            await asyncio.gather(released, gone, return_exceptions=True)
 
     def _count(self, change: int) -> None:
         with self._changed:
