@@ -76,12 +76,11 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 class Prometheus:
     """A running server."""
 
-    def __init__(self, address: str) -> None:
-        self._address = address
+    def __init__(self, client: httpx.Client) -> None:
+        self._client = client
 
     def get(self, path: str, **parameters: str) -> Any:
-        answer = httpx.get(f"http://{self._address}{path}", params=parameters, timeout=30, trust_env=False)
-        return answer.raise_for_status().json()["data"]
+        return self._client.get(path, params=parameters).raise_for_status().json()["data"]
 
     def until(self, found: Callable[[], Any], what: str) -> Any:
         """What `found` gives once it gives something."""
@@ -132,7 +131,8 @@ def prometheus(running: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        yield Prometheus(address)
+        with httpx.Client(base_url=f"http://{address}", timeout=30, trust_env=False) as client:
+            yield Prometheus(client)
     finally:
         process.terminate()
         process.wait(30)

@@ -263,6 +263,13 @@ def live(folder: str, name: str, kill_at: int) -> None:
     (Path(folder) / "points").write_text(str(passed))
 
 
+async def prepared(folder: Path) -> None:
+    """The database of executions, without any."""
+    store = SqlExecutionStore(str(folder / "planner.db"))
+    await store.open()
+    await store.close()
+
+
 async def outcome(folder: Path) -> tuple[ExecutionState, Sequence[Any]]:
     """State and log of the scenario's execution."""
     store = SqlExecutionStore(str(folder / "planner.db"))
