@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import numpy as np
-from sqlalchemy import Connection, Row, bindparam, func, select, update
+from sqlalchemy import Connection, Row, bindparam, case, func, select, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -56,6 +56,9 @@ T = TypeVar("T")
 
 WRITINGS_AT_ONCE = 256
 """Documents an index takes up in one step; each is at most some megabytes."""
+
+WHOLE_CHARACTERS = 20_000
+"""Up to this a text is read whole for the sake of one of its chunks: another statement takes longer."""
 
 _Work = Callable[[Connection], T]
 _log = logging.getLogger(__name__)
@@ -221,6 +224,14 @@ _SUMMARY = (
     documents.c.characters,
     documents.c.metadata,
 )
+_PASSAGES = select(
+    documents.c.id,
+    documents.c.revision,
+    documents.c.characters,
+    documents.c.spans,
+    documents.c.metadata,
+    case((documents.c.characters <= WHOLE_CHARACTERS, documents.c.text)).label("text"),
+)
 _BURY = (
     update(documents)
     .where(documents.c.collection == bindparam("of"), documents.c.id == bindparam("which"))
@@ -309,25 +320,26 @@ def _writing(row: Row[Any]) -> Writing:
 
 
 def _passages(connection: Connection, collection: Collection, refs: Sequence[ChunkRef]) -> Passages:
-    """First the borders of the chunks, then only those parts of the texts: a document may be large."""
-    spans: dict[tuple[str, int], list[Span]] = {}
-    metadata: dict[tuple[str, int], Attributes] = {}
+    """The borders of the chunks come with the texts, unless these are long: then only the parts are read."""
+    rows: dict[tuple[str, int], Row[Any]] = {}
     ids = list(dict.fromkeys(ref.document_id for ref in refs))
-    borders = in_collection(
-        select(documents.c.id, documents.c.revision, documents.c.spans, documents.c.metadata), collection
-    )
+    written = in_collection(_PASSAGES, collection)
     for start in range(0, len(ids), AT_ONCE):
-        for row in connection.execute(borders.where(documents.c.id.in_(ids[start : start + AT_ONCE]))):
-            spans[row.id, row.revision] = _spans(row.spans)
-            metadata[row.id, row.revision] = _metadata(row.metadata)
+        some = connection.execute(written.where(documents.c.id.in_(ids[start : start + AT_ONCE])))
+        rows |= {(row.id, row.revision): row for row in some}
     found: dict[ChunkRef, Found] = {}
     for ref in refs:
-        key = (ref.document_id, ref.revision)
-        if key in spans:
-            span = spans[key][ref.number]
-            text = func.substr(documents.c.text, span.start + 1, span.end - span.start)
-            part = connection.execute(
-                in_collection(select(text), collection).where(documents.c.id == ref.document_id)
-            ).scalar()
-            found[ref] = Found(span, part or "", metadata[key])
+        row = rows.get((ref.document_id, ref.revision))
+        if row is not None:
+            span = _spans(row.spans)[ref.number]
+            if row.characters > WHOLE_CHARACTERS:
+                part = _part(connection, collection, ref.document_id, span)
+            else:
+                part = (row.text or "")[slice(*span)]
+            found[ref] = Found(span, part, _metadata(row.metadata))
     return found
+
+
+def _part(connection: Connection, collection: Collection, document_id: str, span: Span) -> str:
+    part = select(func.substr(documents.c.text, span.start + 1, span.end - span.start))
+    return connection.execute(in_collection(part, collection).where(documents.c.id == document_id)).scalar() or ""
