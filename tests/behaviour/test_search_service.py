@@ -24,6 +24,7 @@ from services.search.settings import SearchSettings
 from tests.fakes.openai_answers import Answer, ModelRequest, embeddings, error
 from tests.fakes.openai_server import OpenAIServer
 from tests.fakes.playbook_feed import PlaybookFeed
+from tests.policies import without_retries
 
 MAIN = {
     "alpha beta": [1.0, 0.0],
@@ -83,7 +84,7 @@ def searching(models: Models, tmp_path: Path) -> Callable[..., Any]:
             return [playbook.service(), build(chosen, peers)]
 
         async with chassis.serve(services) as served:
-            client = chassis.Peers({"search": served.address})
+            client = chassis.Peers({"search": served.address}, policies=without_retries())
             try:
                 yield search_service_pb2_grpc.SearchServiceStub(client.channel("search")), playbook
             finally:

@@ -17,6 +17,7 @@ from services.search.adapters import qdrant as _qdrant  # noqa: F401
 from services.search.bootstrap import build
 from services.search.settings import SearchSettings
 from tests.behaviour.collections.service import HYBRID, QDRANT, Searching
+from tests.policies import without_retries
 
 
 @pytest.fixture(params=[HYBRID, QDRANT], ids=["hybrid", "qdrant"])
@@ -40,7 +41,7 @@ def running(place: str, backend: Any, tmp_path: Path) -> Callable[..., Any]:
             }
         )
         async with chassis.serve(lambda address: build(chosen, chassis.Peers({}, own_address=address))) as served:
-            client = chassis.Peers({"search": served.address})
+            client = chassis.Peers({"search": served.address}, policies=without_retries())
             try:
                 yield Searching(collection_service_pb2_grpc.CollectionServiceStub(client.channel("search")), backend)
             finally:
