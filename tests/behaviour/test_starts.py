@@ -44,6 +44,7 @@ def test_a_second_start_imports_nothing_that_is_rarely_needed(name: str, tmp_pat
         assert first.stop(name) == 0  # its databases have the newest schema
     with started(name, tmp_path, PYTHONPROFILEIMPORTTIME="1") as second:
         found = imported(second.log(name))
+        assert second.stop(name) == 0
     assert "grpc" in found
     found -= NEEDED.get(name, set())
     assert {module: why for module, why in RARELY_NEEDED.items() if module in found} == {}
