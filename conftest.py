@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+from collections.abc import Generator
 from itertools import zip_longest
 from pathlib import Path
 
@@ -35,10 +36,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = (item for turn in turns for file in turn for item in file)
 
 
-def pytest_collection_finish() -> None:
-    """All modules are there now: the collector would walk through them again and again and find nothing to free."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Modules come, and stay: the collector would walk through them again and again, also later, and free nothing."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)
