@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from gateway.http.endpoints import endpoints
 from gateway.http.written import as_json
+from tests.campaigns import sized
 
 F = FieldDescriptor
 ANSWERS = {each.method.output_type.full_name: each.method.output_type for each in endpoints()}
@@ -69,7 +70,7 @@ def _fill_map(draw: st.DrawFn, entries: Any, entry: Descriptor, depth: int) -> N
 
 
 @pytest.mark.parametrize("name", sorted(ANSWERS))
-@settings(max_examples=20)
+@settings(max_examples=sized(20, 8))
 @given(data=st.data())
 def test_for_all_answers_it_is_what_the_library_writes(name: str, data: st.DataObject) -> None:
     message = data.draw(filled(ANSWERS[name]))
