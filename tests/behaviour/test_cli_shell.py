@@ -193,8 +193,9 @@ def test_up_says_where_it_is_and_drains_on_ctrl_c(tmp_path: Path) -> None:
         with Client(told[-1].split()[-1]) as running:
             assert list(running.playbooks.list_datasets().datasets) == []
         process.send_signal(signal.SIGINT)
-        told.append(process.communicate(timeout=systems.STOP_SECONDS)[1])
-        assert process.returncode == 0
+        # Not `communicate`, which does not know what `readline` has read ahead.
+        told.append(process.stderr.read())
+        assert process.wait(systems.STOP_SECONDS) == 0
     finally:
         process.kill()
         process.communicate()

@@ -79,7 +79,8 @@ def test_it_has_what_a_started_one_has(begin: Begin, tmp_path: Path) -> None:
     with written:
         told, number, complaint = written.read().splitlines()
     assert forked.wait() == 3
-    command = [sys.executable, "-m", "program"]
+    # Where the tests were started in the background a process would inherit that interrupts are ignored.
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "program"]
     started = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert json.loads(told) == json.loads(started.stdout.splitlines()[0])
     assert complaint == "a complaint"

@@ -21,7 +21,7 @@ from qdrant_client.http.exceptions import ApiException
 from chassis.cpu import CpuPool
 from services.search.domain.bm25 import Variant
 from services.search.domain.collection import ChunkRef, Collection, Writing
-from services.search.domain.collection_errors import BackendUnreachable
+from services.search.domain.collection_errors import BackendUnreachable, CollectionNotFound
 from services.search.domain.fusion import min_max, reciprocal_ranks, weighted
 from services.search.domain.kernels import Floats, best_of
 from services.search.domain.query import Attributes, Ranking, Scored, TermScore
@@ -80,6 +80,7 @@ class QdrantChunks:
     """Implements `ChunkIndex` in a collection of Qdrant's own."""
 
     def __init__(self, collection: Collection, qdrant: Qdrant, tokenize: Tokenizer, variant: Variant) -> None:
+        self._collection = collection.name
         self._name = f"hansei_{collection.key}"
         self._dimension = collection.dimension
         self._qdrant = qdrant
@@ -123,7 +124,7 @@ class QdrantChunks:
         self._revision = writings[-1].revision
 
     async def search(self, rank: RankEntries, ask: Ask) -> Ranking[ChunkRef]:
-        """See `ChunkIndex`. Raises `EmbeddingFailed`, `WrongVector`, `BackendUnreachable`."""
+        """See `ChunkIndex`. Raises `EmbeddingFailed`, `WrongVector`, `BackendUnreachable`, `CollectionNotFound`."""
         admitted = _filter(ask.query.attributes)
         candidates = await self._qdrant.run(lambda client: self._count(client, admitted)) if self._dimension else 0
         if not candidates:
@@ -131,7 +132,17 @@ class QdrantChunks:
             return nothing[0]
         question = await rank.question(ask, self._dimension)
         search = _Search(self._name, question, admitted, approximate=self._qdrant.is_server)
-        return await self._qdrant.run(lambda client: search.ranking(client, candidates, ask))
+
+        def work(client: QdrantClient) -> Ranking[ChunkRef]:
+            try:
+                return search.ranking(client, candidates, ask)
+            except (ApiException, ValueError):
+                # The library's engine says ValueError to a collection that is not there.
+                if client.collection_exists(self._name):
+                    raise
+                raise CollectionNotFound(self._collection) from None  # deleted, or given up for another model's
+
+        return await self._qdrant.run(work)
 
     async def clear(self) -> None:
         """Hold nothing any more. Raises `BackendUnreachable`."""

@@ -40,7 +40,7 @@ class ChunkIndex(Protocol):
     async def search(self, rank: RankEntries, ask: Ask) -> Ranking[ChunkRef]:
         """The best chunks; `rank` embeds as the collection's model does.
 
-        Raises `EmbeddingFailed`, `WrongVector`, `BackendUnreachable`.
+        Raises `EmbeddingFailed`, `WrongVector`, `BackendUnreachable`; `CollectionNotFound` if they go meanwhile.
         """
         ...
 

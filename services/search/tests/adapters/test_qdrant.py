@@ -1,0 +1,54 @@
+"""Chunks in Qdrant's own engine: what happens while they are searched. What they find is in tests/behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from services.search.adapters.qdrant import Qdrant, QdrantChunks
+from services.search.domain.bm25 import LUCENE
+from services.search.domain.chunking import Chunking, Span
+from services.search.domain.collection import Backend, Collection, Writing
+from services.search.domain.collection_errors import CollectionNotFound
+from services.search.domain.query import Ranking, SearchQuery
+from services.search.domain.tokenizers import mixed
+from services.search.domain.view import Fusion
+from services.search.usecases.search_playbook import Ask, Question
+
+MADE = datetime(2026, 1, 2, tzinfo=UTC)
+COLLECTION = Collection(1, "key", "c", Backend.QDRANT, Chunking(100, 10), "model", MADE, 2, 1, 1, 1)
+
+
+class ClearingWhileItEmbeds:
+    """Ranks nothing; while the query is embedded the chunks go."""
+
+    def __init__(self, chunks: QdrantChunks) -> None:
+        self._chunks = chunks
+
+    async def __call__(self, view: Any, asks: Sequence[Ask]) -> list[Ranking[Any]]:
+        return [Ranking() for _ in asks]
+
+    async def question(self, ask: Ask, dimension: int) -> Question:
+        await self._chunks.clear()
+        return Question(mixed(ask.query.query_text), np.array([1.0, 0.0], np.float32), Fusion(0.5))
+
+
+@pytest.fixture
+async def chunks(tmp_path: Path) -> AsyncIterator[QdrantChunks]:
+    qdrant = Qdrant(str(tmp_path / "qdrant"))
+    chunks = QdrantChunks(COLLECTION, qdrant, mixed, LUCENE)
+    await chunks.take([Writing("a", 1, (), "some text", [Span(0, 9)], np.array([[0.6, 0.8]], np.float32))])
+    yield chunks
+    await qdrant.close()
+
+
+async def test_chunks_that_go_during_a_search_are_not_found(chunks: QdrantChunks) -> None:
+    rank: Any = ClearingWhileItEmbeds(chunks)
+    with pytest.raises(CollectionNotFound):
+        await chunks.search(rank, Ask(SearchQuery("text", min_confidence=0.0)))
+    assert (await chunks.search(rank, Ask(SearchQuery("text", min_confidence=0.0)))).results == ()
