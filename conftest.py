@@ -22,9 +22,10 @@ OURS = {"hansei", "chassis", "libs", "services", "gateway"}
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several processes share the files: those of all folders by turns, the last of each first.
+    """Where several processes share the files: long ones, then those of all folders by turns, the last of each first.
 
-    So there is at all times something that computes beside what waits, and browsers do not make each other late.
+    So there is at all times something that computes beside what waits, browsers do not make each other late, and none
+    is left alone with a long file at the end.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return
@@ -33,7 +34,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.relative_to(item.config.rootpath).parts[:2]
         folders.setdefault(folder, {}).setdefault(item.path, []).append(item)
     turns = zip_longest(*(reversed(files.values()) for files in folders.values()), fillvalue=[])
-    items[:] = (item for turn in turns for file in turn for item in file)
+    in_turn = [item for turn in turns for file in turn for item in file]
+    items[:] = sorted(in_turn, key=lambda item: item.get_closest_marker("long") is None)
 
 
 @pytest.hookimpl(wrapper=True)

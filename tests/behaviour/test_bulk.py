@@ -16,6 +16,8 @@ from hansei.gateway.v1 import bulk_service_pb2 as service
 from tests import systems
 from tests.jobs import SECONDS, Jobs, jobs_at, parts, run, runs
 
+pytestmark = pytest.mark.long
+
 PEERS = ("CURATOR_ADDR", "REFLECTOR_ADDR", "SEARCH_ADDR", "PLANNER_ADDR", "VALIDATOR_ADDR")
 
 

@@ -10,6 +10,8 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import pytest
+
 from services.planner.domain.errors import RunNotPaused
 from services.planner.domain.events import StepFinished
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
@@ -20,6 +22,8 @@ from services.planner.tests.scripted import ScriptedTool, agent_plan, agent_step
 from services.planner.usecases.audit import audited
 from services.planner.usecases.executions import Executions
 from tests.campaigns import sized
+
+pytestmark = pytest.mark.long
 
 APPROVALS = sized(1_000, 100)
 PROCEED = InterventionResponse(action=InterventionAction.PROCEED)

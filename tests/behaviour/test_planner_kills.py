@@ -20,6 +20,8 @@ from services.planner.domain.events import Effect, InterventionRequested, StepFi
 from services.planner.domain.execution import ExecutionState
 from services.planner.tests import killable
 
+pytestmark = pytest.mark.long
+
 # A fresh interpreter that has everything imported and forks for each life: quick, and clean of this process's threads.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["services.planner.tests.killable"])

@@ -4,8 +4,12 @@ There are 10,000 generated cases at the full size. In each of them finished work
 nothing is called twice.
 """
 
+import pytest
+
 from services.planner.tests.model_answers import check, executed
 from tests.campaigns import sized
+
+pytestmark = pytest.mark.long
 
 CASES = sized(10_000, 1_000)
 

@@ -24,6 +24,8 @@ from tests.behaviour.playbook_worker import DATASET, OPERATIONS_PER_REQUEST, del
 from tests.behaviour.postgres_server import PostgresServer
 from tests.campaigns import sized
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 WRITERS = 8
 OPERATIONS = sized(10_240, 960)

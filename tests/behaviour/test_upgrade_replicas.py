@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+import pytest
 from sqlalchemy import inspect
 
 from hansei.client import AsyncClient
@@ -19,6 +20,8 @@ from tests.behaviour.planner_service import ASK, answer, events, kinds
 from tests.behaviour.test_schemas import FOLDERS, revisions
 from tests.campaigns import sized
 from tests.jobs import jobs_at, run
+
+pytestmark = pytest.mark.long
 
 COPIED = ("services", "gateway")
 LINKED = ("allinone", "chassis", "config", "libs", "sdk", "stubs")

@@ -23,6 +23,8 @@ from tests.console.test_hostile import ALL, MADE, TEXTS
 from tests.console.windows import Stack, reading
 from tests.jobs import runs
 
+pytestmark = pytest.mark.long
+
 PEERS = ("CURATOR_ADDR", "SEARCH_ADDR", "PLANNER_ADDR", "VALIDATOR_ADDR")
 
 

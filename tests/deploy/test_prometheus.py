@@ -82,6 +82,10 @@ class Prometheus:
     def get(self, path: str, **parameters: str) -> Any:
         return self._client.get(path, params=parameters).raise_for_status().json()["data"]
 
+    def is_ready(self) -> bool:
+        """Whether it answers queries: it listens before it does."""
+        return self._client.get("/-/ready").is_success
+
     def until(self, found: Callable[[], Any], what: str) -> Any:
         """What `found` gives once it gives something."""
         end = time.monotonic() + WAIT_SECONDS
@@ -132,7 +136,9 @@ def prometheus(running: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         with httpx.Client(base_url=f"http://{address}", timeout=30, trust_env=False) as client:
-            yield Prometheus(client)
+            server = Prometheus(client)
+            server.until(server.is_ready, "Prometheus")
+            yield server
     finally:
         process.terminate()
         process.wait(30)

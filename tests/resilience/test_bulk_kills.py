@@ -14,6 +14,8 @@ from tests.behaviour.postgres_server import PostgresServer
 from tests.campaigns import sized
 from tests.jobs import Jobs, jobs_at, runs
 
+pytestmark = pytest.mark.long
+
 PEERS = ("CURATOR_ADDR", "REFLECTOR_ADDR", "SEARCH_ADDR", "PLANNER_ADDR", "VALIDATOR_ADDR")
 TOTAL = sized(240, 100)
 KILL_AFTER = sized((1, 60, 130), (20,))
