@@ -61,8 +61,12 @@ class PostingsView(NamedTuple):
 
     def numbered(self, numbers: Sequence[int] | Int64s) -> Lists:
         """The lists of the terms with these numbers."""
-        # In one go, which the writer cannot come between.
-        return Lists(self.rows, self.counts, self.regions.take(numbers, 0))
+        # The lengths first and for themselves: NumPy lets the writer run while it reads. If that moves a list then,
+        # the new region begins with the same rows; a new length beside an old start would reach into another list.
+        lengths = self.regions[:, 1].take(numbers)
+        regions = self.regions.take(numbers, 0)
+        regions[:, 1] = lengths
+        return Lists(self.rows, self.counts, regions)
 
 
 class Pool(NamedTuple):
