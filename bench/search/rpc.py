@@ -3,7 +3,9 @@
 `python -m bench.search.rpc`. Two search services, one exact and one that preselects, and the echo run in processes of
 their own; they take up snapshots made here, and follow no playbook. The vectors of queries are cached. Short rounds
 go back and forth between echo and search. CPU is that of the serving process, so what else the machine does changes it
-little. `rate_to_floor` compares calls a second with the echo's, less what the scan would take of them.
+little. `floor_per_second` is what one processor would do; callers that wait for each other and threads that work
+side by side make of it less and more. So `rate_to_floor` compares calls a second with those of the echo in the same
+round, less what the scan would take of them.
 """
 
 from __future__ import annotations
@@ -95,6 +97,8 @@ async def _compared(
     rate = median(lambda s, e: s.per_second / e.per_second)
     return {
         "callers": callers,
+        "per_second": median(lambda s, _: s.per_second),
+        "floor_per_second": None if floor is None else 1e6 / floor,
         "cpu_us": cpu,
         "echo_cpu_us": echo_cpu,
         "scan_us": None if kernel is None else 1e6 * kernel,

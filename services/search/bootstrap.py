@@ -36,7 +36,7 @@ from services.search.domain.collection_errors import BackendMissing
 from services.search.domain.embedding import Embedder, VectorWeight
 from services.search.domain.errors import UnknownTokenizer
 from services.search.domain.index import HybridIndex
-from services.search.domain.tokenizers import Tokenizer, tokenizer
+from services.search.domain.tokenizers import Tokenizer, remembering, tokenizer
 from services.search.domain.view import Preselection
 from services.search.rpc.collections import CollectionServicer
 from services.search.rpc.servicer import SearchServicer
@@ -112,7 +112,7 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
 
     indexes = PlaybookIndexes(follow, settings.search_max_datasets, predecessor)
     measures.watch(indexes.followed)
-    rank = RankEntries(embed, tokenize, weight, settings.search_fusion, scoring)
+    rank = RankEntries(embed, remembering(tokenize), weight, settings.search_fusion, scoring)
     search = SearchPlaybook(indexes, rank, deadlines.remaining)
     servicer = SearchServicer(
         search,

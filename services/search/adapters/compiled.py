@@ -13,10 +13,11 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from services.search.adapters.frames import Frame, framed
 from services.search.domain.bm25 import OKAPI, Variant
 from services.search.domain.coarse import Coarse
-from services.search.domain.kernels import Asked, Cut, Float32s, Floats, Fused, Int64s, Mask, NumpyKernels
-from services.search.domain.postings import Int32s, Lists, Pool, Regions
+from services.search.domain.kernels import Cut, Float32s, Floats, Fused, Int64s, Mask, NumpyKernels, Scope
+from services.search.domain.postings import Int32s, Lists, Pool, PostingsView, Regions
 
 # FAISS exports its distance functions under their C++ names, unknown to its type stubs.
 _faiss: Any = faiss
@@ -80,7 +81,8 @@ class CompiledKernels(FaissKernels):
     def _tried(self) -> Iterator[None]:
         """Runs the loops, each once."""
         ones, one = np.ones(1, np.int32), np.ones((8, 1), np.float32)
-        lists = Lists(ones - 1, ones, np.array([[0, 1, 1]]))
+        postings = PostingsView({}, ones - 1, ones, np.ones(1, np.int64))
+        lists = postings.numbered([0])
         order, flat = np.arange(8), np.ones(8)
         coarse = Coarse(np.ones((8, 1), np.int8), np.ones(8, np.float32), np.zeros(8, np.float32))
         self.store_vectors(one, 0, one.copy(), coarse)
@@ -95,11 +97,12 @@ class CompiledKernels(FaissKernels):
             self.best_of_all(one, coarse, one[0], flat, order, mask, 0.5, 1)
             yield
             cut = Cut(order, flat, ones.repeat(8), order, one, coarse)
-            self.answer(Asked(lists, flat[:1], 1, 1.0, OKAPI), cut, one[0], mask, 0.5, 1)
+            scope = Scope(cut, postings, mask, 1, 1.0, OKAPI)
+            self.answer(self.framed(scope), lists.regions, flat[:1], one[0], 0.5, 1)
             yield
         self.bm25(lists, np.ones(1), ones, 1.0, OKAPI)
         yield
-        self.append_postings(0, ones - 1, ones, Pool(ones, ones), np.array([[0, 0, 1]]), 1)
+        self.append_postings(0, ones - 1, ones, Pool(ones, ones), np.zeros(1, np.int64), np.ones(1, np.int64), 1)
         yield
 
     def inner_products_of(self, vectors: Float32s, rows: Int64s, query: Float32s) -> Float32s:
@@ -144,7 +147,8 @@ class CompiledKernels(FaissKernels):
         """See `Kernels`."""
         if self._loops is None or count > len(order) // 4 or cosine.dtype != _FLOAT32:
             return super().best(cosine, bm25, order, mask, alpha, count)
-        return Fused(*self._loops.best(cosine, bm25, order, *_admitted(mask), alpha, count))
+        room = _room(count)
+        return _fused(*room, *self._loops.best(cosine, bm25, order, *_admitted(mask), alpha, count, *room))
 
     def best_of_all(
         self,
@@ -160,19 +164,22 @@ class CompiledKernels(FaissKernels):
         """See `Kernels`. Only rows that a bound of their product does not rule out are multiplied exactly."""
         if self._loops is None or count > len(order) // 4:
             return super().best_of_all(vectors, coarse, query, bm25, order, mask, alpha, count)
-        return Fused(*self._loops.best_of_all(vectors, *coarse, query, bm25, order, *_admitted(mask), alpha, count))
+        room, fused_by = _room(count), (bm25, order, *_admitted(mask), alpha, count)
+        return _fused(*room, *self._loops.best_of_all(vectors, *coarse, query, *fused_by, *room))
+
+    def framed(self, scope: Scope) -> Frame | None:
+        """See `Kernels`."""
+        return framed(scope)
 
     def answer(
-        self, asked: Asked, cut: Cut, query: Float32s, mask: Mask | None, alpha: float, count: int
+        self, frame: Frame | None, regions: Int64s, times: Floats, query: Float32s, alpha: float, count: int
     ) -> Fused | None:
         """See `Kernels`. To enter a compiled loop takes as long as some of them run."""
-        lists, times, total, average, variant = asked
-        if self._loops is None or count > len(cut.order) // 4 or not average:
+        if self._loops is None or frame is None or count > frame.rows // 4:
             return None
-        words = (*lists, times, cut.lengths, average, total, variant.k1, variant.b, variant.gain, variant.floored)
-        vectors = (cut.vectors, *cut.coarse, query)
-        fused = Fused(*self._loops.answer(*words, *vectors, cut.order, *_admitted(mask), alpha, count))
-        return None if fused.spread < 0.0 else fused
+        rows, scores = _room(count)
+        found, spread = self._loops.answer(frame.words, regions, times, query, alpha, count, rows, scores)
+        return None if spread < 0.0 else _fused(rows, scores, found, spread)
 
     def store_vectors(self, given: Floats | Float32s, at: int, units: Float32s, coarse: Coarse) -> bool:
         """See `Kernels`."""
@@ -182,14 +189,23 @@ class CompiledKernels(FaissKernels):
         return finite
 
     def append_postings(
-        self, row: int, numbers: Int32s, counts: Int32s, pool: Pool, regions: Regions, used: int
+        self, row: int, numbers: Int32s, counts: Int32s, pool: Pool, regions: Regions, room: Int64s, used: int
     ) -> int:
         """See `Kernels`."""
         if self._writing is None:
-            return super().append_postings(row, numbers, counts, pool, regions, used)
-        places: int = self._writing.append_postings(row, numbers, counts, *pool, regions, used)
+            return super().append_postings(row, numbers, counts, pool, regions, room, used)
+        places: int = self._writing.append_postings(row, numbers, counts, *pool, regions, room, used)
         return places
 
 
 def _admitted(mask: Mask | None) -> tuple[bool, Mask]:
     return (False, _EVERY_ROW) if mask is None else (True, mask)
+
+
+def _room(count: int) -> tuple[Int64s, Floats]:
+    """Where a loop writes its `count` best rows and their scores."""
+    return np.empty(count, np.int64), np.empty((5, count))
+
+
+def _fused(rows: Int64s, scores: Floats, found: int, spread: float) -> Fused:
+    return Fused(rows, scores, spread) if found == len(rows) else Fused(rows[:found], scores[:, :found], spread)

@@ -24,7 +24,7 @@ from services.search.domain.collection import ChunkRef, Collection, Writing
 from services.search.domain.collection_errors import BackendUnreachable, CollectionNotFound
 from services.search.domain.fusion import min_max, reciprocal_ranks, weighted
 from services.search.domain.kernels import Floats, best_of
-from services.search.domain.query import Attributes, Ranking, Scored, TermScore
+from services.search.domain.query import Attributes, Ranking, Results, TermScore
 from services.search.domain.ranking import unit
 from services.search.domain.tokenizers import Tokenizer
 from services.search.usecases.search_playbook import Ask, Question, RankEntries
@@ -238,9 +238,9 @@ class _Search:
         written = sorted(range(len(refs)), key=lambda place: (refs[place].revision, refs[place].number))
         top = best_of(combined, np.argsort(np.array(written)), ask.query.top_k).tolist()
         terms = self._explained(client, [ids[place] for place in top]) if ask.explain else {}
-        columns = (column.tolist() for column in (vector[top], lexical[top], combined[top], cosine[top], bm25[top]))
-        matched = (tuple(terms.get(ids[place], ())) for place in top)
-        results = list(map(Scored, (refs[place] for place in top), *columns, matched))
+        scores = np.array([vector[top], lexical[top], combined[top], cosine[top], bm25[top]])
+        matched = [tuple(terms.get(ids[place], ())) for place in top]
+        results = Results([refs[place] for place in top], scores, matched)
         return Ranking(results, candidates, fusion.alpha, candidates > len(ids))
 
     def _pool(self, client: QdrantClient, size: int) -> dict[str, ChunkRef]:

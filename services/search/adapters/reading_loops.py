@@ -2,7 +2,7 @@
 
 The compiled code is cached beside this file.
 """
-# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,attr-defined,call-arg"
 
 from __future__ import annotations
 
@@ -11,120 +11,172 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import carray, njit, types
+from numba.extending import intrinsic
 
+from services.search.adapters.frames import (
+    AVERAGE,
+    CODES,
+    ERRORS,
+    FLOORED,
+    GAIN,
+    K1,
+    LENGTHS,
+    LIST_COUNTS,
+    LIST_ROWS,
+    MASK,
+    MASKED,
+    NUMBERS,
+    ORDER,
+    PLACES,
+    ROWS,
+    SCALES,
+    TOTAL,
+    VECTORS,
+    WIDTH,
+    B,
+)
 from services.search.domain.coarse import LARGEST_CODE
 from services.search.domain.fusion import EQUAL_WITHIN
+from services.search.domain.postings import LENGTH, LENGTH_BITS
 
 _Loop = Callable[[Callable[..., Any]], Callable[..., Any]]
-_compiled: _Loop = njit(cache=True, nogil=True)
+_compiled: _Loop = njit(cache=True, nogil=True, error_model="numpy")
 # No value is NaN here, which lets the compiler use vector instructions; the order of operations stays.
-_vectorised: _Loop = njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
+_vectorised: _Loop = njit(cache=True, nogil=True, error_model="numpy", fastmath={"nnan", "nsz"})
 # Sums in any order: equal rows still give equal bits.
-_reordered: _Loop = njit(cache=True, nogil=True, fastmath=True)
+_reordered: _Loop = njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
 
 # What float32 rounding may add to a product of unit vectors.
 ROUNDING = 2e-6
 LARGEST_INT32 = 2**31 - 1
+# A sum of so many products is unrolled, which takes a fifth less time.
+BLOCK = 128
 
 
 @_compiled
 def idf(list_rows, regions, rows, masked, mask, total, floored):
     """`Kernels.idf`."""
-    idf = np.zeros(len(regions))
+    idf = np.empty(len(regions))
     for i in range(len(regions)):
-        start = regions[i, 0]
-        end = start + regions[i, 1]
-        while end > start and list_rows[end - 1] >= rows:
-            end -= 1
-        held = end - start
-        if masked:
-            held = 0
-            for place in range(start, end):
-                held += mask[list_rows[place]]
-        if held and floored:
-            idf[i] = math.log(total - held + 0.5) - math.log(held + 0.5)
-        elif held:
-            idf[i] = math.log1p((total - held + 0.5) / (held + 0.5))
+        idf[i] = _idf(list_rows, regions[i], rows, masked, mask, total, floored)
     return idf
+
+
+@_compiled
+def _idf(list_rows, region, rows, masked, mask, total, floored):
+    start = region >> LENGTH_BITS
+    end = start + (region & LENGTH)
+    while end > start and list_rows[end - 1] >= rows:
+        end -= 1
+    held = end - start
+    if masked:
+        held = 0
+        for place in range(start, end):
+            held += mask[list_rows[place]]
+    if not held:
+        return 0.0
+    if floored:
+        return math.log(total - held + 0.5) - math.log(held + 0.5)
+    return math.log1p((total - held + 0.5) / (held + 0.5))
 
 
 @_compiled
 def bm25(list_rows, list_counts, regions, weights, lengths, average, k1, b, gain):
     """`Kernels.bm25`."""
-    rows = len(lengths)
-    scores = np.zeros(rows)
+    scores = np.zeros(len(lengths))
     for i in range(len(regions)):
-        weight, start = weights[i], regions[i, 0]
-        for place in range(start, start + regions[i, 1]):
-            row = list_rows[place]
-            if row >= rows:
-                break
-            count = list_counts[place]
-            norm = k1 * (1.0 - b + b * lengths[row] / average)
-            scores[row] += weight * count * gain / (count + norm)
+        _add_bm25(scores, list_rows, list_counts, regions[i], weights[i] * gain, lengths, average, k1, b)
     return scores
 
 
 @_compiled
-def answer(
-    list_rows,
-    list_counts,
-    regions,
-    times,
-    lengths,
-    average,
-    total,
-    k1,
-    b,
-    gain,
-    floored,
-    vectors,
-    codes,
-    scales,
-    errors,
-    query,
-    order,
-    masked,
-    mask,
-    alpha,
-    count,
-):
-    """`Kernels.answer`, which has no answer if the spread is negative."""
-    weights = times * idf(list_rows, regions, len(lengths), masked, mask, total, floored)
-    scores = bm25(list_rows, list_counts, regions, weights, lengths, average, k1, b, gain)
-    if len(weights) and weights.min() < 0.0:
-        return np.zeros(0, np.int64), np.zeros((5, 0)), -1.0
-    return best_of_all(vectors, codes, scales, errors, query, scores, order, masked, mask, alpha, count)
+def _add_bm25(scores, list_rows, list_counts, region, weight, lengths, average, k1, b):
+    """Add what one list gives."""
+    start = region >> LENGTH_BITS
+    shortest, longer = k1 * (1.0 - b), k1 * b / average
+    for place in range(start, start + (region & LENGTH)):
+        row = list_rows[place]
+        if row >= len(lengths):
+            break
+        count = list_counts[place]
+        scores[row] += weight * count / (count + (shortest + longer * lengths[row]))
+
+
+@intrinsic
+def _pointer(typing, address):
+    """An address as a pointer."""
+
+    def generate(context, builder, signature, args):
+        return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
+
+    return types.voidptr(types.intp), generate
 
 
 @_compiled
-def best(cosine, bm25, order, masked, mask, alpha, count):
-    """`Kernels.best`."""
+def answer(words, regions, times, query, alpha, count, found, scores):
+    """`Kernels.answer` over the words of a frame. Without an answer the spread is negative."""
+    rows, width, places = words[ROWS], words[WIDTH], words[PLACES]
+    list_rows = carray(_pointer(words[LIST_ROWS]), places, np.int32)
+    list_counts = carray(_pointer(words[LIST_COUNTS]), places, np.int32)
+    lengths = carray(_pointer(words[LENGTHS]), rows, np.int32)
+    vectors = carray(_pointer(words[VECTORS]), (rows, width), np.float32)
+    codes = carray(_pointer(words[CODES]), (rows, width), np.int8)
+    scales = carray(_pointer(words[SCALES]), rows, np.float32)
+    errors = carray(_pointer(words[ERRORS]), rows, np.float32)
+    order = carray(_pointer(words[ORDER]), rows, np.int64)
+    masked, floored = words[MASKED] != 0, words[FLOORED] != 0
+    mask = carray(_pointer(words[MASK]), rows if masked else 1, np.bool_)
+    numbers = carray(_pointer(words[NUMBERS]), 4, np.float64)
+    average, k1, b, gain = numbers[AVERAGE], numbers[K1], numbers[B], numbers[GAIN]
+
+    of_words = np.zeros(rows)
+    for i in range(len(regions)):
+        weight = times[i] * _idf(list_rows, regions[i], rows, masked, mask, words[TOTAL], floored)
+        if weight < 0.0:
+            return 0, -1.0
+        _add_bm25(of_words, list_rows, list_counts, regions[i], weight * gain, lengths, average, k1, b)
+    return best_of_all(
+        vectors, codes, scales, errors, query, of_words, order, masked, mask, alpha, count, found, scores
+    )
+
+
+@_compiled
+def best(cosine, bm25, order, masked, mask, alpha, count, found, scores):
+    """`Kernels.best`: writes the best rows and their scores; how many they are, and the spread."""
     low_v, high_v = _range(cosine, masked, mask)
     low_b, high_b = _range(bm25, masked, mask)
     combined = _combined(cosine, bm25, alpha, low_v, high_v, low_b, high_b)
     rows = _top(combined, order, masked, mask, count)
-    return _fused(rows, rows, cosine, bm25, combined, low_v, high_v, low_b, high_b)
+    found[: len(rows)] = rows
+    return _scored(rows, cosine, bm25, combined, low_v, high_v, low_b, high_b, scores)
 
 
 @_compiled
-def best_of_all(vectors, codes, scales, errors, query, bm25, order, masked, mask, alpha, count):
-    """`Kernels.best_of_all`: one pass over the coarse rows, then the exact products of those that may matter."""
-    query_codes, scale, error = _query_codes(query)
-    products = _coarse_products(codes, scales, query_codes, scale)
-    bounds = errors + np.float32(error + ROUNDING)
-    low_v, high_v = _exact_range(products, bounds, vectors, query, masked, mask)
-    low_b, high_b = _range(bm25, masked, mask)
-    slope = alpha / (high_v - low_v) if high_v - low_v > EQUAL_WITHIN else 0.0
-    least = _least_combined(products, bounds, bm25, slope, low_v, alpha, low_b, high_b)
-    threshold = least[highest(least, masked, mask, count)].min()
-    rows = _reaching(threshold, least, bounds, slope, masked, mask)
+def best_of_all(vectors, codes, scales, errors, query, bm25, order, masked, mask, alpha, count, found, scores):
+    """`Kernels.best_of_all`, which writes as `best` does.
 
-    cosine, lexical = inner_products_of(vectors, rows, query), bm25[rows]
+    One pass over the coarse rows, then the exact products of those that may matter.
+    """
+    query_codes, scale, error = _query_codes(query)
+    # By how much a product of coarse rows may be off, besides the row's own error.
+    off = np.float32(error + ROUNDING)
+    products, below, above = _coarse_products(codes, scales, errors, off, query_codes, scale, masked, mask)
+    rows = np.empty(len(errors), np.int64)
+    size = _outermost(products, errors, off, below, above, masked, mask, rows)
+    low_v, high_v = _range(inner_products_of(vectors, rows[:size], query), False, mask)
+    low_b, high_b = _range(bm25, masked, mask)
+    slope_v = alpha / (high_v - low_v) if high_v - low_v > EQUAL_WITHIN else 0.0
+    slope_b = (1.0 - alpha) / (high_b - low_b) if high_b - low_b > EQUAL_WITHIN else 0.0
+    lows, slopes = (low_v, low_b), (slope_v, slope_b)
+    size = _within_reach(products, errors, off, bm25, lows, slopes, masked, mask, count, rows)
+
+    cosine, lexical = inner_products_of(vectors, rows[:size], query), bm25[rows[:size]]
     combined = _combined(cosine, lexical, alpha, low_v, high_v, low_b, high_b)
-    top = _top(combined, order[rows], False, mask, count)
-    return _fused(rows[top], top, cosine, lexical, combined, low_v, high_v, low_b, high_b)
+    top = _top(combined, order[rows[:size]], False, mask, count)
+    for number, place in enumerate(top):
+        found[number] = rows[place]
+    return _scored(top, cosine, lexical, combined, low_v, high_v, low_b, high_b, scores)
 
 
 @_compiled
@@ -132,70 +184,107 @@ def _query_codes(query):
     """The query as 16-bit integers, their scale, and by how much this may change its product with a coarse row."""
     # So small that no sum of products with coarse rows leaves 32 bits.
     largest_code = min(32767, LARGEST_INT32 // (LARGEST_CODE * len(query)))
-    codes = np.zeros(len(query), np.int16)
-    largest = np.float64(np.abs(query).max())
-    if largest == 0.0:
-        return codes, 0.0, 0.0
-    scale = largest / largest_code
-    square = 0.0
-    for i in range(len(query)):
-        code = np.rint(query[i] / scale)
-        codes[i] = np.int16(code)
-        square += (query[i] - code * scale) ** 2
+    codes = np.empty(len(query), np.int16)
+    scale = _largest(query) / largest_code
     # Coarse rows are at most a little longer than 1.
-    return codes, scale, 1.1 * math.sqrt(square)
-
-
-@_compiled
-def _coarse_products(codes, scales, query_codes, query_scale):
-    rows, dimension = codes.shape
-    products = np.empty(rows, np.float32)
-    for row in range(rows):
-        product = np.int32(0)
-        for i in range(dimension):
-            product += np.int32(codes[row, i]) * np.int32(query_codes[i])
-        # numba adds in 64 bits; that only 32 are asked for lets the compiler multiply 32 numbers at once.
-        products[row] = np.float32(np.int32(product)) * (scales[row] * np.float32(query_scale))
-    return products
-
-
-@_compiled
-def _exact_range(products, bounds, vectors, query, masked, mask):
-    """The lowest and the highest exact product of the admitted rows, computed only where one of them may be."""
-    lowest, highest_ = np.float32(np.inf), np.float32(-np.inf)
-    for row in range(len(products)):
-        if not masked or mask[row]:
-            lowest = min(lowest, products[row] + bounds[row])
-            highest_ = max(highest_, products[row] - bounds[row])
-    low, high = np.inf, -np.inf
-    for row in range(len(products)):
-        may_be = products[row] - bounds[row] <= lowest or products[row] + bounds[row] >= highest_
-        if may_be and (not masked or mask[row]):
-            exact = np.float64(_inner_product(vectors[row], query))
-            low, high = min(low, exact), max(high, exact)
-    return low, high
+    return codes, scale, 1.1 * math.sqrt(_rounded(query, scale, codes))
 
 
 @_vectorised
-def _least_combined(products, bounds, bm25, slope, low_v, alpha, low_b, high_b):
-    """What each row's combined score is at least, but for a constant."""
-    steepness = (1.0 - alpha) / (high_b - low_b) if high_b - low_b > EQUAL_WITHIN else 0.0
-    least = np.empty(len(products))
-    for row in range(len(products)):
-        least[row] = slope * (np.float64(products[row] - bounds[row]) - low_v) + steepness * (bm25[row] - low_b)
-    return least
+def _largest(query):
+    largest = np.float32(0.0)
+    for value in query:
+        largest = max(largest, abs(value))
+    return np.float64(largest)
+
+
+@_reordered
+def _rounded(query, scale, codes):
+    """Write the codes; the square of the length of what they leave out."""
+    per_code, square = 1.0 / scale if scale else 0.0, 0.0
+    for i in range(len(query)):
+        code = np.rint(query[i] * per_code)
+        codes[i] = np.int16(code)
+        square += (query[i] - code * scale) ** 2
+    return square
 
 
 @_compiled
-def _reaching(threshold, least, bounds, slope, masked, mask):
-    """The admitted rows whose combined score may be as high as the threshold."""
-    rows = np.empty(len(least), np.int64)
+def _coarse_products(codes, scales, errors, off, query_codes, query_scale, masked, mask):
+    """The products; what the lowest exact one of the admitted rows is at most, and the highest at least."""
+    rows, dimension = codes.shape
+    whole = dimension - dimension % BLOCK
+    products = np.empty(rows, np.float32)
+    below, above = np.float32(np.inf), np.float32(-np.inf)
+    for row in range(rows):
+        # numba adds in 64 bits; that only 32 are asked for lets the compiler multiply 32 numbers at once.
+        sum_ = np.int32(0)
+        for start in range(0, whole, BLOCK):
+            of_block = np.int32(0)
+            for i in range(BLOCK):
+                of_block += np.int32(codes[row, start + i]) * np.int32(query_codes[start + i])
+            sum_ = np.int32(sum_ + of_block)
+        for i in range(whole, dimension):
+            sum_ = np.int32(sum_ + np.int32(codes[row, i]) * np.int32(query_codes[i]))
+        product = np.float32(sum_) * (scales[row] * np.float32(query_scale))
+        products[row] = product
+        if not masked or mask[row]:
+            below = min(below, product + (errors[row] + off))
+            above = max(above, product - (errors[row] + off))
+    return products, below, above
+
+
+@_compiled
+def _outermost(products, errors, off, below, above, masked, mask, rows):
+    """Write the admitted rows whose exact product may be the lowest or the highest; how many they are."""
     size = 0
-    for row in range(len(least)):
-        if least[row] + 2.0 * slope * bounds[row] >= threshold - EQUAL_WITHIN and (not masked or mask[row]):
+    for row in range(len(products)):
+        bound = errors[row] + off
+        may_be = products[row] - bound <= below or products[row] + bound >= above
+        if may_be and (not masked or mask[row]):
             rows[size] = row
             size += 1
-    return rows[:size]
+    return size
+
+
+@_compiled
+def _within_reach(products, errors, off, bm25, lows, slopes, masked, mask, count, rows):
+    """Write the admitted rows whose combined score may be among the `count` highest; how many they are."""
+    (low_v, low_b), (slope_v, slope_b) = lows, slopes
+    # What each row's score is at least, but for a constant; and a heap of the highest of that.
+    least = np.empty(len(products))
+    kept = np.full(min(count, len(products)), -np.inf)
+    for row in range(len(products)):
+        lowest = np.float64(products[row] - (errors[row] + off))
+        score = slope_v * (lowest - low_v) + slope_b * (bm25[row] - low_b)
+        least[row] = score
+        if score > kept[0] and (not masked or mask[row]):
+            _sink_value(kept, score)
+    threshold = kept[0] - EQUAL_WITHIN
+    size = 0
+    for row in range(len(products)):
+        most = least[row] + 2.0 * slope_v * (errors[row] + off)
+        if most >= threshold and (not masked or mask[row]):
+            rows[size] = row
+            size += 1
+    return size
+
+
+@_compiled
+def _sink_value(heap, value):
+    """Put a value in place of the heap's root, its lowest."""
+    place = 0
+    while True:
+        child = 2 * place + 1
+        if child >= len(heap):
+            break
+        if child + 1 < len(heap) and heap[child + 1] < heap[child]:
+            child += 1
+        if heap[child] >= value:
+            break
+        heap[place] = heap[child]
+        place = child
+    heap[place] = value
 
 
 @_compiled
@@ -221,9 +310,8 @@ def _weighted(cosine, bm25, alpha, low_v, range_v, low_b, range_b, constant):
 
 
 @_compiled
-def _fused(rows, places, cosine, bm25, combined, low_v, high_v, low_b, high_b):
-    """The fields of `Fused` for these rows, whose scores stand at `places`."""
-    scores = np.empty((5, len(rows)))
+def _scored(places, cosine, bm25, combined, low_v, high_v, low_b, high_b, scores):
+    """Write the scores that stand at `places`; how many they are, and the spread."""
     for number, place in enumerate(places):
         vector, lexical = np.float64(cosine[place]), bm25[place]
         scores[0, number] = _scaled(vector, low_v, high_v)
@@ -231,7 +319,7 @@ def _fused(rows, places, cosine, bm25, combined, low_v, high_v, low_b, high_b):
         scores[2, number] = combined[place]
         scores[3, number] = vector
         scores[4, number] = lexical
-    return rows, scores, high_v - low_v if len(rows) else 0.0
+    return len(places), high_v - low_v if len(places) else 0.0
 
 
 @_compiled
@@ -252,6 +340,8 @@ def _range(values, masked, mask):
 
 @_vectorised
 def _range_of_every(values):
+    if not len(values):
+        return np.inf, -np.inf
     low = high = values[0]
     for value in values:
         low, high = min(low, value), max(high, value)

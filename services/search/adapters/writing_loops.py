@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 
 from services.search.domain.coarse import LARGEST_CODE, ROUNDED_UP
+from services.search.domain.postings import LENGTH, LENGTH_BITS
 
 _Loop = Callable[[Callable[..., Any]], Callable[..., Any]]
 _compiled: _Loop = njit(cache=True, nogil=True)
@@ -62,25 +63,23 @@ def _store_codes(unit, codes, scale):
 
 
 @_with_gil
-def append_postings(row, numbers, counts, pool_rows, pool_counts, regions, used):
+def append_postings(row, numbers, counts, pool_rows, pool_counts, regions, room, used):
     """`append_postings` of the postings."""
-    start, length, room = regions[:, 0], regions[:, 1], regions[:, 2]
     needed = used
     for number in numbers:
-        if length[number] == room[number]:
-            needed += max(1, 2 * length[number])
+        if regions[number] & LENGTH == room[number]:
+            needed += max(1, 2 * room[number])
     if needed > len(pool_rows):
         return -needed
     for place in range(len(numbers)):
         number = numbers[place]
-        held = length[number]
+        start, held = regions[number] >> LENGTH_BITS, regions[number] & LENGTH
         if held == room[number]:
-            old = start[number]
-            pool_rows[used : used + held] = pool_rows[old : old + held]
-            pool_counts[used : used + held] = pool_counts[old : old + held]
-            start[number], room[number] = used, max(1, 2 * held)
+            pool_rows[used : used + held] = pool_rows[start : start + held]
+            pool_counts[used : used + held] = pool_counts[start : start + held]
+            start, room[number] = used, max(1, 2 * held)
             used += room[number]
-        pool_rows[start[number] + held] = row
-        pool_counts[start[number] + held] = counts[place]
-        length[number] = held + 1
+        pool_rows[start + held] = row
+        pool_counts[start + held] = counts[place]
+        regions[number] = start << LENGTH_BITS | held + 1
     return used

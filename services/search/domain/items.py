@@ -48,7 +48,8 @@ class Items(Generic[ItemT]):
     def at(self, rows: Sequence[int]) -> list[ItemT]:
         """The item of each of these rows."""
         held = self._held
-        return [self._taken_up(row, item) if type(item := held[row]) is Unread else item for row in rows]
+        items = [held[row] for row in rows]
+        return [self[row] for row in rows] if Unread in map(type, items) else items
 
     def _taken_up(self, row: int, origin: Unread) -> ItemT:
         """Read the row's item, once."""

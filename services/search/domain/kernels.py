@@ -5,7 +5,7 @@ Another implementation (compiled, FAISS) may take their place if it gives the sa
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from services.search.domain.bm25 import Variant
 from services.search.domain.coarse import Coarse
 from services.search.domain.fusion import min_max, weighted
-from services.search.domain.postings import Int32s, Lists, Pool, Regions, append_postings
+from services.search.domain.postings import Int32s, Lists, Pool, PostingsView, Regions, append_postings
 from services.search.domain.vectors import store_vectors
 
 Float32s = NDArray[np.float32]
@@ -44,14 +44,15 @@ class Cut(NamedTuple):
     coarse: Coarse
 
 
-class Asked(NamedTuple):
-    """The words of a query: the lists of its distinct terms, how often it has each, and what they are counted over.
+class Scope(NamedTuple):
+    """What queries with one filter are answered over: `total` candidates, `average` terms long, among all rows.
 
-    ``times`` has a number a list. The candidates are `total` entries of `average` terms.
+    A mask of None admits every row.
     """
 
-    lists: Lists
-    times: Floats
+    cut: Cut
+    postings: PostingsView
+    mask: Mask | None
     total: int
     average: float
     variant: Variant
@@ -106,10 +107,18 @@ class Kernels(Protocol):
         """What `best` gives for the products of all rows of `vectors` with `query`; some of them may go unneeded."""
         ...
 
+    def framed(self, scope: Scope) -> Any:
+        """A scope in the form that `answer` takes, which is made once and used by many queries."""
+        ...
+
     def answer(
-        self, asked: Asked, cut: Cut, query: Float32s, mask: Mask | None, alpha: float, count: int
+        self, frame: Any, regions: Int64s, times: Floats, query: Float32s, alpha: float, count: int
     ) -> Fused | None:
-        """`idf`, `bm25` and `best_of_all` in one go; None if that is not to be had, or a term is below the floor."""
+        """`idf`, `bm25` and `best_of_all` in one go; None if that is not to be had, or a term is below the floor.
+
+        The query's distinct terms have their lists in these `regions` of the scope's postings; it has each so many
+        `times`.
+        """
         ...
 
     def store_vectors(self, given: Floats | Float32s, at: int, units: Float32s, coarse: Coarse) -> bool:
@@ -117,7 +126,7 @@ class Kernels(Protocol):
         ...
 
     def append_postings(
-        self, row: int, numbers: Int32s, counts: Int32s, pool: Pool, regions: Regions, used: int
+        self, row: int, numbers: Int32s, counts: Int32s, pool: Pool, regions: Regions, room: Int64s, used: int
     ) -> int:
         """See `append_postings` of the postings."""
         ...
@@ -197,8 +206,12 @@ class NumpyKernels:
         """See `Kernels`."""
         return self.best(self.inner_products(vectors, query), bm25, order, mask, alpha, count)
 
+    def framed(self, scope: Scope) -> Any:
+        """See `Kernels`."""
+        return None
+
     def answer(
-        self, asked: Asked, cut: Cut, query: Float32s, mask: Mask | None, alpha: float, count: int
+        self, frame: Any, regions: Int64s, times: Floats, query: Float32s, alpha: float, count: int
     ) -> Fused | None:
         """See `Kernels`: step by step it is no slower here."""
         return None
@@ -208,10 +221,10 @@ class NumpyKernels:
         return store_vectors(given, at, units, coarse)
 
     def append_postings(
-        self, row: int, numbers: Int32s, counts: Int32s, pool: Pool, regions: Regions, used: int
+        self, row: int, numbers: Int32s, counts: Int32s, pool: Pool, regions: Regions, room: Int64s, used: int
     ) -> int:
         """See `Kernels`."""
-        return append_postings(row, numbers, counts, pool, regions, used)
+        return append_postings(row, numbers, counts, pool, regions, room, used)
 
 
 def best_of(scores: Floats, order: Int64s, count: int) -> Int64s:

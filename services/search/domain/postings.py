@@ -8,6 +8,7 @@ old region stays as it was, and a pool that grows is a new array together with a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -20,19 +21,28 @@ Int64s = NDArray[np.int64]
 
 
 Regions = Int64s
-"""For each list, shape (lists, 3): where it starts in the pool, how long it is, for how many rows it has room."""
+"""For each list, shape (lists,): where it lies in the pool, as one number, `start << LENGTH_BITS | length`.
+
+Who looks while the writer moves a list or makes it longer sees both as they were or both as they are.
+"""
+
+LENGTH_BITS = 31
+LENGTH = (1 << LENGTH_BITS) - 1
 
 
 class Lists(NamedTuple):
-    """Some lists of a pool: ascending rows, and beside each how often it holds the term."""
+    """Some lists of a pool, by where they lie: ascending rows, and beside each how often it holds the term."""
 
     rows: Int32s
     counts: Int32s
-    regions: Regions
+    regions: Int64s
 
     def places(self) -> list[slice]:
         """Where each list stands in `rows` and in `counts`."""
-        return [slice(start, start + length) for start, length, _ in self.regions.tolist()]
+        return [
+            slice(region >> LENGTH_BITS, (region >> LENGTH_BITS) + (region & LENGTH))
+            for region in self.regions.tolist()
+        ]
 
 
 _NO_NUMBERS = np.empty(0, np.int64)
@@ -46,27 +56,18 @@ class PostingsView(NamedTuple):
     counts: Int32s
     regions: Regions
 
-    def of(self, terms: Iterable[str]) -> tuple[list[str], Lists, list[int]]:
-        """The distinct terms that are known, their lists, and how often each is among the `terms`."""
-        limit, ids = len(self.regions), self.ids
-        times: dict[str, int] = {}
-        found: list[int] = []
-        for term in terms:
-            if term in times:
-                times[term] += 1
-            elif (number := ids.get(term, limit)) < limit:
-                times[term] = 1
-                found.append(number)
-        return list(times), self.numbered(found or _NO_NUMBERS), list(times.values())
+    def numbers(self, terms: Iterable[str]) -> list[int]:
+        """The numbers of the terms that are known, each as often as it is among the `terms`."""
+        limit = len(self.regions)
+        return [number for number in map(self.ids.get, terms, repeat(limit)) if number < limit]
+
+    def regions_of(self, numbers: Sequence[int] | Int64s) -> Int64s:
+        """The regions of the lists with these numbers."""
+        return self.regions.take(numbers if len(numbers) else _NO_NUMBERS)
 
     def numbered(self, numbers: Sequence[int] | Int64s) -> Lists:
         """The lists of the terms with these numbers."""
-        # The lengths first and for themselves: NumPy lets the writer run while it reads. If that moves a list then,
-        # the new region begins with the same rows; a new length beside an old start would reach into another list.
-        lengths = self.regions[:, 1].take(numbers)
-        regions = self.regions.take(numbers, 0)
-        regions[:, 1] = lengths
-        return Lists(self.rows, self.counts, regions)
+        return Lists(self.rows, self.counts, self.regions_of(numbers))
 
 
 class Pool(NamedTuple):
@@ -92,30 +93,32 @@ def lists_of_rows(pointers: Int64s, terms: Int32s, counts: Int32s, distinct: int
     return PackedLists(ends, rows[by_term], counts[by_term])
 
 
-def append_postings(row: int, numbers: Int32s, counts: Int32s, pool: Pool, regions: Regions, used: int) -> int:
+def append_postings(
+    row: int, numbers: Int32s, counts: Int32s, pool: Pool, regions: Regions, room: Int64s, used: int
+) -> int:
     """Write `row` at the end of the lists of these distinct terms, moving full ones behind the pool's `used` places.
 
+    ``room`` says for how many rows each list has room.
     Returns how many places are used then; the negative of it if the pool is too small, and then nothing has changed.
     """
-    start, length, room = regions.T
-    full = [number for number in numbers.tolist() if length[number] == room[number]]
-    needed = used + sum(max(1, 2 * int(length[number])) for number in full)
+    full = [number for number in numbers.tolist() if regions[number] & LENGTH == room[number]]
+    needed = used + sum(max(1, 2 * int(room[number])) for number in full)
     if needed > len(pool.rows):
         return -needed
     for number in full:
-        old, held = int(start[number]), int(length[number])
+        old, held = int(regions[number]) >> LENGTH_BITS, int(room[number])
         for column in pool:
             column[used : used + held] = column[old : old + held]
-        start[number], room[number] = used, max(1, 2 * held)
+        regions[number], room[number] = used << LENGTH_BITS | held, max(1, 2 * held)
         used += max(1, 2 * held)
-    end = start[numbers] + length[numbers]
+    end = (regions[numbers] >> LENGTH_BITS) + (regions[numbers] & LENGTH)
     pool.rows[end] = row
     pool.counts[end] = counts
-    length[numbers] += 1
+    regions[numbers] += 1
     return used
 
 
-AppendPostings = Callable[[int, Int32s, Int32s, Pool, Regions, int], int]
+AppendPostings = Callable[[int, Int32s, Int32s, Pool, Regions, Int64s, int], int]
 """`append_postings`, or a faster one that does the same. Readers may look on only before and after it."""
 
 
@@ -126,7 +129,8 @@ class Postings:
         self.ids: dict[str, int] = {}
         self._append = append
         self._pool = Pool(np.empty(0, np.int32), np.empty(0, np.int32))
-        self._regions: Regions = np.empty((0, 3), np.int64)
+        self._regions: Regions = np.empty(0, np.int64)
+        self._room = np.empty(0, np.int64)
         self._used = 0
         # What readers are given, until the arrays are others.
         self._seen: PostingsView | None = None
@@ -139,7 +143,7 @@ class Postings:
         postings._pool = Pool(lists.rows, lists.counts)
         postings._used = len(lists.rows)
         length = np.diff(lists.ends, prepend=0)
-        postings._regions = np.stack([lists.ends - length, length, length], 1)
+        postings._regions, postings._room = lists.ends - length << LENGTH_BITS | length, length
         return postings
 
     def numbers(self, terms: Collection[str]) -> list[int]:
@@ -152,13 +156,13 @@ class Postings:
 
     def append(self, row: int, numbers: Int32s, counts: Int32s) -> None:
         """Write `row` at the end of the lists of these distinct terms."""
-        used = self._append(row, numbers, counts, self._pool, self._regions, self._used)
+        used = self._append(row, numbers, counts, self._pool, self._regions, self._room, self._used)
         if used < 0:
             self._pool = Pool(*(grown(column, self._used, -used) for column in self._pool))
             # Readers of the old pool keep the old table: this one will name regions that their pool does not have.
             self._regions = self._regions.copy()
             self._seen = None
-            used = self._append(row, numbers, counts, self._pool, self._regions, self._used)
+            used = self._append(row, numbers, counts, self._pool, self._regions, self._room, self._used)
         self._used = used
 
     def view(self) -> PostingsView:
@@ -171,5 +175,6 @@ class Postings:
     def _add_regions(self, needed: int) -> None:
         known = len(self._regions)
         self._regions = grown(self._regions, known, needed)
-        self._regions[known:] = 0
+        self._room = grown(self._room, known, needed)
+        self._regions[known:] = self._room[known:] = 0
         self._seen = None

@@ -6,9 +6,13 @@ What every query makes anew are tuples: they are made in a third of the time of 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from itertools import repeat
+from typing import Generic, NamedTuple, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from services.search.domain.bullet import Bullet
 from services.search.domain.errors import MinConfidenceNotANumber, TopKTooSmall
@@ -21,9 +25,10 @@ ItemT = TypeVar("ItemT")
 Attributes = tuple[tuple[str, str], ...]
 """Names and values, each name once."""
 
+_ALL: frozenset[str] = frozenset()
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+
+class Filter(NamedTuple):
     """Which entries are candidates (S-09, S-10): empty `sections` and `attributes` filter nothing.
 
     ``attributes`` must all be equal; ``min_confidence`` is inclusive, in 0..1.
@@ -32,10 +37,6 @@ class Filter:
     sections: frozenset[str] = frozenset()
     min_confidence: float = 0.0
     attributes: Attributes = ()
-
-    def __post_init__(self) -> None:
-        if math.isnan(self.min_confidence):
-            raise MinConfidenceNotANumber
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,10 @@ class SearchQuery:
     def __post_init__(self) -> None:
         if self.top_k < 1:
             raise TopKTooSmall
-        admitted = Filter(frozenset(self.section_filter or ()), self.min_confidence, self.attributes)
-        object.__setattr__(self, "filter", admitted)
+        if math.isnan(self.min_confidence):
+            raise MinConfidenceNotANumber
+        sections = frozenset(self.section_filter) if self.section_filter else _ALL
+        object.__setattr__(self, "filter", Filter(sections, self.min_confidence, self.attributes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,41 @@ class Scored(NamedTuple, Generic[ItemT]):
     terms: tuple[TermScore, ...] = ()
 
 
+class Results(Sequence[Scored[ItemT]]):
+    """Items, best first, with their scores in columns; a result is put together when somebody asks for it.
+
+    ``scores`` has a line for each score of `Scored`, in its order, and a number an item; ``terms`` are each item's, or
+    empty if nobody asked for them.
+    """
+
+    __slots__ = ("items", "scores", "terms")
+
+    def __init__(
+        self, items: Sequence[ItemT], scores: NDArray[np.float64], terms: Sequence[tuple[TermScore, ...]] = ()
+    ) -> None:
+        self.items = items
+        self.scores = scores
+        self.terms = terms
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @overload
+    def __getitem__(self, place: int) -> Scored[ItemT]: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Results[ItemT]: ...
+
+    def __getitem__(self, place: int | slice) -> Scored[ItemT] | Results[ItemT]:
+        if isinstance(place, slice):
+            return Results(self.items[place], self.scores[:, place], self.terms[place])
+        terms = self.terms[place] if self.terms else ()
+        return Scored._make((self.items[place], *self.scores[:, place].tolist(), terms))
+
+    def __iter__(self) -> Iterator[Scored[ItemT]]:
+        return map(Scored._make, zip(self.items, *self.scores.tolist(), self.terms or repeat(()), strict=False))
+
+
 @dataclass(frozen=True, slots=True)
 class SearchResult:
     """A bullet that was found (S-03, S-04)."""
@@ -98,7 +136,7 @@ class Ranking(NamedTuple, Generic[ItemT]):
     pool, so the answer may differ from the exact one.
     """
 
-    results: Sequence[Scored[ItemT]] = ()
+    results: Results[ItemT] = Results((), np.empty((5, 0)))
     candidates: int = 0
     alpha: float = 0.0
     preselected: bool = False

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -19,6 +20,9 @@ import Stemmer
 from services.search.domain.errors import UnknownTokenizer
 
 Tokenizer = Callable[[str], list[str]]
+
+QueryTokenizer = Callable[[str], Sequence[str]]
+"""A tokeniser of queries: nobody changes what it gives."""
 
 _KANA_OR_KANJI = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff々〆"
 _RUNS = re.compile(f"[{_KANA_OR_KANJI}]+|[^{_KANA_OR_KANJI}]+")
@@ -48,6 +52,7 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 _ASCII_WORDS = re.compile("[a-z0-9]+")
 
 REMEMBERED_STEMS, LONGEST_REMEMBERED = 50_000, 64
+REMEMBERED_QUERIES, LONGEST_QUERY = 2048, 500
 
 # Particles, auxiliary verbs, symbols, blanks.
 _GRAMMAR = frozenset({"助詞", "助動詞", "補助記号", "空白"})
@@ -182,6 +187,16 @@ def tokenizer(name: str) -> Tokenizer:
         return TOKENIZERS[name]
     except KeyError:
         raise UnknownTokenizer(name, sorted(TOKENIZERS)) from None
+
+
+def remembering(tokenize: Tokenizer) -> QueryTokenizer:
+    """The same for queries: the terms of those that come again are remembered, as their vectors are."""
+
+    @lru_cache(maxsize=REMEMBERED_QUERIES)
+    def remembered(text: str) -> Sequence[str]:
+        return tuple(tokenize(text))
+
+    return lambda text: remembered(text) if len(text) <= LONGEST_QUERY else tokenize(text)
 
 
 def terms_of(text: str, keywords: Iterable[str], tokenize: Tokenizer) -> list[str]:

@@ -6,10 +6,10 @@ average and how common a term is, and all of that is counted for the filter at h
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import repeat
 from typing import Any, Generic, NamedTuple
 
 import numpy as np
@@ -21,7 +21,6 @@ from services.search.domain.facets import Facets, facet
 from services.search.domain.fusion import EQUAL_WITHIN, reciprocal_ranks, weighted
 from services.search.domain.items import Items
 from services.search.domain.kernels import (
-    Asked,
     Cut,
     Float32s,
     Floats,
@@ -30,10 +29,11 @@ from services.search.domain.kernels import (
     Kernels,
     Mask,
     NumpyKernels,
+    Scope,
     best_of,
 )
 from services.search.domain.postings import Lists, PostingsView
-from services.search.domain.query import Filter, ItemT, Ranking, Scored, TermScore
+from services.search.domain.query import Filter, ItemT, Ranking, Results, TermScore
 from services.search.domain.term_table import TermTable
 from services.search.domain.vectors import Vectors
 
@@ -90,6 +90,13 @@ class Candidates:
         terms = np.fromiter(holding.values(), np.float64, len(holding))
         idf = np.log(self.count - held + 0.5) - np.log(held + 0.5)
         return float((idf * terms).sum() / terms.sum())
+
+    @cached_property
+    def frame(self) -> Any:
+        """What the kernels answer queries over."""
+        view = self.view
+        scope = Scope(view.cut, view.postings, self.mask, self.count, self.average_length, view.rules.variant)
+        return view.rules.kernels.framed(scope)
 
 
 class Rows(NamedTuple, Generic[ItemT]):
@@ -187,9 +194,9 @@ class IndexView(Generic[ItemT]):
         if fused is None:
             fused = self._step_by_step(terms, query, candidates, fusion, count, preselected)
         rows = fused.rows.tolist()
-        matched = self._matched(rows, terms, candidates) if explain else repeat(())
-        scored = zip(self.written.items.at(rows), *fused.scores.tolist(), matched, strict=False)
-        return Ranking(list(map(Scored._make, scored)), candidates.count, fusion.alpha, preselected)
+        matched = self._matched(rows, terms, candidates) if explain else ()
+        results = Results(self.written.items.at(rows), fused.scores, matched)
+        return Ranking(results, candidates.count, fusion.alpha, preselected)
 
     def _answer(
         self, terms: Sequence[str], query: Float32s, candidates: Candidates, fusion: Fusion, count: int
@@ -197,9 +204,9 @@ class IndexView(Generic[ItemT]):
         """The best of all rows in one go, if that is to be had and float32 can tell them apart."""
         if fusion.method == "rrf":
             return None
-        _, lists, times = self._lists(terms)
-        asked = Asked(lists, times, candidates.count, candidates.average_length, self.rules.variant)
-        fused = self.rules.kernels.answer(asked, self.cut, query, candidates.mask, fusion.alpha, count)
+        numbers, times = self._counted(terms)
+        regions = self.postings.regions_of(numbers)
+        fused = self.rules.kernels.answer(candidates.frame, regions, times, query, fusion.alpha, count)
         return None if fused is None or EQUAL_WITHIN < fused.spread <= SINGLE_PRECISION_NOISE else fused
 
     def _step_by_step(
@@ -260,7 +267,8 @@ class IndexView(Generic[ItemT]):
         self, rows: Sequence[int], terms: Sequence[str], candidates: Candidates
     ) -> list[tuple[TermScore, ...]]:
         """The query's terms that each row holds, with their part of its raw BM25, in the order of the query."""
-        known, lists, weights = self.weighted_lists(terms, candidates)
+        known = [term for term in dict.fromkeys(terms) if self.postings.numbers([term])]
+        lists, weights = self.weighted_lists(terms, candidates)
         parts: list[list[TermScore]] = [[] for _ in rows]
         for i, (term, places) in enumerate(zip(known, lists.places(), strict=True)):
             one = Lists(lists.rows, lists.counts, lists.regions[i : i + 1])
@@ -276,7 +284,7 @@ class IndexView(Generic[ItemT]):
 
     def bm25(self, terms: Sequence[str], candidates: Candidates) -> Floats:
         """Raw BM25 of every row for the query's terms, over the candidates' statistics (S-19 to S-26)."""
-        _, lists, weights = self.weighted_lists(terms, candidates)
+        lists, weights = self.weighted_lists(terms, candidates)
         if not len(weights) or not candidates.average_length:
             return np.zeros(self.rows)
         return self._scored(lists, weights, candidates)
@@ -285,18 +293,22 @@ class IndexView(Generic[ItemT]):
         kernels, variant = self.rules.kernels, self.rules.variant
         return kernels.bm25(lists, weights, self.cut.lengths, candidates.average_length, variant)
 
-    def weighted_lists(self, terms: Sequence[str], candidates: Candidates) -> tuple[list[str], Lists, Floats]:
-        """The query's distinct known terms, their postings, and what each weighs: its idf, floored (S-22)."""
-        known, lists, times = self._lists(terms)
+    def weighted_lists(self, terms: Sequence[str], candidates: Candidates) -> tuple[Lists, Floats]:
+        """The postings of the query's distinct known terms, and what each weighs: its idf, floored (S-22)."""
+        numbers, times = self._counted(terms)
+        lists = self.postings.numbered(numbers)
         weights = self.rules.kernels.idf(lists, self.rows, candidates.mask, candidates.count, self.rules.variant)
-        if self.rules.variant.floored and known and weights.min() < 0.0:
+        if self.rules.variant.floored and numbers and weights.min() < 0.0:
             weights[weights < 0.0] = self.rules.variant.epsilon * candidates.average_idf
-        return known, lists, weights * times
+        return lists, weights * times
 
-    def _lists(self, terms: Sequence[str]) -> tuple[list[str], Lists, Floats]:
-        """The query's distinct known terms, their postings, and how often the query has each (S-24)."""
-        known, lists, times = self.postings.of(terms)
-        return known, lists, _once(len(known)) if len(known) == len(terms) else np.array(times, np.float64)
+    def _counted(self, terms: Sequence[str]) -> tuple[list[int], Floats]:
+        """The numbers of the query's distinct known terms, and how often the query has each (S-24)."""
+        numbers = self.postings.numbers(terms)
+        if len(set(numbers)) == len(numbers):
+            return numbers, _once(len(numbers))
+        times = Counter(numbers)
+        return list(times), np.array(list(times.values()), np.float64)
 
     def term_counts_of(self, mask: Mask | None) -> Mapping[int, int]:
         """How many terms are held by exactly n of the admitted entries, for each n >= 1."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain, repeat
 from struct import Struct
 
 import numpy as np
@@ -21,6 +22,7 @@ from services.search.usecases.search_playbook import Answer, Ask, QueryVector
 # Tags of the wire format: field 1 with a length; and the scores of a result, fields 2 to 6, eight bytes each.
 _FIRST_FIELD = b"\x0a"
 _SCORES = Struct("<BdBdBdBdBd")
+_VECTOR, _BM25, _COMBINED, _COSINE, _RAW_BM25 = map(repeat, (0x11, 0x19, 0x21, 0x29, 0x31))
 
 FUSIONS = {
     search_pb2.FUSION_UNSPECIFIED: "",
@@ -31,11 +33,12 @@ FUSIONS = {
 
 def ask_from(message: search_pb2.SearchQuery) -> Ask:
     """A query; unset fields get their defaults, set ones are taken as they are (S-36)."""
+    sections = message.section_filter
     return Ask(
         SearchQuery(
             message.query_text,
             message.top_k if message.HasField("top_k") else DEFAULT_TOP_K,
-            list(message.section_filter) or None,
+            list(sections) if sections else None,
             message.min_confidence if message.HasField("min_confidence") else DEFAULT_MIN_CONFIDENCE,
         ),
         message.alpha if message.HasField("alpha") else None,
@@ -68,13 +71,14 @@ def response_wire(answer: Answer[Bullet]) -> bytes:
     Bullets are in theirs already, so the results are put together there, without a message for each; together they
     equal those of `scored_message`.
     """
-    parts: list[bytes] = []
-    for item, vector, bm25, combined, cosine, raw_bm25, terms in answer.ranking.results:
-        matched = _terms(terms) if terms else b""
-        scores = _SCORES.pack(0x11, vector, 0x19, bm25, 0x21, combined, 0x29, cosine, 0x31, raw_bm25)
-        parts += (_head(len(item.origin), len(matched)), item.origin, scores, matched)
-    parts.append(_said_of_all(max(answer.revision, 0), answer.model, answer.ranking.preselected))
-    return b"".join(parts)
+    results = answer.ranking.results
+    vector, bm25, combined, cosine, raw_bm25 = results.scores.tolist()
+    tagged = (_VECTOR, vector, _BM25, bm25, _COMBINED, combined, _COSINE, cosine, _RAW_BM25, raw_bm25)
+    origins = [item.origin for item in results.items]
+    matched = [_terms(terms) for terms in results.terms] or [b""] * len(origins)
+    heads = map(_head, map(len, origins), map(len, matched))
+    parts = chain.from_iterable(zip(heads, origins, map(_SCORES.pack, *tagged), matched, strict=False))
+    return b"".join(parts) + _said_of_all(max(answer.revision, 0), answer.model, answer.ranking.preselected)
 
 
 @lru_cache(maxsize=16_384)

@@ -42,7 +42,10 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         """Ranks the bullets of a dataset; the answer is a `SearchResponse`, mostly in its wire form."""
         ask = convert.ask_from(request.query)
         if not request.page_size:
-            (answer,) = await self._search(request.dataset, [ask], request.min_revision)
+            dataset, min_revision = request.dataset, request.min_revision
+            answer = self._search.at_once(dataset, ask, min_revision)
+            if answer is None:
+                (answer,) = await self._search(dataset, [ask], min_revision)
             return convert.response_wire(answer)
         digest = digest_of(request.dataset, request.query)
         place = place_in_ranking(request.page_token)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic
 
 from services.search.domain.collection_errors import PageExpired, PageTokenInvalid
-from services.search.domain.query import ItemT, Scored
+from services.search.domain.query import ItemT, Results
 from services.search.usecases.search_playbook import Answer
 
 MOST_RESULTS = 100_000
@@ -39,7 +39,7 @@ class Page(Generic[ItemT]):
     """Some results of an answer, and where the next page begins; None on the last."""
 
     answer: Answer[ItemT]
-    results: Sequence[Scored[ItemT]]
+    results: Results[ItemT]
     following: Place | None
 
 

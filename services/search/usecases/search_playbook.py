@@ -15,7 +15,7 @@ from services.search.domain.errors import EmbeddingFailed, WrongVector
 from services.search.domain.fusion import checked_alpha
 from services.search.domain.query import ItemT, Ranking, SearchQuery
 from services.search.domain.ranking import unit
-from services.search.domain.tokenizers import Tokenizer
+from services.search.domain.tokenizers import QueryTokenizer
 from services.search.domain.view import Fusion, IndexView
 from services.search.usecases.embed_texts import EmbedTexts
 from services.search.usecases.playbook_indexes import PlaybookIndexes
@@ -67,7 +67,7 @@ class RankEntries:
     """Answers queries over one state of an index: one embedding call for all, then one after another in one pass."""
 
     def __init__(
-        self, embed: EmbedTexts, tokenize: Tokenizer, weight: VectorWeight, method: str, pool: CpuPool
+        self, embed: EmbedTexts, tokenize: QueryTokenizer, weight: VectorWeight, method: str, pool: CpuPool
     ) -> None:
         self._embed = embed
         self._tokenize = tokenize
@@ -86,6 +86,22 @@ class RankEntries:
             return self
         return RankEntries(embed, self._tokenize, self._weight, self._method, self._pool)
 
+    def at_once(self, view: IndexView[ItemT] | None, ask: Ask) -> Ranking[ItemT] | None:
+        """The ranking, if the query's vector is known and others need not wait long meanwhile; else None.
+
+        Most queries are answered so. Raises `WrongVector`.
+        """
+        fusion = self._fused(ask)
+        if view is None:
+            return Ranking(alpha=fusion.alpha)
+        query = ask.query
+        if view.rows * view.dimension > INLINE_PRODUCTS or len(query.query_text) > INLINE_CHARACTERS:
+            return None
+        vector = self._vector(view, ask)
+        if not view.candidates(query.filter).count:
+            return Ranking(alpha=fusion.alpha)
+        return None if vector is None else self._ranked(view, ask, fusion, vector)
+
     async def __call__(self, view: IndexView[ItemT] | None, asks: Sequence[Ask]) -> list[Ranking[ItemT]]:
         """One ranking a query, in order; no embedding call for queries without candidates (S-08, S-12).
 
@@ -94,15 +110,24 @@ class RankEntries:
         fusions = [self._fused(ask) for ask in asks]
         if view is None:
             return [Ranking(alpha=fusion.alpha) for fusion in fusions]
-        vectors, unknown = self._vectors(view, asks)
+        vectors = [self._vector(view, ask) for ask in asks]
+        found = [view.candidates(ask.query.filter).count > 0 for ask in asks]
+        unknown = [place for place, vector in enumerate(vectors) if vector is None and found[place]]
         if unknown:
             texts = [asks[place].query.query_text for place in unknown]
             for place, vector in zip(unknown, await self._embedded(texts, view.dimension), strict=True):
                 vectors[place] = vector
+
+        def rank() -> list[Ranking[ItemT]]:
+            return [
+                Ranking(alpha=fusion.alpha) if vector is None or not any_ else self._ranked(view, ask, fusion, vector)
+                for ask, fusion, vector, any_ in zip(asks, fusions, vectors, found, strict=True)
+            ]
+
         products = view.rows * view.dimension * len(asks)
-        if products <= INLINE_PRODUCTS and sum([len(ask.query.query_text) for ask in asks]) <= INLINE_CHARACTERS:
-            return self._rank(view, asks, fusions, vectors)
-        return await self._pool.run(self._rank, view, asks, fusions, vectors)
+        if products <= INLINE_PRODUCTS and sum(len(ask.query.query_text) for ask in asks) <= INLINE_CHARACTERS:
+            return rank()
+        return await self._pool.run(rank)
 
     async def question(self, ask: Ask, dimension: int) -> Question:
         """The query for an index elsewhere, with vectors of `dimension`. Raises `EmbeddingFailed`, `WrongVector`."""
@@ -113,22 +138,9 @@ class RankEntries:
             (vector,) = await self._embedded([text], dimension)
         return Question(self._tokenize(text), vector, self._fused(ask))
 
-    def _rank(
-        self,
-        view: IndexView[ItemT],
-        asks: Sequence[Ask],
-        fusions: Sequence[Fusion],
-        vectors: Sequence[Float32s | None],
-    ) -> list[Ranking[ItemT]]:
-        rankings: list[Ranking[ItemT]] = []
-        for ask, fusion, vector in zip(asks, fusions, vectors, strict=True):
-            if vector is None:
-                rankings.append(Ranking(alpha=fusion.alpha))
-            else:
-                query = ask.query
-                terms = self._tokenize(query.query_text)
-                rankings.append(view.search(terms, vector, query.filter, fusion, query.top_k, ask.explain))
-        return rankings
+    def _ranked(self, view: IndexView[ItemT], ask: Ask, fusion: Fusion, vector: Float32s) -> Ranking[ItemT]:
+        query = ask.query
+        return view.search(self._tokenize(query.query_text), vector, query.filter, fusion, query.top_k, ask.explain)
 
     def _fused(self, ask: Ask) -> Fusion:
         method = ask.fusion or self._method
@@ -136,21 +148,12 @@ class RankEntries:
             return Fusion(checked_alpha(ask.alpha), method)
         return Fusion(self._weight.of(ask.query.query_text, self._embed.embedder), method)
 
-    def _vectors(self, view: IndexView[ItemT], asks: Sequence[Ask]) -> tuple[list[Float32s | None], list[int]]:
-        """The unit vector of each query, None where it has no candidates; and those whose vector is to be made."""
-        vectors: list[Float32s | None] = [None] * len(asks)
-        unknown: list[int] = []
-        for place, (query, _, _, given, _) in enumerate(asks):
-            vector = None if given is None else self._given(given, view.dimension)
-            if not view.candidates(query.filter).count:
-                continue
-            if vector is None:
-                vector = self._embed.known_direction(query.query_text)
-            if vector is None or len(vector) != view.dimension:
-                unknown.append(place)
-            else:
-                vectors[place] = vector
-        return vectors, unknown
+    def _vector(self, view: IndexView[ItemT], ask: Ask) -> Float32s | None:
+        """The query's unit vector, given or remembered; None if it is to be made."""
+        if ask.vector is not None:
+            return self._given(ask.vector, view.dimension)
+        vector = self._embed.known_direction(ask.query.query_text)
+        return vector if vector is not None and len(vector) == view.dimension else None
 
     async def _embedded(self, texts: Sequence[str], dimension: int) -> list[Float32s]:
         vectors = await self._embed.directions(texts)
@@ -178,6 +181,15 @@ class SearchPlaybook:
         self._indexes = indexes
         self._rank = rank
         self._remaining = remaining
+
+    def at_once(self, dataset: str, ask: Ask, min_revision: int = 0) -> Answer[Bullet] | None:
+        """The answer, if there is nothing to wait for. Raises `WrongVector`."""
+        playbook = self._indexes.of(dataset)
+        if playbook.revision < min_revision:
+            return None
+        view, rank = playbook.view, self._rank.by(playbook.embed)
+        ranking = rank.at_once(view, ask)
+        return None if ranking is None else Answer(ranking, view.revision if view else playbook.revision, rank.model)
 
     async def __call__(self, dataset: str, asks: Sequence[Ask], min_revision: int = 0) -> list[Answer[Bullet]]:
         """One answer a query, all at one revision, which is at least `min_revision`.

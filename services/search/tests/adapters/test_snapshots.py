@@ -111,7 +111,7 @@ def test_a_restart_groups_nothing_again(tmp_path: Path) -> None:
     query = np.array([0.6, 0.8, 0], np.float32)
     ranking = thawed.view.search(["retry"], query, Filter(), Fusion(0.5), 2)
     assert ranking.preselected
-    assert ranking.results == index.view.search(["retry"], query, Filter(), Fusion(0.5), 2).results
+    assert list(ranking.results) == list(index.view.search(["retry"], query, Filter(), Fusion(0.5), 2).results)
 
 
 def test_an_empty_playbook_has_a_snapshot_too(tmp_path: Path) -> None:

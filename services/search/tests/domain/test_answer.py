@@ -38,7 +38,7 @@ class Watched(CompiledKernels):
         return fused
 
 
-def _indexes(variant: Variant) -> tuple[Watched, HybridIndex[int], HybridIndex[int]]:
+def _indexes(variant: Variant, dimension: int = DIMENSION) -> tuple[Watched, HybridIndex[int], HybridIndex[int]]:
     """The same entries with watched and with plain loops; every third is gone again, `often` is in most."""
     rng = np.random.default_rng(11)
     entries = [
@@ -51,11 +51,11 @@ def _indexes(variant: Variant) -> tuple[Watched, HybridIndex[int], HybridIndex[i
         )
         for number in range(ENTRIES)
     ]
-    vectors = rng.normal(size=(ENTRIES, DIMENSION)).astype(np.float32)
+    vectors = rng.normal(size=(ENTRIES, dimension)).astype(np.float32)
     watched = Watched()
     made = []
     for kernels in (watched, NumpyKernels()):
-        index: HybridIndex[int] = HybridIndex(DIMENSION, whitespace, variant, kernels)
+        index: HybridIndex[int] = HybridIndex(dimension, whitespace, variant, kernels)
         index.apply(entries, vectors)
         index.apply(deleted=[str(number) for number in range(0, ENTRIES, 3)])
         made.append(index)
@@ -91,3 +91,16 @@ def test_what_it_cannot_do_is_done_step_by_step(fusion: Fusion) -> None:
     )
     assert found == expected
     assert not any(watched.answered)
+
+
+@pytest.mark.parametrize("dimension", [1, 127, 128, 300])
+def test_vectors_of_any_length(dimension: int) -> None:
+    watched, quick, plain = _indexes(LUCENE, dimension)
+    for seed in range(5):
+        vector = np.random.default_rng(seed).normal(size=dimension).astype(np.float32)
+        vector /= np.linalg.norm(vector)
+        found, expected = (
+            list(index.view.search(["w1", "w2"], vector, Filter(), Fusion(0.9), 10).results) for index in (quick, plain)
+        )
+        assert [result[1:6] for result in found] == [pytest.approx(result[1:6], abs=1e-5) for result in expected]
+    assert all(watched.answered)

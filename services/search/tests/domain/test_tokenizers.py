@@ -13,11 +13,24 @@ from services.search.domain.tokenizers import (
     ja_bigram,
     latin_share,
     mixed,
+    remembering,
     sudachi,
     terms_of,
     tokenizer,
     whitespace,
 )
+
+
+def test_terms_of_queries_are_remembered_unless_they_are_long() -> None:
+    asked: list[str] = []
+
+    def tokenize(text: str) -> list[str]:
+        asked.append(text)
+        return text.split()
+
+    of_query, long = remembering(tokenize), "word " * 101
+    assert [list(of_query(text)) for text in ("a b", "a b", long, long)] == [["a", "b"]] * 2 + [["word"] * 101] * 2
+    assert asked == ["a b", long, long]
 
 
 def test_whitespace_changes_nothing() -> None:  # S-18

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hansei.playbook.v1 import playbook_pb2
 from hansei.search.v1 import search_service_pb2
 from services.search.adapters.peers import bullet_from
-from services.search.domain.query import Ranking, Scored, TermScore
+from services.search.domain.query import Ranking, Results, Scored, TermScore
 from services.search.rpc.convert import response_message, scored_message
 from services.search.usecases.search_playbook import Answer
 
@@ -29,7 +30,10 @@ scored = st.builds(Scored, bullets, numbers, numbers, numbers, numbers, numbers,
 @given(st.lists(scored, max_size=4), st.integers(-1, 9), st.booleans())
 @settings(max_examples=200)
 def test_a_response_holds_what_was_found(found: list[Scored], revision: int, approximate: bool) -> None:  # type: ignore[type-arg]
-    answer = Answer(Ranking(found, 9, 0.5, approximate), revision, "model")
+    scores = np.array([each[1:6] for each in found], np.float64).reshape(-1, 5).T
+    results = Results([each.item for each in found], scores, [each.terms for each in found])
+    assert (list(results), list(results[1:]), list(results[:1:-1])) == (found, found[1:], found[:1:-1])
+    answer = Answer(Ranking(results, 9, 0.5, approximate), revision, "model")
     assert response_message(answer) == search_service_pb2.SearchResponse(
         results=[scored_message(each) for each in found],
         revision=max(revision, 0),

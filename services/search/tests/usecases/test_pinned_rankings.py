@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from services.search.domain.collection_errors import PageExpired, PageTokenInvalid
-from services.search.domain.query import Ranking, Scored
+from services.search.domain.query import Ranking, Results
 from services.search.usecases.pinned_rankings import PinnedRankings, Place
 from services.search.usecases.search_playbook import Answer
 
@@ -19,8 +20,8 @@ class Ranked:
 
     async def __call__(self) -> Answer[int]:
         self.asked += 1
-        results = [Scored(item, 0.0, 0.0, 0.0) for item in range(self.revision * 10, self.revision * 10 + 7)]
-        return Answer(Ranking(results), self.revision, "m")
+        items = range(self.revision * 10, self.revision * 10 + 7)
+        return Answer(Ranking(Results(items, np.zeros((5, 7)))), self.revision, "m")
 
 
 async def pages(pinned: PinnedRankings[int], ranked: Ranked, *, move: bool = False) -> list[list[int]]:

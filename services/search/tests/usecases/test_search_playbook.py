@@ -11,7 +11,7 @@ from services.search.domain.embedding import Float32s
 from services.search.domain.errors import WrongVector
 from services.search.domain.query import SearchQuery
 from services.search.tests.usecases.world import bullet, world
-from services.search.usecases.search_playbook import Ask, QueryVector
+from services.search.usecases.search_playbook import INLINE_CHARACTERS, Ask, QueryVector
 
 
 async def test_an_unknown_dataset_gives_nothing_and_embeds_nothing() -> None:  # G-36, S-08
@@ -45,6 +45,31 @@ async def test_a_given_vector_saves_the_embedding_call_and_a_given_weight_is_not
         answers = await w.search("d", asks)
         assert [answer.ranking.alpha for answer in answers] == [0.5 * 0.5 * 0.25, 0.25, 0.9]
         assert w.embedder.embedded == ["text"]
+
+
+async def test_what_is_known_is_answered_at_once_and_the_same() -> None:
+    async with world() as w:
+        w.feed.add(bullet("a", "text"), bullet("b", "texts about q"))
+        ask = Ask(SearchQuery("q"))
+        assert w.search.at_once("d", ask) is None  # not followed yet
+        (answer,) = await w.search("d", [ask], 1)
+        at_once = w.search.at_once("d", ask)
+        assert at_once is not None
+        assert (list(at_once.ranking.results), *at_once[1:]) == (list(answer.ranking.results), *answer[1:])
+        assert w.search.at_once("d", ask, 2) is None  # a revision to wait for
+        assert w.search.at_once("d", Ask(SearchQuery("another"))) is None  # a vector to make
+        assert w.search.at_once("d", Ask(SearchQuery("q" * (INLINE_CHARACTERS + 1)))) is None  # work for a thread
+
+
+async def test_nothing_is_embedded_for_nobody() -> None:  # S-08
+    async with world() as w:
+        w.feed.add(bullet("a", "text"))
+        await w.search("d", [Ask(SearchQuery("q"))], 1)
+        known = list(w.embedder.embedded)
+        found = w.search.at_once("d", Ask(SearchQuery("another", section_filter=["elsewhere"])))
+        assert found is not None
+        assert not found.ranking.results
+        assert w.embedder.embedded == known
 
 
 async def test_many_queries_are_one_embedding_call() -> None:
