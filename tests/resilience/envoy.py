@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,11 +78,10 @@ def _wait_until_ready(made: Envoy) -> None:
     give_up = time.monotonic() + START_SECONDS
     with httpx.Client(trust_env=False, timeout=START_SECONDS) as client:
         while time.monotonic() < give_up:
-            try:
+            with suppress(httpx.TransportError):
                 if client.get(f"http://{made.admin}/ready").text.strip() == "LIVE":
                     return
-            except httpx.TransportError:
-                time.sleep(0.05)
+            time.sleep(0.05)
     raise AssertionError("Envoy did not get ready")
 
 
