@@ -1,17 +1,13 @@
-"""The loops of `CompiledKernels` that read, compiled by numba: plain numbers and arrays in and out, no GIL.
+"""The loops of `CompiledKernels` that read, compiled by numba: plain numbers and arrays in and out, no GIL."""
 
-The compiled code is cached beside this file.
-"""
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,attr-defined,call-arg"
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numba import carray, njit, types
+from numba import carray, types
 from numba.extending import intrinsic
 
 from services.search.adapters.frames import (
@@ -36,16 +32,16 @@ from services.search.adapters.frames import (
     WIDTH,
     B,
 )
+from services.search.adapters.loops import compiled
 from services.search.domain.coarse import LARGEST_CODE
 from services.search.domain.fusion import EQUAL_WITHIN
 from services.search.domain.postings import LENGTH, LENGTH_BITS
 
-_Loop = Callable[[Callable[..., Any]], Callable[..., Any]]
-_compiled: _Loop = njit(cache=True, nogil=True, error_model="numpy")
+_compiled = compiled()
 # No value is NaN here, which lets the compiler use vector instructions; the order of operations stays.
-_vectorised: _Loop = njit(cache=True, nogil=True, error_model="numpy", fastmath={"nnan", "nsz"})
+_vectorised = compiled(fastmath={"nnan", "nsz"})
 # Sums in any order: equal rows still give equal bits.
-_reordered: _Loop = njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+_reordered = compiled(fastmath=True)
 
 # What float32 rounding may add to a product of unit vectors.
 ROUNDING = 2e-6

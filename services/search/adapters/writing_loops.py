@@ -1,27 +1,22 @@
-"""The loops of `CompiledKernels` that write, compiled by numba: what `reading_loops` reads is made here.
+"""The loops of `CompiledKernels` that write, compiled by numba: what `reading_loops` reads is made here."""
 
-The compiled code is cached beside this file.
-"""
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numba import njit
 
+from services.search.adapters.loops import compiled
 from services.search.domain.coarse import LARGEST_CODE, ROUNDED_UP
 from services.search.domain.postings import LENGTH, LENGTH_BITS
 
-_Loop = Callable[[Callable[..., Any]], Callable[..., Any]]
-_compiled: _Loop = njit(cache=True, nogil=True)
+_compiled = compiled()
 # Sums in any order, and infinities and NaN stay what they are.
-_summed: _Loop = njit(cache=True, nogil=True, fastmath={"reassoc"})
+_summed = compiled(fastmath={"reassoc"})
 # Readers hold the GIL when they look at what these change.
-_with_gil: _Loop = njit(cache=True)
+_with_gil = compiled(nogil=False)
 
 
 @_compiled
