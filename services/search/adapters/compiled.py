@@ -147,8 +147,8 @@ class CompiledKernels(FaissKernels):
         """See `Kernels`."""
         if self._loops is None or count > len(order) // 4 or cosine.dtype != _FLOAT32:
             return super().best(cosine, bm25, order, mask, alpha, count)
-        room = _room(count)
-        return _fused(*room, *self._loops.best(cosine, bm25, order, *_admitted(mask), alpha, count, *room))
+        to_fill = _to_fill(count)
+        return _fused(*to_fill, *self._loops.best(cosine, bm25, order, *_admitted(mask), alpha, count, *to_fill))
 
     def best_of_all(
         self,
@@ -164,8 +164,8 @@ class CompiledKernels(FaissKernels):
         """See `Kernels`. Only rows that a bound of their product does not rule out are multiplied exactly."""
         if self._loops is None or count > len(order) // 4:
             return super().best_of_all(vectors, coarse, query, bm25, order, mask, alpha, count)
-        room, fused_by = _room(count), (bm25, order, *_admitted(mask), alpha, count)
-        return _fused(*room, *self._loops.best_of_all(vectors, *coarse, query, *fused_by, *room))
+        to_fill, fused_by = _to_fill(count), (bm25, order, *_admitted(mask), alpha, count)
+        return _fused(*to_fill, *self._loops.best_of_all(vectors, *coarse, query, *fused_by, *to_fill))
 
     def framed(self, scope: Scope) -> Frame | None:
         """See `Kernels`."""
@@ -177,7 +177,7 @@ class CompiledKernels(FaissKernels):
         """See `Kernels`. To enter a compiled loop takes as long as some of them run."""
         if self._loops is None or frame is None or count > frame.rows // 4:
             return None
-        rows, scores = _room(count)
+        rows, scores = _to_fill(count)
         found, spread = self._loops.answer(frame.words, regions, times, query, alpha, count, rows, scores)
         return None if spread < 0.0 else _fused(rows, scores, found, spread)
 
@@ -202,7 +202,7 @@ def _admitted(mask: Mask | None) -> tuple[bool, Mask]:
     return (False, _EVERY_ROW) if mask is None else (True, mask)
 
 
-def _room(count: int) -> tuple[Int64s, Floats]:
+def _to_fill(count: int) -> tuple[Int64s, Floats]:
     """Where a loop writes its `count` best rows and their scores."""
     return np.empty(count, np.int64), np.empty((5, count))
 
