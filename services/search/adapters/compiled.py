@@ -13,7 +13,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from services.search.adapters.frames import Frame, framed
+from services.search.adapters.frames import EVERY_ROW, Frame, framed
 from services.search.domain.bm25 import OKAPI, Variant
 from services.search.domain.coarse import Coarse
 from services.search.domain.kernels import Cut, Float32s, Floats, Fused, Int64s, Mask, NumpyKernels, Scope
@@ -21,7 +21,6 @@ from services.search.domain.postings import Int32s, Lists, Pool, PostingsView, R
 
 # FAISS exports its distance functions under their C++ names, unknown to its type stubs.
 _faiss: Any = faiss
-_EVERY_ROW = np.ones(1, np.bool_)
 # Comparing with the type itself makes a dtype of it each time.
 _FLOAT32 = np.dtype(np.float32)
 
@@ -199,7 +198,7 @@ class CompiledKernels(FaissKernels):
 
 
 def _admitted(mask: Mask | None) -> tuple[bool, Mask]:
-    return (False, _EVERY_ROW) if mask is None else (True, mask)
+    return (False, EVERY_ROW) if mask is None else (True, mask)
 
 
 def _to_fill(count: int) -> tuple[Int64s, Floats]:

@@ -19,11 +19,8 @@ LIST_ROWS, LIST_COUNTS, LENGTHS, VECTORS, CODES, SCALES, ERRORS, ORDER, MASK, NU
 # What stands where among the `NUMBERS`.
 AVERAGE, K1, B, GAIN = range(4)
 
-_EVERY_ROW = np.ones(1, np.bool_)
-_KINDS = [
-    np.dtype(kind)
-    for kind in (*[np.int32] * 3, np.float32, np.int8, np.float32, np.float32, np.int64, np.bool_, np.float64)
-]
+EVERY_ROW = np.ones(1, np.bool_)
+"""Stands for a mask where there is none."""
 
 
 class Frame(NamedTuple):
@@ -39,19 +36,23 @@ def framed(scope: Scope) -> Frame | None:
     cut, postings, mask, total, average, variant = scope
     if not average:
         return None
-    columns = (
-        postings.rows,
-        postings.counts,
-        cut.lengths,
-        cut.vectors,
-        *cut.coarse,
-        cut.order,
-        _EVERY_ROW if mask is None else mask,
-        np.array([average, variant.k1, variant.b, variant.gain]),
+    of_kinds: tuple[tuple[NDArray[Any], type[np.generic]], ...] = (
+        (postings.rows, np.int32),
+        (postings.counts, np.int32),
+        (cut.lengths, np.int32),
+        (cut.vectors, np.float32),
+        (cut.coarse.codes, np.int8),
+        (cut.coarse.scales, np.float32),
+        (cut.coarse.errors, np.float32),
+        (cut.order, np.int64),
+        (EVERY_ROW if mask is None else mask, np.bool_),
+        (np.array([average, variant.k1, variant.b, variant.gain]), np.float64),
     )
-    for column, kind in zip(columns, _KINDS, strict=True):
+    for number, (column, kind) in enumerate(of_kinds):
         if column.dtype != kind or not column.flags.c_contiguous:
-            raise TypeError(f"a column of {kind} without gaps is needed, not one of {column.dtype}")
+            gaps = "" if column.flags.c_contiguous else " with gaps"
+            raise TypeError(f"column {number}: {kind.__name__} without gaps is needed, not {column.dtype}{gaps}")
+    columns = tuple(column for column, _ in of_kinds)
     sizes = (*cut.vectors.shape, len(postings.rows), total, mask is not None, variant.floored)
     words = np.array([*sizes, *(column.ctypes.data for column in columns)], np.int64)
     return Frame(words, len(cut.order), columns)

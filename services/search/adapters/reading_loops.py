@@ -32,6 +32,7 @@ from services.search.adapters.frames import (
     WIDTH,
     B,
 )
+from services.search.adapters.heap_loops import highest, top
 from services.search.adapters.loops import compiled
 from services.search.domain.coarse import LARGEST_CODE
 from services.search.domain.fusion import EQUAL_WITHIN
@@ -143,7 +144,7 @@ def best(cosine, bm25, order, masked, mask, alpha, count, found, scores):
     low_v, high_v = _range(cosine, masked, mask)
     low_b, high_b = _range(bm25, masked, mask)
     combined = _combined(cosine, bm25, alpha, low_v, high_v, low_b, high_b)
-    rows = _top(combined, order, masked, mask, count)
+    rows = top(combined, order, masked, mask, count)
     found[: len(rows)] = rows
     return _scored(rows, cosine, bm25, combined, low_v, high_v, low_b, high_b, scores)
 
@@ -169,10 +170,10 @@ def best_of_all(vectors, codes, scales, errors, query, bm25, order, masked, mask
 
     cosine, lexical = inner_products_of(vectors, rows[:size], query), bm25[rows[:size]]
     combined = _combined(cosine, lexical, alpha, low_v, high_v, low_b, high_b)
-    top = _top(combined, order[rows[:size]], False, mask, count)
-    for number, place in enumerate(top):
+    places = top(combined, order[rows[:size]], False, mask, count)
+    for number, place in enumerate(places):
         found[number] = rows[place]
-    return _scored(top, cosine, lexical, combined, low_v, high_v, low_b, high_b, scores)
+    return _scored(places, cosine, lexical, combined, low_v, high_v, low_b, high_b, scores)
 
 
 @_compiled
@@ -247,16 +248,12 @@ def _outermost(products, errors, off, below, above, masked, mask, rows):
 def _within_reach(products, errors, off, bm25, lows, slopes, masked, mask, count, rows):
     """Write the admitted rows whose combined score may be among the `count` highest; how many they are."""
     (low_v, low_b), (slope_v, slope_b) = lows, slopes
-    # What each row's score is at least, but for a constant; and a heap of the highest of that.
+    # What each row's score is at least, but for a constant.
     least = np.empty(len(products))
-    kept = np.full(min(count, len(products)), -np.inf)
     for row in range(len(products)):
         lowest = np.float64(products[row] - (errors[row] + off))
-        score = slope_v * (lowest - low_v) + slope_b * (bm25[row] - low_b)
-        least[row] = score
-        if score > kept[0] and (not masked or mask[row]):
-            _sink_value(kept, score)
-    threshold = kept[0] - EQUAL_WITHIN
+        least[row] = slope_v * (lowest - low_v) + slope_b * (bm25[row] - low_b)
+    threshold = least[highest(least, masked, mask, count)].min() - EQUAL_WITHIN
     size = 0
     for row in range(len(products)):
         most = least[row] + 2.0 * slope_v * (errors[row] + off)
@@ -264,23 +261,6 @@ def _within_reach(products, errors, off, bm25, lows, slopes, masked, mask, count
             rows[size] = row
             size += 1
     return size
-
-
-@_compiled
-def _sink_value(heap, value):
-    """Put a value in place of the heap's root, its lowest."""
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= len(heap):
-            break
-        if child + 1 < len(heap) and heap[child + 1] < heap[child]:
-            child += 1
-        if heap[child] >= value:
-            break
-        heap[place] = heap[child]
-        place = child
-    heap[place] = value
 
 
 @_compiled
@@ -359,82 +339,3 @@ def inner_products_of(vectors, rows, query):
     for place in range(len(rows)):
         products[place] = _inner_product(vectors[rows[place]], query)
     return products
-
-
-@_compiled
-def highest(scores, masked, mask, count):
-    """`Kernels.highest`. A heap whose root is the lowest of the highest so far; the first of equals stay."""
-    limit = min(count, len(scores))
-    kept = np.full(limit, -np.inf)
-    rows = np.full(limit, -1, np.int64)
-    for row in range(len(scores)):
-        score = scores[row]
-        if score <= kept[0] or (masked and not mask[row]):
-            continue
-        place = 0
-        while True:
-            child = 2 * place + 1
-            if child >= limit:
-                break
-            if child + 1 < limit and kept[child + 1] < kept[child]:
-                child += 1
-            if kept[child] >= score:
-                break
-            kept[place], rows[place] = kept[child], rows[child]
-            place = child
-        kept[place], rows[place] = score, row
-    return rows[rows >= 0]
-
-
-@_compiled
-def _top(scores, order, masked, mask, count):
-    """The admitted rows with the highest scores, best first, ties by `order`."""
-    limit = min(count, len(scores))
-    # A heap whose root is the worst of the best so far: lower score, or later in order.
-    kept = np.empty(limit)
-    rows = np.empty(limit, np.int64)
-    size = 0
-    for row in range(len(scores)):
-        score = scores[row]
-        if (size == limit and score < kept[0]) or (masked and not mask[row]):
-            continue
-        if size < limit:
-            place = size
-            size += 1
-            while place > 0:
-                parent = (place - 1) >> 1
-                if not _worse(score, order[row], kept[parent], order[rows[parent]]):
-                    break
-                kept[place], rows[place] = kept[parent], rows[parent]
-                place = parent
-            kept[place], rows[place] = score, row
-        elif _worse(kept[0], order[rows[0]], score, order[row]):
-            _sink(kept, rows, order, size, score, row)
-    best_first = np.empty(size, np.int64)
-    for place in range(size - 1, -1, -1):
-        best_first[place] = rows[0]
-        _sink(kept, rows, order, place, kept[place], rows[place])
-    return best_first
-
-
-@_compiled
-def _worse(score, position, other_score, other_position):
-    return score < other_score or (score == other_score and position > other_position)
-
-
-@_compiled
-def _sink(scores, rows, order, size, score, row):
-    """Put (score, row) in place of the heap's root."""
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= size:
-            break
-        other = child + 1
-        if other < size and _worse(scores[other], order[rows[other]], scores[child], order[rows[child]]):
-            child = other
-        if not _worse(scores[child], order[rows[child]], score, order[row]):
-            break
-        scores[place], rows[place] = scores[child], rows[child]
-        place = child
-    scores[place], rows[place] = score, row

@@ -111,8 +111,8 @@ class RankEntries:
         if view is None:
             return [Ranking(alpha=fusion.alpha) for fusion in fusions]
         vectors = [self._vector(view, ask) for ask in asks]
-        found = [view.candidates(ask.query.filter).count > 0 for ask in asks]
-        unknown = [place for place, vector in enumerate(vectors) if vector is None and found[place]]
+        answerable = [view.candidates(ask.query.filter).count > 0 for ask in asks]
+        unknown = [place for place, vector in enumerate(vectors) if vector is None and answerable[place]]
         if unknown:
             texts = [asks[place].query.query_text for place in unknown]
             for place, vector in zip(unknown, await self._embedded(texts, view.dimension), strict=True):
@@ -120,8 +120,8 @@ class RankEntries:
 
         def rank() -> list[Ranking[ItemT]]:
             return [
-                Ranking(alpha=fusion.alpha) if vector is None or not any_ else self._ranked(view, ask, fusion, vector)
-                for ask, fusion, vector, any_ in zip(asks, fusions, vectors, found, strict=True)
+                self._ranked(view, ask, fusion, vector) if can and vector is not None else Ranking(alpha=fusion.alpha)
+                for ask, fusion, vector, can in zip(asks, fusions, vectors, answerable, strict=True)
             ]
 
         products = view.rows * view.dimension * len(asks)
