@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup lock lock-images protos protos-check lint types arrows contracts test demo up bench docs clean \
+.PHONY: help setup lock lock-images protos protos-check lint types arrows contracts test wheels demo up bench docs clean lock-wheels \
   images images-check sbom compose-v2 compose-up compose-down compose-check deploy-check overlays
 
 VENV := .venv
@@ -32,7 +32,7 @@ setup: $(STAMP)  ## Create the environment from the pinned versions
 
 lock:  ## Pin the newest versions that pyproject.toml allows
 	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-emit-find-links \
-	  --no-header -p 3.11 --extra dev pyproject.toml -o requirements/dev.lock
+	  --no-header -p 3.11 --group dev --extra langchain --extra openai --extra eval pyproject.toml -o requirements/dev.lock
 
 PROTOS := $(shell find protos third_party -name '*.proto' 2>/dev/null)
 protos: $(STAMP)  ## Generate stubs/ from protos/
@@ -48,6 +48,12 @@ protos: $(STAMP)  ## Generate stubs/ from protos/
 	  --grpc_python_out=stubs --mypy_grpc_out=quiet:stubs \
 	  $$(cd protos && find hansei -name '*_service.proto' | sort)
 	cd protos && find hansei -name '*_policy.json' -exec cp --parents {} ../stubs/ \;
+	touch $$(find stubs -mindepth 2 -maxdepth 2 -type d | sed 's:$$:/py.typed:')
+	for package in $$(cd protos && ls -d hansei/*/v1); do $(BIN)/python -m grpc_tools.protoc -Iprotos -Ithird_party \
+	  --include_source_info --descriptor_set_out=stubs/$$package/sources.binpb $$(cd protos && ls $$package/*.proto); done
+	$(BIN)/python -c 'import json, sys, yaml; services = yaml.safe_load(sys.stdin)["services"]; \
+	  print(json.dumps({name: facts["serves"] for name, facts in services.items()}, indent=1))' \
+	  < deploy/services.yaml > stubs/hansei/services.json
 	$(BIN)/python -m tests.contract.test_contract_pages
 
 protos-check: protos  ## Fail when stubs/ is not what protos/ generates
@@ -74,6 +80,10 @@ WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores > 4 ? cor
 test: $(STAMP)  ## Run every test; campaigns are short, or with CAMPAIGNS=full as long as the issues ask
 	HANSEI_CAMPAIGNS=$(CAMPAIGNS) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+wheels: $(STAMP)  ## Build the wheels hansei and hansei-server into dist/
+	$(BIN)/uv build --quiet --wheel --out-dir dist --no-build-isolation --python $(BIN)/python .
+	$(BIN)/uv build --quiet --wheel --out-dir dist --no-build-isolation --python $(BIN)/python wheels/server
+
 demo: $(STAMP)  ## Learn from the recorded trajectories, offline, and search what was learned
 	@LLM_PROVIDER=offline $(BIN)/hansei demo
 
@@ -81,7 +91,7 @@ up: $(STAMP)  ## Start every service in one process on loopback (LLM_PROVIDER=of
 	@LLM_PROVIDER=$${LLM_PROVIDER:-offline} $(BIN)/hansei up
 
 # --- deploy -------------------------------------------------------------------------------------------------------------
-SERVICES := curator reflector search planner validator gateway
+SERVICES := $(shell sed -n 's/^  \([a-z]*\):$$/\1/p' deploy/services.yaml)
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 DOCKER ?= docker
 IMAGE_BASE ?= $(shell sed -n 's/^ARG BASE=//p' deploy/Dockerfile)
@@ -100,9 +110,13 @@ DOCKERFILES := deploy/Dockerfile deploy/stand-ins/postgres/Dockerfile
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \
   --no-emit-find-links --no-header -p 3.11
+lock-wheels:  ## Pin what the tests install beside each wheel, at the versions of dev.lock
+	$(COMPILE) -c requirements/dev.lock pyproject.toml -o requirements/client.lock
+	$(COMPILE) $(SERVICES:%=--group %) -c requirements/dev.lock pyproject.toml -o requirements/server.lock
+
 lock-images:  ## Pin what each image holds, at the versions of dev.lock, and the tools of deploy-check
 	for service in $(SERVICES); do \
-	  $(COMPILE) --extra $$service -c requirements/dev.lock pyproject.toml -o requirements/$$service.lock; done
+	  $(COMPILE) --group $$service -c requirements/dev.lock -o requirements/$$service.lock; done
 	echo 'cyclonedx-bom>=7.5' | $(COMPILE) - -o requirements/sbom.lock
 	$(COMPILE) requirements/deploy.in -o requirements/deploy.lock
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 import logging
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, MutableMapping
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +17,29 @@ settings.register_profile(
     "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI"))
 )
 settings.load_profile("untimed")
+
+
+@pytest.fixture
+def caplog(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """Capture the records of `chassis.logging` too: the message of a record is its event, then its facts."""
+    import structlog
+
+    def render(logger: object, name: str, event: MutableMapping[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
+        event.pop("component", None)
+        exc_info = event.pop("exc_info", None)
+        facts = " ".join(f"{fact}={value}" for fact, value in event.items() if fact != "event")
+        return (f"{event['event']} {facts}".rstrip(),), {"exc_info": exc_info}
+
+    before = structlog.get_config()
+    structlog.configure(
+        processors=[render],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    yield caplog
+    structlog.configure(**before)
+
 
 OURS = {"hansei", "chassis", "libs", "services", "gateway"}
 

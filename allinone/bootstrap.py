@@ -11,18 +11,18 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 import chassis
-import gateway.bootstrap
-import services.curator.bootstrap
-import services.planner.bootstrap
-import services.reflector.bootstrap
-import services.search.bootstrap
-import services.validator.bootstrap
 from chassis.channels import OWN
+from gateway import bootstrap as gateway
 from gateway.settings import GatewaySettings
+from services.curator import bootstrap as curator
 from services.curator.settings import CuratorSettings
+from services.planner import bootstrap as planner
 from services.planner.settings import PlannerSettings
+from services.reflector import bootstrap as reflector
 from services.reflector.settings import ReflectorSettings
+from services.search import bootstrap as search
 from services.search.settings import SearchSettings
+from services.validator import bootstrap as validator
 from services.validator.settings import ValidatorSettings
 
 
@@ -54,17 +54,17 @@ class StackSettings(chassis.ServiceSettings):
 def build(settings: StackSettings, peers: chassis.Peers, *, http: bool = True) -> list[chassis.Service]:
     """All services, in the order in which they start. `http`: serve people, too.
 
-    Each comes after those it needs in order to start; the curator calls search only once somebody curates.
+    Each comes after those it needs in order to start.
     """
     front = chassis.load(GatewaySettings) if http else chassis.load(GatewaySettings, http_address="")
     behind = [
-        services.curator.bootstrap.build(chassis.load(CuratorSettings, search_addr=settings.search_addr), peers),
-        services.reflector.bootstrap.build(chassis.load(ReflectorSettings), peers),
-        services.search.bootstrap.build(chassis.load(SearchSettings), peers),
-        services.planner.bootstrap.build(chassis.load(PlannerSettings), peers),
-        services.validator.bootstrap.build(chassis.load(ValidatorSettings), peers),
+        curator.build(chassis.load(CuratorSettings), peers),
+        reflector.build(chassis.load(ReflectorSettings), peers),
+        search.build(chassis.load(SearchSettings), peers),
+        planner.build(chassis.load(PlannerSettings), peers),
+        validator.build(chassis.load(ValidatorSettings), peers),
     ]
-    facing = gateway.bootstrap.front(front, peers, beside=behind)
+    facing = gateway.front(front, peers, beside=behind)
     # One port for all: who may not pass the gateway may not call what stands beside it either.
     return [*(replace(service, guard=facing.guard) for service in behind), facing]
 

@@ -55,7 +55,7 @@ def engines() -> Iterator[tuple[str, dict[str, str]]]:
         print("PostgreSQL is not installed: it is not measured")
         return
     with postgres_server(programs) as server:
-        yield "PostgreSQL", {"GATEWAY_DB": server.url, "HANSEI_CURATOR_DATABASE_URL": server.url}
+        yield "PostgreSQL", {"HANSEI_GATEWAY_DATABASE_URL": server.url, "HANSEI_CURATOR_DATABASE_URL": server.url}
 
 
 def measured(engine: str, count: int, settings: dict[str, str]) -> dict[str, Any]:

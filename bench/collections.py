@@ -78,7 +78,7 @@ class Server:
         settings = {
             "LLM_PROVIDER": "offline",
             "EMBEDDING_PROVIDER": "hashing",
-            "SEARCH_DB": str(folder / "search.db"),
+            "HANSEI_SEARCH_DATABASE_URL": str(folder / "search.db"),
             "HANSEI_SEARCH_SNAPSHOT_DIR": str(folder / "snapshots"),
             "HANSEI_SEARCH_SNAPSHOT_SECONDS": "20",
             "HANSEI_LISTEN_ADDRESS": "127.0.0.1:0",

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from chassis.channels import Peers
     from chassis.errors import BadSetting
-    from chassis.lifecycle import Running, run, serve
-    from chassis.service import Registration, Service
+    from chassis.server.lifecycle import Running, run, serve
+    from chassis.server.service import Registration, Service
     from chassis.settings import ServiceSettings, load, named
     from chassis.tls import Certificates
 
@@ -21,14 +21,14 @@ _HOMES = {
     "BadSetting": "errors",
     "Certificates": "tls",
     "Peers": "channels",
-    "Registration": "service",
-    "Running": "lifecycle",
-    "Service": "service",
+    "Registration": "server.service",
+    "Running": "server.lifecycle",
+    "Service": "server.service",
     "ServiceSettings": "settings",
     "load": "settings",
     "named": "settings",
-    "run": "lifecycle",
-    "serve": "lifecycle",
+    "run": "server.lifecycle",
+    "serve": "server.lifecycle",
 }
 
 __all__ = [
@@ -49,4 +49,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'chassis' has no attribute {name!r}")
-    return getattr(import_module(f"chassis.{_HOMES[name]}"), name)
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

@@ -17,7 +17,7 @@ import grpc
 from opentelemetry.trace import Span, SpanKind
 
 from chassis import deadlines, status, telemetry
-from chassis.calls import REQUEST_ID_KEY, request_id
+from chassis.calls import CORRELATION_ID_KEY, correlation_id
 from chassis.errors import FailedPrecondition
 from chassis.guard import AUTHORIZATION, OWN_CREDENTIAL
 from chassis.policy import HEALTH_POLICIES, MethodPolicy, Policies, installed_policies
@@ -208,7 +208,7 @@ class _Method:
 
 
 class PeerChannel(grpc.aio.Channel):
-    """A channel whose calls carry deadline, request id and trace, and raise the peer's own errors.
+    """A channel whose calls carry deadline, correlation id and trace, and raise the peer's own errors.
 
     It wraps the calls rather than using ``grpc.aio`` interceptors, which cost a task for each call.
     """
@@ -329,7 +329,7 @@ class _PeerMethod:
 
 
 def _metadata(span: Span, extra: Metadata) -> tuple[tuple[str, str], ...]:
-    return ((REQUEST_ID_KEY, request_id()), *telemetry.metadata_for(span), *extra)
+    return ((CORRELATION_ID_KEY, correlation_id()), *telemetry.metadata_for(span), *extra)
 
 
 def _code_of(failure: BaseException) -> str:

@@ -7,13 +7,16 @@ the guard's business, not the chassis'.
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 AUTHORIZATION = "authorization"
 OWN_CREDENTIAL = f"Bearer {secrets.token_urlsafe(32)}"
 """What calls of this process to itself bear; new in every process, never written anywhere."""
+
+
+Metadata = Iterable[tuple[str, str | bytes]]
 
 
 class Permit(Protocol):
@@ -31,35 +34,37 @@ class Permit(Protocol):
 class Guard(Protocol):
     """Lets calls in."""
 
-    def call(self, method: str, credential: str) -> AbstractAsyncContextManager[Permit]:
-        """The permit for a call of the method `/package.Service/Method`; it lasts as long as the call.
+    def call(self, method: str, metadata: Metadata) -> AbstractAsyncContextManager[Permit]:
+        """Return the permit for a call of the method `/package.Service/Method`; it lasts as long as the call.
 
         Raises HanseiError: on entry if the caller may not call it, on exit if the permit was withdrawn meanwhile.
         """
         ...
 
 
-class _Everything:
+class Open:
+    """Lets everybody do everything: a guard whose permit is itself."""
+
+    def call(self, method: str, metadata: Metadata) -> Open:
+        """Return the permit."""
+        return self
+
+    async def __aenter__(self) -> Open:
+        return self
+
+    async def __aexit__(self, *failure: object) -> None:
+        pass
+
     async def request(self, message: Any) -> Any:
+        """Return the message."""
         return message
 
     async def response(self, message: Any) -> Any:
+        """Return the message."""
         return message
 
 
-_EVERYTHING = _Everything()
-
-
-class Open:
-    """Lets everybody do everything."""
-
-    @asynccontextmanager
-    async def call(self, method: str, credential: str) -> AsyncIterator[Permit]:
-        """Always."""
-        yield _EVERYTHING
-
-
-def credential_of(metadata: Iterable[tuple[str, str | bytes]]) -> str:
+def credential_of(metadata: Metadata) -> str:
     """The `authorization` a call bears; empty if it bears none, or more than one."""
     given = [value for key, value in metadata if key == AUTHORIZATION]
     return given[0] if len(given) == 1 and isinstance(given[0], str) else ""

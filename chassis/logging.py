@@ -1,4 +1,4 @@
-"""Structured logs: one record a line, with the request and the trace they belong to, and never a secret.
+"""Structured logs: one record a line, with the ids of the call and the trace they belong to, and never a secret.
 
 ``log = logging.get_logger("hansei.search")``, then ``log.info("index loaded", bullets=n)``; what the standard library's
 loggers say takes the same way out.
@@ -90,10 +90,12 @@ def _to_stderr(*names: str) -> structlog.PrintLogger:
 
 
 def joined_to_call(logger: Any, name: str, event: Event) -> Event:
-    """Add the request id, the method and the trace id of the call in progress."""
+    """Add the ids of the call in progress, its method and its trace id."""
     call = current_call.get()
     if call is not None:
-        event.setdefault("request_id", call.request_id)
+        event.setdefault("correlation_id", call.correlation_id)
+        if call.request_id:
+            event.setdefault("request_id", call.request_id)
         event.setdefault("method", call.method)
     context = trace.get_current_span().get_span_context()
     if context.is_valid:

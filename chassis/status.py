@@ -16,6 +16,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
+from chassis.calls import new_id
 from chassis.errors import HanseiError, Internal, Violation, restored, shortened
 
 DOMAIN_SUFFIX = ".hansei"
@@ -41,8 +42,9 @@ class WireStatus:
     trailers: tuple[tuple[str, str | bytes], ...]
 
 
-def unknown_failure(error_id: str) -> Internal:
-    """What a caller is told of an exception nobody foresaw: where the operator finds it, and nothing of it."""
+def unknown_failure() -> Internal:
+    """Return the error for an unforeseen exception: it names a new `error_id` of the log, and nothing of the cause."""
+    error_id = new_id()
     return Internal(f"internal error; the log has it under {error_id}", metadata={"error_id": error_id})
 
 

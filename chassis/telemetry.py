@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 import os
+import random
 import ssl
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry import context as otel_context
 from opentelemetry import metrics, trace
@@ -23,7 +25,6 @@ from chassis.errors import BadSetting
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricReader
     from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import TracerProvider
 
 ENDPOINT_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _TRACE_KEYS = ("traceparent", "tracestate")
@@ -111,37 +112,39 @@ def install(
     """
     # Who only calls, such as the SDK, has no need of what records.
     from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, TraceIdRatioBased
 
-    exporting = bool(os.environ.get(ENDPOINT_VARIABLE))
+    closing = ExitStack()
     resource = Resource.create({"service.name": service})
-    # Without an exporter spans are not recorded, yet they have ids: logs and peers can still be joined by trace.
-    sampler = ParentBased(TraceIdRatioBased(sample_ratio)) if exporting else ALWAYS_OFF
-    traces = TracerProvider(sampler=sampler, resource=resource, shutdown_on_exit=False)
     readers, served_at, stop_endpoint = _prometheus(metrics_address, context)
-    if exporting:
-        readers.append(_otlp(traces))
-    trace.set_tracer_provider(traces)
-    end_measuring = _measured(readers, resource)
+    closing.callback(stop_endpoint)
+    if os.environ.get(ENDPOINT_VARIABLE):
+        readers.append(_export_traces(resource, sample_ratio, closing))
+    else:
+        trace.set_tracer_provider(_UnrecordedTraces())
+    if readers:
+        from opentelemetry.sdk.metrics import MeterProvider
 
-    def close() -> None:
-        traces.shutdown()
-        end_measuring()
-        stop_endpoint()
-
-    return Telemetry(served_at, close)
+        measures = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
+        metrics.set_meter_provider(measures)
+        closing.callback(measures.shutdown)
+    return Telemetry(served_at, closing.close)
 
 
-def _measured(readers: list[MetricReader], resource: Resource) -> Callable[[], None]:
-    """Measure from now on, if anybody reads it; returns what ends that."""
-    if not readers:
-        return lambda: None
-    from opentelemetry.sdk.metrics import MeterProvider
+class _UnrecordedTraces(trace.NoOpTracerProvider):
+    """Spans that nobody records, with ids, so that logs and peers can still be joined by trace."""
 
-    measures = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
-    metrics.set_meter_provider(measures)
-    return measures.shutdown
+    def get_tracer(self, *args: Any, **kwargs: Any) -> trace.Tracer:
+        return _UnrecordedTracer()
+
+
+class _UnrecordedTracer(trace.NoOpTracer):
+    def start_span(self, name: str, context: Context | None = None, *args: Any, **kwargs: Any) -> Span:
+        """Return the span in progress; the first one of a new trace if there is none."""
+        span = trace.get_current_span(context)
+        if span.get_span_context().is_valid:
+            return span
+        ids = trace.SpanContext(random.getrandbits(128) or 1, random.getrandbits(64) or 1, is_remote=False)
+        return trace.NonRecordingSpan(ids)
 
 
 def _prometheus(address: str, context: ssl.SSLContext | None) -> tuple[list[MetricReader], str, Callable[[], None]]:
@@ -168,11 +171,18 @@ def _prometheus(address: str, context: ssl.SSLContext | None) -> tuple[list[Metr
     return [PrometheusMetricReader()], f"{host}:{server.server_port}", stop
 
 
-def _otlp(traces: TracerProvider) -> MetricReader:
+def _export_traces(resource: Resource, sample_ratio: float, closing: ExitStack) -> MetricReader:
+    """Send the spans of this process by OTLP until `closing`; return what sends its metrics."""
     from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+    from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 
+    sampler = ParentBased(TraceIdRatioBased(sample_ratio))
+    traces = TracerProvider(sampler=sampler, resource=resource, shutdown_on_exit=False)
+    trace.set_tracer_provider(traces)
+    closing.callback(traces.shutdown)
     traces.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return PeriodicExportingMetricReader(OTLPMetricExporter())

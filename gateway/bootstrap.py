@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 import uuid
 from collections.abc import Mapping, Sequence
@@ -10,17 +9,16 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from chassis.admission import Admission
 from chassis.channels import Peers
 from chassis.guard import Open
-from chassis.policy import installed_policies
-from chassis.progress import CallsInProgress
-from chassis.server import handlers_of
-from chassis.service import Registration, Service
+from chassis.server.admission import Admission
+from chassis.server.progress import CallsInProgress
+from chassis.server.server import handlers_of
+from chassis.server.service import Registration, Service
 from chassis.settings import BadSetting
 from chassis.tls import Certificates, require_plaintext_allowed
-from gateway.access.bootstrap import access
-from gateway.access.guard import Gatekeeper
+from gateway.access.bootstrap import build_access
+from gateway.access.rpc.guard import AccessGuard
 from gateway.adapters.health import PeersHealth
 from gateway.adapters.methods import ContractMethods
 from gateway.adapters.peers import (
@@ -30,15 +28,13 @@ from gateway.adapters.peers import (
     LeaderboardPeer,
     ReflectorPeer,
     SearchPeer,
-    ValidatorPeer,
 )
-from gateway.bulk.bootstrap import bulk_learning
+from gateway.bulk.bootstrap import build_bulk
+from gateway.contract import installed_contract
 from gateway.orchestrator.learn import Learning
 from gateway.orchestrator.rounds import Rounds
-from gateway.orchestrator.rounds_team import Equipment
 from gateway.orchestrator.workflow import ReflectionWorkflow
 from gateway.rpc import passthrough
-from gateway.rpc.bulk import BulkServicer
 from gateway.rpc.rounds import RoundsServicer
 from gateway.rpc.servicer import GatewayServicer
 from gateway.settings import HTTP_ADDRESS_VARIABLE, GatewaySettings
@@ -50,8 +46,8 @@ from hansei.gateway.v1 import (
 )
 from libs.prompts.builder import UserPromptBuilder
 from libs.prompts.settings import PromptBuilderSettings, get_prompt_builder_settings
-from libs.sql.engines import url_of
-from libs.sql.opening import named_by, opened
+from libs.storage.engines import parse_location
+from libs.storage.startup import report_setting, wait_until_open
 
 if TYPE_CHECKING:
     from gateway.http.server import HttpServer
@@ -59,7 +55,7 @@ if TYPE_CHECKING:
 
 def build(settings: GatewaySettings, peers: Peers) -> Service:
     """The gateway as it stands alone: its own services, and those behind it passed through. Raises BadSetting."""
-    return front(settings, peers, passthrough.registrations(peers.channel, installed_policies()))
+    return front(settings, peers, passthrough.registrations(peers.channel, installed_contract()))
 
 
 def front(
@@ -69,28 +65,29 @@ def front(
 
     Services `beside` it in the same process are served by themselves; HTTP calls their servicers.
     """
-    bulk = bulk_learning(settings, _learning(peers))
+    with report_setting("HANSEI_GATEWAY_DATABASE_URL"):
+        database_url = parse_location(settings.gateway_database_url)
+        bulk = build_bulk(settings, database_url, _learning(peers))
     own = chains(peers, prompts_of(settings)) | {
         "hansei.gateway.v1.BulkService": Registration(
-            bulk_service_pb2_grpc.add_BulkServiceServicer_to_server, BulkServicer(bulk)
+            bulk_service_pb2_grpc.add_BulkServiceServicer_to_server, bulk.servicer
         )
     }
     served = {"HANSEI_LISTEN_ADDRESS": settings.listen_address, HTTP_ADDRESS_VARIABLE: settings.http_address}
-    with named_by("GATEWAY_DB"):
-        place = url_of(settings.gateway_db)
-    entry = access(settings, place, installed_policies(), served)
+    access = build_access(settings, database_url, installed_contract(), served)
     own["hansei.gateway.v1.AccessService"] = Registration(
-        access_service_pb2_grpc.add_AccessServiceServicer_to_server, entry.servicer
+        access_service_pb2_grpc.add_AccessServiceServicer_to_server, access.servicer
     )
     servicers = {name: registration.servicer for name, registration in own.items()} | _servicers(beside)
-    http = _http(settings, peers, servicers, entry.guard) if settings.http_address else None
+    http = _http(settings, peers, servicers, access.guard) if settings.http_address else None
     closing = AsyncExitStack()
 
     async def start() -> None:
-        closing.push_async_callback(entry.close)
-        await opened(entry.store.open, place, "GATEWAY_DB", settings.database_wait_seconds)
-        closing.push_async_callback(bulk.close)
-        await opened(bulk.open, place, "GATEWAY_DB", settings.database_wait_seconds)
+        for part in (access, bulk):
+            closing.push_async_callback(part.close)
+            await wait_until_open(
+                part.open, database_url, "HANSEI_GATEWAY_DATABASE_URL", settings.database_wait_seconds
+            )
         if http is not None:
             closing.push_async_callback(http.close)
             await http.start()
@@ -99,10 +96,14 @@ def front(
         name="gateway",
         registrations=[*own.values(), *behind],
         start=start,
-        drain=bulk.drain,
+        drain=bulk.learning.drain,
         close=closing.aclose,
-        guard=entry.guard or Open(),
-        tasks={"access": entry.keep, "bulk": bulk.keep, **({} if http is None else {"http": http.watch})},
+        guard=access.guard or Open(),
+        tasks={
+            "access": access.synchronization.run,
+            "bulk": bulk.learning.run_maintenance,
+            **({} if http is None else {"http": http.watch}),
+        },
     )
 
 
@@ -127,15 +128,12 @@ def chains(peers: Peers, prompts: UserPromptBuilder) -> dict[str, Registration]:
 
 def _rounds(peers: Peers, prompts: UserPromptBuilder) -> Rounds:
     return Rounds(
-        Equipment(
-            workflow=_workflow(peers),
-            evaluator=EvaluatorPeer(peers.channel("validator")),
-            leaderboard=LeaderboardPeer(peers.channel("validator")),
-            prompts=prompts,
-            now=lambda: datetime.now(UTC),
-            new_id=lambda: str(uuid.uuid4()),
-            limit=asyncio.timeout,
-        )
+        workflow=_workflow(peers),
+        evaluator=EvaluatorPeer(peers.channel("validator")),
+        leaderboard=LeaderboardPeer(peers.channel("validator")),
+        prompts=prompts,
+        now=lambda: datetime.now(UTC),
+        new_id=lambda: str(uuid.uuid4()),
     )
 
 
@@ -151,22 +149,16 @@ def _workflow(peers: Peers) -> ReflectionWorkflow:
     )
 
 
-def _http(settings: GatewaySettings, peers: Peers, own: Mapping[str, object], guard: Gatekeeper | None) -> HttpServer:
+def _http(settings: GatewaySettings, peers: Peers, own: Mapping[str, object], guard: AccessGuard | None) -> HttpServer:
     # With the web framework, which a gateway of gRPC alone does not need.
     from gateway.http.app import create_app
-    from gateway.http.face import Face
     from gateway.http.server import HttpServer
 
-    face = Face(
-        methods=ContractMethods(peers.channel, own),
-        workflow=_workflow(peers),
-        reports=ValidatorPeer(peers.channel("validator")),
-        health=PeersHealth(peers.channel),
-    )
-    progress, wait = CallsInProgress(), settings.overload_retry_seconds
+    contract, progress, wait = installed_contract(), CallsInProgress(), settings.overload_retry_seconds
     app = create_app(
-        face,
-        installed_policies(),
+        contract,
+        ContractMethods(peers.channel, contract, own),
+        PeersHealth(peers.channel, contract).states,
         admission=Admission("HTTP requests", settings.max_concurrent_calls, wait),
         streams=Admission("HTTP streams", settings.max_concurrent_streams, wait),
         progress=progress,

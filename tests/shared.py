@@ -57,7 +57,7 @@ def one_run(folder: Path) -> Iterator[None]:
         with _kept:
             yield
     finally:
-        del os.environ[RUN]
+        os.environ.pop(RUN, None)
         _of.cache_clear()
 
 

@@ -1,8 +1,8 @@
 """A process that has imported hansei and forks: a start takes milliseconds, where imports alone take a second.
 
-What a fork leaves out, and `tests/behaviour/test_starts.py` has, which starts each service by `python -m`: that a start
-imports what it needs, and no more; hashes of its own; as many threads for linear algebra as the machine has cores; the
-last steps of an interpreter, after what is registered for its end.
+What a fork leaves out, and `tests/behaviour/system/test_starts.py` has, which starts each service by `python -m`: that
+a start imports what it needs, no more; hashes of its own; as many threads for linear algebra as the machine has cores;
+the last steps of an interpreter, after what is registered for its end.
 
 It ends at the end of its stdin, and takes with it what it forked.
 """
@@ -30,9 +30,9 @@ from dataclasses import dataclass
 # metrics, models. `module:function` is called.
 READY = (
     "allinone.bootstrap",
-    "chassis.lifecycle",
+    "chassis.server.lifecycle",
     "gateway.http.app",
-    "services.search.adapters.compiled:CompiledKernels.warmed",
+    "services.search.adapters.loops:load_loops",
     "services.validator.domain.bradley_terry",
     "alembic.command",
     "alembic.config",

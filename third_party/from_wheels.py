@@ -1,8 +1,8 @@
 """Writes the third-party protos that the contracts import, from the installed wheels.
 
 `protovalidate` ships its contract only as a descriptor, so `buf/validate/validate.proto` is printed from that
-descriptor; `google/api/field_behavior.proto` lies in the `googleapis-common-protos` wheel as it is. Both are needed as
-files, because `buf` and `protoc` read files and neither may reach a schema registry here. Run by `make protos`.
+descriptor; the files of `google/api` lie in the `googleapis-common-protos` wheel as they are. All are needed as files,
+because `buf` and `protoc` read files and neither may reach a schema registry here. Run by `make protos`.
 """
 
 from __future__ import annotations
@@ -25,21 +25,25 @@ from google.protobuf import (
 from protovalidate._gen.buf.validate import validate_pb
 
 HERE = Path(__file__).parent
+GOOGLE = ("annotations", "field_behavior", "http")
+"""The files of `google/api` that the contracts import."""
 FIELD = descriptor_pb2.FieldDescriptorProto
 LABELS = {FIELD.LABEL_REPEATED: "repeated ", FIELD.LABEL_REQUIRED: "required ", FIELD.LABEL_OPTIONAL: "optional "}
 SCALARS = {number: name.removeprefix("TYPE_").lower() for name, number in FIELD.Type.items()}
 
 
 def main() -> None:
-    """Write both files below this folder."""
+    """Write the files below this folder."""
     bare = bytes(validate_pb.desc().proto.to_binary())
     file = _with_extensions(bare)
     target = HERE / "buf" / "validate" / "validate.proto"
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text("\n".join(_file(file)) + "\n", encoding="utf-8")
-    behaviour = Path("google", "api", "field_behavior.proto")
-    (HERE / behaviour).parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(str(distribution("googleapis-common-protos").locate_file(behaviour)), HERE / behaviour)
+    wheel = distribution("googleapis-common-protos")
+    for name in GOOGLE:
+        path = Path("google", "api", f"{name}.proto")
+        (HERE / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(str(wheel.locate_file(path)), HERE / path)
 
 
 def _with_extensions(bare: bytes) -> descriptor_pb2.FileDescriptorProto:

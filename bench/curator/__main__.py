@@ -23,11 +23,11 @@ from typing import Any
 
 from bench.report import machine
 from services.curator.adapters.feed import RevisionFeed
-from services.curator.adapters.sql.store import SqlPlaybookStore
+from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.curation import DeltaContextItem, Proposal
 from services.curator.domain.log import Kind, Origin, Revision
 from services.curator.usecases.commit import Batch, commit
-from services.curator.usecases.ports import Writing
+from services.curator.usecases.ports import DatasetTransaction
 from tests.behaviour.postgres_server import binaries, postgres_server
 
 HERE = Path(__file__).parent
@@ -84,12 +84,12 @@ async def writing(store: SqlPlaybookStore) -> list[dict[str, Any]]:
     ]
 
 
-def grow(writing: Writing, to: int) -> None:
+def grow(transaction: DatasetTransaction, to: int) -> None:
     """Appends revisions, each an update of one of ten bullets."""
-    while writing.revision < to:
-        known = writing.bullets >= 10
-        target = f"gene-{writing.revision % 10 + 1:05d}" if known else None
-        commit(writing, batch(f"text {writing.revision}", "UPDATE" if known else "ADD", target))
+    while transaction.revision < to:
+        known = transaction.bullets >= 10
+        target = f"gene-{transaction.revision % 10 + 1:05d}" if known else None
+        commit(transaction, batch(f"text {transaction.revision}", "UPDATE" if known else "ADD", target))
 
 
 async def long_logs(store: SqlPlaybookStore) -> list[dict[str, Any]]:

@@ -18,10 +18,10 @@ import numpy as np
 import yaml
 
 from bench.report import machine, write
-from services.curator.domain.likeness import WORDS
-from services.search.adapters.embedders import minilm
-from services.search.adapters.embedders.hashing import Hashing
-from services.search.adapters.embedders.local import LocalModel
+from libs.embedding import minilm
+from libs.embedding.hashing import Hashing
+from libs.embedding.local import LocalModel
+from services.curator.domain.word_similarity import WORDS
 
 PRECISION = 0.98
 FOLDS = 10
@@ -111,12 +111,12 @@ def measures(texts: Sequence[str]) -> Iterator[tuple[str, Cosine]]:
     """The measures that need no key, each by name."""
     yield WORDS.name, WORDS.cosine
     models: list[LocalModel] = [Hashing()]
-    folder = minilm.installed()
+    folder = minilm.model_folder()
     if folder is not None:
         models.append(minilm.MiniLM(folder))
     for model in models:
-        vectors = dict(zip(texts, model.vectors(texts), strict=True))
-        yield model.model, _cosine_of(vectors)
+        vectors = dict(zip(texts, model.compute(texts), strict=True))
+        yield model.model_id, _cosine_of(vectors)
 
 
 def _cosine_of(vectors: Mapping[str, Any]) -> Cosine:

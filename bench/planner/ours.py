@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.planner.dags import Dag, plan_of
 from bench.planner.system import EFFECTS, HITS
 from bench.planner.world import World
-from services.planner.adapters.sql.store import SqlExecutionStore
+from services.planner.adapters.sql.repository import SqlExecutionStore
 from services.planner.domain.answers import AskingPolicy
 from services.planner.domain.events import Effect, Recorded
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
@@ -24,10 +24,9 @@ from services.planner.usecases.execute import Executor
 from services.planner.usecases.executions import Executions, Ownership
 from services.planner.usecases.gates import AdjustedGate
 from services.planner.usecases.judge import StepJudge
-from services.planner.usecases.models import SearchBackend
 from services.planner.usecases.plan import Planner
+from services.planner.usecases.ports import Filter, SearchBackend
 from services.planner.usecases.replan import ReplanOrchestrator
-from services.planner.usecases.store import Filter
 from services.planner.usecases.tokens import open_question
 from services.planner.usecases.tools import AskUserTool, ToolRegistry
 

@@ -33,9 +33,9 @@ from bench.report import machine, write
 from chassis.tests import probe
 from hansei.gateway.v1 import gateway_service_pb2, gateway_service_pb2_grpc
 from hansei.reflector.v1 import reflector_service_pb2, reflector_service_pb2_grpc, trajectory_pb2
+from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.trajectory import Trajectory
 from services.reflector.rpc.convert import trajectory_from
-from services.reflector.usecases.reflect import ReflectionRequest
 from services.reflector.usecases.reflect_offline import reflection_of
 from tests import systems
 

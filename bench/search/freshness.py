@@ -3,8 +3,7 @@
 `python -m bench.search.freshness [embedder ...]`. All services run in one process with 1,000 bullets; one bullet of
 twelve new words is committed at a time. Timed are the write, and from its answer on the search that waits for its
 revision. A bullet comes by `Curate`, as lessons do, or by `ApplyDeltas`, as when somebody writes by hand. The curator
-has it embedded before the commit, or leaves that to the index, after it; rules, which curate here, compare lessons by
-their vectors, so those are made before in any case.
+embeds it before the commit, and search takes the vector from the feed.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_
 from tests import systems
 
 EMBEDDERS = ("hashing", "minilm-int8", "minilm")
-EMBEDDED = {"before": "0.5", "after": "0"}
 BULLETS, COMMITS, WARM_UP = 1_000, 100, 10
 
 
@@ -41,18 +39,13 @@ def main() -> None:
 
 
 async def _rows(embedder: str) -> results.Rows:
-    rows: results.Rows = []
-    for embedded, seconds in EMBEDDED.items():
-        settings = {"EMBEDDING_PROVIDER": embedder, "HANSEI_CURATOR_EMBED_AHEAD_SECONDS": seconds}
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            systems.one_process(Path(folder), HANSEI_LOG_LEVEL="WARNING", **settings) as system,
-        ):
-            async with grpc.aio.insecure_channel(system.address) as channel:
-                await filled(channel, "d", BULLETS)
-                about = {"embedder": embedder, "embedded": embedded}
-                rows += [{**about, "committed by": how, **await _times(how, channel)} for how in COMMITTED]
-    return rows
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        systems.one_process(Path(folder), HANSEI_LOG_LEVEL="WARNING", EMBEDDING_PROVIDER=embedder) as system,
+    ):
+        async with grpc.aio.insecure_channel(system.address) as channel:
+            await filled(channel, "d", BULLETS)
+            return [{"embedder": embedder, "committed by": how, **await _times(how, channel)} for how in COMMITTED]
 
 
 async def _times(how: str, channel: grpc.aio.Channel) -> dict[str, float]:

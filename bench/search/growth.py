@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -18,13 +19,16 @@ import numpy as np  # noqa: E402
 
 from bench.search import results  # noqa: E402
 from bench.search.corpus import DIMENSION, corpus  # noqa: E402
-from services.search.adapters.compiled import CompiledKernels  # noqa: E402
+from bench.search.served import PROBES  # noqa: E402
+from libs.embedding.terms import mixed  # noqa: E402
+from services.search.adapters.faiss_neighbours import FaissNeighbours  # noqa: E402
+from services.search.adapters.loops import load_loops  # noqa: E402
 from services.search.domain.bm25 import LUCENE  # noqa: E402
 from services.search.domain.entry import Entry  # noqa: E402
+from services.search.domain.fusion import Fusion  # noqa: E402
 from services.search.domain.index import HybridIndex  # noqa: E402
 from services.search.domain.query import Filter, Ranking  # noqa: E402
-from services.search.domain.tokenizers import mixed  # noqa: E402
-from services.search.domain.view import NO_PRESELECTION, Fusion, IndexView, Preselection  # noqa: E402
+from services.search.domain.view import NO_LIMIT, IndexView, LoopsInUse, Rules  # noqa: E402
 
 SIZES = (10_000, 100_000, 1_000_000)
 QUERIES = 100
@@ -34,13 +38,13 @@ EVERYTHING, FUSION = Filter(min_confidence=0.3), Fusion(0.5)
 def row(documents: int) -> dict[str, Any]:
     """Median times in microseconds, and the share of the exact top ten that preselection finds."""
     given = corpus(documents, QUERIES)
-    kernels = CompiledKernels.warmed()
-    index: HybridIndex[int] = HybridIndex(DIMENSION, mixed, LUCENE, kernels, Preselection(above=0))
+    rules = Rules(LUCENE, LoopsInUse(load_loops()), 0, partial(FaissNeighbours.build, probes=PROBES))
+    index: HybridIndex[int] = HybridIndex(DIMENSION, mixed, rules)
     index.apply([Entry(str(number), text, number) for number, text in enumerate(given.texts)], given.vectors)
     began = time.perf_counter()
-    index.cluster()
-    clustered = time.perf_counter() - began
-    exact = replace(index.view, rules=index.view.rules._replace(preselection=NO_PRESELECTION))
+    index.build_neighbours()
+    built = time.perf_counter() - began
+    exact = replace(index.view, rules=rules._replace(exact_limit=NO_LIMIT), _candidates={})
     terms = [mixed(text) for text in given.queries]
 
     def answers(view: IndexView[int]) -> tuple[list[Ranking[int]], float]:
@@ -60,7 +64,7 @@ def row(documents: int) -> dict[str, Any]:
         "exact_p50_us": exact_us,
         "preselected_p50_us": pool_us,
         "recall_at_10": agreeing / (10 * QUERIES),
-        "cluster_s": clustered,
+        "build_s": built,
     }
 
 

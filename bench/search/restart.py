@@ -24,7 +24,7 @@ from bench.search import results  # noqa: E402
 from bench.search.corpus import DIMENSION, corpus  # noqa: E402
 from bench.search.served import kept_snapshot, serving  # noqa: E402
 from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_grpc  # noqa: E402
-from services.search.adapters.embedders.minilm import MiniLM  # noqa: E402
+from libs.embedding.minilm import MiniLM  # noqa: E402
 
 STARTS = 7
 
@@ -35,7 +35,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder, given = Path(name), corpus(bullets, 1)
         kept_snapshot(folder, "d", given)
-        vector = search_pb2.Embedding(values=given.query_vectors[0].tobytes(), dimension=DIMENSION, model=MiniLM.model)
+        vector = search_pb2.Embedding(
+            values=given.query_vectors[0].tobytes(), dimension=DIMENSION, model=MiniLM.model_id
+        )
         query = search_pb2.SearchQuery(query_text=given.queries[0], embedding=vector)
         request = search_service_pb2.SearchRequest(dataset="d", query=query)
         starts = np.array([_started(folder, f"start-{number}", request) for number in range(STARTS)])

@@ -34,7 +34,7 @@ from bench.search.corpus import DIMENSION, Corpus, corpus  # noqa: E402
 from bench.search.served import kept_snapshot, serving  # noqa: E402
 from chassis.tests import probe  # noqa: E402
 from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_grpc  # noqa: E402
-from services.search.adapters.embedders.minilm import MiniLM  # noqa: E402
+from libs.embedding.minilm import MiniLM  # noqa: E402
 
 SIZES, CALLERS = (1_000, 10_000), (1, 8, 32)
 ROUNDS, CALLS, QUERIES = 15, 640, 100
@@ -143,7 +143,7 @@ async def _searching(channel: grpc.aio.Channel, dataset: str, given: Corpus, vec
             dataset=dataset,
             query=search_pb2.SearchQuery(
                 query_text=text,
-                embedding=search_pb2.Embedding(values=vector.tobytes(), dimension=DIMENSION, model=MiniLM.model)
+                embedding=search_pb2.Embedding(values=vector.tobytes(), dimension=DIMENSION, model=MiniLM.model_id)
                 if vectors
                 else None,
             ),

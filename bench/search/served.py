@@ -6,37 +6,42 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
 from bench.search.corpus import DIMENSION, Corpus
 from hansei.playbook.v1 import playbook_pb2
-from services.search.adapters.compiled import CompiledKernels
-from services.search.adapters.embedders.minilm import MiniLM
+from libs.embedding.minilm import MiniLM
+from libs.embedding.terms import mixed
+from services.search.adapters.faiss_neighbours import FaissNeighbours
+from services.search.adapters.loops import load_loops
 from services.search.adapters.peers import bullet_from, bullet_of_bytes
 from services.search.adapters.snapshots import SnapshotFiles
 from services.search.domain.bm25 import LUCENE
 from services.search.domain.entry import bullet_entry
 from services.search.domain.index import HybridIndex
 from services.search.domain.snapshot import IndexSnapshot
-from services.search.domain.tokenizers import mixed
-from services.search.domain.view import Preselection
+from services.search.domain.view import LoopsInUse, Rules
+from services.search.settings import SearchSettings
 from tests import systems
+
+PROBES = SearchSettings.model_fields["search_probes"].default
 
 
 def kept_snapshot(folder: Path, dataset: str, given: Corpus) -> None:
-    """Write a snapshot of a playbook with these bullets, with clusters, as a search service would have left it."""
+    """Write a snapshot of a playbook with these bullets, with neighbours, as a search service would have left it."""
     bullets = [
         bullet_from(playbook_pb2.Bullet(id=f"gen-{number:06d}", section="general", content=text, searchable_text=text))
         for number, text in enumerate(given.texts)
     ]
-    kernels = CompiledKernels.warmed()
-    index: HybridIndex[Any] = HybridIndex(DIMENSION, mixed, LUCENE, kernels, Preselection(above=0))
+    rules = Rules(LUCENE, LoopsInUse(load_loops()), 0, partial(FaissNeighbours.build, probes=PROBES))
+    index: HybridIndex[Any] = HybridIndex(DIMENSION, mixed, rules)
     index.apply([bullet_entry(bullet) for bullet in bullets], given.vectors, revision=1)
-    index.cluster()
-    files = SnapshotFiles(folder / "snapshots", {"embedder": MiniLM.model, "tokenizer": "mixed"}, bullet_of_bytes)
-    files.save(dataset, IndexSnapshot(1, [bullet.id for bullet in bullets], [], index.frozen()))
+    index.build_neighbours()
+    files = SnapshotFiles(folder / "snapshots", {"embedder": MiniLM.model_id, "tokenizer": "mixed"}, bullet_of_bytes)
+    files.save(dataset, IndexSnapshot(1, [bullet.id for bullet in bullets], [], index.export_state()))
 
 
 @contextmanager
@@ -48,7 +53,7 @@ def serving(module: str, folder: Path, name: str, settings: dict[str, str]) -> I
         "HANSEI_LOG_LEVEL": "ERROR",
         "HANSEI_SEARCH_SNAPSHOT_DIR": str(folder / "snapshots"),
         "HANSEI_SEARCH_SNAPSHOT_SECONDS": "100000",
-        "SEARCH_DB": str(folder / f"{name}.db"),
+        "HANSEI_SEARCH_DATABASE_URL": str(folder / f"{name}.db"),
         "EMBEDDING_PROVIDER": "minilm",
         # Nobody is there: what the snapshots hold is all there is.
         "CURATOR_ADDR": f"127.0.0.1:{systems.free_port()}",

@@ -20,19 +20,22 @@ import random
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from allinone.commands import failed_calls_of
 from bench.report import machine, write
+from chassis.server.cpu import CpuPool
 from hansei.client.cli.embedded import embedded_client, throwaway
-from hansei.client.cli.foresight import query_before, warns_of
+from hansei.client.cli.foresight import ToolCall, query_before, warns_of
 from hansei.client.client import Client
 from hansei.playbook.v1 import playbook_pb2
-from services.curator.adapters.sql.store import SqlPlaybookStore
+from libs.embedding.embedder import TextEmbedder
+from libs.embedding.hashing import Hashing
+from libs.embedding.local import PooledModel
+from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.curation import (
     DeltaContextItem,
     Evaluation,
@@ -41,38 +44,23 @@ from services.curator.domain.curation import (
     Reflection,
     SectionDefinition,
 )
-from services.curator.domain.likeness import WORDS
 from services.curator.domain.playbook import Bullet, Source
 from services.curator.domain.review import PendingState
 from services.curator.domain.snapshot import Snapshot
+from services.curator.domain.word_similarity import WORDS
 from services.curator.usecases.curate import Curator, CuratorAgent, Proposed
 from services.curator.usecases.rule_curator import RuleCurator
-from services.curator.usecases.similarity import SearchSimilarity
-from services.curator.usecases.vectors import Embedded, Vectors
+from services.curator.usecases.similarity import EmbeddingSource
 from services.reflector.adapters.importers.files import read_trajectories
-from services.reflector.domain.actions import actions_of
+from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.trajectory import Trajectory
-from services.reflector.usecases.reflect import ReflectionRequest
 from services.reflector.usecases.reflect_offline import reflection_of
-from services.search.adapters.embedders.hashing import Hashing
 
 DATASET = "trust"
 SHARES = (0.0, 0.1, 0.3, 0.5)
 SEED = 5
 SERVED = 5
 OWN_WORD = "self_report"
-
-
-class Hashed:
-    """The hashing embedder of the search service, without the service; so few bullets are never searched."""
-
-    async def nearest(self, dataset: str, texts: Sequence[str], limit: int, revision: int) -> list[list[str]]:
-        raise NotImplementedError
-
-    best = nearest
-
-    async def embed(self, texts: Sequence[str]) -> Embedded:
-        return Embedded(Hashing.model, [np.array(vector) for vector in Hashing().vectors(texts)])
 
 
 class Gullible:
@@ -92,7 +80,7 @@ class Gullible:
 
 
 class NoSections:
-    def load(self, dataset: str) -> Sequence[SectionDefinition]:
+    async def read(self, dataset: str) -> Sequence[SectionDefinition]:
         return []
 
 
@@ -139,10 +127,12 @@ async def opened() -> AsyncIterator[SqlPlaybookStore]:
 async def learned(client: Client, gullible: bool, runs: Sequence[Trajectory], truth: Sequence[Trajectory]) -> Learned:
     """Learns `runs` in order; `truth` are the same runs with their true labels."""
     told, kinds, bullets, chosen = Learned(), set[str](), list[Bullet](), random.Random(SEED)
-    similarity = SearchSimilarity(Hashed(), Vectors(Hashed()))
-    curator: Curator = Gullible() if gullible else RuleCurator(similarity)
-    async with opened() as store:
-        agent = CuratorAgent(curator, store, NoSections(), similarity)
+    pool = CpuPool("trust-embed", workers=1)
+    source = EmbeddingSource(TextEmbedder(PooledModel(Hashing(), pool)))
+    curator: Curator = Gullible() if gullible else RuleCurator(source)
+    async with opened() as store, AsyncExitStack() as closing:
+        closing.push_async_callback(pool.close)
+        agent = CuratorAgent(curator, store, NoSections(), source)
         for place, (run, true) in enumerate(zip(runs, truth, strict=True)):
             _foresee(client, told, kinds, bullets, run)
             served = [one.id for one in chosen.sample(bullets, min(SERVED, len(bullets)))]
@@ -157,8 +147,7 @@ async def learned(client: Client, gullible: bool, runs: Sequence[Trajectory], tr
 
 
 def _foresee(client: Client, told: Learned, kinds: set[str], bullets: Sequence[Bullet], run: Trajectory) -> None:
-    steps = run.transcript
-    failed = [action for action in actions_of(steps) if action.error is not None]
+    failed = [ToolCall(**call) for call in failed_calls_of(run.transcript)]
     messages = [
         playbook_pb2.Bullet(
             id=one.id, section=one.section, content=one.content, searchable_text=one.searchable_text,
@@ -166,12 +155,12 @@ def _foresee(client: Client, told: Learned, kinds: set[str], bullets: Sequence[B
         )
         for one in bullets
     ]  # fmt: skip
-    for action in failed:
-        if action.error_kind in kinds:
-            found = client.index.rank_bullets(query=query_before(steps, action), bullets=messages).results
+    for call in failed:
+        if call.error_kind in kinds:
+            found = client.index.rank_bullets(query=query_before(call), bullets=messages).results
             told.seen += 1
-            told.foreseen += any(warns_of(result.bullet, action) for result in found)
-    kinds.update(action.error_kind for action in failed)
+            told.foreseen += any(warns_of(result.bullet, call) for result in found)
+    kinds.update(call.error_kind for call in failed)
 
 
 def _reflection(runs: Sequence[Trajectory], place: int, served: Sequence[str], gullible: bool) -> Reflection:
@@ -192,7 +181,7 @@ def _reflection(runs: Sequence[Trajectory], place: int, served: Sequence[str], g
 
 def row(curator: str, labels: str, share: float, told: Learned, truth: Learned) -> dict[str, Any]:
     other = [text for text in told.texts if text not in truth.texts]
-    false = [text for text in other if not any(WORDS.same(text, true) for true in truth.texts)]
+    false = [text for text in other if not any(WORDS.is_same(text, true) for true in truth.texts)]
     return {
         "curator": curator,
         "labels": labels,

@@ -20,7 +20,7 @@ import grpc_tools  # type: ignore[import-untyped]
 from grpc_tools import protoc
 
 from chassis import Peers, Registration, Service, ServiceSettings, deadlines, errors, load, run
-from chassis.calls import request_id
+from chassis.calls import correlation_id
 from chassis.policy import MethodPolicy
 
 ROOT = Path(__file__).parents[2]
@@ -92,7 +92,7 @@ class Probe:
         left = deadlines.remaining()
         response = pb.TraceResponse(
             remaining_seconds=[-1.0 if left is None else left],
-            request_ids=[request_id()],
+            correlation_ids=[correlation_id()],
             traceparents=[metadata.get("traceparent", "")],
         )
         if request.hops > 0:

@@ -1,7 +1,7 @@
 import pytest
 
-from chassis.admission import Admission
 from chassis.errors import ResourceExhausted
+from chassis.server.admission import Admission
 
 
 def test_one_call_too_many_is_refused_and_told_when_to_come_back() -> None:

@@ -4,8 +4,8 @@ from contextvars import ContextVar
 
 import pytest
 
-from chassis.cpu import CpuPool
 from chassis.errors import ResourceExhausted
+from chassis.server.cpu import CpuPool
 
 who: ContextVar[str] = ContextVar("who", default="nobody")
 

@@ -39,16 +39,17 @@ def written(capsys: pytest.CaptureFixture[str]) -> Iterator[Written]:
     root.setLevel(level)
 
 
-def test_a_record_is_one_json_line_with_the_request_it_belongs_to(written: Written) -> None:
+def test_a_record_is_one_json_line_with_the_call_it_belongs_to(written: Written) -> None:
     written.configure()
-    token = current_call.set(Call("/a.S/Get", "r-1"))
+    token = current_call.set(Call("/a.S/Get", "c-1", "r-1"))
     logging.get_logger("hansei.x").info("検索した", hits=3)
     current_call.reset(token)
 
     (line,) = written.getvalue().splitlines()
     record = json.loads(line)
     assert (record["event"], record["hits"], record["level"]) == ("検索した", 3, "info")
-    assert (record["request_id"], record["method"], record["component"]) == ("r-1", "/a.S/Get", "hansei.x")
+    assert (record["correlation_id"], record["request_id"]) == ("c-1", "r-1")
+    assert (record["method"], record["component"]) == ("/a.S/Get", "hansei.x")
 
 
 def test_records_below_the_level_are_not_written(written: Written) -> None:

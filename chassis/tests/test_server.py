@@ -2,7 +2,7 @@ import pytest
 
 from chassis import Registration, ServiceSettings
 from chassis.policy import MethodPolicy
-from chassis.server import endless_methods, server_options, short_name
+from chassis.server.server import endless_methods, server_options, short_name
 
 NAME = "shop.v1.ShopService"
 POLICIES = {

@@ -1,8 +1,8 @@
 import pytest
 from google.protobuf.struct_pb2 import Struct
 
-from chassis import validation
 from chassis.errors import InvalidArgument, Violation
+from chassis.server import validation
 from chassis.tests.probe import pb
 
 

@@ -1,4 +1,4 @@
-"""What the services behind the gateway say of themselves."""
+"""The health of the services behind the gateway, as each reports it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from chassis.errors import HanseiError
-from gateway.rpc.passthrough import BEHIND, services_of
+from gateway.contract import Contract
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +25,19 @@ class ServiceHealth:
 class PeersHealth:
     """The standard health service of every peer."""
 
-    def __init__(self, channel_of: Callable[[str], grpc.aio.Channel]) -> None:
+    def __init__(self, channel_of: Callable[[str], grpc.aio.Channel], contract: Contract) -> None:
         self._channel_of = channel_of
+        self._contract = contract
 
     async def states(self) -> list[ServiceHealth]:
-        """One entry for each service behind the gateway, all asked at once."""
-        return list(await asyncio.gather(*(self._state(peer) for peer in BEHIND)))
+        """Return one entry for each service behind the gateway; all are asked at once."""
+        return list(await asyncio.gather(*(self._state(peer) for peer in self._contract.peers)))
 
     async def _state(self, peer: str) -> ServiceHealth:
         stub = health_pb2_grpc.HealthStub(self._channel_of(peer))
-        asked = health_pb2.HealthCheckRequest(service=services_of(peer)[0].full_name)
+        request = health_pb2.HealthCheckRequest(service=self._contract.services[peer][0].full_name)
         try:
-            status = (await stub.Check(asked)).status
+            status = (await stub.Check(request)).status
         except HanseiError as error:
             return ServiceHealth(peer, "UNREACHABLE", error.message)
         return ServiceHealth(peer, health_pb2.HealthCheckResponse.ServingStatus.Name(status))

@@ -1,132 +1,65 @@
-"""The services behind the gateway, called over the contracts."""
+"""The services behind the gateway as the chains call them: a method of the contract under the name of a port."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import grpc
 
-from hansei.curator.v1 import curator_service_pb2 as curator
-from hansei.curator.v1 import curator_service_pb2_grpc as grpc_curator
-from hansei.planner.v1 import generator_service_pb2 as generator
-from hansei.planner.v1 import generator_service_pb2_grpc as grpc_generator
-from hansei.playbook.v1 import playbook_service_pb2 as playbook
-from hansei.playbook.v1 import playbook_service_pb2_grpc as grpc_playbook
-from hansei.reflector.v1 import reflector_service_pb2 as reflector
-from hansei.reflector.v1 import reflector_service_pb2_grpc as grpc_reflector
-from hansei.search.v1 import search_service_pb2 as search
-from hansei.search.v1 import search_service_pb2_grpc as grpc_search
-from hansei.validator.v1 import evaluator_service_pb2 as evaluator
-from hansei.validator.v1 import evaluator_service_pb2_grpc as grpc_evaluator
-from hansei.validator.v1 import leaderboard_service_pb2 as leaderboard
-from hansei.validator.v1 import leaderboard_service_pb2_grpc as grpc_leaderboard
-from hansei.validator.v1 import validator_service_pb2 as validator
-from hansei.validator.v1 import validator_service_pb2_grpc as grpc_validator
+from hansei.curator.v1.curator_service_pb2_grpc import CuratorServiceStub
+from hansei.planner.v1.generator_service_pb2_grpc import GeneratorServiceStub
+from hansei.playbook.v1.playbook_service_pb2_grpc import PlaybookServiceStub
+from hansei.reflector.v1.reflector_service_pb2_grpc import ReflectorServiceStub
+from hansei.search.v1.search_service_pb2_grpc import SearchServiceStub
+from hansei.validator.v1.evaluator_service_pb2_grpc import EvaluatorServiceStub
+from hansei.validator.v1.leaderboard_service_pb2_grpc import LeaderboardServiceStub
 
 
 class CuratorPeer:
-    """The curator and its playbooks."""
+    """The curator and its playbooks (C-77)."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
-        self._curator = grpc_curator.CuratorServiceStub(channel)
-        self._playbooks = grpc_playbook.PlaybookServiceStub(channel)
-
-    async def curate(self, request: curator.CurateRequest) -> curator.CurateResponse:
-        """C-77."""
-        return await self._curator.Curate(request)
-
-    async def curation(self, request: curator.GetCurationRequest) -> curator.GetCurationResponse:
-        """A committed curation. Raises NotFound."""
-        return await self._curator.GetCuration(request)
-
-    async def bullets(self, request: playbook.ListBulletsRequest) -> playbook.ListBulletsResponse:
-        """A page of bullets, with the revision it shows."""
-        return await self._playbooks.ListBullets(request)
+        stub, playbooks = CuratorServiceStub(channel), PlaybookServiceStub(channel)
+        self.curate: Any = stub.Curate
+        self.prepare: Any = stub.PrepareCuration
+        self.dataset: Any = playbooks.GetDataset
 
 
 class ReflectorPeer:
-    """The reflector."""
+    """The reflector (R-33)."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
-        self._reflector = grpc_reflector.ReflectorServiceStub(channel)
-
-    async def reflect(self, request: reflector.ReflectRequest) -> reflector.ReflectResponse:
-        """R-33."""
-        return await self._reflector.Reflect(request)
+        self.reflect: Any = ReflectorServiceStub(channel).Reflect
 
 
 class SearchPeer:
     """The search service."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
-        self._search = grpc_search.SearchServiceStub(channel)
-
-    async def search(self, request: search.SearchRequest) -> search.SearchResponse:
-        """Ranked bullets of a dataset."""
-        return await self._search.Search(request)
+        self.search: Any = SearchServiceStub(channel).Search
 
 
 class GeneratorPeer:
-    """The generator, served by the planner."""
+    """The generator, served by the planner (P-113)."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
-        self._generator = grpc_generator.GeneratorServiceStub(channel)
-
-    async def generate(self, request: generator.GenerateRequest) -> generator.GenerateResponse:
-        """P-113."""
-        return await self._generator.Generate(request)
+        self.generate: Any = GeneratorServiceStub(channel).Generate
 
 
 class EvaluatorPeer:
-    """The evaluator, served by the validator."""
+    """The evaluator, served by the validator (V-60, V-64)."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
-        self._evaluator = grpc_evaluator.EvaluatorServiceStub(channel)
-
-    async def evaluate(self, request: evaluator.EvaluateRequest) -> evaluator.EvaluateResponse:
-        """V-60."""
-        return await self._evaluator.Evaluate(request)
-
-    async def judge(self, request: evaluator.JudgeRequest) -> evaluator.JudgeResponse:
-        """V-64."""
-        return await self._evaluator.Judge(request)
+        stub = EvaluatorServiceStub(channel)
+        self.evaluate: Any = stub.Evaluate
+        self.decide: Any = stub.DecideRound
 
 
 class LeaderboardPeer:
-    """The leaderboard, served by the validator."""
+    """The leaderboard, served by the validator (V-68, V-70, V-71)."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
-        self._leaderboard = grpc_leaderboard.LeaderboardServiceStub(channel)
-
-    async def upsert(
-        self, request: leaderboard.UpsertLeaderboardEntryRequest
-    ) -> leaderboard.UpsertLeaderboardEntryResponse:
-        """V-68."""
-        return await self._leaderboard.UpsertLeaderboardEntry(request)
-
-    async def record_judgement(
-        self, request: leaderboard.RecordJudgementRequest
-    ) -> leaderboard.RecordJudgementResponse:
-        """V-71."""
-        return await self._leaderboard.RecordJudgement(request)
-
-    async def ranking(self, request: leaderboard.GetRankingRequest) -> leaderboard.GetRankingResponse:
-        """V-70."""
-        return await self._leaderboard.GetRanking(request)
-
-
-class ValidatorPeer:
-    """The validator of reports."""
-
-    def __init__(self, channel: grpc.aio.Channel) -> None:
-        self._validator = grpc_validator.ValidatorServiceStub(channel)
-
-    async def organizer(self, request: validator.RunOrganizerRequest) -> validator.RunOrganizerResponse:
-        """V-38."""
-        return await self._validator.RunOrganizer(request)
-
-    async def advisor(self, request: validator.RunAdvisorRequest) -> validator.RunAdvisorResponse:
-        """V-38."""
-        return await self._validator.RunAdvisor(request)
-
-    async def validate(self, request: validator.ValidateReportRequest) -> validator.ValidateReportResponse:
-        """V-74."""
-        return await self._validator.ValidateReport(request)
+        stub = LeaderboardServiceStub(channel)
+        self.upsert: Any = stub.UpsertLeaderboardEntry
+        self.record_judgement: Any = stub.RecordJudgement
+        self.ranking: Any = stub.GetRanking

@@ -1,47 +1,80 @@
-"""Puts bulk learning together."""
+"""Composition of bulk learning."""
 
 from __future__ import annotations
 
 import socket
+from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.engine import URL
 
-from chassis.settings import BadSetting
-from gateway.bulk.batch_queue import BatchQueue, Lanes
-from gateway.bulk.bulk import BulkLearning, Upkeep
-from gateway.bulk.database import JobsDatabase
-from gateway.bulk.jobs import Jobs, Room
-from gateway.bulk.learner import BatchLearner, Learns, Patience
-from gateway.bulk.measures import Measures
-from gateway.bulk.progress import Progress
-from gateway.settings import GatewaySettings
-from libs.sql.engines import url_of
+from chassis.retry import RetryPolicy
+from gateway.bulk.adapters.dbos_queue import BatchConcurrency, DbosQueue
+from gateway.bulk.adapters.metrics import BulkMetrics
+from gateway.bulk.adapters.sql.batch_repository import BatchRepository, ReplicaLeases
+from gateway.bulk.adapters.sql.repository import JobRepository
+from gateway.bulk.adapters.sql.schema import MIGRATIONS
+from gateway.bulk.domain.job import QueueCapacity
+from gateway.bulk.rpc.servicer import BulkServicer
+from gateway.bulk.settings import BulkSettings
+from gateway.bulk.usecases.learn_batches import BatchLearner
+from gateway.bulk.usecases.maintain_jobs import BulkLearning, MaintenancePolicy
+from gateway.bulk.usecases.ports import LearnChain
+from libs.storage.database import Database
+
+STATEMENT_SECONDS = 30.0
 
 
-def bulk_learning(settings: GatewaySettings, learning: Learns) -> BulkLearning:
-    """Bulk learning by `learning`, as the settings want it. Raises BadSetting."""
-    try:
-        url = url_of(settings.gateway_db)
-    except ArgumentError as error:
-        raise BadSetting("GATEWAY_DB must be the name of a file or a PostgreSQL URL") from error
-    executor = settings.bulk_executor or socket.gethostname()
-    lanes = Lanes(min(settings.bulk_dataset_concurrency, settings.bulk_concurrency), settings.bulk_concurrency)
-    database = JobsDatabase(url)
-    progress = Progress(database, spread=lanes.dataset)
-    patience = Patience(settings.bulk_attempts, settings.bulk_retry_base_seconds, settings.bulk_retry_max_seconds)
-    measures = Measures()
-    learner = BatchLearner(learning, progress, patience, attempted=measures.attempted)
-    return BulkLearning(
-        database,
-        Jobs(database, Room(settings.bulk_max_waiting, settings.bulk_max_waiting_bytes)),
-        progress,
-        BatchQueue(url, executor, lanes, learner.run),
-        learner,
-        Upkeep(
-            executor,
-            timedelta(seconds=settings.bulk_lease_seconds),
-            timedelta(hours=settings.bulk_retention_hours),
-        ),
-        measures.took_stock,
+@dataclass(frozen=True, slots=True)
+class Bulk:
+    """Bulk learning of one gateway."""
+
+    database: Database
+    learning: BulkLearning
+    servicer: BulkServicer
+
+    async def open(self) -> None:
+        """Open the database; if it is away, later. Raises SchemaNewer."""
+        await self.learning.open()
+
+    async def close(self) -> None:
+        """Leave unfinished work to the next start, and close the database."""
+        try:
+            await self.learning.close()
+        finally:
+            await self.database.close()
+
+
+def build_bulk(settings: BulkSettings, database_url: URL, chain: LearnChain) -> Bulk:
+    """Return bulk learning by `chain`. Raises the errors of `Database`."""
+    database = Database(
+        database_url, MIGRATIONS, service="gateway", store="job store", statement_seconds=STATEMENT_SECONDS
     )
+    executor = settings.bulk_executor or socket.gethostname()
+    concurrency = BatchConcurrency(
+        min(settings.bulk_dataset_concurrency, settings.bulk_concurrency), settings.bulk_concurrency
+    )
+    jobs = JobRepository(database, QueueCapacity(settings.bulk_max_waiting, settings.bulk_max_waiting_bytes))
+    batches = BatchRepository(database, concurrency.dataset)
+    metrics = BulkMetrics()
+    learner = BatchLearner(
+        chain,
+        batches,
+        RetryPolicy(
+            settings.bulk_attempts, settings.bulk_retry_base_seconds, longest_pause=settings.bulk_retry_max_seconds
+        ),
+        record_attempt=metrics.record_attempt,
+    )
+    learning = BulkLearning(
+        database.open,
+        jobs,
+        batches,
+        ReplicaLeases(database, executor),
+        DbosQueue(database_url, executor, concurrency, learner.run),
+        learner,
+        MaintenancePolicy(
+            timedelta(seconds=settings.bulk_lease_seconds), timedelta(hours=settings.bulk_retention_hours)
+        ),
+        metrics.record_totals,
+    )
+    return Bulk(database, learning, BulkServicer(learning, jobs))

@@ -1,32 +1,32 @@
-"""The HTTP application: endpoints, the edge they lie behind, and what describes them."""
+"""The HTTP application: what the contract says, the endpoints of other shapes, and what stands before them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from chassis.admission import Admission
 from chassis.errors import HanseiError
-from chassis.policy import Policies
-from chassis.progress import CallsInProgress
-from gateway.access.guard import Gatekeeper
+from chassis.server.admission import Admission
+from chassis.server.progress import CallsInProgress
+from gateway.access.rpc.guard import AccessGuard
 from gateway.console.files import Console
-from gateway.http import proposals, services, workflow
-from gateway.http.documents import PROBLEM_SCHEMA, messages_of
-from gateway.http.door import Door
-from gateway.http.edge import HEALTH, Edge
-from gateway.http.endpoints import Endpoint, endpoints
-from gateway.http.face import Face
+from gateway.contract import Contract, installed_comments
+from gateway.http import reports, workflow
+from gateway.http.auth import Authentication
+from gateway.http.bindings import Binding, bindings_of
+from gateway.http.calls import ContractCalls, Methods
+from gateway.http.contract_routes import ContractRoutes
+from gateway.http.middleware import HEALTH, RequestLimits
+from gateway.http.openapi import ContractDocument
 from gateway.http.problems import on_hansei_error, on_http_error, on_unknown_error
-from gateway.http.schemas import schemas_of
-from gateway.http.v1 import Routes
 
 TITLE = "hansei"
 VERSION = "1"
@@ -34,57 +34,97 @@ BODY_SECONDS = 30.0
 DESCRIPTION = "Agents that learn from what they did: learn, search, answer, check proposals."
 
 
+HealthCheck = Callable[[], Awaitable[Sequence[object]]]
+"""Returns name, state and detail of each service behind the gateway."""
+
+
+class ServiceAnswer(BaseModel):
+    """A service behind the gateway and its health."""
+
+    model_config = ConfigDict(
+        from_attributes=True, json_schema_extra={"examples": [{"name": "curator", "state": "SERVING", "detail": ""}]}
+    )
+
+    name: str
+    state: str
+    """`SERVING`, `NOT_SERVING`, or `UNREACHABLE` with the reason in `detail`."""
+    detail: str
+
+
+class ServicesAnswer(BaseModel):
+    """All services behind the gateway."""
+
+    services: list[ServiceAnswer]
+
+
 def create_app(
-    face: Face,
-    policies: Policies,
+    contract: Contract,
+    methods: Methods,
+    health: HealthCheck,
     *,
     admission: Admission,
     streams: Admission,
     progress: CallsInProgress,
-    guard: Gatekeeper | None = None,
+    guard: AccessGuard | None = None,
     max_body_bytes: int = 16 * 1024 * 1024,
     body_seconds: float = BODY_SECONDS,
 ) -> FastAPI:
-    """The application. Behind a `guard`, all but health needs a credential (G-30).
+    """Return the application. Behind a `guard`, all but health needs a credential (G-30).
 
     `admission` bounds requests, `streams` those that are answered by events; endless ones end with `progress`.
+    Raises ValueError for a rule of the contract that cannot be served.
     """
     # The interactive pages of FastAPI load scripts from other hosts, so the document alone is served.
     app = FastAPI(title=TITLE, version=VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
 
     @app.get(HEALTH, summary="Whether the gateway answers")
-    async def health() -> dict[str, str]:
+    async def health_of_gateway() -> dict[str, str]:
         """Answers also when the services behind the gateway do not (G-18)."""
         return {"status": "ok"}
 
-    listed, door = endpoints(), Door(guard)
-    app.include_router(Routes(face.methods, policies, door, streams, progress).of(listed))
-    app.include_router(workflow.routes(face.workflow, policies, door))
-    app.include_router(proposals.routes(face.reports, door))
-    app.include_router(services.routes(face.health))
+    @app.get("/v1/services", response_model=ServicesAnswer, tags=["health"], summary="The health of the services")
+    async def health_of_services() -> Any:
+        """Asks the standard health service of each service behind the gateway."""
+        return {"services": await health()}
+
+    bindings, authentication = bindings_of(contract.methods()), Authentication(guard)
+    calls = ContractCalls(contract, methods, authentication)
+    app.router.routes.extend(ContractRoutes(calls, streams, progress).routes(bindings))
+    app.include_router(workflow.routes(calls))
+    app.include_router(reports.routes(calls))
     app.add_exception_handler(HanseiError, on_hansei_error)
     app.add_exception_handler(HTTPException, on_http_error)
     app.add_exception_handler(RequestValidationError, _on_invalid_body)
     app.add_exception_handler(Exception, on_unknown_error)
-    app.add_middleware(Edge, door=door, admission=admission, max_body_bytes=max_body_bytes, body_seconds=body_seconds)
+    app.add_middleware(
+        RequestLimits,
+        authentication=authentication,
+        admission=admission,
+        max_body_bytes=max_body_bytes,
+        body_seconds=body_seconds,
+    )
     app.add_middleware(Console)
-    app.openapi = lambda: _document(app, listed, secured=door.asks)  # type: ignore[method-assign]
+    app.openapi = lambda: _openapi(app, bindings, secured=authentication.is_required)  # type: ignore[method-assign]
     return app
 
 
 async def _on_invalid_body(request: Request, error: Exception) -> JSONResponse:
-    """422 naming field and rule (G-20); what was sent is not sent back."""
+    """Answer 422 with field and rule (G-20); what was sent is not sent back."""
     assert isinstance(error, RequestValidationError)
-    told = [{name: each[name] for name in ("type", "loc", "msg")} for each in error.errors()]
-    return JSONResponse({"detail": told}, 422)
+    return JSONResponse({"detail": [_shown(each) for each in error.errors()]}, 422)
 
 
-def _document(app: FastAPI, listed: Sequence[Endpoint], *, secured: bool) -> dict[str, Any]:
-    """The OpenAPI document, made once."""
+def _shown(violation: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: violation[name] for name in ("type", "loc", "msg")}
+
+
+def _openapi(app: FastAPI, bindings: Sequence[Binding], *, secured: bool) -> dict[str, Any]:
+    """Return the OpenAPI document, which is made once."""
     if app.openapi_schema is None:
+        contract = ContractDocument(bindings, installed_comments())
         document = get_openapi(title=TITLE, version=VERSION, description=DESCRIPTION, routes=app.routes)
-        schemas = document.setdefault("components", {}).setdefault("schemas", {})
-        schemas.update(schemas_of(messages_of(listed)), Problem=PROBLEM_SCHEMA)
+        document["paths"] |= contract.paths()
+        document.setdefault("components", {}).setdefault("schemas", {}).update(contract.schemas())
         if secured:
             document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             document["security"] = [{"token": []}]

@@ -29,13 +29,8 @@ _SEGMENT = _Segment()
 register_url_convertor("segment", _SEGMENT)
 
 
-def template(path: str) -> str:
-    """The path of a route whose parameters are segments: `/v1/{id}` as `/v1/{id:segment}`."""
-    return path.replace("}", ":segment}")
-
-
-def routed(scope: MutableMapping[str, Any]) -> str:
-    """The path of a request as it is routed: each segment decoded, and what would end one kept encoded."""
+def routed_path(scope: MutableMapping[str, Any]) -> str:
+    """Return the path of a request as it is routed: each segment decoded, and what would end one kept encoded."""
     raw: bytes = scope.get("raw_path") or b""
     if b"%" not in raw:
         return str(scope["path"])

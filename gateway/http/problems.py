@@ -1,4 +1,4 @@
-"""Errors as HTTP says them: a status from one table, and a problem document (RFC 9457) with the reason gRPC has."""
+"""Errors over HTTP: a status from one table, and a problem document (RFC 9457) with the reason that gRPC has."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import JSONResponse
 
-from chassis.calls import new_request_id
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
 from chassis.status import unknown_failure
@@ -41,20 +40,20 @@ log = get_logger("hansei.gateway.http")
 
 
 def status_of(error: HanseiError) -> int:
-    """The HTTP status of an error; a failed generation is a bad gateway (G-21)."""
+    """Return the HTTP status of an error; a failed generation is a bad gateway (G-21)."""
     return 502 if isinstance(error, GenerationFailed) else STATUS_OF_CODE[error.code]
 
 
 def problem(error: HanseiError) -> JSONResponse:
-    """The answer that holds the problem document of an error."""
+    """Return the response with the problem document of an error."""
     headers = {}
     if error.retry_after is not None:
         headers["Retry-After"] = str(math.ceil(error.retry_after))
-    return JSONResponse(told(error), status_of(error), headers, media_type=PROBLEM)
+    return JSONResponse(problem_document(error), status_of(error), headers, media_type=PROBLEM)
 
 
-def told(error: HanseiError) -> dict[str, Any]:
-    """The problem document of an error."""
+def problem_document(error: HanseiError) -> dict[str, Any]:
+    """Return the problem document of an error."""
     facts: dict[str, Any] = {"code": error.code, "reason": error.reason}
     if error.metadata:
         facts["metadata"] = error.metadata
@@ -66,12 +65,12 @@ def told(error: HanseiError) -> dict[str, Any]:
 
 
 def too_large(limit: int) -> JSONResponse:
-    """What a body of more than `limit` bytes is answered."""
+    """Return the response to a body of more than `limit` bytes."""
     return _document(413, f"the body may have at most {limit} bytes", {"reason": "BODY_TOO_LARGE"})
 
 
 def too_slow(seconds: float) -> JSONResponse:
-    """What a body that does not arrive within `seconds` is answered: it would keep its place for ever."""
+    """Return the response to a body that does not arrive within `seconds`: it would keep its slot for ever."""
     return _document(408, f"the body did not arrive within {seconds:g} s", {"reason": "BODY_TOO_SLOW"})
 
 
@@ -86,19 +85,24 @@ def _content(status: int, detail: str, facts: Mapping[str, Any]) -> dict[str, An
 
 
 async def on_hansei_error(request: Request, error: Exception) -> JSONResponse:
-    """What any endpoint answers to an error that it does not word itself."""
+    """Answer an error that an endpoint does not word itself."""
     assert isinstance(error, HanseiError)
     return problem(error)
 
 
 async def on_http_error(request: Request, error: Exception) -> JSONResponse:
-    """No such path, no such method, too large a body."""
+    """Answer a request for an unknown path or with an unknown method."""
     assert isinstance(error, HTTPException)
     return _document(error.status_code, str(error.detail), {}, error.headers)
 
 
 async def on_unknown_error(request: Request, error: Exception) -> JSONResponse:
-    """A fault of ours: the log has it, the caller gets the id it has there."""
-    told = unknown_failure(new_request_id())
-    log.error("request failed unexpectedly", error_id=told.metadata["error_id"], path=request.url.path, exc_info=error)
-    return problem(told)
+    """Answer a fault of ours: the log has it, the caller gets the id it has there."""
+    return problem(logged_failure(error, request))
+
+
+def logged_failure(error: Exception, request: Request) -> HanseiError:
+    """Log an error that nobody foresaw; return what the caller learns: the id it has in the log, and nothing of it."""
+    known = unknown_failure()
+    log.error("request failed unexpectedly", error_id=known.metadata["error_id"], path=request.url.path, exc_info=error)
+    return known

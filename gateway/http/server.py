@@ -12,7 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from chassis.logging import get_logger
-from chassis.progress import CallsInProgress
+from chassis.server.progress import CallsInProgress
 from chassis.settings import BadSetting
 
 log = get_logger("hansei.gateway.http")

@@ -9,15 +9,14 @@ from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict
 from starlette.requests import Request
 
-from chassis import deadlines, validation
 from chassis.errors import HanseiError
-from chassis.policy import Policies
-from gateway.http.door import Door
+from chassis.server import validation
+from gateway.http.calls import ContractCalls
 from gateway.http.problems import status_of
-from gateway.orchestrator.workflow import DEFAULT_DATASET, Question, ReflectionWorkflow
+from gateway.orchestrator.workflow import DEFAULT_DATASET
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
 
-PATH = "/hansei.gateway.v1.GatewayService/RunWorkflow"
+RUN_WORKFLOW = gateway.DESCRIPTOR.services_by_name["GatewayService"].methods_by_name["RunWorkflow"]
 
 
 def _encodable(text: str) -> str:
@@ -32,7 +31,7 @@ Text = Annotated[str, AfterValidator(_encodable)]
 
 
 class WorkflowQuery(BaseModel):
-    """What is asked, and of which dataset."""
+    """A question, and the dataset that answers it."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"query": "How do I make the first commit?", "dataset": "appworld"}]}
@@ -65,24 +64,19 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def routes(workflow: ReflectionWorkflow, policies: Policies, door: Door) -> APIRouter:
-    """The endpoint of the workflow."""
+def routes(calls: ContractCalls) -> APIRouter:
+    """Return the endpoint of the workflow."""
     router = APIRouter()
 
     @router.post("/workflow/run", response_model=WorkflowAnswer, responses=_ERRORS, summary="Answer from a playbook")
-    async def run(body: WorkflowQuery, request: Request) -> Any:
+    async def run_workflow(body: WorkflowQuery, request: Request) -> Any:
         """Loads the playbook, searches it and answers in style plain."""
         try:
-            asked = gateway.RunWorkflowRequest(query=body.query, dataset=body.dataset)
-            validation.check(asked)
-            async with door.permit(PATH, request) as permit:
-                await permit.request(asked)
-                with deadlines.within(policies[PATH].timeout_seconds):
-                    attempt = await workflow.answer(Question(body.query, body.dataset))
+            message = gateway.RunWorkflowRequest(query=body.query, dataset=body.dataset)
+            validation.check(message)
+            response = gateway.RunWorkflowResponse.FromString(await calls.unary(RUN_WORKFLOW, request, message))
         except HanseiError as error:
             return JSONResponse({"detail": error.message}, status_of(error))
-        return WorkflowAnswer(
-            llm_response=attempt.trajectory.generated_answer, search_results_count=len(attempt.results)
-        )
+        return WorkflowAnswer(llm_response=response.llm_response, search_results_count=response.search_results_count)
 
     return router

@@ -1,44 +1,28 @@
-"""Learning: load the bullets that a run was served, reflect on the run, curate what was learned (G-40 to G-45)."""
+"""Learn: load the bullets that an agent was served, reflect on its trajectory, curate the lessons (G-40 to G-45)."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
 
-from chassis.errors import AlreadyExists, InvalidArgument, NotFound, RequestIdReused, Violation
-from hansei.curator.v1 import curator_service_pb2 as curator
+from chassis.errors import AlreadyExists, InvalidArgument, RequestIdReused, Violation
+from gateway.orchestrator.ports import Curator, Reflector
+from hansei.curator.v1 import curator_service_pb2 as curator_pb
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
-from hansei.playbook.v1 import playbook_pb2 as playbook
-from hansei.playbook.v1 import playbook_service_pb2 as playbook_service
-from hansei.reflector.v1 import reflector_service_pb2 as reflector
-from hansei.reflector.v1 import trajectory_pb2 as trajectory
+from hansei.reflector.v1 import reflector_service_pb2 as reflector_pb
+from hansei.reflector.v1 import trajectory_pb2
+
+MAX_SERVED_BULLETS = 1000
 
 
-class Curator(Protocol):
-    """What learning asks of the curator and its playbooks."""
+class FinishedStage(NamedTuple):
+    """A stage that is finished, what came of it in words, and the outcome so far."""
 
-    async def curate(self, request: curator.CurateRequest) -> curator.CurateResponse:
-        """Commit what was learned."""
-        ...
-
-    async def curation(self, request: curator.GetCurationRequest) -> curator.GetCurationResponse:
-        """A committed curation. Raises NotFound."""
-        ...
-
-    async def bullets(self, request: playbook_service.ListBulletsRequest) -> playbook_service.ListBulletsResponse:
-        """A page of bullets."""
-        ...
-
-
-class Reflector(Protocol):
-    """What learning asks of the reflector."""
-
-    async def reflect(self, request: reflector.ReflectRequest) -> reflector.ReflectResponse:
-        """The lessons of a run."""
-        ...
+    stage: gateway.LearnStage.ValueType
+    message: str
+    response: gateway.LearnResponse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,115 +33,107 @@ class Learning:
     reflector: Reflector
 
     async def learn(self, request: gateway.LearnRequest) -> gateway.LearnResponse:
-        """The outcome. Raises InvalidArgument (G-44), RequestIdReused, and whatever a service raises."""
+        """Return the outcome. Raises InvalidArgument (G-44), RequestIdReused, and what a service raises."""
         response = gateway.LearnResponse()
-        async for event in self.stages(request):
-            response = event.response
+        async for finished in self.stages(request):
+            response = finished.response or response
         return response
 
-    async def stages(self, request: gateway.LearnRequest) -> AsyncIterator[gateway.LearnWithProgressResponse]:
-        """One event a finished stage; the response in the last one is complete."""
-        run = _named(request)
-        repeated, served = await asyncio.gather(self._committed(request, run), self._served_bullets(run))
-        if repeated is not None:
-            yield _event(gateway.LEARN_STAGE_CURATED, "this request was learned before; nothing changed", repeated)
+    async def stages(self, request: gateway.LearnRequest) -> AsyncIterator[FinishedStage]:
+        """Yield each finished stage; the response of the last one is complete."""
+        trajectory = _identified(request)
+        prepared = await self._prepare(request, trajectory)
+        if prepared.HasField("committed"):
+            message = "this request was learned before; nothing changed"
+            yield FinishedStage(gateway.LEARN_STAGE_CURATED, message, _committed(prepared))
             return
-        yield _event(gateway.LEARN_STAGE_LOADED, f"{_count(len(served), 'bullet')} served to the run", None)
+        yield FinishedStage(gateway.LEARN_STAGE_LOADED, f"{_count(len(prepared.bullets), 'bullet')} served to the run")
 
-        reflection = (await self.reflector.reflect(_reflect_request(request, run, served))).result
+        reflection = (await self.reflector.reflect(_reflect_request(request, trajectory, prepared))).result
         learned = gateway.LearnResponse(reflection=reflection)
         if not reflection.iteration_count and not reflection.bullet_evaluations:
-            yield _event(gateway.LEARN_STAGE_SKIPPED, "the reflection failed; nothing was learned", learned)
+            yield FinishedStage(gateway.LEARN_STAGE_SKIPPED, "the reflection failed; nothing was learned", learned)
             return
-        told = f"{_count(len(reflection.insights), 'insight')}, {_count(len(reflection.bullet_evaluations), 'vote')}"
-        yield _event(gateway.LEARN_STAGE_REFLECTED, told, learned)
+        message = f"{_count(len(reflection.insights), 'insight')}, {_count(len(reflection.bullet_evaluations), 'vote')}"
+        yield FinishedStage(gateway.LEARN_STAGE_REFLECTED, message, learned)
 
-        learned = await self._curated(request, run, reflection)
-        yield _event(gateway.LEARN_STAGE_CURATED, _told(learned.curation), learned)
+        learned = await self._curate(request, trajectory, reflection, prepared.revision)
+        yield FinishedStage(gateway.LEARN_STAGE_CURATED, _summary(learned.curation), learned)
 
-    async def _committed(
-        self, request: gateway.LearnRequest, run: trajectory.Trajectory
-    ) -> gateway.LearnResponse | None:
-        asked = curator.GetCurationRequest(request_id=request.request_id, dataset=request.dataset)
-        try:
-            found = await self.curator.curation(asked)
-        except NotFound:
-            return None
-        if found.reflection_result.trajectory_id != run.id:
-            raise RequestIdReused(request.request_id, f"trajectory {found.reflection_result.trajectory_id!r}")
-        return gateway.LearnResponse(reflection=found.reflection_result, curation=found.response)
+    async def _prepare(
+        self, request: gateway.LearnRequest, trajectory: trajectory_pb2.Trajectory
+    ) -> curator_pb.PrepareCurationResponse:
+        """Raises RequestIdReused when the request was for another trajectory."""
+        ids = list(dict.fromkeys([*trajectory.used_bullet_ids, *trajectory.cited_bullet_ids]))[:MAX_SERVED_BULLETS]
+        prepared = await self.curator.prepare(
+            curator_pb.PrepareCurationRequest(request_id=request.request_id, dataset=request.dataset, bullet_ids=ids)
+        )
+        learned = prepared.committed.reflection_result.trajectory_id
+        if prepared.HasField("committed") and learned != trajectory.id:
+            raise RequestIdReused(request.request_id, f"trajectory {learned!r}")
+        return prepared
 
-    async def _served_bullets(self, run: trajectory.Trajectory) -> list[playbook.Bullet]:
-        ids = list(dict.fromkeys([*run.used_bullet_ids, *run.cited_bullet_ids]))[:1000]
-        if not ids:
-            return []
-        asked = playbook_service.ListBulletsRequest(dataset=run.dataset, ids=ids, page_size=1000)
-        return list((await self.curator.bullets(asked)).bullets)
-
-    async def _curated(
+    async def _curate(
         self,
         request: gateway.LearnRequest,
-        run: trajectory.Trajectory,
-        reflection: trajectory.ReflectionResult,
+        trajectory: trajectory_pb2.Trajectory,
+        reflection: trajectory_pb2.ReflectionResult,
+        revision: int,
     ) -> gateway.LearnResponse:
-        asked = curator.CurateRequest(
-            request_id=request.request_id, dataset=request.dataset, reflection_result=reflection
+        curate = curator_pb.CurateRequest(
+            request_id=request.request_id,
+            dataset=request.dataset,
+            reflection_result=reflection,
+            prepared_revision=revision,
         )
         try:
-            return gateway.LearnResponse(reflection=reflection, curation=await self.curator.curate(asked))
+            return gateway.LearnResponse(reflection=reflection, curation=await self.curator.curate(curate))
         except AlreadyExists:
             # The same request ran twice at once and the other one committed first: its outcome is the outcome.
-            committed = await self._committed(request, run)
-            if committed is None:
+            prepared = await self._prepare(request, trajectory)
+            if not prepared.HasField("committed"):
                 raise
-            return committed
+            return _committed(prepared)
 
 
-def _named(request: gateway.LearnRequest) -> trajectory.Trajectory:
-    """The run, with an id: votes are unique per trajectory, so one without a name is named by its content."""
+def _identified(request: gateway.LearnRequest) -> trajectory_pb2.Trajectory:
+    """Return the trajectory with an id, made from its content where it has none: votes are unique per trajectory."""
     if request.trajectory.dataset != request.dataset:
-        raise InvalidArgument(
-            "dataset mismatch",
-            violations=[
-                Violation(
-                    "trajectory.dataset",
-                    f"is {request.trajectory.dataset!r}, but the request is for {request.dataset!r}",
-                )
-            ],
-        )
-    run = trajectory.Trajectory()
-    run.CopyFrom(request.trajectory)
-    if not run.id:
-        anonymous = trajectory.Trajectory()
-        anonymous.CopyFrom(run)
-        anonymous.ClearField("created_at")
-        run.id = "t-" + hashlib.sha256(anonymous.SerializeToString(deterministic=True)).hexdigest()[:32]
-    return run
+        rule = f"is {request.trajectory.dataset!r}, but the request is for {request.dataset!r}"
+        raise InvalidArgument("dataset mismatch", violations=[Violation("trajectory.dataset", rule)])
+    if request.trajectory.id:
+        return request.trajectory
+    trajectory = trajectory_pb2.Trajectory()
+    trajectory.CopyFrom(request.trajectory)
+    trajectory.ClearField("created_at")
+    content = trajectory.SerializeToString(deterministic=True)
+    trajectory.CopyFrom(request.trajectory)
+    trajectory.id = "t-" + hashlib.sha256(content).hexdigest()[:32]
+    return trajectory
 
 
 def _reflect_request(
-    request: gateway.LearnRequest, run: trajectory.Trajectory, served: list[playbook.Bullet]
-) -> reflector.ReflectRequest:
-    asked = reflector.ReflectRequest(
-        trajectory=run,
+    request: gateway.LearnRequest,
+    trajectory: trajectory_pb2.Trajectory,
+    prepared: curator_pb.PrepareCurationResponse,
+) -> reflector_pb.ReflectRequest:
+    return reflector_pb.ReflectRequest(
+        trajectory=trajectory,
         ground_truth=request.ground_truth,
         test_report=request.test_report,
         dataset=request.dataset,
-        bullets=served,
+        bullets=prepared.bullets,
         siblings=request.siblings,
+        max_iterations=request.max_iterations if request.HasField("max_iterations") else None,
     )
-    if request.HasField("max_iterations"):
-        asked.max_iterations = request.max_iterations
-    return asked
 
 
-def _event(
-    stage: gateway.LearnStage.ValueType, message: str, response: gateway.LearnResponse | None
-) -> gateway.LearnWithProgressResponse:
-    return gateway.LearnWithProgressResponse(stage=stage, message=message, response=response)
+def _committed(prepared: curator_pb.PrepareCurationResponse) -> gateway.LearnResponse:
+    committed = prepared.committed
+    return gateway.LearnResponse(reflection=committed.reflection_result, curation=committed.response)
 
 
-def _told(curation: curator.CurateResponse) -> str:
+def _summary(curation: curator_pb.CurateResponse) -> str:
     if not curation.saved:
         return f"not saved: {curation.error}"
     return f"{curation.result.summary}; revision {curation.revision}"

@@ -1,21 +1,44 @@
-"""Rounds: teams work on one prompt at the same time, each on its own, and are ranked at the end (G-46 to G-65)."""
+"""Run rounds: teams work on one prompt at the same time, each on its own, and are ranked at the end (G-46 to G-65).
+
+When a team goes on, when the judge is asked and which round is its best is decided by the validator.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from chassis import deadlines
-from chassis.errors import AlreadyExists, shortened
-from gateway.orchestrator.rounds_plan import Plan, plan_of
-from gateway.orchestrator.rounds_team import Deliver, Equipment, TeamRounds
+from chassis.errors import AlreadyExists, DeadlineExceeded, InvalidArgument, Violation, shortened
+from chassis.logging import get_logger
+from gateway.orchestrator.ports import Evaluator, Generator, Leaderboard, Limit
+from gateway.orchestrator.workflow import DEFAULT_DATASET, Attempt, GenerationFailed, Question, ReflectionWorkflow
 from hansei.gateway.v1 import rounds_service_pb2 as rounds
-from hansei.validator.v1 import leaderboard_service_pb2 as leaderboard
+from hansei.planner.v1 import generator_service_pb2 as generation
+from hansei.reflector.v1 import trajectory_pb2 as trajectory
+from hansei.validator.v1 import evaluation_pb2 as evaluation
+from hansei.validator.v1 import evaluator_service_pb2 as evaluator
+from hansei.validator.v1 import leaderboard_service_pb2 as board
+from libs.prompts.builder import UserPromptBuilder
+from libs.prompts.contexts import ImprovementJudgment, RoundPromptContext, RoundState
 
+PARTIAL_FAILURE = "partial_failure"
+PARTIAL_FAILURE_TIMEOUT = "partial_failure_timeout"
+
+MAX_ROUNDS = 5
+MIN_ROUNDS = 2
+SECONDS = {"submission_timeout": 300, "judgment_timeout": 60, "team_timeout": 1800}
 RESERVE_SHARE = 0.1
 RESERVE_MAX_SECONDS = 10.0
 """Of the caller's time, kept for final rows and the ranking, at most."""
+
+Deliver = Callable[[rounds.RoundFinished], Awaitable[None]]
+
+log = get_logger("hansei.gateway.rounds")
 
 
 class ExecutionExists(AlreadyExists):
@@ -29,19 +52,68 @@ class ExecutionExists(AlreadyExists):
         )
 
 
+def plan_of(request: rounds.RunRoundsRequest, new_id: Callable[[], str]) -> rounds.RunRoundsRequest:
+    """Return the request with its defaults filled in (G-46 to G-49).
+
+    Raises InvalidArgument naming every rule that it breaks.
+    """
+    plan = rounds.RunRoundsRequest()
+    plan.CopyFrom(request)
+    if not plan.HasField("max_rounds"):
+        plan.max_rounds = MAX_ROUNDS
+    if not plan.HasField("min_rounds"):
+        plan.min_rounds = min(MIN_ROUNDS, plan.max_rounds)  # G-48
+    if not plan.HasField("judge_on_final_round"):
+        plan.judge_on_final_round = True
+    if not plan.HasField("execution_id"):
+        plan.execution_id = new_id()
+    for name, seconds in SECONDS.items():
+        if not plan.HasField(name):  # type: ignore[arg-type]
+            getattr(plan, name).FromSeconds(seconds)
+    for team in plan.teams:
+        if not team.HasField("dataset"):
+            team.dataset = DEFAULT_DATASET
+    found = list(_violations(plan))
+    if found:
+        raise InvalidArgument(found[0].description, violations=found)
+    return plan
+
+
+def _violations(plan: rounds.RunRoundsRequest) -> Iterator[Violation]:
+    """Yield what the prompts could not be built from later (B-04), and teams that cannot be told apart."""
+    named = [("user_prompt", plan.user_prompt), ("execution_id", plan.execution_id)]
+    for index, team in enumerate(plan.teams):
+        named += [(f"teams[{index}].team_id", team.team_id), (f"teams[{index}].team_name", team.team_name)]
+    for path, value in named:
+        if not value.strip():
+            yield Violation(path, f"{path.rpartition('.')[2]} cannot be empty")
+    counted = Counter(team.team_id for team in plan.teams)
+    duplicates = [team_id for team_id, count in counted.items() if count > 1]
+    if duplicates:
+        yield Violation("teams", f"Duplicate team ids found: {', '.join(duplicates)}")
+    if plan.min_rounds > plan.max_rounds:
+        yield Violation("min_rounds", f"min_rounds ({plan.min_rounds}) must be <= max_rounds ({plan.max_rounds})")
+
+
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Runs the teams of an execution."""
+    """Run the teams of an execution. `now` is a clock, `new_id` makes ids of requests, `limit` bounds time."""
 
-    equipment: Equipment
+    workflow: ReflectionWorkflow
+    evaluator: Evaluator
+    leaderboard: Leaderboard
+    prompts: UserPromptBuilder
+    now: Callable[[], datetime]
+    new_id: Callable[[], str]
+    limit: Limit = asyncio.timeout
     _running: set[str] = field(default_factory=set)
 
     async def events(self, request: rounds.RunRoundsRequest) -> AsyncGenerator[rounds.RunRoundsResponse]:
-        """Every finished round, then the result. Raises InvalidArgument, ExecutionExists.
+        """Yield every finished round, then the result. Raises InvalidArgument, ExecutionExists.
 
         Leaving early ends the teams; those that completed a round still get their final row.
         """
-        plan = plan_of(request, self.equipment.new_id)
+        plan = plan_of(request, self.new_id)
         finished: asyncio.Queue[rounds.RoundFinished | None] = asyncio.Queue()
         running = asyncio.create_task(self.run(plan, finished.put))
         running.add_done_callback(lambda _: finished.put_nowait(None))
@@ -54,40 +126,38 @@ class Rounds:
             # Whoever left early hears no result; teams write down themselves what they failed with.
             await asyncio.gather(running, return_exceptions=True)
 
-    async def run(self, plan: Plan, deliver: Deliver) -> rounds.RoundsResult:
-        """The result of all teams; each finished round is delivered. Raises ExecutionExists."""
+    async def run(self, plan: rounds.RunRoundsRequest, deliver: Deliver) -> rounds.RoundsResult:
+        """Return the result of all teams; each finished round is delivered. Raises ExecutionExists."""
         if plan.execution_id in self._running:
             raise ExecutionExists(plan.execution_id)
         self._running.add(plan.execution_id)
         try:
-            return await self._run(plan, deliver)
+            if await self.ranking(plan.execution_id):
+                raise ExecutionExists(plan.execution_id)
+            seconds = _team_seconds(plan)
+            async with asyncio.TaskGroup() as group:  # a team raises nothing, so none can end the others (G-69)
+                teams = [group.create_task(_TeamRun(self, plan, team, deliver).run(seconds)) for team in plan.teams]
+            return _result([task.result() for task in teams], await self.ranking(plan.execution_id))
         finally:
             self._running.discard(plan.execution_id)
 
-    async def _run(self, plan: Plan, deliver: Deliver) -> rounds.RoundsResult:
-        if await self._ranking(plan):
-            raise ExecutionExists(plan.execution_id)
-        seconds = _team_seconds(plan)
-        async with asyncio.TaskGroup() as group:  # a team raises nothing, so none can end the others (G-69)
-            running = [
-                group.create_task(TeamRounds(self.equipment, plan, team, deliver).run(seconds)) for team in plan.teams
-            ]
-        return _result([task.result() for task in running], await self._ranking(plan))
+    async def ranking(self, execution_id: str) -> Sequence[board.RankingRow]:
+        """Return the teams of an execution, best first."""
+        return (await self.leaderboard.ranking(board.GetRankingRequest(execution_id=execution_id))).rows
 
-    async def _ranking(self, plan: Plan) -> Sequence[leaderboard.RankingRow]:
-        asked = leaderboard.GetRankingRequest(execution_id=plan.execution_id)
-        return (await self.equipment.leaderboard.ranking(asked)).rows
+    async def get_leader_board_ranking(self, execution_id: str) -> list[dict[str, object]]:
+        """Return the ranking in the form of the prompt builder (B-17)."""
+        fields = ("team_id", "team_name", "max_score", "total_rounds")
+        return [{name: getattr(row, name) for name in fields} for row in await self.ranking(execution_id)]
 
 
-def _team_seconds(plan: Plan) -> float:
-    """What a team may take, so that the outcome still reaches a caller with less time (G-62)."""
-    left = deadlines.remaining()
-    if left is None:
-        return plan.team_timeout
-    return min(plan.team_timeout, left - min(RESERVE_MAX_SECONDS, RESERVE_SHARE * left))
+def _team_seconds(plan: rounds.RunRoundsRequest) -> float:
+    """Return the seconds that a team may take, so that the outcome still reaches a caller with less time (G-62)."""
+    seconds, left = plan.team_timeout.ToTimedelta().total_seconds(), deadlines.remaining()
+    return seconds if left is None else min(seconds, left - min(RESERVE_MAX_SECONDS, RESERVE_SHARE * left))
 
 
-def _result(teams: list[rounds.TeamResult], ranking: Sequence[leaderboard.RankingRow]) -> rounds.RoundsResult:
+def _result(teams: list[rounds.TeamResult], ranking: Sequence[board.RankingRow]) -> rounds.RoundsResult:
     """The best team is the first of the ranking (G-64); a row alone does not make one: its team completed a round."""
     completed = {team.team_id: team for team in teams if team.status == rounds.ROUNDS_STATUS_COMPLETED}
     status = rounds.ROUNDS_STATUS_COMPLETED if completed else rounds.ROUNDS_STATUS_FAILED  # G-65
@@ -97,3 +167,216 @@ def _result(teams: list[rounds.TeamResult], ranking: Sequence[leaderboard.Rankin
         result.best_team_id = best.team_id
         result.best_submission = best.best_round.submission_content
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Prompted:
+    """A generator that is asked the team's prompt about what was found for the user's (G-51)."""
+
+    generator: Generator
+    prompt: str
+
+    async def generate(self, request: generation.GenerateRequest) -> generation.GenerateResponse:
+        request.query = self.prompt
+        return await self.generator.generate(request)
+
+
+class _TeamRun:
+    """One team on its way through the rounds of an execution."""
+
+    def __init__(self, peers: Rounds, plan: rounds.RunRoundsRequest, team: rounds.Team, deliver: Deliver) -> None:
+        self._peers = peers
+        self._plan = plan
+        self._team = team
+        self._deliver = deliver
+        self._history: list[rounds.RoundState] = []
+        self._best_round = 0
+
+    async def run(self, seconds: float) -> rounds.TeamResult:
+        """Return the result of the team within `seconds`. Raises nothing but cancellation: a failure ends this team."""
+        try:
+            exit_reason, error = await self._outcome(seconds)
+            return await self._ended(exit_reason, error)
+        except asyncio.CancelledError:
+            await self._ended(PARTIAL_FAILURE, "cancelled")  # also then exactly one row is final (G-72)
+            raise
+
+    async def _outcome(self, seconds: float) -> tuple[str, str]:
+        """Return the exit reason and the error (G-60, G-63)."""
+        try:
+            async with self._limited(seconds, "the team", "team_timeout"):
+                while True:
+                    await self._round(len(self._history) + 1)
+                    decision = await self._decision()
+                    if not decision.should_continue:
+                        return decision.exit_reason, ""
+        except Exception as failure:
+            log.warning("team failed", team=self._team.team_id, execution=self._plan.execution_id, exc_info=failure)
+            late = isinstance(failure, TimeoutError)
+            return PARTIAL_FAILURE_TIMEOUT if late else PARTIAL_FAILURE, _text_of(failure)
+
+    async def _round(self, number: int) -> None:
+        """Run one round up to its event (G-50)."""
+        state = rounds.RoundState(round_number=number)
+        state.round_started_at.FromDatetime(self._peers.now())
+        attempt = await self._submission()
+        state.submission_content = attempt.trajectory.generated_answer
+        state.score_details.CopyFrom(await self._scores(state))
+        state.evaluation_score = state.score_details.overall_score
+        state.round_ended_at.FromDatetime(self._peers.now())
+        best_round = await self._save(state)
+        await self._record(board.JudgementRecord(), number)
+        self._history.append(state)
+        self._best_round = best_round
+        await self._announce(state, attempt)
+
+    async def _submission(self) -> Attempt:
+        prompt = await self._peers.prompts.build_team_prompt(self._context(len(self._history) + 1))
+        workflow = replace(self._peers.workflow, generator=_Prompted(self._peers.workflow.generator, prompt))
+        question = Question(self._plan.user_prompt, self._team.dataset, instruction=self._team.instruction)
+        async with self._limited_by("submission_timeout", f"the submission of round {len(self._history) + 1}"):
+            attempt = await workflow.run(question, generation.GENERATE_STYLE_CITED)
+        if attempt.trajectory.status == trajectory.TRAJECTORY_STATUS_FAILURE:
+            raise GenerationFailed(attempt.trajectory.error_message or "the generation failed")  # G-53
+        return attempt
+
+    async def _scores(self, state: rounds.RoundState) -> evaluation.EvaluationResult:
+        request = evaluator.EvaluateRequest(
+            user_query=self._plan.user_prompt,  # G-52, G-71: never the team's prompt
+            submission=state.submission_content,
+            execution_id=self._plan.execution_id,
+            team_id=self._team.team_id,
+            round_number=state.round_number,
+            config=self._plan.evaluation if self._plan.HasField("evaluation") else None,
+        )
+        return (await self._peers.evaluator.evaluate(request)).result
+
+    async def _decision(self) -> evaluator.DecideRoundResponse:
+        """Return whether another round follows; its judgement is put to the latest round (G-55 to G-58)."""
+        plan, state = self._plan, self._history[-1]
+        request = evaluator.DecideRoundRequest(
+            round_number=state.round_number,
+            min_rounds=plan.min_rounds,
+            max_rounds=plan.max_rounds,
+            judge_on_final_round=plan.judge_on_final_round,
+            model=plan.judge_model if plan.HasField("judge_model") else None,
+        )
+        decision = await self._peers.evaluator.decide(request)
+        if decision.judgment_required:
+            context = self._context(state.round_number)
+            request.formatted_prompt = await self._peers.prompts.build_judgment_prompt(context)
+            async with self._limited_by("judgment_timeout", f"the judgement of round {state.round_number}"):
+                decision = await self._peers.evaluator.decide(request)
+        if decision.HasField("judgment"):
+            state.improvement_judgment.CopyFrom(decision.judgment)
+            record = board.JudgementRecord(
+                should_continue=decision.judgment.should_continue,
+                reasoning=decision.judgment.reasoning,
+                confidence_score=decision.judgment.confidence_score,
+            )
+            await self._record(record, state.round_number)
+        return decision
+
+    def _context(self, number: int) -> RoundPromptContext:
+        return RoundPromptContext(
+            user_prompt=self._plan.user_prompt,
+            round_number=number,
+            round_history=[_prompt_state(state) for state in self._history],
+            team_id=self._team.team_id,
+            team_name=self._team.team_name,
+            execution_id=self._plan.execution_id,
+            store=self._peers,
+        )
+
+    async def _ended(self, exit_reason: str, error: str) -> rounds.TeamResult:
+        """Return the result of the team; its best round becomes the final row (G-61)."""
+        result = rounds.TeamResult(team_id=self._team.team_id, team_name=self._team.team_name, error=error)
+        if not self._history:
+            result.status = rounds.ROUNDS_STATUS_FAILED
+            return result
+        best = self._history[self._best_round - 1]
+        try:
+            await self._save(best, exit_reason)
+        except Exception as failure:
+            log.error(
+                "final row not saved", team=self._team.team_id, execution=self._plan.execution_id, exc_info=failure
+            )
+            result.error = f"{error}; " * bool(error) + f"the final row was not saved: {_text_of(failure)}"
+        result.status = rounds.ROUNDS_STATUS_COMPLETED
+        result.exit_reason = exit_reason
+        result.rounds = len(self._history)
+        result.best_round.CopyFrom(best)
+        return result
+
+    async def _save(self, state: rounds.RoundState, exit_reason: str | None = None) -> int:
+        """Write the row of a round, with an exit reason as the final one; return the team's best round by now."""
+        entry = board.LeaderBoardEntry(
+            key=self._key(state.round_number),
+            team_name=self._team.team_name,
+            submission_content=state.submission_content,
+            score=state.evaluation_score,
+            score_details=state.score_details,
+            final_submission=exit_reason is not None,
+            exit_reason=exit_reason,
+        )
+        request = board.UpsertLeaderboardEntryRequest(request_id=self._peers.new_id(), entry=entry)
+        return (await self._peers.leaderboard.upsert(request)).best_round_number
+
+    async def _record(self, record: board.JudgementRecord, number: int) -> None:
+        request = board.RecordJudgementRequest(request_id=self._peers.new_id(), key=self._key(number), judgement=record)
+        await self._peers.leaderboard.record_judgement(request)
+
+    def _key(self, number: int) -> board.RoundKey:
+        return board.RoundKey(execution_id=self._plan.execution_id, team_id=self._team.team_id, round_number=number)
+
+    async def _announce(self, state: rounds.RoundState, attempt: Attempt) -> None:
+        """Deliver the event of a round. A failed delivery changes nothing (G-54)."""
+        event = rounds.RoundFinished(
+            team_id=self._team.team_id, team_name=self._team.team_name, round=state, trajectory=attempt.trajectory
+        )
+        try:
+            await self._deliver(event)
+        except Exception as failure:
+            log.warning("event not delivered", team=self._team.team_id, round=state.round_number, exc_info=failure)
+
+    def _limited_by(self, name: str, what: str) -> AbstractAsyncContextManager[None]:
+        return self._limited(getattr(self._plan, name).ToTimedelta().total_seconds(), what, name)
+
+    @asynccontextmanager
+    async def _limited(self, seconds: float, what: str, name: str) -> AsyncIterator[None]:
+        """Run a block that may take so long (G-62). Raises DeadlineExceeded naming the limit."""
+        try:
+            async with self._peers.limit(seconds):
+                yield
+        except DeadlineExceeded:
+            raise
+        except TimeoutError as late:
+            raise DeadlineExceeded(f"{what} took longer than {name} ({seconds:g} s)") from late
+
+
+def _prompt_state(state: rounds.RoundState) -> RoundState:
+    """Return a round in the form of the prompt builder, its scores in the shape of V-69."""
+    metrics = [
+        {"metric_name": metric.metric_name, "score": metric.score, "evaluator_comment": metric.evaluator_comment}
+        for metric in state.score_details.metrics
+    ]
+    judgment = state.improvement_judgment
+    return RoundState(
+        round_number=state.round_number,
+        submission_content=state.submission_content,
+        evaluation_score=state.evaluation_score,
+        score_details={"overall_score": state.score_details.overall_score, "metrics": metrics},
+        improvement_judgment=ImprovementJudgment(
+            should_continue=judgment.should_continue,
+            reasoning=judgment.reasoning,
+            confidence_score=judgment.confidence_score,
+        )
+        if state.HasField("improvement_judgment")
+        else None,
+        round_started_at=state.round_started_at.ToDatetime(UTC),
+        round_ended_at=state.round_ended_at.ToDatetime(UTC),
+    )
+
+
+def _text_of(failure: Exception) -> str:
+    return str(failure) or type(failure).__name__

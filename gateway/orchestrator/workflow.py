@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from chassis.errors import Unavailable
+from gateway.orchestrator.ports import Generator, Playbooks, Search
 from hansei.planner.v1 import generator_service_pb2 as generation
 from hansei.playbook.v1 import playbook_service_pb2 as playbook
 from hansei.reflector.v1 import trajectory_pb2 as trajectory
@@ -13,30 +13,6 @@ from hansei.search.v1 import search_pb2
 from hansei.search.v1 import search_service_pb2 as search_service
 
 DEFAULT_DATASET = "appworld"
-
-
-class Playbooks(Protocol):
-    """What the workflow asks of the curator's playbooks."""
-
-    async def bullets(self, request: playbook.ListBulletsRequest) -> playbook.ListBulletsResponse:
-        """A page of bullets, with the revision it shows."""
-        ...
-
-
-class Search(Protocol):
-    """What the workflow asks of search."""
-
-    async def search(self, request: search_service.SearchRequest) -> search_service.SearchResponse:
-        """Ranked bullets."""
-        ...
-
-
-class Generator(Protocol):
-    """What the workflow asks of the generator."""
-
-    async def generate(self, request: generation.GenerateRequest) -> generation.GenerateResponse:
-        """An attempt at an answer; a failed model call is an attempt that failed."""
-        ...
 
 
 class GenerationFailed(Unavailable):
@@ -91,8 +67,8 @@ class ReflectionWorkflow:
 
         Its bullets stay where they are: search holds the same ones.
         """
-        head = await self.playbooks.bullets(playbook.ListBulletsRequest(dataset=question.dataset, page_size=1))
-        return max(head.revision, question.min_revision)
+        head = await self.playbooks.dataset(playbook.GetDatasetRequest(dataset=question.dataset))
+        return max(head.dataset.revision, question.min_revision)
 
     async def _search(self, question: Question, revision: int) -> search_service.SearchResponse:
         return await self.search.search(

@@ -6,61 +6,30 @@ it is for.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
-from chassis.policy import Policies
-from chassis.service import Registration
-from hansei.curator.v1 import curator_service_pb2
-from hansei.planner.v1 import generator_service_pb2, planner_service_pb2
-from hansei.playbook.v1 import playbook_service_pb2
-from hansei.reflector.v1 import reflector_service_pb2
-from hansei.search.v1 import collection_service_pb2, search_service_pb2
-from hansei.validator.v1 import evaluator_service_pb2, leaderboard_service_pb2, validator_service_pb2
+from chassis.server.service import Registration
+from gateway.contract import Contract, kind_of, path_of
 
 ChannelOf = Callable[[str], grpc.aio.Channel]
 
-BEHIND: Mapping[str, Sequence[Any]] = {
-    "curator": (curator_service_pb2, playbook_service_pb2),
-    "reflector": (reflector_service_pb2,),
-    "search": (collection_service_pb2, search_service_pb2),
-    "planner": (generator_service_pb2, planner_service_pb2),
-    "validator": (evaluator_service_pb2, leaderboard_service_pb2, validator_service_pb2),
-}
-"""Peer to the contracts it serves."""
 
-
-def services_of(peer: str) -> list[ServiceDescriptor]:
-    """The gRPC services that a peer serves."""
-    return [service for module in BEHIND[peer] for service in module.DESCRIPTOR.services_by_name.values()]
-
-
-def registrations(channel_of: ChannelOf, policies: Policies) -> list[Registration]:
-    """One for each service behind the gateway. A method without a timeout never ends by itself."""
+def registrations(channel_of: ChannelOf, contract: Contract) -> list[Registration]:
+    """Return one for each service behind the gateway. A method without a timeout never ends by itself."""
     return [
         Registration(
             add=_add,
             servicer=Passthrough(peer, service, channel_of),
-            endless=[method.name for method in service.methods if policies[path_of(method)].timeout_seconds is None],
+            endless=[each.name for each in service.methods if contract.policy_of(each).timeout_seconds is None],
         )
-        for peer in BEHIND
-        for service in services_of(peer)
+        for peer in contract.peers
+        for service in contract.services[peer]
     ]
-
-
-def path_of(method: MethodDescriptor) -> str:
-    """`/hansei.search.v1.SearchService/Search`."""
-    return f"/{method.containing_service.full_name}/{method.name}"
-
-
-def kind_of(method: MethodDescriptor) -> str:
-    """What grpc calls its kind: `unary_stream` takes one request and answers with a stream."""
-    kinds = {False: "unary", True: "stream"}
-    return f"{kinds[method.client_streaming]}_{kinds[method.server_streaming]}"
 
 
 def _add(passthrough: Passthrough, server: Any) -> None:

@@ -27,8 +27,8 @@ class GatewayServicer(grpc_gateway.GatewayServiceServicer):
         self, request: gateway.LearnWithProgressRequest, context: Any
     ) -> AsyncIterator[gateway.LearnWithProgressResponse]:
         """G-40, stage by stage."""
-        async for event in self._learning.stages(request.learn):
-            yield event
+        async for stage, message, response in self._learning.stages(request.learn):
+            yield gateway.LearnWithProgressResponse(stage=stage, message=message, response=response)
 
     async def RunWorkflow(self, request: gateway.RunWorkflowRequest, context: Any) -> gateway.RunWorkflowResponse:
         """G-32 to G-38."""

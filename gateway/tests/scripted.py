@@ -13,7 +13,6 @@ from typing import Any
 
 from chassis.errors import Unavailable
 from gateway.orchestrator.rounds import Rounds
-from gateway.orchestrator.rounds_team import Equipment
 from gateway.orchestrator.workflow import ReflectionWorkflow
 from hansei.gateway.v1 import rounds_service_pb2 as rounds
 from hansei.planner.v1 import generator_service_pb2 as generation
@@ -26,7 +25,10 @@ from hansei.validator.v1 import evaluation_pb2 as evaluation
 from hansei.validator.v1 import evaluator_service_pb2 as evaluator
 from hansei.validator.v1 import leaderboard_service_pb2 as leaderboard
 from libs.prompts.builder import UserPromptBuilder
+from libs.prompts.contexts import ImprovementJudgment
 from libs.prompts.settings import PromptBuilderSettings
+from services.validator.rpc.convert.evaluation import decision_message, rules_of
+from services.validator.usecases.decide_round import DecideRound
 
 PROMPT = "How {x} and {{ y }}?"
 EXECUTION = "execution-1"
@@ -55,8 +57,8 @@ class Library:
     hangs: Callable[[generation.GenerateRequest, int], bool] = lambda request, number: False
     answers: dict[str, itertools.count[int]] = field(default_factory=lambda: defaultdict(lambda: itertools.count(1)))
 
-    async def bullets(self, asked: playbook.ListBulletsRequest) -> playbook.ListBulletsResponse:
-        return playbook.ListBulletsResponse(revision=7)
+    async def dataset(self, asked: playbook.GetDatasetRequest) -> playbook.GetDatasetResponse:
+        return playbook.GetDatasetResponse(dataset=playbook.Dataset(revision=7))
 
     async def search(self, asked: search.SearchRequest) -> search.SearchResponse:
         self.journal.append(("search", asked))
@@ -87,7 +89,7 @@ class Judges:
     scores: Mapping[str, Sequence[float | Exception]]
     verdicts: list[bool | Exception] = field(default_factory=list)
     journal: Journal = field(default_factory=list)
-    hangs: Callable[[evaluator.JudgeRequest], bool] = lambda request: False
+    hangs: Callable[[evaluator.DecideRoundRequest], bool] = lambda request: False
 
     async def evaluate(self, asked: evaluator.EvaluateRequest) -> evaluator.EvaluateResponse:
         self.journal.append(("evaluate", asked))
@@ -97,15 +99,27 @@ class Judges:
         metric = evaluation.MetricScore(metric_name="Coverage", score=score, evaluator_comment="{{ c }}")
         return evaluator.EvaluateResponse(result=evaluation.EvaluationResult(metrics=[metric], overall_score=score))
 
-    async def judge(self, asked: evaluator.JudgeRequest) -> evaluator.JudgeResponse:
-        self.journal.append(("judge", asked))
-        if self.hangs(asked):
+    async def decide(self, asked: evaluator.DecideRoundRequest) -> evaluator.DecideRoundResponse:
+        """By the validator's rules; what its judge would be asked goes into the journal."""
+        prompt = asked.formatted_prompt if asked.HasField("formatted_prompt") else None
+        decision = await DecideRound(_Judge(self, asked))(rules_of(asked), asked.round_number, prompt, asked.model)
+        return decision_message(decision)
+
+
+@dataclass
+class _Judge:
+    judges: Judges
+    asked: evaluator.DecideRoundRequest
+
+    async def judge_improvement_prospects(self, formatted_prompt: str, model: str | None = None) -> ImprovementJudgment:
+        judges = self.judges
+        judges.journal.append(("judge", self.asked))
+        if judges.hangs(self.asked):
             await asyncio.Event().wait()
-        verdict = self.verdicts.pop(0) if self.verdicts else CONTINUE
+        verdict = judges.verdicts.pop(0) if judges.verdicts else CONTINUE
         if isinstance(verdict, Exception):
             raise verdict
-        judgment = evaluation.ImprovementJudgment(should_continue=verdict, reasoning="why", confidence_score=0.75)
-        return evaluator.JudgeResponse(judgment=judgment)
+        return ImprovementJudgment(should_continue=verdict, reasoning="why", confidence_score=0.75)
 
 
 @dataclass
@@ -126,7 +140,10 @@ class Board:
         self._note("row", asked)
         self.rows[asked.entry.key.team_id, asked.entry.key.round_number] = asked.entry
         self.request_ids.append(asked.request_id)
-        return leaderboard.UpsertLeaderboardEntryResponse(entry=asked.entry)
+        own = [row for (team_id, _), row in self.rows.items() if team_id == asked.entry.key.team_id]
+        best = max(own, key=lambda row: (row.score, row.key.round_number))
+        number = best.key.round_number
+        return leaderboard.UpsertLeaderboardEntryResponse(entry=asked.entry, best_round_number=number)
 
     async def record_judgement(self, asked: leaderboard.RecordJudgementRequest) -> leaderboard.RecordJudgementResponse:
         self._note("judgement", asked)
@@ -181,15 +198,13 @@ class Stage:
         self.moments = itertools.count()
         ids = itertools.count()
         self.rounds = Rounds(
-            Equipment(
-                workflow=ReflectionWorkflow(self.library, self.library, self.library),
-                evaluator=self.judges,
-                leaderboard=self.board,
-                prompts=UserPromptBuilder(PromptBuilderSettings(), lambda: "2026-01-02T03:04:05+00:00"),
-                now=lambda: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=next(self.moments)),
-                new_id=lambda: f"id-{next(ids)}",
-                limit=self._limit,
-            )
+            workflow=ReflectionWorkflow(self.library, self.library, self.library),
+            evaluator=self.judges,
+            leaderboard=self.board,
+            prompts=UserPromptBuilder(PromptBuilderSettings(), lambda: "2026-01-02T03:04:05+00:00"),
+            now=lambda: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=next(self.moments)),
+            new_id=lambda: f"id-{next(ids)}",
+            limit=self._limit,
         )
 
     @asynccontextmanager

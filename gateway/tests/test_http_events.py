@@ -11,9 +11,8 @@ import pytest
 from google.protobuf.descriptor import MethodDescriptor
 
 from chassis.errors import NotFound, Unavailable
-from chassis.progress import CallsInProgress
-from gateway.http import examples
-from gateway.tests.scripted_face import Peers, client_of
+from chassis.server.progress import CallsInProgress
+from gateway.tests.scripted_http import Peers, client_of, example_of
 from hansei.planner.v1 import planner_service_pb2 as planner
 from hansei.playbook.v1 import playbook_service_pb2 as playbook
 
@@ -42,7 +41,9 @@ def watched(*numbers: int) -> list[planner.WatchExecutionResponse]:
 
 async def test_learning_tells_its_stages_and_ends() -> None:
     async with client_of(Peers()) as client:
-        response = await client.post("/v1/learn/events", json=examples.LEARN)
+        response = await client.post(
+            "/v1/learn/events", json=example_of("gateway.v1.GatewayService/LearnWithProgress")["learn"]
+        )
     assert response.headers["content-type"].startswith("text/event-stream")
     events = events_of(response.text)
     assert [name for _, name, _ in events] == ["message", "message", "message", "end"]
@@ -116,16 +117,16 @@ async def test_an_unforeseen_failure_says_nothing_of_itself() -> None:
 class Endless(Peers):
     """A feed that tells one thing and then waits for ever."""
 
-    def of(self, method: MethodDescriptor) -> Callable[[Any], Any]:
+    def function(self, method: MethodDescriptor) -> Callable[[Any], Any]:
         async def feed(request: Any) -> AsyncIterator[Any]:
             self.told.set()
             try:
-                yield playbook.WatchPlaybookResponse(progress=playbook.Progress(revision=5))
+                yield playbook.WatchPlaybookResponse(progress=playbook.Progress(revision=5)).SerializeToString()
                 await asyncio.Event().wait()
             finally:
                 self.left.set()
 
-        return feed if method.name == "WatchPlaybook" else super().of(method)
+        return feed if method.name == "WatchPlaybook" else super().function(method)
 
     told: asyncio.Event
     left: asyncio.Event

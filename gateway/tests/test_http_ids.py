@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.http.endpoints import endpoints
-from gateway.http.paths import routed, template
+from gateway.http.paths import routed_path
 from gateway.http.problems import PROBLEM
-from gateway.tests.scripted_face import VALUES, Peers, client_of
+from gateway.tests.scripted_http import BINDINGS, Peers, client_of, sent
 
 HOSTILE = [
     "a/b",
@@ -31,7 +30,7 @@ HOSTILE = [
     "'\"<>",
     "\n",
 ]
-CASES = [(endpoint, name) for endpoint in endpoints() for name in endpoint.in_path]
+CASES = [(binding, name) for binding in BINDINGS for name in binding.variables]
 FREE = {
     "hansei.playbook.v1.PlaybookService.GetBulletHistory": "bullet_id",
     "hansei.validator.v1.LeaderboardService.GetBestSubmission": "execution_id",
@@ -50,15 +49,14 @@ def encoded(value: str) -> str:
 async def test_a_hostile_id_is_the_methods_or_breaks_its_contract(value: str) -> None:
     peers = Peers()
     async with client_of(peers) as client:
-        for endpoint, name in CASES:
+        for binding, name in CASES:
             peers.asked.clear()
-            path = endpoint.path.format(**{each: encoded(held) for each, held in (VALUES | {name: value}).items()})
-            body = {} if endpoint.verb == "GET" else {"json": endpoint.example}
-            response = await client.request(endpoint.verb, path, **body)
-            if FREE.get(endpoint.method.full_name) == name:
+            request = sent(binding, **{name: encoded(value)})
+            response = await client.request(**request)
+            if FREE.get(binding.method.full_name) == name:
                 assert (response.status_code, getattr(peers.asked[0], name)) == (200, value)
             else:
-                assert (response.status_code, response.headers["content-type"]) == (400, PROBLEM), path
+                assert (response.status_code, response.headers["content-type"]) == (400, PROBLEM), request
                 assert response.json()["violations"][0]["field"] == name
                 assert peers.asked == []
 
@@ -78,9 +76,5 @@ async def test_an_encoded_letter_is_that_letter() -> None:
 @given(st.lists(st.text(min_size=1), min_size=1))
 def test_for_all_segments_a_routed_path_has_as_many(segments: list[str]) -> None:
     sent = "/".join(quote(each, safe="") for each in segments)
-    path = routed({"raw_path": f"/{sent}".encode(), "path": "/" + "/".join(segments)})
+    path = routed_path({"raw_path": f"/{sent}".encode(), "path": "/" + "/".join(segments)})
     assert path.count("/") == len(segments)
-
-
-def test_a_template_names_each_parameter_a_segment() -> None:
-    assert template("/v1/{a}/b/{c}") == "/v1/{a:segment}/b/{c:segment}"

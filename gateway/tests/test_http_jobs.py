@@ -9,22 +9,23 @@ from typing import Any
 import pytest
 
 from chassis.errors import NotFound
-from gateway.http import examples
+from gateway.access.tests.entrance import entrance
 from gateway.http.problems import PROBLEM
-from gateway.tests.entrance import entrance
-from gateway.tests.scripted_face import VALUES, Peers, client_of
+from gateway.tests.scripted_http import VALUES, Peers, client_of, example_of
 from hansei.gateway.v1 import bulk_pb2 as bulk
 from hansei.gateway.v1 import bulk_service_pb2 as service
 from hansei.reflector.v1 import reflector_service_pb2 as reflector
 
 JOB = VALUES["job_id"]
+MESSAGES = example_of("gateway.v1.BulkService/SubmitTrajectories")
 
 
 def job_for(dataset: str) -> list[Any]:
     """The example, for another dataset."""
-    told = copy.deepcopy(examples.JOB)
+    told: list[Any] = copy.deepcopy(MESSAGES)
     told[0]["head"]["dataset"] = dataset
-    told[1]["batch"]["trajectories"][0]["trajectory"]["dataset"] = dataset
+    for each in told[1]["batch"]["trajectories"]:
+        each["trajectory"]["dataset"] = dataset
     return told
 
 
@@ -32,12 +33,12 @@ async def test_the_messages_of_a_stream_arrive_in_their_order() -> None:
     accepted = service.SubmitTrajectoriesResponse(job=bulk.Job(job_id=JOB, edits=7))
     peers = Peers(answers={"SubmitTrajectories": [accepted]})
     async with client_of(peers) as client:
-        response = await client.post("/v1/jobs", json=examples.JOB)
+        response = await client.post("/v1/jobs", json=MESSAGES)
     assert (response.status_code, response.json()["job"]["edits"]) == (200, "7")
     assert [asked.WhichOneof("part") for asked in peers.asked] == ["head", "batch"]
 
 
-@pytest.mark.parametrize("body", [{}, {"head": examples.JOB[0]["head"]}, [5], "[", None])
+@pytest.mark.parametrize("body", [{}, {"head": MESSAGES[0]["head"]}, [5], "[", None])
 async def test_a_body_that_is_no_list_of_messages_is_refused(body: Any) -> None:
     peers = Peers()
     async with client_of(peers) as client:
@@ -115,7 +116,7 @@ async def test_a_job_is_its_makers_over_http_too(tmp_path: Path, verb: str, path
     """Somebody else's is answered like one that nobody made, and its service is not asked."""
     created = service.SubmitTrajectoriesResponse(job=bulk.Job(job_id=JOB))
     peers = Peers(answers={"SubmitTrajectories": [created]})
-    change: dict[str, Any] = {} if verb == "GET" else {"json": examples.CANCEL_JOB}
+    change: dict[str, Any] = {} if verb == "GET" else {"json": {"request_id": "5d0c9d0e-3a4e-4b57-8c0c-0d8f3f5f2c02"}}
     unknown = "00000000-0000-4000-8000-000000000000"
     async with entrance(tmp_path) as entry, client_of(peers, guard=entry.guard) as client:
         acme, evil = [{"Authorization": await entry.key(name, "read", "learn")} for name in ("acme", "evil")]

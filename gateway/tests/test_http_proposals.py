@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chassis.errors import FailedPrecondition, Unavailable
-from gateway.tests.scripted_face import Peers, client_of
+from gateway.tests.scripted_http import Peers, client_of
 from hansei.validator.v1 import report_pb2 as report
+from hansei.validator.v1 import validator_service_pb2 as validator
 from tests.campaigns import sized
 
 DASHBOARD = {"trays": {"in_progress": [{"id": "n1", "title": "見積 {x}", "status": "IN_PROGRESS"}]}}
@@ -19,10 +20,16 @@ RUNS = ["/api/organizer/run", "/api/advisor/run"]
 VALIDATE = "/api/proposal-quality/validate"
 
 
+def ending(run: report.ReportRun) -> Peers:
+    """Peers where every run ends so."""
+    organizer, advisor = validator.RunOrganizerResponse(run=run), validator.RunAdvisorResponse(run=run)
+    return Peers(answers={"RunOrganizer": [organizer], "RunAdvisor": [advisor]})
+
+
 @pytest.mark.parametrize(("path", "kind"), [(RUNS[0], "RunOrganizerRequest"), (RUNS[1], "RunAdvisorRequest")])
 async def test_a_run_that_ends_well(path: str, kind: str) -> None:
     run = report.ReportRun(ok=True, report_json='{"summary": "要約"}', warnings=["w"], rendered="要約\n")
-    peers = Peers(run=run)
+    peers = ending(run)
     body = {
         "dashboard": DASHBOARD,
         "focusNodeId": "n1",
@@ -64,7 +71,7 @@ async def test_a_run_without_a_valid_report_is_an_answer(path: str) -> None:
     run = report.ReportRun(
         ok=False, report_json="", errors=["e"], rendered="never", stop_reason=report.STOP_REASON_ATTEMPTS_EXHAUSTED
     )
-    async with client_of(Peers(run=run)) as client:
+    async with client_of(ending(run)) as client:
         response = await client.post(path, json={"dashboard": DASHBOARD})
     assert response.status_code == 200
     assert response.json() == {"ok": False, "report": None, "errors": ["e"], "warnings": []}  # G-22, G-74
@@ -74,7 +81,7 @@ async def test_a_run_without_a_valid_report_is_an_answer(path: str) -> None:
 async def test_a_dashboard_that_is_none_is_400(path: str) -> None:
     message = "dashboard is required (object with trays)"
     run = report.ReportRun(ok=False, errors=[message], stop_reason=report.STOP_REASON_DASHBOARD_INVALID)
-    async with client_of(Peers(run=run)) as client:
+    async with client_of(ending(run)) as client:
         response = await client.post(path, json={})
     assert response.status_code == 400
     assert response.json() == {"ok": False, "report": None, "errors": [message], "warnings": []}  # G-23
@@ -88,12 +95,11 @@ async def test_a_dashboard_that_is_none_is_400(path: str) -> None:
             "OPENAI_API_KEY is not set",
         ),  # G-24
         (Unavailable("validator does not answer"), "validator does not answer"),  # G-25
-        (RuntimeError("boom"), "boom"),  # G-25
     ],
 )
 @pytest.mark.parametrize("path", RUNS)
 async def test_what_fails_is_500_in_the_same_shape(path: str, failure: Exception, message: str) -> None:
-    async with client_of(Peers(raises={"organizer": failure, "advisor": failure})) as client:
+    async with client_of(Peers(raises={"RunOrganizer": failure, "RunAdvisor": failure})) as client:
         response = await client.post(path, json={"dashboard": DASHBOARD})
     assert response.status_code == 500
     assert response.json() == {"ok": False, "report": None, "errors": [message], "warnings": []}
@@ -118,6 +124,18 @@ async def test_a_field_of_another_type_is_400_in_the_same_shape(fields: dict[str
     assert peers.asked == []
 
 
+@pytest.mark.parametrize("path", [*RUNS, VALIDATE])
+async def test_an_unforeseen_failure_is_500_and_tells_only_where_the_log_has_it(path: str) -> None:
+    failure = RuntimeError("secret")
+    raises: dict[str, Exception] = dict.fromkeys(("RunOrganizer", "RunAdvisor", "ValidateReport"), failure)
+    async with client_of(Peers(raises=raises)) as client:
+        response = await client.post(path, json={"dashboard": DASHBOARD, "type": "advisor", "report": {}})
+    assert response.status_code == 500  # G-25
+    (message,) = response.json()["errors"]
+    assert message.startswith("internal error; the log has it under ")
+    assert "secret" not in response.text
+
+
 NO_OBJECTS = [b"", b"[]", b"null", b'"x"', b"{", b"\xff", b'{"a": NaN}', b"[" * 100_000, b'{"type": "\\ud800"}']
 
 
@@ -132,7 +150,8 @@ async def test_a_body_that_is_no_object_is_400_in_the_endpoints_shape(path: str,
 
 
 async def test_a_report_is_checked() -> None:
-    peers = Peers(result=report.ValidationResult(ok=False, errors=["e1", "e2"], warnings=["注意"]))
+    result = report.ValidationResult(ok=False, errors=["e1", "e2"], warnings=["注意"])
+    peers = Peers(answers={"ValidateReport": [validator.ValidateReportResponse(result=result)]})
     body = {"type": "organizer", "report": {"a": ["{x}"]}, "validNodeIds": ["n1", 5, None, ["n2"], "n3"]}
     async with client_of(peers) as client:
         response = await client.post(VALIDATE, json=body)
@@ -185,7 +204,7 @@ async def test_whatever_is_sent_is_an_answer_or_the_senders_fault(body: Any, pat
 
 
 async def test_a_check_that_fails_is_500_in_its_shape() -> None:
-    async with client_of(Peers(raises={"validate": Unavailable("validator does not answer")})) as client:
+    async with client_of(Peers(raises={"ValidateReport": Unavailable("validator does not answer")})) as client:
         response = await client.post(VALIDATE, json={"type": "advisor", "report": {}})
     assert response.status_code == 500
     assert response.json() == {"ok": False, "errors": ["validator does not answer"], "warnings": []}

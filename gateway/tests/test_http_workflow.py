@@ -11,14 +11,14 @@ import pytest
 
 from chassis import deadlines
 from chassis.errors import DataLoss, DeadlineExceeded, ResourceExhausted, Unavailable
-from gateway.tests.entrance import entrance
-from gateway.tests.scripted_face import Peers, client_of
+from gateway.access.tests.entrance import entrance
+from gateway.tests.scripted_http import Peers, client_of
 
 JSON = {"Content-Type": "application/json"}
 
 
 async def test_health_needs_no_service() -> None:
-    async with client_of(Peers(raises={"bullets": Unavailable("down")})) as client:
+    async with client_of(Peers(raises={"dataset": Unavailable("down")})) as client:
         response = await client.get("/health")
     assert (response.status_code, response.json()) == (200, {"status": "ok"})  # G-18
 
@@ -75,9 +75,9 @@ async def test_an_invalid_dataset_name_is_400(name: str) -> None:
 @pytest.mark.parametrize(
     ("raises", "status", "detail"),
     [
-        ({"bullets": Unavailable("curator does not answer")}, 503, "curator does not answer"),  # G-21
+        ({"dataset": Unavailable("curator does not answer")}, 503, "curator does not answer"),  # G-21
         ({"search": Unavailable("the embedder does not answer")}, 503, "the embedder does not answer"),  # G-21
-        ({"bullets": DataLoss("playbook is corrupt")}, 500, "playbook is corrupt"),  # G-21
+        ({"dataset": DataLoss("playbook is corrupt")}, 500, "playbook is corrupt"),  # G-21
         ({"generate": DeadlineExceeded("planner did not answer in time")}, 504, "planner did not answer in time"),
         ({"generate": ResourceExhausted("busy")}, 429, "busy"),
     ],
@@ -102,7 +102,7 @@ async def test_an_error_in_a_node_stops_the_run() -> None:
 
 
 async def test_a_fault_of_ours_tells_only_where_the_log_has_it() -> None:
-    async with client_of(Peers(raises={"bullets": RuntimeError("secret path")})) as client:
+    async with client_of(Peers(raises={"dataset": RuntimeError("secret path")})) as client:
         response = await client.post("/workflow/run", json={"query": "Q"})
     assert response.status_code == 500
     assert response.json()["reason"] == "INTERNAL"
@@ -112,13 +112,13 @@ async def test_a_fault_of_ours_tells_only_where_the_log_has_it() -> None:
 async def test_the_chain_runs_within_the_policys_time() -> None:
     peers = Peers()
     seen: list[float | None] = []
-    bullets = peers.bullets
+    dataset = peers.dataset
 
     async def noted(request: Any) -> Any:
         seen.append(deadlines.remaining())
-        return await bullets(request)
+        return await dataset(request)
 
-    peers.bullets = noted  # type: ignore[method-assign]
+    peers.dataset = noted  # type: ignore[method-assign]
     async with client_of(peers) as client:
         await client.post("/workflow/run", json={"query": "Q"})
     assert seen[0] is not None
@@ -190,7 +190,7 @@ async def test_one_request_too_many_is_told_when_to_come_back() -> None:
         await may_end.wait()
         raise Unavailable("held")
 
-    peers.bullets = held  # type: ignore[method-assign]
+    peers.dataset = held  # type: ignore[method-assign]
     async with client_of(peers, limit=1) as client:
         first = asyncio.create_task(client.post("/workflow/run", json={"query": "Q"}))
         await began.wait()

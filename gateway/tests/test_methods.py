@@ -1,4 +1,4 @@
-"""Methods of services in this process are called as they are, and answer with messages whatever form they chose."""
+"""Methods of services in this process are called as they are, and answer with bytes whatever form they chose."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters.methods import ContractMethods
+from gateway.contract import installed_contract
 from hansei.search.v1 import search_service_pb2 as pb
 
 METHOD = pb.DESCRIPTOR.services_by_name["SearchService"].methods_by_name["Search"]
@@ -24,9 +25,10 @@ class Searching:
 
 
 @pytest.mark.parametrize("answer", [ANSWER, ANSWER.SerializeToString()], ids=["message", "wire form"])
-async def test_an_answer_is_a_message(answer: pb.SearchResponse | bytes) -> None:
+async def test_an_answer_is_the_wire_form_of_a_message(answer: pb.SearchResponse | bytes) -> None:
     def nobody(name: str) -> Any:
         raise AssertionError(f"{name} is in this process")
 
-    call = ContractMethods(nobody, {METHOD.containing_service.full_name: Searching(answer)}).of(METHOD)
-    assert await call(pb.SearchRequest(dataset="d")) == ANSWER
+    own = {METHOD.containing_service.full_name: Searching(answer)}
+    call = ContractMethods(nobody, installed_contract(), own).function(METHOD)
+    assert await call(pb.SearchRequest(dataset="d")) == ANSWER.SerializeToString()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chassis.errors import AlreadyExists
-from gateway.orchestrator.rounds_plan import plan_of
+from gateway.orchestrator.rounds import plan_of
 from gateway.tests.scripted import CONTINUE, EXECUTION, PROMPT, STOP, Stage, request, team
 from hansei.gateway.v1 import rounds_service_pb2 as rounds
 from hansei.planner.v1 import generator_service_pb2 as generation

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from chassis import deadlines
 from chassis.errors import DeadlineExceeded
-from gateway.orchestrator.rounds_plan import plan_of
+from gateway.orchestrator.rounds import plan_of
 from gateway.tests.scripted import CONTINUE, Stage, request, team, unavailable
 from hansei.gateway.v1 import rounds_service_pb2 as rounds
 

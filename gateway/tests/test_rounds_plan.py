@@ -7,26 +7,31 @@ from typing import Any
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from chassis import validation
 from chassis.errors import InvalidArgument
-from gateway.orchestrator.rounds_plan import Plan, plan_of
+from chassis.server import validation
+from gateway.orchestrator.rounds import plan_of
 from gateway.tests.scripted import request, team
 from hansei.gateway.v1 import rounds_service_pb2 as rounds
 
 
-def plan(asked: rounds.RunRoundsRequest) -> Plan:
+def plan(asked: rounds.RunRoundsRequest) -> rounds.RunRoundsRequest:
     return plan_of(asked, lambda: "new-id")
+
+
+def seconds(made: rounds.RunRoundsRequest) -> tuple[float, ...]:
+    limits = (made.submission_timeout, made.judgment_timeout, made.team_timeout)
+    return tuple(limit.ToTimedelta().total_seconds() for limit in limits)
 
 
 def test_defaults() -> None:
     asked = rounds.RunRoundsRequest(user_prompt="p", teams=[team("a")])
     made = plan(asked)
     assert (made.max_rounds, made.min_rounds, made.judge_on_final_round) == (5, 2, True)  # G-47
-    assert (made.submission_timeout, made.judgment_timeout, made.team_timeout) == (300, 60, 1800)  # G-47
+    assert seconds(made) == (300, 60, 1800)  # G-47
     assert made.execution_id == "new-id"  # G-49
     assert (made.teams[0].dataset, made.teams[0].instruction) == ("appworld", "")  # G-46
-    assert made.evaluation is None
-    assert made.judge_model is None
+    assert not made.HasField("evaluation")
+    assert not made.HasField("judge_model")
 
 
 def test_what_is_given_is_used() -> None:
@@ -39,7 +44,7 @@ def test_what_is_given_is_used() -> None:
         )
     )
     assert (made.max_rounds, made.min_rounds, made.judge_on_final_round) == (3, 3, False)
-    assert (made.submission_timeout, made.judgment_timeout, made.team_timeout) == (1.5, 1.5, 1.5)
+    assert seconds(made) == (1.5, 1.5, 1.5)
     assert (made.teams[0].dataset, made.teams[0].instruction) == ("d", "i")
     assert made.execution_id == "execution-1"
 

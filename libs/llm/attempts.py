@@ -7,28 +7,27 @@ makes each call once.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from chassis.logging import get_logger
+from chassis.retry import RetryPolicy
 from libs.llm.errors import ModelDeadlineExceeded, ModelUnavailable
 
 T = TypeVar("T")
 
-_log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How often and how long a call is tried; times in seconds."""
+class CallPolicy:
+    """How often and how long a model is called; times in seconds."""
 
-    retries: int = 3
-    base_seconds: float = 1.0
-    max_seconds: float = 30.0
-    """The longest pause between two attempts. A Retry-After beyond it is not waited for but told to the caller."""
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    """A Retry-After beyond its longest pause is not waited for: the caller gets it."""
     attempt_seconds: float = 60.0
     call_seconds: float = 180.0
     """For all attempts and pauses together; the caller's own deadline may be nearer."""
@@ -49,7 +48,7 @@ class Attempts:
     def __init__(
         self,
         model: str,
-        policy: RetryPolicy,
+        policy: CallPolicy,
         failure_of: Callable[[Exception], ModelUnavailable],
         *,
         concurrency: int = 8,
@@ -68,27 +67,28 @@ class Attempts:
         self._rng = rng
 
     async def run(self, call: Callable[[], Awaitable[T]], timeout_seconds: float | None = None) -> tuple[T, int]:
-        """What `call` returned and the attempts it took; `timeout_seconds` may shorten the policy's `call_seconds`.
+        """Return what `call` returned and the attempts it took; `timeout_seconds` may shorten `call_seconds`.
 
         Errors: ModelDeadlineExceeded; else the ModelUnavailable of the last attempt, whose `retry_after` is the
         provider's, if it sent one.
         """
-        expires = self._expiry(timeout_seconds)
-        attempt = 1
-        while True:
-            try:
-                return await self._attempt(call, expires), attempt
-            except ModelUnavailable as failure:
-                pause = self._pause(failure, attempt, expires)
-                if pause is None:
-                    raise
-                _log.warning("attempt %d failed, next in %.1f s: %s", attempt, pause, failure)
-            await self._sleep(pause)
-            attempt += 1
-
-    def _expiry(self, timeout_seconds: float | None) -> float:
         limits = (self._policy.call_seconds, timeout_seconds, self._remaining())
-        return self._clock() + min(limit for limit in limits if limit is not None)
+        seconds = min(limit for limit in limits if limit is not None)
+        expires = self._clock() + seconds
+        return await replace(self._policy.retry, total_seconds=seconds).run(
+            lambda: self._attempt(call, expires),
+            self._may_pass,
+            before_pause=lambda attempt, pause, error: log.warning(
+                "model call failed; trying again", attempt=attempt, pause_seconds=round(pause, 1), why=str(error)
+            ),
+            clock=self._clock,
+            sleep=self._sleep,
+            rng=self._rng,
+        )
+
+    def _may_pass(self, error: BaseException) -> bool:
+        longest = self._policy.retry.longest_pause
+        return isinstance(error, ModelUnavailable) and error.may_pass and (error.retry_after or 0.0) <= longest
 
     async def _attempt(self, call: Callable[[], Awaitable[T]], expires: float) -> T:
         """One call. Waiting for a slot counts against the caller's time, not against the attempt's."""
@@ -108,18 +108,3 @@ class Attempts:
                 raise ModelUnavailable(f"model {self._model} did not answer within {seconds:g} s") from None
             # The library's own text may repeat what was sent, the key included; failure_of has taken what may be told.
             raise self._failure_of(error) from None
-
-    def _pause(self, failure: ModelUnavailable, attempt: int, expires: float) -> float | None:
-        """Seconds to the next attempt; None when there is none.
-
-        Exponential with full jitter (M. Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015), and
-        on top of what the provider asked for.
-        """
-        if not failure.may_pass or attempt > self._policy.retries:
-            return None
-        asked = failure.retry_after or 0.0
-        ceiling: float = min(self._policy.max_seconds, self._policy.base_seconds * 2.0 ** (attempt - 1))
-        pause = asked + self._rng() * ceiling
-        if asked > self._policy.max_seconds or self._clock() + pause >= expires:
-            return None
-        return pause

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
@@ -10,6 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from chassis.logging import get_logger
 from libs.llm.chat import ChatModel, Close, Messages, OfflineChatModel, nothing_to_close
 from libs.llm.errors import ModelRefusedCall, ReplyNotStructured
 from libs.llm.replies import text_of
@@ -18,7 +18,7 @@ from libs.prompts.templates import fill
 
 S = TypeVar("S", bound=BaseModel)
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class LLMClient:
@@ -95,7 +95,7 @@ class LLMClient:
             except ModelRefusedCall as error:
                 if "response_format" not in str(error) and "json_schema" not in str(error):
                     raise
-                _log.warning("the backend takes no JSON schema, from now on it is asked in words: %s", error)
+                _log.warning("backend takes no JSON schema; the prompt describes it from now on", error=str(error))
                 self._takes_schema = False
         asked = [*messages, ("human", instruction(shape))] if describe else messages
         return await self._reply(asked, timeout_seconds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from libs.llm.attempts import Attempts, no_deadline
 from libs.llm.chat import Close, ReliableChatModel, nothing_to_close
@@ -13,15 +13,11 @@ from libs.llm.failures import failure_of
 from libs.llm.providers import (
     OFFLINE,
     create_chat_model,
-    create_embedding_model,
     openai_connections,
     provider_named,
     synchronous_connections,
 )
-from libs.llm.settings import EmbeddingSettings, LLMSettings, ProviderSettings
-
-if TYPE_CHECKING:
-    from libs.llm.embeddings import EmbeddingClient
+from libs.llm.settings import LLMSettings, ProviderSettings
 
 Remaining = Callable[[], float | None]
 
@@ -36,12 +32,12 @@ def connect_chat(settings: LLMSettings, *, remaining: Remaining = no_deadline, *
     options = {**{name: value for name, value in chosen.items() if value is not None}, **options}
     if provider == OFFLINE:
         return LLMClient(create_chat_model(provider, model))
-    access, close = _access(settings, provider)
+    access, close = connection_options(settings, provider)
     chat_model = create_chat_model(provider, model, **access, **options)
     reliable = ReliableChatModel(
         chat_model,
         model,
-        _attempts(settings, provider, model, remaining),
+        attempts_for(settings, provider, model, remaining),
         provider=provider,
         takes_schema=provider_named(provider).speaks_openai and settings.llm_structured_output == "auto",
         price=settings.price_of(model),
@@ -49,34 +45,8 @@ def connect_chat(settings: LLMSettings, *, remaining: Remaining = no_deadline, *
     return LLMClient(reliable, close)
 
 
-def connect_embeddings(
-    settings: EmbeddingSettings,
-    provider: str = "openai",
-    *,
-    remaining: Remaining = no_deadline,
-    **options: Any,
-) -> EmbeddingClient:
-    """The client of the configured embedding model; nothing is sent yet. `options` go to the provider's constructor.
-
-    Errors: ProviderUnknown, KeyMissing, ProviderNotInstalled.
-    """
-    from libs.llm.embeddings import EmbeddingClient  # with numpy, which chat models do not need
-
-    model = settings.embedding_model
-    access, close = _access(settings, provider)
-    return EmbeddingClient(
-        create_embedding_model(provider, model, **access, **options),
-        model,
-        _attempts(settings, provider, model, remaining),
-        provider=provider,
-        batch_size=settings.embedding_batch_size,
-        dimension=settings.embedding_dimension,
-        close=close,
-    )
-
-
-def _access(settings: ProviderSettings, provider: str) -> tuple[dict[str, Any], Close]:
-    """Constructor options that carry key, address and connections, and how to close those.
+def connection_options(settings: ProviderSettings, provider: str) -> tuple[dict[str, Any], Close]:
+    """Return constructor options with key, address and connections, and the function that closes those.
 
     The connections are our own because LangChain shares its own among all models of a process and never closes them.
     """
@@ -91,10 +61,11 @@ def _access(settings: ProviderSettings, provider: str) -> tuple[dict[str, Any], 
     return access, connections.aclose
 
 
-def _attempts(settings: ProviderSettings, provider: str, model: str, remaining: Remaining) -> Attempts:
+def attempts_for(settings: ProviderSettings, provider: str, model: str, remaining: Remaining) -> Attempts:
+    """Return the retries for calls of one model."""
     secrets = [key] if (key := settings.key_of(provider)) else []
 
     def failure(error: Exception) -> ModelUnavailable:
         return failure_of(error, model, secrets)
 
-    return Attempts(model, settings.retry_policy, failure, concurrency=settings.llm_concurrency, remaining=remaining)
+    return Attempts(model, settings.call_policy, failure, concurrency=settings.llm_concurrency, remaining=remaining)

@@ -6,15 +6,16 @@ from typing import Literal
 
 from pydantic import SecretStr, field_validator
 
+from chassis.retry import RetryPolicy
 from chassis.settings import Settings, named
-from libs.llm.attempts import RetryPolicy
+from libs.llm.attempts import CallPolicy
 from libs.llm.errors import KeyMissing
 from libs.llm.providers import OFFLINE, provider_named
 from libs.llm.usage import PUBLISHED_PRICES, Price
 
 
 class ProviderSettings(Settings):
-    """Keys, patience and prices: the same for chat and embedding models."""
+    """Keys, retry policy and prices: the same for chat and embedding models."""
 
     openai_api_key: SecretStr = named(SecretStr(""), "OPENAI_API_KEY")
     """Key of the OpenAI-compatible server; a server that checks no key takes any text."""
@@ -48,15 +49,14 @@ class ProviderSettings(Settings):
     prices that are built in. The cost of a model without a price is unknown, not 0."""
 
     @property
-    def retry_policy(self) -> RetryPolicy:
-        """Patience with a model."""
-        return RetryPolicy(
-            retries=self.llm_retries,
-            base_seconds=self.llm_retry_base_seconds,
-            max_seconds=self.llm_retry_max_seconds,
-            attempt_seconds=self.llm_attempt_seconds,
-            call_seconds=self.llm_call_seconds,
+    def call_policy(self) -> CallPolicy:
+        """Return how often and how long a model is called."""
+        retry = RetryPolicy(
+            attempts=self.llm_retries + 1,
+            first_pause=self.llm_retry_base_seconds,
+            longest_pause=self.llm_retry_max_seconds,
         )
+        return CallPolicy(retry, self.llm_attempt_seconds, self.llm_call_seconds)
 
     def price_of(self, model: str) -> Price | None:
         """The model's price; None when it is unknown."""
@@ -103,16 +103,3 @@ class LLMSettings(ProviderSettings):
     def is_offline(self) -> bool:
         """Whether there is no model, so that a service is to be composed of its rule-based agents."""
         return self.llm_provider == OFFLINE
-
-
-class EmbeddingSettings(ProviderSettings):
-    """The embedding model of a provider."""
-
-    embedding_model: str = named("text-embedding-3-small", "EMBEDDING_MODEL", min_length=1)
-    """Name of the embedding model, as its provider calls it."""
-
-    embedding_dimension: int = named(0, "EMBEDDING_DIMENSION", ge=0, le=65536)
-    """Dimension its vectors must have. 0: that of its first answer."""
-
-    embedding_batch_size: int = named(128, "EMBEDDING_BATCH_SIZE", ge=1, le=2048)
-    """Texts in one call."""

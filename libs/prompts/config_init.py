@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from chassis.errors import BadSetting
 from libs.prompts.defaults import BUILT_IN_TEMPLATES
 from libs.prompts.labels import Language
 from libs.prompts.settings import CONFIG_FILE, TABLE
@@ -34,7 +35,7 @@ LEADERBOARD_DB = "data/leaderboard.db"
 """
 
 
-class ConfigInitError(Exception):
+class ConfigInitError(BadSetting):
     """Nothing was written; the text is what the command prints before it exits with status 1."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import tomllib
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from pydantic import Field, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from chassis.logging import get_logger
 from libs.prompts.defaults import BUILT_IN_TEMPLATES
 from libs.prompts.labels import Language
 
@@ -23,7 +23,7 @@ CONFIG_FILE = Path("configs", "prompt_builder.toml")
 PREFIXES = ("HANSEI_", "MIXSEEK_", "MIXSEEK_PROMPT_BUILDER__")
 """Of the variables of a field, in upper case; the first one that is set wins."""
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _table: ContextVar[Mapping[str, Any] | None] = ContextVar("prompt_builder_table", default=None)
 
 
@@ -105,7 +105,7 @@ def get_prompt_builder_settings(
     """
     file = _config_file(path, workspace)
     if file is None:
-        _log.warning("no %s in the workspace; the built-in prompt templates are used", CONFIG_FILE)
+        _log.warning("no prompt file in the workspace; using the built-in templates", file=str(CONFIG_FILE))
         return PromptBuilderSettings()
     token = _table.set(_table_of(file))
     try:

@@ -6,12 +6,12 @@ indexes, conversions or formats in a placeholder, so a template can reach nothin
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from chassis.errors import InvalidArgument, Violation, shortened
+from chassis.logging import get_logger
 
 MAX_TEMPLATE_BYTES = 256 * 1024
 
@@ -19,7 +19,7 @@ _BUILT_IN = "built-in template"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _TOKEN = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}|[{}]")
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class TemplateError(ValueError):
@@ -70,7 +70,7 @@ class PromptTemplates:
             try:
                 return fill(template, values)
             except TemplateError as error:
-                _log.warning("prompt template %s is broken and not used: %s", source, error)
+                _log.warning("prompt template is broken; not using it", template=source, error=str(error))
         try:
             return fill(self._built_in, values)
         except TemplateError as error:
@@ -104,5 +104,5 @@ def _read(path: Path) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
-        _log.warning("prompt template %s cannot be read and is not used: %s", path.name, error)
+        _log.warning("prompt template cannot be read; not using it", template=path.name, error=str(error))
         return None

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from allinone import commands
 from hansei.client.cli.foresight import (
     QUERY_CHARS,
     TOP_K,
     Foresight,
     Hits,
+    ToolCall,
     argument_names,
     chance,
     duplicates,
@@ -20,13 +22,19 @@ from hansei.client.cli.foresight import (
     warns_of,
 )
 from hansei.playbook.v1.playbook_pb2 import Bullet
-from services.reflector.domain.actions import Action, actions_of
-from services.reflector.domain.tool_errors import ToolError
-from services.reflector.domain.trajectory import Step, ToolCall
+from hansei.reflector.v1.trajectory_pb2 import (
+    STEP_ROLE_ASSISTANT,
+    STEP_ROLE_TOOL,
+    STEP_ROLE_USER,
+    TRAJECTORY_STATUS_FAILURE,
+    Step,
+    Trajectory,
+)
+from hansei.reflector.v1.trajectory_pb2 import ToolCall as RecordedCall
 
 
-def failed(operation: str = "book_seat", kind: str = "Error: seat <id> is taken") -> Action:
-    return Action(1, "agent", "book_seat", operation, '{"seat": "12A"}', 2, error=ToolError("Error: seat 12A …", kind))
+def failed(operation: str = "book_seat", kind: str = "Error: seat <id> is taken") -> ToolCall:
+    return ToolCall("", operation, '{"seat": "12A"}', kind)
 
 
 @pytest.mark.parametrize(
@@ -44,19 +52,26 @@ def test_a_bullet_warns_when_it_names_operation_and_error(content: str, warns: b
 
 
 def test_nothing_warns_of_a_call_that_worked() -> None:
-    worked = Action(1, "agent", "book_seat", "book_seat", "", 2)
+    worked = ToolCall("", "book_seat", "", "")
     assert not warns_of(Bullet(content="book_seat"), worked)
 
 
 def test_the_query_holds_only_what_happened_before_the_error() -> None:
-    steps = [
-        Step(index=0, role="user", content="a window seat, please"),
-        Step(index=1, role="assistant", tool_calls=(ToolCall(id="1", name="book_seat", arguments='{"seat": "12A"}'),)),
-        Step(index=2, role="tool", name="book_seat", tool_call_id="1", content="Error: seat 12A is taken"),
-        Step(index=3, role="user", content="then an aisle seat"),
-    ]
-    (action,) = actions_of(steps)
-    asked = query_before(steps, action)
+    recorded = RecordedCall(id="1", name="book_seat", arguments='{"seat": "12A"}')
+    trajectory = Trajectory(
+        id="t",
+        dataset="d",
+        query="q",
+        status=TRAJECTORY_STATUS_FAILURE,
+        steps=[
+            Step(role=STEP_ROLE_USER, content="a window seat, please"),
+            Step(role=STEP_ROLE_ASSISTANT, tool_calls=[recorded]),
+            Step(role=STEP_ROLE_TOOL, name="book_seat", tool_call_id="1", content="Error: seat 12A is taken"),
+            Step(role=STEP_ROLE_USER, content="then an aisle seat"),
+        ],
+    )
+    (call,) = commands.failed_calls(trajectory)
+    asked = query_before(ToolCall(**call))
     assert "book_seat" in asked.query_text
     assert "seat" in asked.query_text
     assert "12A" not in asked.query_text
@@ -67,8 +82,8 @@ def test_the_query_holds_only_what_happened_before_the_error() -> None:
 
 
 def test_a_long_call_is_cut_in_the_query() -> None:
-    long = Action(0, "agent", "run", "run", "x" * 10_000, 1, error=ToolError("e", "e"))
-    assert len(query_before([], long).query_text) <= 2 * QUERY_CHARS + 1
+    long = ToolCall("", "run", "x" * 10_000, "e")
+    assert len(query_before(long).query_text) <= 2 * QUERY_CHARS + 1
 
 
 @given(st.lists(st.booleans(), max_size=9))

@@ -3,48 +3,52 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import chassis
 from chassis.deadlines import remaining
 from chassis.errors import HanseiError
+from chassis.logging import get_logger
+from chassis.server.cpu import CpuPool
 from hansei.curator.v1 import curator_service_pb2_grpc
 from hansei.playbook.v1 import playbook_service_pb2_grpc
+from libs.embedding.connect import connect_embedding_model
+from libs.embedding.embedder import TextEmbedder
 from libs.llm.client import LLMClient
 from libs.llm.connect import connect_chat
-from libs.sql.opening import named_by, opened
-from services.curator.adapters import measures
+from libs.storage.startup import report_setting, wait_until_open
+from services.curator.adapters import metrics as measures
 from services.curator.adapters.feed import RevisionFeed
-from services.curator.adapters.peers import SearchPeer
-from services.curator.adapters.prompt import CuratorPromptBuilder
 from services.curator.adapters.sections import DEFAULT_FILE, SHIPPED_FILE, SectionLoader
-from services.curator.adapters.sql.store import SqlPlaybookStore
+from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.log import Revision
-from services.curator.rpc.servicers import CuratorServicer, PlaybookServicer
+from services.curator.prompts.builder import CuratorPromptBuilder
+from services.curator.rpc.servicer.curator import CuratorServicer
+from services.curator.rpc.servicer.playbook import PlaybookServicer
 from services.curator.settings import CuratorSettings
 from services.curator.usecases.curate import Curator, CuratorAgent
-from services.curator.usecases.embed_ahead import EmbedAhead
+from services.curator.usecases.embed_new_texts import EmbedNewTexts
 from services.curator.usecases.model_curator import ModelCurator
 from services.curator.usecases.rule_curator import RuleCurator
-from services.curator.usecases.similarity import SearchSimilarity, Similarity, WordSimilarity
-from services.curator.usecases.vectors import Vectors
+from services.curator.usecases.similarity import EmbeddingSource, SimilaritySource, WordSource
 from services.curator.usecases.watch import Watch
 
 HOUSEKEEPING_SECONDS = 60
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
-    """The curator as a service of the chassis; it may call search. With `LLM_PROVIDER=offline` it curates by rules.
+    """The curator as a service of the chassis. With `LLM_PROVIDER=offline` it curates by rules.
 
     Raises `BadSetting`.
     """
-    search = SearchPeer(lambda: peers.channel("search"))
-    vectors = Vectors(search)
-    similarity = _similarity(settings, search, vectors)
+    closing = AsyncExitStack()
+    embedding_pool = CpuPool("curator-embed", workers=settings.embedding_threads)
+    embedding_model = connect_embedding_model(settings, embedding_pool, closing, remaining=remaining)
+    _log.info("embedding model loaded", model=embedding_model.model_id, similarity=settings.curation_similarity)
     llm_client = connect_chat(settings, remaining=remaining)
 
     def committed(revision: Revision) -> None:
@@ -52,39 +56,38 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
         measures.count(revision)
 
     place = "HANSEI_CURATOR_DATABASE_URL" if settings.curator_database_url else "PLAYBOOK_DATA_DIR"
-    with named_by(place):
+    with report_setting(place):
         store = SqlPlaybookStore(settings.database_url, policy=settings.default_policy, committed=committed)
     feed = RevisionFeed(store, settings.curator_feed_poll_seconds)
     sections = _sections(settings)
     watch = Watch(store, feed, settings.curator_watch_progress_seconds, settings.curator_watch_patience)
-    embed_ahead = EmbedAhead(
-        vectors,
-        store,
-        settings.curator_embed_ahead_seconds if settings.search_addr else 0,
-        remaining=remaining,
-        count=measures.count_ahead,
-    )
-    agent = CuratorAgent(_curator(settings, llm_client, similarity), store, sections, similarity, embed_ahead)
+    embedder = TextEmbedder(embedding_model, store.embedding_store())
+    embed_new_texts = EmbedNewTexts(embedder, remaining=remaining, count=measures.count_new_texts)
+    by_words = settings.curation_similarity == "words"
+    source = WordSource() if by_words else EmbeddingSource(embedder, settings.curation_same_lesson)
+    agent = CuratorAgent(_curator(settings, llm_client, source), store, sections, source, embed_new_texts)
 
     async def start() -> None:
-        await opened(store.open, store.url, place, settings.database_wait_seconds)
+        await wait_until_open(store.open, store.database.url, place, settings.database_wait_seconds)
 
     async def close() -> None:
         await store.close()
         await llm_client.aclose()
+        await closing.aclose()
+        await embedding_pool.close()
 
     async def keep_house() -> None:
         while True:
             try:
-                await store.forget_answers(settings.answer_retention)
+                await store.delete_responses(settings.answer_retention)
                 await store.expire_pending()
                 measures.count_pending(await store.pending_counts())
             except HanseiError as error:
-                _log.warning("housekeeping is put off: %s", error)
+                _log.warning("housekeeping failed; trying again later", error=str(error))
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
 
     tasks: dict[str, Callable[[], Awaitable[None]]] = {"feed": feed.poll, "housekeeping": keep_house}
-    if store.gives_notice:
+    if store.notifies:
         tasks["notices"] = lambda: store.listen(feed.reached)
     return chassis.Service(
         name="curator",
@@ -94,7 +97,7 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
             ),
             chassis.Registration(
                 playbook_service_pb2_grpc.add_PlaybookServiceServicer_to_server,
-                PlaybookServicer(store, sections, watch, embed_ahead),
+                PlaybookServicer(store, sections, watch, embedder, embed_new_texts),
                 endless=("WatchPlaybook",),
             ),
         ],
@@ -104,21 +107,11 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
     )
 
 
-def _curator(settings: CuratorSettings, llm_client: LLMClient, similarity: Similarity) -> Curator:
+def _curator(settings: CuratorSettings, llm_client: LLMClient, source: SimilaritySource) -> Curator:
     if settings.is_offline:
-        return RuleCurator(similarity)
+        return RuleCurator(source)
     prompts = CuratorPromptBuilder(Path(settings.prompts_dir) / "curator", settings.language)
-    return ModelCurator(llm_client, prompts, settings.llm_model, similarity)
-
-
-def _similarity(settings: CuratorSettings, search: SearchPeer, vectors: Vectors) -> Similarity:
-    if settings.curation_similarity == "search" and not settings.search_addr:
-        raise chassis.BadSetting("CURATION_SIMILARITY: search needs SEARCH_ADDR")
-    if settings.search_addr and settings.curation_similarity != "words":
-        _log.info("lessons are compared by the vectors of the search service")
-        return SearchSimilarity(search, vectors, settings.curation_same_lesson)
-    _log.info("lessons are compared by their words, because SEARCH_ADDR is not set or CURATION_SIMILARITY says so")
-    return WordSimilarity()
+    return ModelCurator(llm_client, prompts, settings.llm_model, source)
 
 
 def _sections(settings: CuratorSettings) -> SectionLoader:

@@ -9,11 +9,12 @@ from typing import Literal
 from pydantic import Field
 
 from chassis.settings import ServiceSettings, named
+from libs.embedding.settings import EmbeddingSettings
 from libs.llm.settings import LLMSettings
 from services.curator.domain.rules import DEFAULT_MAX_BULLETS, Policy
 
 
-class CuratorSettings(ServiceSettings, LLMSettings):
+class CuratorSettings(ServiceSettings, LLMSettings, EmbeddingSettings):
     """Where the curator listens, where playbooks are kept, which model curates."""
 
     listen_address: str = "127.0.0.1:50051"
@@ -33,21 +34,12 @@ class CuratorSettings(ServiceSettings, LLMSettings):
     """YAML file of the sections of each dataset. Empty: `config/sections.yaml` where the service runs, else the one
     that is shipped."""
 
-    search_addr: str = named("", "SEARCH_ADDR")
-    """Where search is, `host:port`: its embedder says which lessons are the same, and embeds what is new before it is
-    committed. Empty: there is none."""
-
-    curation_similarity: Literal["", "search", "words"] = named("", "CURATION_SIMILARITY")
-    """By what lessons are compared: `search`, the vectors of the search service's embedder, or `words` alone. Empty:
-    `search` where SEARCH_ADDR says where it is, else `words`."""
+    curation_similarity: Literal["embedding", "words"] = named("embedding", "CURATION_SIMILARITY")
+    """By what lessons are compared: `embedding`, the vectors of the embedding model, or `words` alone."""
 
     curation_same_lesson: float | None = named(None, "CURATION_SAME_LESSON", gt=0, le=1)
-    """Cosine of vectors from which two lessons are the same. Empty: what was measured for the built-in embedders; for
-    another embedder the strictest of those."""
-
-    curator_embed_ahead_seconds: float = Field(0.5, ge=0, le=10)
-    """Seconds for which a write waits at most until the search service has embedded its new texts, so that they can be
-    searched as soon as they are committed; what takes longer is embedded after the commit. 0: everything is."""
+    """Cosine of vectors from which two lessons are the same. Empty: what was measured for the bundled models; for
+    another model the strictest of those."""
 
     prompts_dir: str = "prompts"
     """Folder with templates that replace the built-in prompt: `curator/<dataset>.txt`, `curator/default.txt`."""

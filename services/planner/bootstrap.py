@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 from collections.abc import Callable, Coroutine
@@ -12,18 +11,19 @@ from typing import Any
 
 from chassis import deadlines
 from chassis.channels import Peers
-from chassis.service import Registration, Service
+from chassis.logging import get_logger
+from chassis.server.service import Registration, Service
 from hansei.planner.v1 import generator_service_pb2_grpc, planner_service_pb2_grpc
 from libs.llm.client import LLMClient
 from libs.llm.connect import connect_chat
 from libs.llm.errors import KeyMissing
 from libs.llm.providers import OFFLINE
-from libs.sql.opening import named_by, opened
+from libs.storage.startup import report_setting, wait_until_open
 from services.planner.adapters.answerers import ModelAnswerer, OfflineAnswerer
 from services.planner.adapters.chat import ChatCompletions
 from services.planner.adapters.peers import KnowledgeSearch, SearchEmbedder
 from services.planner.adapters.remote_tools import keep_discovering
-from services.planner.adapters.sql.store import SqlExecutionStore
+from services.planner.adapters.sql.repository import SqlExecutionStore
 from services.planner.config import GraceConfig, load_grace_config
 from services.planner.domain.answers import AskingPolicy
 from services.planner.domain.confidence import ConfidenceCalculator, ConfidenceWeights
@@ -31,18 +31,18 @@ from services.planner.domain.events import Budget
 from services.planner.domain.moves import Rules
 from services.planner.domain.replanning import ReplanManager
 from services.planner.domain.thresholds import Thresholds
-from services.planner.rpc.generator_servicer import GeneratorServicer
-from services.planner.rpc.planner_servicer import PlannerServicer
+from services.planner.rpc.servicer.generator import GeneratorServicer
+from services.planner.rpc.servicer.planner import PlannerServicer
 from services.planner.settings import PlannerSettings
 from services.planner.usecases.execute import Executor
 from services.planner.usecases.executions import Executions, Ownership
 from services.planner.usecases.feedback import FeedbackBook, LearningGate
 from services.planner.usecases.gates import AdjustedGate, GuaranteedGate
-from services.planner.usecases.generate import Answerer, GeneratorAgent
+from services.planner.usecases.generate import GeneratorAgent
 from services.planner.usecases.judge import StepJudge
 from services.planner.usecases.legacy_agent import LegacyAgentTool
-from services.planner.usecases.models import Embedder, Model
 from services.planner.usecases.plan import Planner
+from services.planner.usecases.ports import Answerer, Embedder, Model
 from services.planner.usecases.replan import ReplanOrchestrator
 from services.planner.usecases.tools import (
     AskUserTool,
@@ -52,7 +52,7 @@ from services.planner.usecases.tools import (
     ToolRegistry,
 )
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 def build(settings: PlannerSettings, peers: Peers) -> Service:
@@ -66,8 +66,9 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
     backend = KnowledgeSearch(peers)
     planner = Planner(backend, models.planning, simple_threshold=config.planner.simple_threshold, estimator=estimator)
     registry, gate = _registry(config, backend, models.planning), _gate(config)
-    with named_by("PLANNER_DB"):
-        store = SqlExecutionStore(settings.planner_db)
+    setting = "HANSEI_PLANNER_DATABASE_URL"
+    with report_setting(setting):
+        store = SqlExecutionStore(settings.planner_database_url)
     closing.push_async_callback(store.close)
     own = Ownership(f"planner-{secrets.token_hex(4)}", settings.planner_lease_seconds)
     executor = _executor(settings, config, planner, registry, gate, models.evaluating, SearchEmbedder(peers))
@@ -76,7 +77,7 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
 
     async def start() -> None:
         closing.push_async_callback(executions.close)
-        await opened(store.open, store.url, "PLANNER_DB", settings.database_wait_seconds)
+        await wait_until_open(store.open, store.database.url, setting, settings.database_wait_seconds)
         await executions.open()
         await book.catch_up()
 
@@ -143,7 +144,11 @@ class _Models:
             if "provider" in own.model_fields_set:
                 raise
             # Nobody chose the default provider and nobody gave it a key: the shared model does its work.
-            _log.warning("no key for %s: plans are made by %s", own.provider, self._settings.llm_model)
+            _log.warning(
+                "no API key of the provider; using another model for plans",
+                provider=own.provider,
+                model=self._settings.llm_model,
+            )
             client = connect_chat(self._settings.model_copy(update=wanted))
         self._closing.push_async_callback(client.aclose)
         return ChatCompletions(client)

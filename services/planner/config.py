@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,11 +10,12 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from chassis.logging import get_logger
 from chassis.settings import BadSetting
 from services.planner.domain.confidence import ConfidenceWeights
 from services.planner.domain.thresholds import Thresholds
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 PREFIX = "GRACE_"
 
@@ -153,7 +153,7 @@ def load_grace_config(path: Path, environ: Mapping[str, str]) -> GraceConfig:
             continue
         keys = known.get(name.removeprefix(PREFIX))
         if keys is None:
-            _log.warning("%s is not a known setting", name)
+            _log.warning("unknown setting", variable=name)
             continue
         _put(merged, keys, parsed(text))
     try:
@@ -173,12 +173,12 @@ def _from_file(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        _log.warning("%s is not used: %s", path.name, type(error).__name__)
+        _log.warning("settings file cannot be read; not using it", file=str(path.name), error=type(error).__name__)
         return {}
     if content is None:
         return {}
     if not isinstance(content, dict):
-        _log.warning("%s is not used: it holds no mapping", path.name)
+        _log.warning("settings file holds no mapping; not using it", file=str(path.name))
         return {}
     return content
 

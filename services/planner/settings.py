@@ -26,7 +26,7 @@ class PlannerSettings(LLMSettings, ServiceSettings):
     curator_addr: str = named("127.0.0.1:50051", "CURATOR_ADDR")
     """Where the owner of the playbooks is, `host:port`: it names the collections."""
 
-    planner_db: str = named("data/planner.db", "PLANNER_DB", min_length=1)
+    planner_database_url: str = Field("data/planner.db", min_length=1)
     """Where executions are kept: a file name for SQLite, or a PostgreSQL URL, which several planners can share."""
 
     grace_config: Path = Path("config/grace_config.yml")

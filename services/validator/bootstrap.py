@@ -7,19 +7,17 @@ from hansei.validator.v1 import evaluator_service_pb2_grpc, leaderboard_service_
 from libs.llm.settings import LLMSettings
 from libs.prompts.builder import UserPromptBuilder
 from libs.prompts.settings import PromptBuilderSettings, get_prompt_builder_settings
-from libs.sql.opening import named_by, opened
+from libs.storage.startup import report_setting, wait_until_open
 from services.validator.adapters.judge_model import ChatJudgeModel
 from services.validator.adapters.linguistic import JapaneseVocabulary
+from services.validator.adapters.metrics import RunMetrics
 from services.validator.adapters.report_model import ConfiguredReportModel
-from services.validator.adapters.run_metrics import RunMetrics
-from services.validator.adapters.sql.database import Database
-from services.validator.adapters.sql.kinds import KindStore
-from services.validator.adapters.sql.leaderboard import LeaderBoardStore
+from services.validator.adapters.sql.repository import KindStore, LeaderBoardStore, ValidatorDatabase
 from services.validator.domain.kind_definition import KindDefinition, RuleLimits
 from services.validator.domain.kinds import ReportKind
-from services.validator.rpc.evaluator import EvaluatorServicer
-from services.validator.rpc.leaderboard import LeaderboardServicer
-from services.validator.rpc.validator import ValidatorServicer
+from services.validator.rpc.servicer.evaluator import EvaluatorServicer
+from services.validator.rpc.servicer.leaderboard import LeaderboardServicer
+from services.validator.rpc.servicer.validator import ValidatorServicer
 from services.validator.settings import ValidatorSettings
 from services.validator.usecases.compare import CompareSubmissions
 from services.validator.usecases.evaluate import Evaluator
@@ -34,15 +32,17 @@ from services.validator.usecases.validate_report import ValidateReport
 
 def build(settings: ValidatorSettings, peers: chassis.Peers) -> chassis.Service:
     """The validator as a service of the chassis; it calls no peers."""
-    with named_by("LEADERBOARD_DB"):
-        database = Database(settings.leaderboard_db)
+    with report_setting("HANSEI_VALIDATOR_DATABASE_URL"):
+        database = ValidatorDatabase(settings.validator_database_url)
     writer, judges = ConfiguredReportModel(LLMSettings), ChatJudgeModel(LLMSettings, RuleJudge(settings.language))
     validator = _validator(settings, database, writer)
     evaluator = _evaluator(settings, PatientJudge(judges))
     leaderboard = LeaderboardServicer(Leaderboard(LeaderBoardStore(database)))
 
     async def start() -> None:
-        await opened(database.open, database.url, "LEADERBOARD_DB", settings.database_wait_seconds)
+        await wait_until_open(
+            database.open, database.url, "HANSEI_VALIDATOR_DATABASE_URL", settings.database_wait_seconds
+        )
 
     async def close() -> None:
         await writer.close()
@@ -61,7 +61,9 @@ def build(settings: ValidatorSettings, peers: chassis.Peers) -> chassis.Service:
     )
 
 
-def _validator(settings: ValidatorSettings, database: Database, writer: ConfiguredReportModel) -> ValidatorServicer:
+def _validator(
+    settings: ValidatorSettings, database: ValidatorDatabase, writer: ConfiguredReportModel
+) -> ValidatorServicer:
     limits = RuleLimits(settings.rule_steps, settings.rule_seconds)
     kinds = Kinds(KindStore(database), lambda definition: _compiled(definition, limits))
     vocabulary = JapaneseVocabulary()

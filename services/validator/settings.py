@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from chassis.settings import ServiceSettings, named
 
@@ -18,7 +18,11 @@ class ValidatorSettings(ServiceSettings):
     listen_address: str = "127.0.0.1:50055"
     """Where gRPC is served, `host:port`. Port 0 takes a free one."""
 
-    leaderboard_db: str = named("data/leaderboard.db", "LEADERBOARD_DB", min_length=1)
+    validator_database_url: str = Field(
+        "data/leaderboard.db",
+        min_length=1,
+        validation_alias=AliasChoices("HANSEI_VALIDATOR_DATABASE_URL", "LEADERBOARD_DB"),  # V-73
+    )
     """Where entries, judgements and report kinds are kept: a file name for SQLite, or a PostgreSQL URL."""
 
     language: Literal["ja", "en"] = "ja"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 import yaml
-from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from libs.sql.migrations import newest_in
+from libs.storage.migrations import newest_revision
 
 ROOT = Path(__file__).parents[2]
 OWN = ("chassis", "libs", "services", "gateway", "allinone", "sdk", "examples", "bench", "tests")
@@ -30,7 +30,7 @@ ROOMS = {
 }
 SERVICES = sorted(name for name in yaml.safe_load((ROOT / "deploy/services.yaml").read_text())["services"])
 
-MIGRATIONS = sorted(path.parent for path in ROOT.glob("[gs]*/**/migrations/env.py"))
+MIGRATIONS = sorted(path.parent for path in ROOT.glob("[gs]*/**/migrations/versions"))
 
 
 def modules() -> Iterator[Path]:
@@ -59,14 +59,21 @@ def test_hansei_is_a_namespace_package() -> None:
 
 @pytest.mark.parametrize("folder", MIGRATIONS, ids=lambda path: str(path.relative_to(ROOT).parent))
 def test_the_last_migration_by_number_is_the_newest(folder: Path) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(folder))
-    assert ScriptDirectory.from_config(config).get_heads() == [newest_in(folder)]
+    assert ScriptDirectory(folder).get_heads() == [newest_revision(folder)]
 
 
 def test_stubs_hold_nothing_written_by_hand() -> None:
-    endings = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py", "_pb2_grpc.pyi", "_policy.json")
-    written = [path for path in (ROOT / "stubs").rglob("*") if path.is_file() and not path.name.endswith(endings)]
+    endings = (
+        "py.typed",
+        "_pb2.py",
+        "_pb2.pyi",
+        "_pb2_grpc.py",
+        "_pb2_grpc.pyi",
+        "_policy.json",
+        "/sources.binpb",
+        "/services.json",
+    )
+    written = [path for path in (ROOT / "stubs").rglob("*") if path.is_file() and not str(path).endswith(endings)]
     assert [path for path in written if "__pycache__" not in path.parts] == []
 
 
@@ -74,3 +81,20 @@ def test_the_arrows_hold() -> None:
     linter = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([linter, "--no-cache"], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def find_cycle(calls: dict[str, list[str]]) -> list[str]:
+    """Return the services of one cycle of calls, in order; none if there is no cycle."""
+    try:
+        tuple(TopologicalSorter(calls).static_order())
+    except CycleError as error:
+        return list(reversed(error.args[1]))
+    return []
+
+
+def test_no_service_calls_one_that_calls_it() -> None:
+    services = yaml.safe_load((ROOT / "deploy/services.yaml").read_text())["services"]
+    calls = {name: listed["calls"] for name, listed in services.items()}
+    assert find_cycle(calls) == []
+    # As it was before the curator embedded for itself.
+    assert set(find_cycle({**calls, "curator": ["search"]})) == {"curator", "search"}

@@ -11,33 +11,57 @@ import chassis
 import services.curator.bootstrap
 import services.search.bootstrap
 from chassis.channels import OWN, PeerChannel
+from hansei.curator.v1 import curator_service_pb2 as curator_pb
+from hansei.reflector.v1 import trajectory_pb2
 from services.curator.settings import CuratorSettings
 from services.search.settings import SearchSettings
+from tests.behaviour.playbook_client import new_id
 
 HASHING = {"embedding_provider": "hashing"}
 
 
 @asynccontextmanager
 async def curator_and_search(
-    folder: Path, *, search: str = OWN, embedding: Mapping[str, Any] = HASHING, **settings: Any
+    folder: Path,
+    *,
+    embedding: Mapping[str, Any] = HASHING,
+    alone: bool = False,
+    search_folder: Path | None = None,
+    **settings: Any,
 ) -> AsyncIterator[PeerChannel]:
-    """A channel to both. `search` is where the curator looks for search, `embedding` the settings of the embedder."""
+    """A channel to both, or to the curator `alone`; `embedding` are the settings of the embedding model."""
     opened: list[chassis.Peers] = []
-    given = {"llm_provider": "offline", "playbook_data_dir": str(folder), "search_addr": search, **settings}
-    found = SearchSettings.model_validate(
-        {"search_db": str(folder / "s.db"), "search_snapshot_dir": str(folder / "s"), **embedding}
-    )
+    curating = {"llm_provider": "offline", "playbook_data_dir": str(folder), **embedding, **settings}
+    kept = search_folder or folder
+    searching = {"search_database_url": str(kept / "s.db"), "search_snapshot_dir": str(kept / "s"), **embedding}
 
     def composed(address: str) -> list[chassis.Service]:
-        peers = chassis.Peers({"search": search, "curator": OWN}, own_address=address)
+        peers = chassis.Peers({"curator": OWN}, own_address=address)
         opened.append(peers)
-        return [
-            services.curator.bootstrap.build(CuratorSettings.model_validate(given), peers),
-            services.search.bootstrap.build(found, peers),
-        ]
+        curator = services.curator.bootstrap.build(CuratorSettings.model_validate(curating), peers)
+        if alone:
+            return [curator]
+        return [curator, services.search.bootstrap.build(SearchSettings.model_validate(searching), peers)]
 
     async with chassis.serve(composed) as running:
         client = chassis.Peers({"hansei": running.address})
         yield client.channel("hansei")
         for peers in (client, *opened):
             await peers.close()
+
+
+def curate_request(*lessons: str, trajectory: str = "run", dataset: str = "d") -> curator_pb.CurateRequest:
+    insights = [
+        trajectory_pb2.Insight(
+            reasoning="r", error_identification="e", root_cause_analysis="c", correct_approach="a", key_insight=lesson
+        )
+        for lesson in lessons
+    ]
+    reflection = trajectory_pb2.ReflectionResult(
+        insights=insights,
+        trajectory_id=trajectory,
+        iteration_count=1,
+        signal=trajectory_pb2.SIGNAL_STRENGTH_REWARD,
+        model="offline",
+    )
+    return curator_pb.CurateRequest(request_id=new_id(), dataset=dataset, reflection_result=reflection)

@@ -75,7 +75,7 @@ async def running(folder: Path, tools: Tools | None = None, **more: Any) -> Asyn
     async with _tool_service(tools) as address:
         fields: dict[str, Any] = {
             "llm_provider": "offline",
-            "planner_db": str(folder / "planner.db"),
+            "planner_database_url": str(folder / "planner.db"),
             "grace_config": folder / "none.yml",
             "planner_tool_addrs": address,
             "planner_lease_seconds": 1.0,

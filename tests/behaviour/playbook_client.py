@@ -25,6 +25,7 @@ async def curator(folder: Path) -> AsyncIterator[Stub]:
     """A client of a curator that keeps its playbooks in `folder`."""
     settings = CuratorSettings(
         llm_provider="offline",
+        embedding_provider="hashing",
         playbook_data_dir=str(folder),
         curator_feed_poll_seconds=0.05,
         lame_duck_seconds=0,
@@ -119,10 +120,10 @@ async def export_file(stub: Stub, format_: service_pb.PlaybookFormat.ValueType, 
 
 
 async def watched(
-    stub: Stub, count: int, from_revision: int = 0, *, snapshot: bool = False
+    stub: Stub, count: int, from_revision: int = 0, *, snapshot: bool = False, **fields: Any
 ) -> list[service_pb.WatchPlaybookResponse]:
     """The first `count` events that are not signs of life."""
-    request = service_pb.WatchPlaybookRequest(dataset="d", from_revision=from_revision, snapshot=snapshot)
+    request = service_pb.WatchPlaybookRequest(dataset="d", from_revision=from_revision, snapshot=snapshot, **fields)
     call = cast("AsyncGenerator[service_pb.WatchPlaybookResponse, None]", stub.WatchPlaybook(request))
     events: list[service_pb.WatchPlaybookResponse] = []
     async for event in call:

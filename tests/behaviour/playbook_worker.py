@@ -18,12 +18,13 @@ from typing import Any
 
 from sqlalchemy import event
 
-from services.curator.adapters.sql.store import SqlPlaybookStore
+from libs.storage.idempotency import IdempotencyKey
+from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.curation import DeltaContextItem, DeltaType, Proposal, Tag, Vote
 from services.curator.domain.log import Kind, Origin, fold
 from services.curator.domain.playbook import Playbook
-from services.curator.usecases.commit import Batch, commit, once
-from services.curator.usecases.ports import Ticket, Writing
+from services.curator.usecases.commit import Batch, commit, run_once
+from services.curator.usecases.ports import DatasetTransaction
 from services.curator.usecases.restore import restore
 from services.curator.usecases.transfer import import_playbook
 
@@ -84,51 +85,52 @@ async def _request(store: SqlPlaybookStore, dice: random.Random, request_id: str
             votes.append(Vote(dice.choice(ids), tag, f"run-{dice.randrange(50)}", dice.randrange(3)))
     batch = Batch(Origin(Kind.APPLY, "stress", request_id=request_id), proposals, votes, base=snapshot.revision)
 
-    def work(writing: Writing) -> bytes:
-        done = commit(writing, batch)
+    def work(transaction: DatasetTransaction) -> bytes:
+        done = commit(transaction, batch)
         flags = [one.applied for one in done.operations], [one.applied for one in done.votes]
         return json.dumps([done.revision, *flags]).encode()
 
-    ticket = Ticket(request_id, "ApplyDeltas", "")
-    answers = {await store.write(DATASET, once(ticket, work)) for _ in range(1 + (dice.random() < 0.2))}
+    key = IdempotencyKey(request_id, "ApplyDeltas", b"")
+    answers = {await store.write(DATASET, run_once(key, work)) for _ in range(1 + (dice.random() < 0.2))}
     # One write, because several processes share the pipe.
     os.write(1, (json.dumps([request_id, *(json.loads(answer) for answer in answers)]) + "\n").encode())
 
 
-Job = Callable[[Writing], Any]
+Job = Callable[[DatasetTransaction], Any]
 PLAYBOOK = "## A\n"
 
 
-def _edit(writing: Writing) -> None:
-    first = writing.everything()[0].bullet.id
-    votes = [Vote(first, "helpful", f"run-{writing.revision}")]
-    proposals = [delta("ADD", f"new {writing.revision}"), delta("UPDATE", f"better {writing.revision}", first)]
-    commit(writing, Batch(Origin(Kind.APPLY, "crash"), proposals, votes))
+def _edit(transaction: DatasetTransaction) -> None:
+    first = transaction.everything()[0].bullet.id
+    votes = [Vote(first, "helpful", f"run-{transaction.revision}")]
+    proposals = [delta("ADD", f"new {transaction.revision}"), delta("UPDATE", f"better {transaction.revision}", first)]
+    commit(transaction, Batch(Origin(Kind.APPLY, "crash"), proposals, votes))
 
 
-def _remove(writing: Writing) -> None:
-    last = writing.everything()[-1].bullet.id
+def _remove(transaction: DatasetTransaction) -> None:
+    last = transaction.everything()[-1].bullet.id
     commit(
-        writing, Batch(Origin(Kind.APPLY, "crash"), [delta("DELETE", "", last), delta("ADD", f"n {writing.revision}")])
+        transaction,
+        Batch(Origin(Kind.APPLY, "crash"), [delta("DELETE", "", last), delta("ADD", f"n {transaction.revision}")]),
     )
 
 
-def _restore(writing: Writing) -> None:
-    restore(writing, max(1, writing.revision - 3), Origin(Kind.RESTORE, "crash"))
+def _restore(transaction: DatasetTransaction) -> None:
+    restore(transaction, max(1, transaction.revision - 3), Origin(Kind.RESTORE, "crash"))
 
 
-def _import(writing: Writing) -> None:
-    bullets = [one.bullet.having(content=f"{writing.revision} {one.slot}") for one in writing.everything()]
-    import_playbook(writing, Playbook(bullets=bullets), Origin(Kind.IMPORT, "crash", request_id="i"), replace=True)
+def _import(transaction: DatasetTransaction) -> None:
+    bullets = [one.bullet.having(content=f"{transaction.revision} {one.slot}") for one in transaction.everything()]
+    import_playbook(transaction, Playbook(bullets=bullets), Origin(Kind.IMPORT, "crash", request_id="i"), replace=True)
 
 
 JOBS: dict[str, Job] = {"edit": _edit, "remove": _remove, "restore": _restore, "import": _import}
 
 
-def answered(job: Job) -> Callable[[Writing], bytes]:
-    def work(writing: Writing) -> bytes:
-        job(writing)
-        return b"revision %d" % writing.revision
+def answered(job: Job) -> Callable[[DatasetTransaction], bytes]:
+    def work(transaction: DatasetTransaction) -> bytes:
+        job(transaction)
+        return b"revision %d" % transaction.revision
 
     return work
 
@@ -143,9 +145,9 @@ def crash(url: str, rounds: int) -> None:
             point = 0
             alive = False
             while not alive:
-                ticket = Ticket(f"{number}.{name}.{point}", "ApplyDeltas", "")
-                alive = not _killed(url, ticket, job, point)
-                revision = asyncio.run(_completed(url, ticket, job, revision))
+                key = IdempotencyKey(f"{number}.{name}.{point}", "ApplyDeltas", b"")
+                alive = not _killed(url, key, job, point)
+                revision = asyncio.run(_completed(url, key, job, revision))
                 kills += not alive
                 point += 1
     print(json.dumps({"kills": kills}))
@@ -160,19 +162,19 @@ async def _prepared(url: str) -> int:
     return 1
 
 
-def _killed(url: str, ticket: Ticket, job: Job, point: int) -> bool:
+def _killed(url: str, key: IdempotencyKey, job: Job, point: int) -> bool:
     """Runs the request in a process that is killed at its `point`-th step; False when it has fewer."""
     child = os.fork()
     if child == 0:
         try:
-            asyncio.run(_doomed(url, ticket, job, point))
+            asyncio.run(_doomed(url, key, job, point))
         finally:
             os._exit(0)
     _, status = os.waitpid(child, 0)
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
-async def _doomed(url: str, ticket: Ticket, job: Job, point: int) -> None:
+async def _doomed(url: str, key: IdempotencyKey, job: Job, point: int) -> None:
     steps = [0]
 
     def step(*_: object) -> None:
@@ -182,21 +184,21 @@ async def _doomed(url: str, ticket: Ticket, job: Job, point: int) -> None:
 
     store = SqlPlaybookStore(url, committed=step)
     await store.open()
-    event.listen(store.writing_engine, "before_cursor_execute", step)
-    event.listen(store.writing_engine, "commit", step)
-    await store.write(DATASET, once(ticket, answered(job)))
+    event.listen(store.database.write_engine, "before_cursor_execute", step)
+    event.listen(store.database.write_engine, "commit", step)
+    await store.write(DATASET, run_once(key, answered(job)))
     await store.close()
 
 
-async def _completed(url: str, ticket: Ticket, job: Job, before: int) -> int:
+async def _completed(url: str, key: IdempotencyKey, job: Job, before: int) -> int:
     """Checks what the killed process left, sends its request again, and checks that it is done once."""
     store = SqlPlaybookStore(url)
     await store.open()
     left = await _checked(store)
-    assert left in (before, before + 1), (ticket, before, left)
-    answer = await store.write(DATASET, once(ticket, answered(job)))
-    assert answer == b"revision %d" % (before + 1), (ticket, before, answer)
-    assert await _checked(store) == before + 1, ticket
+    assert left in (before, before + 1), (key, before, left)
+    answer = await store.write(DATASET, run_once(key, answered(job)))
+    assert answer == b"revision %d" % (before + 1), (key, before, answer)
+    assert await _checked(store) == before + 1, key
     await store.close()
     return before + 1
 

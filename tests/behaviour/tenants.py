@@ -47,7 +47,11 @@ def key_of(client: Client, label: str, tenant: str, *scopes: str) -> str:
 def two_tenants(form: str, data: Path) -> Iterator[Gate]:
     """A gate in one of the forms of hansei, " on PostgreSQL" or not, with its databases in the folder `data`."""
     http = f"127.0.0.1:{systems.free_port()}"
-    environment = {"GATEWAY_API_TOKEN": "root", "HANSEI_HTTP_ADDRESS": http, "GATEWAY_DB": str(data / "gateway.db")}
+    environment = {
+        "GATEWAY_API_TOKEN": "root",
+        "HANSEI_HTTP_ADDRESS": http,
+        "HANSEI_GATEWAY_DATABASE_URL": str(data / "gateway.db"),
+    }
     form, _, on_server = form.partition(" on ")
     with ExitStack() as stack:
         if on_server:

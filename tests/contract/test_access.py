@@ -9,9 +9,10 @@ import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 
 from chassis.policy import installed_policies
-from gateway.access.identity import ANY, SCOPES
-from gateway.access.methods import methods
-from gateway.access.names import CHOSEN_WITHIN_A_PREFIX, Kind, kind_of
+from gateway.access.domain.principal import ANY, SCOPES
+from gateway.access.rpc.methods import guarded_methods
+from gateway.access.rpc.named_resources import OPTIONAL_WITHIN_PREFIX, ResourceKind, kind_of
+from gateway.contract import installed_contract
 from tests.contract import contracts
 
 METHODS = {contracts.path_of(method): method for method in contracts.methods()}
@@ -37,9 +38,11 @@ WITHIN = {
 """Names of fields that name nothing with an owner, wherever they stand."""
 
 WITHOUT_OWNER = {
+    "hansei.curator.v1.PrepareCurationRequest.bullet_ids": "bullets of the dataset named beside it",
     "hansei.playbook.v1.ListBulletsRequest.ids": "bullets of the dataset named beside it",
     "hansei.playbook.v1.DecidePendingChangesRequest.ids": "changes of the dataset named beside it",
     "hansei.playbook.v1.Bullet.id": "within the dataset",
+    "hansei.playbook.v1.WatchPlaybookRequest.embedding_model_id": "an embedding model, which nobody owns",
     "hansei.playbook.v1.PendingChange.id": "within the dataset",
     "hansei.reflector.v1.Trajectory.id": "within the dataset of the trajectory",
     "hansei.reflector.v1.Step.name": "for people",
@@ -83,7 +86,7 @@ def test_every_method_has_a_scope(path: str) -> None:
 
 
 def test_the_guard_knows_every_method_that_is_served() -> None:
-    assert {path.lstrip("/") for path in methods(installed_policies())} == set(METHODS)
+    assert {path.lstrip("/") for path in guarded_methods(installed_contract())} == set(METHODS)
 
 
 @pytest.mark.parametrize("path", sorted(METHODS))
@@ -99,7 +102,7 @@ def test_every_field_that_looks_like_a_name_has_an_owner_or_a_reason(path: str) 
         and not WITHIN.get(field.name)
         and field.full_name not in WITHOUT_OWNER
     ]
-    assert loose == [], "gateway/access/names.py must say whose these are, or this test why they are nobody's"
+    assert loose == [], "gateway/access/rpc/named_resources.py must list these, or this test say why not"
 
 
 @pytest.mark.parametrize("path", sorted(METHODS))
@@ -108,7 +111,7 @@ def test_a_tenant_can_call_nothing_that_lists_without_naming_its_own(path: str) 
     policy, fields = installed_policies()["/" + path], asked(METHODS[path])
     if not any(field.name == "page_token" for field in fields) or policy.shared:
         return
-    kinds = {kind_of(field) for field in fields} - {None, Kind.AUTHOR}
+    kinds = {kind_of(field) for field in fields} - {None, ResourceKind.AUTHOR}
     public = {"hansei.validator.v1.ValidatorService/ListReportKinds"}  # the operator's, for all tenants
     checked_itself = {f"hansei.gateway.v1.AccessService/{name}" for name in ("ListKeys", "ListDeeds")}
     assert kinds or path in public | checked_itself
@@ -117,9 +120,9 @@ def test_a_tenant_can_call_nothing_that_lists_without_naming_its_own(path: str) 
 @pytest.mark.parametrize("path", sorted(METHODS))
 def test_what_may_be_left_out_is_chosen_within_a_prefix_that_the_same_request_says(path: str) -> None:
     fields = asked(METHODS[path])
-    if not CHOSEN_WITHIN_A_PREFIX & {kind_of(field) for field in fields} or path.endswith("/DrawPlan"):
+    if not OPTIONAL_WITHIN_PREFIX & {kind_of(field) for field in fields} or path.endswith("/DrawPlan"):
         return  # a drawing looks nowhere
-    assert {Kind.PREFIX, Kind.EXECUTION} & {kind_of(field) for field in METHODS[path].input_type.fields}
+    assert {ResourceKind.PREFIX, ResourceKind.EXECUTION} & {kind_of(field) for field in METHODS[path].input_type.fields}
 
 
 @pytest.mark.parametrize("path", sorted(METHODS))

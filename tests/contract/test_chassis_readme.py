@@ -11,7 +11,7 @@ from google.protobuf.wrappers_pb2 import StringValue
 from chassis import Peers
 from chassis.errors import InvalidArgument
 from chassis.policy import MethodPolicy
-from tests.resilience.process import probe_process
+from chassis.tests.process import probe_process
 from tests.shared import ROOT
 
 PATH = "/echo.v1.EchoService/Echo"

@@ -90,10 +90,10 @@ def _container(name: str) -> Iterator[tuple[str, str]]:
         "HANSEI_HTTP_ADDRESS": "127.0.0.1:0",
         "LLM_PROVIDER": "offline",
         "PLAYBOOK_DATA_DIR": "/tmp/playbooks",
-        "SEARCH_DB": "/tmp/search.db",
-        "PLANNER_DB": "/tmp/planner.db",
-        "LEADERBOARD_DB": "/tmp/leaderboard.db",
-        "GATEWAY_DB": "/tmp/gateway.db",
+        "HANSEI_SEARCH_DATABASE_URL": "/tmp/search.db",
+        "HANSEI_PLANNER_DATABASE_URL": "/tmp/planner.db",
+        "HANSEI_VALIDATOR_DATABASE_URL": "/tmp/leaderboard.db",
+        "HANSEI_GATEWAY_DATABASE_URL": "/tmp/gateway.db",
         "HANSEI_SEARCH_SNAPSHOT_DIR": "/tmp/snapshots",
     }
     limits = ["--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--tmpfs=/tmp:size=256m"]

@@ -7,6 +7,7 @@ import asyncio
 import importlib
 import importlib.util
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ import yaml
 from chassis import serve
 from chassis.settings import ServiceSettings, settings_table
 from chassis.tests.probe import Probe, service
+from gateway.contract import installed_contract
 from tests.systems import ROOT, SERVICES
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
@@ -48,6 +50,9 @@ def settings_of(name: str) -> type[ServiceSettings]:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_calls_those_whose_address_it_is_given(name: str) -> None:
+    if name == "gateway":  # which finds the address of any service of the contract by its name
+        assert sorted(SERVICES[name]["calls"]) == sorted(installed_contract().peers)
+        return
     fields = settings_of(name).model_fields
     assert sorted(f.removesuffix("_addr") for f in fields if f.endswith("_addr")) == sorted(SERVICES[name]["calls"])
 
@@ -78,8 +83,9 @@ def test_the_readme_names_every_port() -> None:
 
 
 def test_the_makefile_builds_every_service() -> None:
-    (line,) = re.findall(r"^SERVICES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert sorted(line.split()) == sorted(SERVICES)
+    command = ["make", "--no-print-directory", "--eval", "list: ; @echo $(SERVICES)", "list"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert sorted(done.stdout.split()) == sorted(SERVICES)
 
 
 # --- compose

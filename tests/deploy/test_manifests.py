@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chassis.lifecycle import _AFTER_GRACE_SECONDS
+from chassis.server.lifecycle import _AFTER_GRACE_SECONDS
 from tests.deploy.rendered import NAMES, OVERLAYS, Manifests, container, labels, pod, ports, rendered
 from tests.systems import SERVICES
 

@@ -40,7 +40,7 @@ def check(jobs: Jobs, job_id: str, dataset: str, total: int = TOTAL) -> None:
 
 
 def test_everything_in_one_process_is_killed(tmp_path: Path, place: str, dataset: str) -> None:
-    settings = {"GATEWAY_DB": place}
+    settings = {"HANSEI_GATEWAY_DATABASE_URL": place}
     if place.startswith("postgresql"):
         settings["HANSEI_CURATOR_DATABASE_URL"] = place
     job_id = str(uuid.uuid4())
@@ -58,7 +58,10 @@ def test_a_replica_takes_over_from_one_that_was_killed(
     peers: systems.System, tmp_path: Path, place: str, dataset: str
 ) -> None:
     """Neither comes back under its name: each time the other one goes on."""
-    shared = dict.fromkeys(PEERS, peers.address) | {"GATEWAY_DB": place, "HANSEI_BULK_LEASE_SECONDS": "2"}
+    shared = dict.fromkeys(PEERS, peers.address) | {
+        "HANSEI_GATEWAY_DATABASE_URL": place,
+        "HANSEI_BULK_LEASE_SECONDS": "2",
+    }
     with jobs_at(peers.address) as playbook:
         one = systems.one_service(tmp_path, "gateway", **shared, HANSEI_BULK_EXECUTOR="one")
         two = systems.one_service(tmp_path, "gateway", **shared, HANSEI_BULK_EXECUTOR="two")
@@ -80,7 +83,7 @@ def test_a_job_outlives_a_restart_of_its_database(
     peers: systems.System, tmp_path: Path, lone_postgres: PostgresServer, dataset: str
 ) -> None:
     shared = dict.fromkeys(PEERS, peers.address) | {
-        "GATEWAY_DB": lone_postgres.database(),
+        "HANSEI_GATEWAY_DATABASE_URL": lone_postgres.database(),
         "HANSEI_BULK_LEASE_SECONDS": "4",
     }
     with systems.one_service(tmp_path, "gateway", **shared) as gateway, jobs_at(gateway.address) as jobs:
@@ -97,7 +100,7 @@ def test_a_gateway_that_is_killed_while_its_database_restarts_goes_on_under_its_
 ) -> None:
     """DBOS recovers what an executor of its name left, as it starts; here everybody starts at once."""
     shared = dict.fromkeys(PEERS, peers.address) | {
-        "GATEWAY_DB": lone_postgres.database(),
+        "HANSEI_GATEWAY_DATABASE_URL": lone_postgres.database(),
         "HANSEI_BULK_EXECUTOR": "same",
     }
     job_id = str(uuid.uuid4())

@@ -11,9 +11,9 @@ import pytest
 
 import chassis
 from chassis.errors import HanseiError
+from chassis.tests.process import ProbeProcess, probe_process
 from hansei.search.v1 import collection_pb2, collection_service_pb2_grpc
 from hansei.search.v1 import collection_service_pb2 as pb
-from tests.resilience.process import ProbeProcess, probe_process
 
 ACKNOWLEDGED = 2
 SENTENCES = 25
@@ -36,7 +36,7 @@ def settings(tmp_path: Path) -> dict[str, str]:
     return {
         "LLM_PROVIDER": "offline",
         "EMBEDDING_PROVIDER": "hashing",
-        "SEARCH_DB": str(tmp_path / "search.db"),
+        "HANSEI_SEARCH_DATABASE_URL": str(tmp_path / "search.db"),
         "HANSEI_SEARCH_SNAPSHOT_DIR": str(tmp_path / "snapshots"),
         # A life that is killed has kept a snapshot of some earlier state by then.
         "HANSEI_SEARCH_SNAPSHOT_SECONDS": "0.2",

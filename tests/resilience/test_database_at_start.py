@@ -11,9 +11,9 @@ from tests import systems
 NOBODY = "postgresql://me:geheim@127.0.0.1:1/hansei"
 DATABASES = {
     "curator": "HANSEI_CURATOR_DATABASE_URL",
-    "planner": "PLANNER_DB",
-    "search": "SEARCH_DB",
-    "validator": "LEADERBOARD_DB",
+    "planner": "HANSEI_PLANNER_DATABASE_URL",
+    "search": "HANSEI_SEARCH_DATABASE_URL",
+    "validator": "HANSEI_VALIDATOR_DATABASE_URL",
 }
 
 

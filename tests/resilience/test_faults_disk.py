@@ -53,7 +53,12 @@ def fill(disk: Path) -> Path:
 
 def test_a_full_disk(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
-        files = ("GATEWAY_DB", "PLANNER_DB", "SEARCH_DB", "LEADERBOARD_DB")
+        files = (
+            "HANSEI_GATEWAY_DATABASE_URL",
+            "HANSEI_PLANNER_DATABASE_URL",
+            "HANSEI_SEARCH_DATABASE_URL",
+            "HANSEI_VALIDATOR_DATABASE_URL",
+        )
         places = {name: str(disk / f"{name.lower()}.db") for name in files} | {"PLAYBOOK_DATA_DIR": str(disk)}
         with systems.one_process(tmp_path, **places) as system, Client(system.address) as client:
             ledger = Ledger(f"disk-{uuid.uuid4().hex[:8]}")

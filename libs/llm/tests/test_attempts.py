@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libs.llm.attempts import Attempts, RetryPolicy
+from chassis.retry import RetryPolicy
+from libs.llm.attempts import Attempts, CallPolicy
 from libs.llm.errors import (
     ModelDeadlineExceeded,
     ModelRateLimited,
@@ -40,14 +41,14 @@ def failure_of(error: Exception) -> ModelUnavailable:
 def attempts_with(
     time: Time,
     *,
-    policy: RetryPolicy | None = None,
+    policy: CallPolicy | None = None,
     remaining: float | None = None,
     concurrency: int = 8,
     rng: Callable[[], float] = lambda: 1.0,
 ) -> Attempts:
     return Attempts(
         "m",
-        policy or RetryPolicy(),
+        policy or CallPolicy(),
         failure_of,
         concurrency=concurrency,
         remaining=lambda: remaining,
@@ -78,7 +79,7 @@ async def test_a_call_that_works_is_made_once() -> None:
 
 async def test_pauses_double_up_to_the_longest() -> None:
     time = Time()
-    policy = RetryPolicy(retries=4, base_seconds=2.0, max_seconds=10.0)
+    policy = CallPolicy(RetryPolicy(attempts=5, first_pause=2.0, longest_pause=10.0))
     failures = [ModelUnavailable("down") for _ in range(4)]
     assert await attempts_with(time, policy=policy).run(Scripted(*failures, "a")) == ("a", 5)
     assert time.pauses == [2.0, 4.0, 8.0, 10.0]
@@ -87,7 +88,7 @@ async def test_pauses_double_up_to_the_longest() -> None:
 @given(st.floats(0, 1), st.integers(1, 5))
 def test_jitter_takes_any_part_of_a_pause(share: float, count: int) -> None:
     time = Time()
-    calls = attempts_with(time, policy=RetryPolicy(retries=5, max_seconds=8), rng=lambda: share)
+    calls = attempts_with(time, policy=CallPolicy(RetryPolicy(attempts=6, longest_pause=8)), rng=lambda: share)
     asyncio.run(calls.run(Scripted(*[ModelUnavailable("down") for _ in range(count)], "a")))
     assert time.pauses == [share * min(8.0, 2.0**number) for number in range(count)]
 
@@ -96,7 +97,7 @@ async def test_the_last_failure_is_raised_after_the_last_retry() -> None:
     time = Time()
     script = Scripted(ModelUnavailable("1"), ModelUnavailable("2"), ModelUnavailable("3"), "never")
     with pytest.raises(ModelUnavailable, match="3"):
-        await attempts_with(time, policy=RetryPolicy(retries=2)).run(script)
+        await attempts_with(time, policy=CallPolicy(RetryPolicy(attempts=3))).run(script)
     assert script.outcomes == ["never"]
 
 
@@ -126,7 +127,8 @@ async def test_no_pause_reaches_past_the_callers_deadline() -> None:
 )
 async def test_the_nearest_deadline_counts(policy: float, remaining: float | None, given: float | None) -> None:
     time = Time()
-    calls = attempts_with(time, policy=RetryPolicy(retries=9, base_seconds=4, call_seconds=policy), remaining=remaining)
+    retry = RetryPolicy(10, first_pause=4)
+    calls = attempts_with(time, policy=CallPolicy(retry, call_seconds=policy), remaining=remaining)
     with pytest.raises(ModelUnavailable, match="down"):
         await calls.run(Scripted(*[ModelUnavailable("down") for _ in range(9)]), given)
     assert time.pauses == [4.0]
@@ -141,7 +143,7 @@ async def test_what_cannot_pass_is_not_tried_again() -> None:
 
 async def test_other_exceptions_are_translated_and_their_text_does_not_follow() -> None:
     with pytest.raises(ModelReplyMalformed, match="translated: odd") as caught:
-        await attempts_with(Time(), policy=RetryPolicy(retries=0)).run(Scripted(LookupError("odd")))
+        await attempts_with(Time(), policy=CallPolicy(RetryPolicy(attempts=1))).run(Scripted(LookupError("odd")))
     assert caught.value.__suppress_context__
 
 
@@ -152,19 +154,19 @@ async def test_no_time_left_is_a_deadline_exceeded() -> None:
 
 async def test_an_attempt_that_hangs_is_given_up_and_made_again() -> None:
     calls: list[Callable[[], Awaitable[object]]] = [asyncio.Event().wait, Scripted("a")]
-    impatient = attempts_with(Time(), policy=RetryPolicy(attempt_seconds=0.0))
+    impatient = attempts_with(Time(), policy=CallPolicy(attempt_seconds=0.0))
     assert await impatient.run(lambda: calls.pop(0)()) == ("a", 2)
 
 
 async def test_a_model_that_always_hangs_is_unavailable() -> None:
-    impatient = attempts_with(Time(), policy=RetryPolicy(attempt_seconds=0.0))
+    impatient = attempts_with(Time(), policy=CallPolicy(attempt_seconds=0.0))
     with pytest.raises(ModelUnavailable, match="model m did not answer within 0 s"):
         await impatient.run(asyncio.Event().wait)
 
 
 async def test_a_timeout_of_the_call_itself_is_a_failure_of_the_provider() -> None:
     with pytest.raises(ModelReplyMalformed, match="translated: theirs"):
-        await attempts_with(Time(), policy=RetryPolicy(retries=0)).run(Scripted(TimeoutError("theirs")))
+        await attempts_with(Time(), policy=CallPolicy(RetryPolicy(attempts=1))).run(Scripted(TimeoutError("theirs")))
 
 
 async def test_a_cancelled_caller_stops_everything() -> None:

@@ -9,11 +9,13 @@ import pytest
 from langchain_openai import AzureChatOpenAI, ChatOpenAI, OpenAIEmbeddings
 
 from chassis.settings import load
+from libs.embedding.connect import connect_remote_model
+from libs.embedding.settings import EmbeddingSettings
 from libs.llm.chat import OfflineChatModel
-from libs.llm.connect import connect_chat, connect_embeddings
+from libs.llm.connect import connect_chat
 from libs.llm.errors import KeyMissing, ProviderNotInstalled, ProviderUnknown
 from libs.llm.providers import create_chat_model, create_embedding_model
-from libs.llm.settings import EmbeddingSettings, LLMSettings
+from libs.llm.settings import LLMSettings
 from libs.llm.usage import Price
 
 
@@ -143,7 +145,7 @@ def test_a_missing_key_names_the_variable_and_the_way_out(provider: str, variabl
     assert first == f"{variable} is not set"
     assert "LLM_PROVIDER=offline" in way_out
     with pytest.raises(KeyMissing):
-        connect_embeddings(EmbeddingSettings(), provider)
+        connect_remote_model(EmbeddingSettings(), provider)
 
 
 @pytest.mark.usefixtures("stand_ins")
@@ -159,7 +161,7 @@ async def test_offline_needs_no_key() -> None:
     assert connect_chat(settings).is_offline
     assert isinstance(create_chat_model("offline", ""), OfflineChatModel)
     with pytest.raises(ProviderUnknown, match="Unknown provider: offline"):
-        connect_embeddings(EmbeddingSettings(), "offline")
+        connect_remote_model(EmbeddingSettings(), "offline")
 
 
 def test_a_key_is_not_shown() -> None:

@@ -71,8 +71,10 @@ def test_a_broken_template_is_logged_and_the_next_one_used(tmp_path: Path, caplo
     with caplog.at_level(logging.WARNING):
         assert templates.filled(["alpha", "default"], {"x": "1"}) == "built-in 1"
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
-    assert "alpha.txt is broken" in caplog.messages[0]
-    assert "default.txt is broken" in caplog.messages[1]
+    assert "broken" in caplog.messages[0]
+    assert "alpha.txt" in caplog.messages[0]
+    assert "broken" in caplog.messages[1]
+    assert "default.txt" in caplog.messages[1]
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe {x}", b" " * (MAX_TEMPLATE_BYTES + 1)])
@@ -81,7 +83,8 @@ def test_an_unreadable_template_is_logged_and_the_next_one_used(
 ) -> None:
     (tmp_path / "alpha.txt").write_bytes(content)  # C-45: files are UTF-8
     assert PromptTemplates(tmp_path, "built-in {x}").filled(["alpha"], {"x": "1"}) == "built-in 1"
-    assert "alpha.txt cannot be read" in caplog.text
+    assert "cannot be read" in caplog.text
+    assert "alpha.txt" in caplog.text
 
 
 def test_a_directory_in_place_of_a_template_is_not_used(tmp_path: Path) -> None:

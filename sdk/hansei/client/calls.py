@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Generic, ParamSpec, Self, TypeVar, cast, overl
 
 from google.protobuf.message import Message
 
+from chassis.idempotency import key_holder
+
 P = ParamSpec("P")
 Req = TypeVar("Req", bound=Message)
 Resp = TypeVar("Resp", bound=Message)
@@ -62,10 +64,10 @@ class _Method:
         return function
 
     def _function(self, send: Callable[..., Any]) -> Callable[..., Any]:
-        request, identify = self.request, request_ids(self.request)
+        request = self.request
 
         def call(**fields: Any) -> Any:
-            return send(identify(request(**fields)))
+            return send(with_key(request(**fields)))
 
         call.__name__ = self._name
         call.__doc__ = f"{self.rpc}: the keyword arguments are the fields of {self.request.DESCRIPTOR.full_name}."
@@ -118,12 +120,10 @@ class _RequestStream(_Method, Generic[Req, Resp]):
         super().__init__(request, response)
 
     def _function(self, send: Callable[..., Any]) -> Callable[..., Any]:
-        identify = request_ids(self.request)
-
         def call(requests: Any) -> Any:
             if isinstance(requests, AsyncIterable):
-                return send(_each_async(identify, requests))
-            return send(identify(request) for request in requests)
+                return send(_each_async(requests))
+            return send(with_key(request) for request in requests)
 
         call.__name__ = self._name
         call.__doc__ = f"{self.rpc}: takes a stream of {self.request.DESCRIPTOR.full_name}."
@@ -162,37 +162,17 @@ class BothStreams(_RequestStream[Req, Resp]):
         return self if service is None else self.bound(service)
 
 
-async def _each_async(
-    identify: Callable[[Message], Message], requests: AsyncIterable[Message]
-) -> AsyncIterator[Message]:
+async def _each_async(requests: AsyncIterable[Message]) -> AsyncIterator[Message]:
     async for request in requests:
-        yield identify(request)
+        yield with_key(request)
 
 
-def request_ids(request: type[Message]) -> Callable[[Message], Message]:
-    """What gives a request a `request_id` when it has the field and the caller left it empty.
+def with_key(message: Req) -> Req:
+    """Give a request a `request_id` if its type has one and the caller left it empty, and return it.
 
-    The id is given before the first try, so that all tries of one call share it and take effect once. It is also
-    looked for in the messages that a request wraps (`LearnWithProgressRequest.learn`, `ImportPlaybookRequest.head`).
+    This comes before the first try, so that all tries of one call share the key and take effect once.
     """
-    if "request_id" in request.DESCRIPTOR.fields_by_name:
-        return _identified
-    wrapped = [
-        field.name
-        for field in request.DESCRIPTOR.fields
-        if (inner := field.message_type) and not field.is_repeated and "request_id" in inner.fields_by_name
-    ]
-
-    def identified(message: Message) -> Message:
-        for name in wrapped:
-            if message.HasField(name):
-                _identified(getattr(message, name))
-        return message
-
-    return identified if wrapped else lambda message: message
-
-
-def _identified(message: Any) -> Any:
-    if not message.request_id:
-        message.request_id = str(uuid.uuid4())
+    holder = key_holder(message)
+    if holder is not None and not holder.request_id:
+        holder.request_id = str(uuid.uuid4())
     return message

@@ -10,7 +10,7 @@ import grpc
 from opentelemetry.trace import Span, SpanKind
 
 from chassis import deadlines, status
-from chassis.calls import REQUEST_ID_KEY, request_id
+from chassis.calls import CORRELATION_ID_KEY, correlation_id
 from chassis.channels import channel_options, target
 from chassis.errors import HanseiError
 from chassis.guard import AUTHORIZATION
@@ -123,7 +123,7 @@ class BlockingChannel(grpc.Channel):
 
 
 def _metadata(span: Span, own: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    return ((REQUEST_ID_KEY, request_id()), *metadata_for(span), *own)
+    return ((CORRELATION_ID_KEY, correlation_id()), *metadata_for(span), *own)
 
 
 def _seconds(policy: MethodPolicy) -> float | None:

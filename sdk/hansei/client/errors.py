@@ -3,6 +3,7 @@
 from chassis.errors import (
     Aborted,
     AlreadyExists,
+    BadSetting,
     DataLoss,
     DeadlineExceeded,
     FailedPrecondition,
@@ -22,6 +23,7 @@ from chassis.errors import (
 __all__ = [
     "Aborted",
     "AlreadyExists",
+    "BadSetting",
     "DataLoss",
     "DeadlineExceeded",
     "FailedPrecondition",

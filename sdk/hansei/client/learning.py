@@ -7,6 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TypeVar
 
+from chassis.retry import RetryPolicy
 from hansei.client.client import Client
 from hansei.client.errors import HanseiError, Unavailable
 from hansei.client.runs import Run
@@ -15,7 +16,7 @@ from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 R = TypeVar("R")
 
 INDEX_BEHIND = "REVISION_NOT_REACHED"
-TRIES = 6
+_WAITING = RetryPolicy(attempts=6, first_pause=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +53,12 @@ def learn(client: Client, run: Run) -> Outcome:
     return Outcome(run, response)
 
 
-def patiently(search: Callable[[], R]) -> R:
-    """What a search with `min_revision` gives, asked again while its index is still reading what was learned.
+def retry_while_behind(search: Callable[[], R]) -> R:
+    """Return the response of a search with `min_revision`; repeat it while the index is behind.
 
     A search waits no longer than its deadline; a busy machine takes longer to embed many bullets at once.
     """
-    for patience in reversed(range(TRIES)):
-        try:
-            return search()
-        except HanseiError as error:
-            if error.reason != INDEX_BEHIND or not patience:
-                raise
-    raise AssertionError("the last try returns or raises")
+    return _WAITING.run_blocking(search, lambda error: isinstance(error, HanseiError) and error.reason == INDEX_BEHIND)
 
 
 def learn_all(client: Client, runs: Sequence[Run], jobs: int = 1) -> Iterator[Outcome]:

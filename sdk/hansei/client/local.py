@@ -13,15 +13,15 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 
+from hansei.client.server import server
+
 
 @asynccontextmanager
 async def in_this_loop(variables: Mapping[str, str]) -> AsyncIterator[str]:
     """Run a stack in the running loop as long as the block; gives its address."""
-    from allinone.bootstrap import stack
-
     # Settings are read while the stack starts; the environment is put back as soon as it has.
     with environment(variables) as restore:
-        async with stack() as running:
+        async with server().serve_stack() as running:
             restore()
             yield running.address
 

@@ -88,6 +88,7 @@ class Playbooks(Service[M]):
     get = Unary(playbook.GetPlaybookRequest, playbook.GetPlaybookResponse)
     list_bullets = Unary(playbook.ListBulletsRequest, playbook.ListBulletsResponse)
     list_datasets = Unary(playbook.ListDatasetsRequest, playbook.ListDatasetsResponse)
+    get_dataset = Unary(playbook.GetDatasetRequest, playbook.GetDatasetResponse)
     get_sections = Unary(playbook.GetSectionsRequest, playbook.GetSectionsResponse)
     apply_deltas = Unary(playbook.ApplyDeltasRequest, playbook.ApplyDeltasResponse)
     watch = ServerStream(playbook.WatchPlaybookRequest, playbook.WatchPlaybookResponse)
@@ -110,6 +111,7 @@ class Curator(Service[M]):
 
     STUB = CuratorServiceStub
     curate = Unary(curator.CurateRequest, curator.CurateResponse)
+    prepare_curation = Unary(curator.PrepareCurationRequest, curator.PrepareCurationResponse)
     get_curation = Unary(curator.GetCurationRequest, curator.GetCurationResponse)
 
 
@@ -205,6 +207,7 @@ class Evaluator(Service[M]):
     STUB = EvaluatorServiceStub
     evaluate = Unary(evaluator.EvaluateRequest, evaluator.EvaluateResponse)
     judge = Unary(evaluator.JudgeRequest, evaluator.JudgeResponse)
+    decide_round = Unary(evaluator.DecideRoundRequest, evaluator.DecideRoundResponse)
     compare_submissions = Unary(evaluator.CompareSubmissionsRequest, evaluator.CompareSubmissionsResponse)
     rank_comparisons = Unary(evaluator.RankComparisonsRequest, evaluator.RankComparisonsResponse)
 

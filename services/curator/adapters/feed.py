@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from chassis.errors import HanseiError
+from chassis.logging import get_logger
 from services.curator.domain.log import Revision
 
-_log_records = logging.getLogger(__name__)
+_log_records = get_logger(__name__)
 
 # Revisions are kept up to this many changed bullets per dataset, some MB at most.
 KEPT_CHANGES = 1_000
@@ -101,7 +101,7 @@ class RevisionFeed:
                 heads = await self._log.heads()
             except HanseiError as error:
                 # The store may be away for a while; watchers wait, and see what they missed when it is back.
-                _log_records.warning("the feed cannot look for new revisions: %s", error)
+                _log_records.warning("feed cannot read new revisions", error=str(error))
                 continue
             for dataset, head in heads.items():
                 self.reached(dataset, head)

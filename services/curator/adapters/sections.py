@@ -1,45 +1,86 @@
-"""The sections a dataset defines, read from a YAML file (C-27 to C-30)."""
+"""Read the sections that datasets define from a YAML file (C-27 to C-30)."""
 
 from __future__ import annotations
 
-import logging
+import asyncio
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
+from chassis.logging import get_logger
 from services.curator.domain.curation import SectionDefinition
 
 DEFAULT_FILE = Path("config/sections.yaml")
 SHIPPED_FILE = Path(__file__).parents[3] / DEFAULT_FILE
 MAX_FILE_BYTES = 1024 * 1024
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
+
+_Version = tuple[int, int, int]
+"""Modification time in ns, size and inode of a file: a file that is edited or replaced has another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """The content of one version of the file, or why it cannot be used; None is the version of no file."""
+
+    version: _Version | None
+    content: object = None
+    problem: str = ""
 
 
 class SectionLoader:
-    """Reads the file at each call, so that an edit is seen without a restart. It never raises."""
+    """Parses the file again whenever it has changed, so that an edit is seen without a restart. It never raises."""
 
     def __init__(self, config_path: str | Path = DEFAULT_FILE) -> None:
         self._path = Path(config_path)
+        self._parsed: _Parsed | None = None
+
+    async def read(self, dataset: str) -> list[SectionDefinition]:
+        """Return the sections of `dataset`; a file that has changed is parsed in a thread."""
+        if self._parsed is None or self._parsed.version != self._version():
+            return await asyncio.to_thread(self.load, dataset)
+        return self.load(dataset)
 
     def load(self, dataset: str) -> list[SectionDefinition]:
-        """The sections of `dataset` in file order; [] and a log line when there are none (C-29)."""
+        """Return the sections of `dataset` in file order; [] and a log line when there are none (C-29)."""
+        parsed = self._current()
+        if parsed.problem:
+            _log.warning("sections file cannot be read", file=str(self._path), problem=str(parsed.problem))
+            return []
+        listed = parsed.content.get(dataset) if isinstance(parsed.content, dict) else None
+        if not isinstance(listed, list):
+            _log.warning("sections file defines no sections for the dataset", file=str(self._path), dataset=dataset)
+            return []
+        return list(self._definitions(dataset, listed))
+
+    def _current(self) -> _Parsed:
+        version = self._version()
+        if self._parsed is None or self._parsed.version != version:
+            self._parsed = self._parse(version)
+        return self._parsed
+
+    def _version(self) -> _Version | None:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size, status.st_ino
+
+    def _parse(self, version: _Version | None) -> _Parsed:
         try:
             content = self._path.read_bytes()
             if len(content) > MAX_FILE_BYTES:
                 raise ValueError(f"larger than {MAX_FILE_BYTES} bytes")
-            config = yaml.safe_load(content.decode("utf-8"))
-        except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
-            _log.warning("sections file %s cannot be read: %s", self._path, error)
-            return []
-        listed = config.get(dataset) if isinstance(config, dict) else None
-        if not isinstance(listed, list):
-            _log.warning("sections file %s defines no sections for dataset %s", self._path, dataset)
-            return []
-        return list(self._defined(dataset, listed))
+            return _Parsed(version, yaml.safe_load(content.decode("utf-8")))
+        except OSError as error:
+            return _Parsed(None, problem=str(error))  # It may be readable in a moment, unchanged.
+        except (ValueError, yaml.YAMLError, RecursionError) as error:
+            return _Parsed(version, problem=str(error))
 
-    def _defined(self, dataset: str, listed: list[object]) -> Iterator[SectionDefinition]:
+    def _definitions(self, dataset: str, listed: list[object]) -> Iterator[SectionDefinition]:
         for index, element in enumerate(listed):
             name, description = (
                 (element.get("name"), element.get("description")) if isinstance(element, dict) else (None, None)
@@ -48,5 +89,8 @@ class SectionLoader:
                 yield SectionDefinition(name, description)
             else:
                 _log.warning(
-                    "sections file %s: element %d of dataset %s has no name or description", self._path, index, dataset
+                    "section has no name or description; skipping it",
+                    file=str(self._path),
+                    index=index,
+                    dataset=dataset,
                 )

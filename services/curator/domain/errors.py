@@ -5,22 +5,19 @@ RevisionNotFound, BulletNotFound, PendingChangeNotFound                NotFound
 RevisionAhead                                                          OutOfRange
 PendingChangeDecided, NotWritableAsText                                FailedPrecondition
 WatcherTooFarBehind                                                    Aborted
-StoreFull                                                              ResourceExhausted
-StoreUnavailable, SimilarityUnavailable                                Unavailable
-StoreReadOnly                                                          FailedPrecondition
-StoreCorrupt                                                           DataLoss
+SimilarityUnavailable                                                  Unavailable
+
+Those of the store are `libs.storage.errors`.
 """
 
 from __future__ import annotations
 
 from chassis.errors import (
     Aborted,
-    DataLoss,
     FailedPrecondition,
     InvalidArgument,
     NotFound,
     OutOfRange,
-    ResourceExhausted,
     Unavailable,
     Violation,
     shortened,
@@ -58,12 +55,6 @@ class UnreadablePlaybook(InvalidArgument):
     """Imported text is not a playbook in the named form; the message names line or field."""
 
     reason = "UNREADABLE_PLAYBOOK"
-
-
-class RevisionNotFound(NotFound):
-    """No revision existed at the given time, or the dataset has none."""
-
-    reason = "REVISION_NOT_FOUND"
 
 
 class RevisionAhead(OutOfRange):
@@ -108,45 +99,14 @@ class WatcherTooFarBehind(Aborted):
     reason = "WATCHER_TOO_FAR_BEHIND"
 
 
-class StoreFull(ResourceExhausted):
-    """The disk of the playbook store is full; nothing of the request was written."""
-
-    reason = "STORE_FULL"
-
-
-class StoreReadOnly(FailedPrecondition):
-    """The playbook store cannot be written."""
-
-    reason = "STORE_READ_ONLY"
-
-
-class StoreUnavailable(Unavailable):
-    """The database does not answer; the request may be sent again with the same request_id."""
-
-    reason = "STORE_UNAVAILABLE"
-
-
 class SimilarityUnavailable(Unavailable):
-    """The search service, by whose vectors lessons are compared, does not answer; nothing was changed."""
+    """The embedding model, by whose vectors lessons are compared, does not answer; nothing was changed."""
 
     reason = "SIMILARITY_UNAVAILABLE"
 
     def __init__(self, cause: str) -> None:
         self.cause = cause
         super().__init__(
-            f"lessons cannot be compared: {cause}; CURATION_SIMILARITY=words does without the search service",
+            f"lessons cannot be compared: {cause}; CURATION_SIMILARITY=words does without an embedding model",
             retry_after=RETRY_AFTER_SECONDS,
-        )
-
-
-class StoreCorrupt(DataLoss):
-    """The database is damaged; the message names the file and the way out."""
-
-    reason = "STORE_CORRUPT"
-
-    def of_dataset(self, dataset: str) -> StoreCorrupt:
-        """The same error, naming the dataset that cannot be read (C-74)."""
-        named = f"Playbook file is corrupt: {dataset}"
-        return (
-            self if self.message.startswith(named) else StoreCorrupt(f"{named}. {self.message}", metadata=self.metadata)
         )

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from services.curator.domain.curation import Insight
-from services.curator.domain.likeness import Measure, names, subject
-from services.curator.domain.similarity import weights
+from services.curator.domain.similarity import Similarity, find_names, find_subject
+from services.curator.domain.word_similarity import word_weights
 
 # A text replaces one it does not contain when it says at least this share more.
 SAYS_MORE = 1.25
@@ -16,18 +16,22 @@ _OPENING_CHARS = 60
 
 def contains(text: str, other: str) -> bool:
     """Whether `text` says all that `other` does, every word and every name, and something more."""
-    return weights(text).keys() > weights(other).keys() and names(text) >= names(other)
+    return word_weights(text).keys() > word_weights(other).keys() and find_names(text) >= find_names(other)
 
 
-def says_more(text: str, other: str, measure: Measure) -> bool:
+def says_more(text: str, other: str, similarity: Similarity) -> bool:
     """Whether `text` is clearly the richer wording of the same lesson, though not all words of `other` are in it."""
-    richer = len(weights(text)) >= SAYS_MORE * max(1, len(weights(other)))
-    return richer and names(text) >= names(other) and measure.cosine(text, other) >= measure.thresholds.same_lesson
+    richer = len(word_weights(text)) >= SAYS_MORE * max(1, len(word_weights(other)))
+    return (
+        richer
+        and find_names(text) >= find_names(other)
+        and similarity.cosine(text, other) >= similarity.thresholds.same_meaning
+    )
 
 
 def is_recipe(text: str, query: str) -> bool:
     """Whether a lesson tells the calls of one task: it quotes what the run was asked and names what to call for it."""
-    return quotes(text, query) and bool(names(text) - names(query))
+    return quotes(text, query) and bool(find_names(text) - find_names(query))
 
 
 def is_attested(text: str, query: str) -> bool:
@@ -35,7 +39,7 @@ def is_attested(text: str, query: str) -> bool:
 
     Such a lesson stands however the run ended. Any other rests on how it ended, and on what says so.
     """
-    about = subject(text)
+    about = find_subject(text)
     return about is not None and bool(about.named) and not quotes(text, query)
 
 
@@ -46,21 +50,23 @@ def quotes(text: str, query: str) -> bool:
     return bool(opening) and any(f"{mark}{opening}" in said for mark in ('"', "「"))
 
 
-def distinct(insights: Iterable[Insight], measure: Measure) -> list[Insight]:
+def distinct(insights: Iterable[Insight], similarity: Similarity) -> list[Insight]:
     """Each lesson once, in its better wording and resting on the steps of all, in the order in which they came."""
     kept: list[Insight] = []
     for insight in insights:
         if not insight.key_insight.strip():
             continue
-        place = next((at for at, one in enumerate(kept) if measure.same(one.key_insight, insight.key_insight)), None)
+        place = next(
+            (at for at, one in enumerate(kept) if similarity.is_same(one.key_insight, insight.key_insight)), None
+        )
         if place is None:
             kept.append(insight)
         else:
-            kept[place] = _joined(kept[place], insight, measure)
+            kept[place] = _joined(kept[place], insight, similarity)
     return kept
 
 
-def _joined(one: Insight, other: Insight, measure: Measure) -> Insight:
+def _joined(one: Insight, other: Insight, similarity: Similarity) -> Insight:
     text, known = other.key_insight, one.key_insight
-    better = other if contains(text, known) or says_more(text, known, measure) else one
+    better = other if contains(text, known) or says_more(text, known, similarity) else one
     return replace(better, steps=tuple(sorted({*one.steps, *other.steps})))

@@ -168,8 +168,13 @@ def new_texts(proposals: Iterable[Proposal]) -> list[str]:
 
 def joined_sources(known: tuple[Source, ...], new: tuple[Source, ...]) -> tuple[Source, ...]:
     """Both, one entry per trajectory with the steps of both, in the order they came; at most MAX_SOURCES."""
-    steps: dict[str, dict[int, None]] = {}
+    joined: dict[str, Source] = {}
     for source in (*known, *new):
-        steps.setdefault(source.trajectory, {}).update(dict.fromkeys(source.steps))
-    joined = tuple(Source(trajectory=trajectory, steps=tuple(of)) for trajectory, of in steps.items())
-    return joined[:MAX_SOURCES]
+        first = joined.get(source.trajectory)
+        steps = source.steps if first is None else (*first.steps, *source.steps)
+        distinct = tuple(dict.fromkeys(steps))
+        unchanged = first if first is not None and first.steps == distinct else source
+        joined[source.trajectory] = (
+            unchanged if unchanged.steps == distinct else Source(trajectory=source.trajectory, steps=distinct)
+        )
+    return tuple(joined.values())[:MAX_SOURCES]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from services.curator.adapters.sql.store import SqlPlaybookStore
+from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.log import Revision
 
 

@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from services.curator.adapters.sql.store import SqlPlaybookStore
+from libs.storage.idempotency import IdempotencyKey
+from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.curation import DeltaContextItem, DeltaType, Proposal, Tag, Vote
 from services.curator.domain.log import Kind, Origin, fold
-from services.curator.usecases.commit import Batch, Committed, commit, once
-from services.curator.usecases.ports import Ticket, Writing
+from services.curator.usecases.commit import Batch, Committed, commit, run_once
+from services.curator.usecases.ports import DatasetTransaction
 from services.curator.usecases.restore import restore
 
 T = TypeVar("T")
@@ -64,7 +65,7 @@ class PlaybookMachine(RuleBasedStateMachine):
         self.dataset = ""
         self.model = Model()
         self.names = itertools.count(1)
-        self.requests: list[tuple[Ticket, Callable[[Writing], bytes], bytes]] = []
+        self.requests: list[tuple[IdempotencyKey, Callable[[DatasetTransaction], bytes], bytes]] = []
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(work)
@@ -82,14 +83,14 @@ class PlaybookMachine(RuleBasedStateMachine):
     def apply(self, batch: Batch) -> Committed:
         done: list[Committed] = []
         number = len(self.requests)
-        ticket = Ticket(f"{self.dataset}-{number}", "ApplyDeltas", str(number))
+        key = IdempotencyKey(f"{self.dataset}-{number}", "ApplyDeltas", b"%d" % number)
 
-        def work(writing: Writing) -> bytes:
-            done.append(commit(writing, batch))
+        def work(transaction: DatasetTransaction) -> bytes:
+            done.append(commit(transaction, batch))
             return str(done[-1].revision).encode()
 
-        answer = self.run(self.store.write(self.dataset, once(ticket, work)))
-        self.requests.append((ticket, work, answer))
+        answer = self.run(self.store.write(self.dataset, run_once(key, work)))
+        self.requests.append((key, work, answer))
         return done[0]
 
     def edit(self, kind: DeltaType, bullet_id: str | None, content: str, base: int | None) -> Committed:
@@ -138,7 +139,7 @@ class PlaybookMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def go_back(self, data: st.DataObject) -> None:
         revision = data.draw(st.integers(0, self.model.revision))
-        self.run(self.store.write(self.dataset, lambda writing: restore(writing, revision, ORIGIN)))
+        self.run(self.store.write(self.dataset, lambda transaction: restore(transaction, revision, ORIGIN)))
         now = {one.name: one for one in self.model.now}
         stamp = self.model.revision + 1
         self.put(
@@ -158,8 +159,8 @@ class PlaybookMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.requests)
     @rule(data=st.data())
     def replay(self, data: st.DataObject) -> None:
-        ticket, work, answer = data.draw(st.sampled_from(self.requests))
-        assert self.run(self.store.write(self.dataset, once(ticket, work))) == answer
+        key, work, answer = data.draw(st.sampled_from(self.requests))
+        assert self.run(self.store.write(self.dataset, run_once(key, work))) == answer
 
     @rule()
     def reopen(self) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from chassis.errors import RequestIdReused, Unavailable
 from libs.llm.client import LLMClient
-from services.curator.adapters.prompt import CuratorPromptBuilder
-from services.curator.adapters.sql.store import SqlPlaybookStore
+from libs.storage.idempotency import IdempotencyKey
+from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.curation import (
     DeltaContextItem,
     DeltaType,
@@ -24,24 +26,24 @@ from services.curator.domain.curation import (
 from services.curator.domain.errors import InvalidDatasetName
 from services.curator.domain.playbook import Bullet
 from services.curator.domain.snapshot import Snapshot
+from services.curator.prompts.builder import CuratorPromptBuilder
 from services.curator.usecases.curate import Curation, Curator, CuratorAgent, Proposed
 from services.curator.usecases.model_curator import ModelCurator
-from services.curator.usecases.ports import Ticket
 from services.curator.usecases.rule_curator import RuleCurator
-from services.curator.usecases.similarity import WordSimilarity
+from services.curator.usecases.similarity import WordSource
 
 INSIGHT = Insight("r", "e", "c", "a", "Set the identity before the first commit.", steps=(2,))
-TICKET = Ticket("id-1", "Curate", "digest")
+KEY = IdempotencyKey("id-1", "Curate", b"digest")
 
 
 class NoSections:
     """A dataset without sections."""
 
-    def load(self, dataset: str) -> Sequence[SectionDefinition]:
+    async def read(self, dataset: str) -> Sequence[SectionDefinition]:
         return []
 
 
-BY_WORDS = WordSimilarity()
+BY_WORDS = WordSource()
 
 
 class Scripted:
@@ -146,11 +148,11 @@ async def test_a_failing_model_changes_nothing(store: SqlPlaybookStore, failure:
     await with_one(store)
     votes = [Evaluation("gene-00001", "helpful")]
     agent = agent_of(Scripted(failure, proposed(delta("ADD", "two"))), store)
-    first = await agent.run_once(reflection(votes=votes), "d", TICKET, encoded)
+    first = await agent.run_once(reflection(votes=votes), "d", KEY, encoded)
     assert first == f"1 {UNSAVED}".encode()
     assert (await store.load("d")).revision == 1
     assert [one.helpful for one in await bullets(store)] == [0]
-    again = await agent.run_once(reflection(votes=votes), "d", TICKET, encoded)
+    again = await agent.run_once(reflection(votes=votes), "d", KEY, encoded)
     assert again == b"2 ADD: 1, UPDATE: 0, DELETE: 0"
 
 
@@ -188,6 +190,30 @@ async def test_a_save_that_fails_is_told(store: SqlPlaybookStore) -> None:  # C-
     assert [one.content for one in await bullets(store)] == ["one"]
 
 
+async def test_a_commit_that_fails_is_told_also_by_the_response(store: SqlPlaybookStore) -> None:  # C-41, idea 3
+    """The response was encoded inside the transaction; it does not count when the disk does not take it."""
+
+    def full(_: object) -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorname = "SQLITE_FULL"
+        raise error
+
+    await with_one(store)
+    agent = agent_of(Scripted(*[proposed(delta("ADD", "two"))] * 2), store)
+    event.listen(store.database.write_engine, "commit", full)
+    refused = json.loads(await agent.run_once(reflection(), "d", KEY, told))
+    event.remove(store.database.write_engine, "commit", full)
+    assert refused["saved"] is False
+    assert "is full" in refused["error"]
+    assert [one.content for one in await bullets(store)] == ["one"]
+    assert json.loads(await agent.run_once(reflection(), "d", KEY, told)) == {"saved": True, "error": ""}
+    assert [one.content for one in await bullets(store)] == ["one", "two"]
+
+
+def told(curation: Curation) -> bytes:
+    return json.dumps({"saved": curation.saved, "error": curation.error}).encode()
+
+
 async def test_an_invalid_dataset_name_raises(store: SqlPlaybookStore) -> None:  # C-43
     with pytest.raises(InvalidDatasetName, match="Invalid dataset name: 'a b'"):
         await agent_of(Scripted(), store).run(reflection(), "a b")
@@ -196,12 +222,34 @@ async def test_an_invalid_dataset_name_raises(store: SqlPlaybookStore) -> None: 
 async def test_a_repeated_request_asks_nobody_and_changes_nothing(store: SqlPlaybookStore) -> None:  # idea 3
     curator = Scripted(proposed(delta("ADD", "one")))
     agent = agent_of(curator, store)
-    first = await agent.run_once(reflection(), "d", TICKET, encoded, payload=b"asked")
-    again = await agent.run_once(reflection(), "d", TICKET, encoded, payload=b"asked")
+    first = await agent.run_once(reflection(), "d", KEY, encoded, payload=b"asked")
+    again = await agent.run_once(reflection(), "d", KEY, encoded, payload=b"asked")
     assert (first, again, len(curator.asked)) == (b"1 ADD: 1, UPDATE: 0, DELETE: 0", first, 1)
-    assert await store.done("id-1", "Curate") == (b"asked", first)
+    assert await store.stored_request("id-1", "Curate") == (b"asked", first)
     with pytest.raises(RequestIdReused):
-        await agent.run_once(reflection(), "d", Ticket("id-1", "Curate", "other"), encoded)
+        await agent.run_once(reflection(), "d", IdempotencyKey("id-1", "Curate", b"other"), encoded)
+
+
+async def test_a_prepared_request_is_looked_up_again_only_if_the_dataset_has_changed(store: SqlPlaybookStore) -> None:
+    looked_up: list[IdempotencyKey] = []
+    stored_response = store.stored_response
+
+    async def counted(key: IdempotencyKey) -> bytes | None:
+        looked_up.append(key)
+        return await stored_response(key)
+
+    store.stored_response = counted  # type: ignore[method-assign]
+    curator = Scripted(proposed(delta("ADD", "one")))
+    agent = agent_of(curator, store)
+    first = await agent.run_once(reflection(), "d", KEY, encoded, prepared_revision=0)
+    assert (looked_up, len(curator.asked)) == ([], 1)
+    again = await agent.run_once(reflection(), "d", KEY, encoded, prepared_revision=0)
+    assert (looked_up, len(curator.asked)) == ([KEY], 1), "a replay asks no model"
+    assert again == first
+    with pytest.raises(RequestIdReused):
+        await agent.run_once(
+            reflection(), "d", IdempotencyKey("id-1", "Curate", b"other"), encoded, prepared_revision=0
+        )
 
 
 async def test_votes_of_a_trajectory_count_once_over_several_curations(store: SqlPlaybookStore) -> None:  # idea 2

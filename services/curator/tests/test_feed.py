@@ -12,7 +12,7 @@ import pytest
 
 from chassis.errors import Unavailable
 from services.curator.adapters.feed import KEPT_CHANGES, RevisionFeed
-from services.curator.adapters.sql.store import SqlPlaybookStore
+from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.curation import DeltaContextItem, Proposal
 from services.curator.domain.errors import RevisionAhead, WatcherTooFarBehind
 from services.curator.domain.log import Kind, Origin, Revision

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.curator.adapters.sql.store import SqlPlaybookStore
+from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.curation import (
     OWN_WORD,
     RULES,
@@ -21,19 +21,19 @@ from services.curator.domain.curation import (
     SectionDefinition,
 )
 from services.curator.domain.lessons import contains, distinct, is_attested, is_recipe
-from services.curator.domain.likeness import WORDS
 from services.curator.domain.log import Stamp, Stored
 from services.curator.domain.playbook import Bullet, Source
 from services.curator.domain.review import PendingState
 from services.curator.domain.snapshot import Snapshot
 from services.curator.domain.upkeep import eviction_order
+from services.curator.domain.word_similarity import WORDS
 from services.curator.usecases.curate import Curation, CuratorAgent
 from services.curator.usecases.rule_curator import (
     HOLDS_FOR_ONE_TASK,
     RuleCurator,
 )
 from services.curator.usecases.second_opinion import WAITS_ALREADY, WAITS_FOR_A_SECOND
-from services.curator.usecases.similarity import WordSimilarity
+from services.curator.usecases.similarity import WordSource
 
 LIMIT = 'Before `http GET`: space requests out, or `http GET` fails with "HTTP 429 Too Many Requests".'
 REPAIRED = LIMIT + " Repair: call `wait` first."
@@ -59,11 +59,11 @@ def bullet(number: int, content: str, helpful: int = 0, harmful: int = 0) -> Sto
 
 
 async def proposals(reflection: Reflection, *bullets: Stored) -> Sequence[Proposal]:
-    return (await RuleCurator(WordSimilarity()).propose(reflection, Snapshot("d", 1, bullets), [])).proposals
+    return (await RuleCurator(WordSource()).propose(reflection, Snapshot("d", 1, bullets), [])).proposals
 
 
 class NoSections:
-    def load(self, dataset: str) -> Sequence[SectionDefinition]:
+    async def read(self, dataset: str) -> Sequence[SectionDefinition]:
         return []
 
 
@@ -71,7 +71,7 @@ async def curated(store: SqlPlaybookStore, trajectory: str, *texts: str, signal:
     reflection = Reflection(
         tuple(insight(text, 1) for text in texts), trajectory_id=trajectory, query=QUERY, signal=signal, model=RULES
     )
-    by_words = WordSimilarity()
+    by_words = WordSource()
     return await CuratorAgent(RuleCurator(by_words), store, NoSections(), by_words).run(reflection, "d")
 
 
@@ -84,31 +84,31 @@ async def curated(store: SqlPlaybookStore, trajectory: str, *texts: str, signal:
     ],
 )
 def test_lessons_on_different_messages_are_different(one: str, other: str) -> None:
-    assert WORDS.likeness(one, other) == 0.0
+    assert WORDS.score(one, other) == 0.0
 
 
 @pytest.mark.parametrize(("one", "other"), [(LIMIT, REPAIRED), (TAKEN_JA, REPAIRED_JA), (HABIT, HABIT)])
 def test_the_same_message_of_the_same_tool_is_the_same_lesson(one: str, other: str) -> None:
-    assert WORDS.same(one, other)
-    assert WORDS.same(other, one)
+    assert WORDS.is_same(one, other)
+    assert WORDS.is_same(other, one)
 
 
 @pytest.mark.parametrize(
     "do", ['call `deploy` again when it says "another deploy is running"', "use a page size of 100 for the orders API"]
 )
 def test_do_and_do_not_are_different_lessons(do: str) -> None:
-    assert WORDS.contradict(do, f"never {do}")
-    assert not WORDS.same(do, f"never {do}")
+    assert WORDS.contradicts(do, f"never {do}")
+    assert not WORDS.is_same(do, f"never {do}")
 
 
 def test_what_is_quoted_does_not_negate() -> None:
-    assert not WORDS.contradict(LIMIT, LIMIT.replace("429 Too Many", "not"))
+    assert not WORDS.contradicts(LIMIT, LIMIT.replace("429 Too Many", "not"))
 
 
 @given(st.text(), st.text())
-def test_likeness_is_symmetric_and_a_share(one: str, other: str) -> None:
-    assert WORDS.likeness(one, other) == pytest.approx(WORDS.likeness(other, one))
-    assert 0.0 <= WORDS.likeness(one, other) <= 1.0
+def test_similarity_is_symmetric_and_a_share(one: str, other: str) -> None:
+    assert WORDS.score(one, other) == pytest.approx(WORDS.score(other, one))
+    assert 0.0 <= WORDS.score(one, other) <= 1.0
 
 
 def test_a_text_contains_another_when_nothing_is_lost() -> None:
@@ -141,16 +141,16 @@ def test_of_one_run_each_lesson_is_told_once_in_its_better_wording() -> None:
 async def test_a_known_repair_is_an_update_also_of_a_confirmed_bullet(known: str, better: str) -> None:
     [proposal] = await proposals(Reflection((insight(better, 4),), trajectory_id="b"), bullet(1, known, helpful=3))
     assert (proposal.delta.type, proposal.delta.bullet_id, proposal.delta.content) == ("UPDATE", "s-00001", better)
-    likeness = f"the same tool and message, cosine of words {WORDS.cosine(better, known):.2f}"
-    assert proposal.delta.reasoning == f"says all that s-00001 says and more; the same lesson ({likeness})"
+    similarity = f"the same tool and message, cosine of words {WORDS.cosine(better, known):.2f}"
+    assert proposal.delta.reasoning == f"says all that s-00001 says and more; the same lesson ({similarity})"
 
 
 async def test_a_worse_wording_confirms(store: SqlPlaybookStore) -> None:
     await curated(store, "a", REPAIRED)
     curation = await curated(store, "b", LIMIT)
     assert [one.skipped for one in curation.operations] == ["the same lesson is already there: s-00001"]
-    likeness = f"the same tool and message, cosine of words {WORDS.cosine(LIMIT, REPAIRED):.2f}"
-    assert curation.operations[0].delta.reasoning == f"confirms s-00001; the same lesson ({likeness})"
+    similarity = f"the same tool and message, cosine of words {WORDS.cosine(LIMIT, REPAIRED):.2f}"
+    assert curation.operations[0].delta.reasoning == f"confirms s-00001; the same lesson ({similarity})"
     [kept] = (await store.load("d")).bullet_list
     assert (kept.content, [source.trajectory for source in kept.sources]) == (REPAIRED, ["a", "b"])
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.curator.adapters.prompt import CuratorPromptBuilder
 from services.curator.adapters.sections import SHIPPED_FILE, SectionLoader
 from services.curator.domain.curation import Insight, SectionDefinition
 from services.curator.domain.errors import InvalidDatasetName
 from services.curator.domain.playbook import Bullet
-from services.curator.domain.prompt import OUTLINE_CHARS, OUTLINE_SECTIONS, outline
+from services.curator.prompts.builder import CuratorPromptBuilder
+from services.curator.prompts.texts import OUTLINE_CHARS, OUTLINE_SECTIONS, outline
 
 
 def insight(key_insight: str) -> Insight:
@@ -157,3 +158,19 @@ def test_sections_that_cannot_be_read_are_none(  # C-29
     with caplog.at_level(logging.WARNING):
         assert SectionLoader(path).load("d") == []
     assert caplog.records
+
+
+async def test_an_edited_sections_file_is_read_again_and_an_unchanged_one_is_not(tmp_path: Path) -> None:  # C-28
+    path = tmp_path / "sections.yaml"
+    loader = SectionLoader(path)
+    assert await loader.read("d") == []
+    path.write_text("d: [{name: a, description: one}]", encoding="utf-8")
+    assert await loader.read("d") == [SectionDefinition("a", "one")]
+    status = path.stat()
+    path.write_text("d: [{name: b, description: two}]", encoding="utf-8")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert await loader.read("d") == [SectionDefinition("a", "one")], "same version: not parsed again"
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    assert await loader.read("d") == [SectionDefinition("b", "two")]
+    path.unlink()
+    assert await loader.read("d") == []

@@ -1,4 +1,4 @@
-"""By what lessons are compared: words, or vectors of the search service (here one that answers from memory)."""
+"""By what lessons are compared: words, or vectors of an embedding model (here one with known vectors)."""
 
 from __future__ import annotations
 
@@ -8,48 +8,45 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from libs.embedding.embedder import TextEmbedder
+from libs.embedding.errors import EmbeddingFailed
+from libs.embedding.hashing import Hashing
+from libs.embedding.minilm import THRESHOLDS as MINILM
+from libs.embedding.model import Float32s
+from libs.embedding.remote import STRICTEST
 from services.curator.domain.curation import Evaluation, Insight, Reflection
-from services.curator.domain.likeness import MEASURED, WORDS, thresholds_of
-from services.curator.domain.log import Stamp, Stored
+from services.curator.domain.embedding_similarity import EmbeddingSimilarity, TextMatrix
+from services.curator.domain.errors import SimilarityUnavailable
+from services.curator.domain.log import Change, Stamp, Stored
 from services.curator.domain.playbook import Bullet
+from services.curator.domain.similarity import Similarity, select_relevant
 from services.curator.domain.snapshot import Snapshot
+from services.curator.domain.word_similarity import WORDS
 from services.curator.usecases.rule_curator import RuleCurator
-from services.curator.usecases.similarity import (
-    COMPARED_WITH_ALL,
-    NEAREST,
-    SearchSimilarity,
-    WordSimilarity,
-)
-from services.curator.usecases.vectors import REMEMBERED, Embedded, Vectors
+from services.curator.usecases.similarity import SPARE_ROWS, EmbeddingSource, WordSource
 
 CAR, AUTO, BOAT = "Park the car", "Leave the automobile", "Moor the boat"
-DIRECTIONS = {CAR: (1.0, 0.0), AUTO: (0.95, 0.31225), BOAT: (0.0, 1.0)}
+VECTORS = {CAR: (1.0, 0.0), AUTO: (0.95, 0.31225), BOAT: (0.0, 1.0)}
 
 
-class Remembering:
-    """A search service whose vectors and rankings are known; it notes what it is asked."""
+class Known:
+    """A model whose vectors are known; it notes what it embeds, and fails when told to."""
 
-    def __init__(self, ranked: Mapping[str, Sequence[str]] | None = None) -> None:
-        self.model = "hashing-test"
-        self.ranked = ranked or {}
+    model_id, trust, only_latin, thresholds = "hashing-test", 1.0, False, Hashing.thresholds
+
+    def __init__(self, vectors: Mapping[str, tuple[float, float]] = VECTORS) -> None:
+        self.vectors = vectors
         self.embedded: list[list[str]] = []
-        self.asked: list[tuple[str, int, int]] = []
-        self.directions = DIRECTIONS
+        self.error: Exception | None = None
 
-    async def nearest(self, dataset: str, texts: Sequence[str], limit: int, revision: int) -> list[list[str]]:
-        self.asked.append((dataset, limit, revision))
-        return [list(self.ranked.get(text, ()))[:limit] for text in texts]
-
-    best = nearest
-
-    async def embed(self, texts: Sequence[str]) -> Embedded:
+    async def embed(self, texts: Sequence[str]) -> Float32s:
         self.embedded.append(list(texts))
-        return Embedded(self.model, [np.array(self.directions.get(text, (0.0, 0.0)), np.float32) for text in texts])
-
-
-def bullet(bullet_id: str, content: str) -> Bullet:
-    return Bullet(id=bullet_id, section="s", content=content, searchable_text=content)
+        if self.error:
+            raise self.error
+        return np.array([self.vectors.get(text, (0.0, 0.0)) for text in texts], np.float32)
 
 
 def playbook(*contents: str, retired: str = "") -> Snapshot:
@@ -64,19 +61,19 @@ def playbook(*contents: str, retired: str = "") -> Snapshot:
 
 
 def large(*contents: str, retired: str = "") -> Snapshot:
-    return playbook(*contents, *(f"filler {number}" for number in range(COMPARED_WITH_ALL)), retired=retired)
+    return playbook(*contents, *(f"filler {number}" for number in range(300)), retired=retired)
 
 
 def reflection(*texts: str) -> Reflection:
     return Reflection(tuple(Insight("r", "e", "c", "a", text, section="s") for text in texts), trajectory_id="run")
 
 
-def by_vectors(search: Remembering, same_lesson: float | None = None) -> SearchSimilarity:
-    return SearchSimilarity(search, Vectors(search), same_lesson)
+def by_vectors(model: Known | None = None, same_meaning: float | None = None) -> EmbeddingSource:
+    return EmbeddingSource(TextEmbedder(model or Known()), same_meaning)
 
 
 async def test_what_vectors_say_is_the_same_is_confirmed_and_the_reason_says_how() -> None:
-    curator = RuleCurator(by_vectors(Remembering()))
+    curator = RuleCurator(by_vectors())
     confirmed, added = (await curator.propose(reflection(AUTO, BOAT), playbook(CAR), [])).proposals
     assert (confirmed.confirms, confirmed.delta.reasoning) == (
         "b-0",
@@ -84,89 +81,124 @@ async def test_what_vectors_say_is_the_same_is_confirmed_and_the_reason_says_how
     )
     assert (added.confirms, added.delta.reasoning) == (
         "",
-        "no bullet says this; likeness 0.00 with all (cosine of hashing-test)",
+        "no bullet says this; similarity 0.00 with all (cosine of hashing-test)",
     )
-    by_words = (await RuleCurator(WordSimilarity()).propose(reflection("Park a van"), playbook(CAR), [])).proposals
+    by_words = (await RuleCurator(WordSource()).propose(reflection("Park a van"), playbook(CAR), [])).proposals
     assert by_words[0].delta.reasoning == "no bullet says this; the nearest is b-0 (cosine of words 0.50)"
 
 
-async def test_a_small_playbook_is_compared_with_all_of_it_and_nobody_is_asked_to_search() -> None:
-    search = Remembering()
-    book = playbook(CAR, BOAT, retired=AUTO)
-    assert await by_vectors(search).candidates([CAR], book) == book.everything()
-    assert search.asked == []
-
-
-async def test_of_a_large_playbook_the_nearest_the_retired_and_those_on_the_subject_are_compared() -> None:
+async def test_lessons_are_compared_with_all_bullets_of_a_large_playbook_retired_ones_included() -> None:
     message = 'Before `git push`: pull, or `git push` fails with "rejected".'
     again = 'Before `git push`: rebase, or `git push` fails with "rejected".'
-    search = Remembering({CAR: ["b-1"]})
-    book = large(message, AUTO, retired="park a car")
-    found = await by_vectors(search).candidates([CAR, again], book)
-    assert [stored.bullet.content for stored in found] == [message, AUTO, "park a car"]
-    assert search.asked == [("d", NEAREST, 7)]
+    model = Known({**VECTORS, message: (0.6, 0.8), again: (0.6, 0.8)})
+    book = large(message, BOAT, retired=AUTO)
+    similarity = await by_vectors(model).compare([CAR, again], book)
+    found = [similarity.nearest(lesson, book.everything()) for lesson in (CAR, again)]
+    assert [(stored.bullet.content if stored else "", round(score, 2)) for stored, score in found] == [
+        (AUTO, 0.95),
+        (message, 1.0),
+    ]
 
 
-async def test_in_a_large_playbook_too_a_bullet_that_a_lesson_contradicts_and_votes_are_against_is_removed() -> None:
+async def test_a_bullet_that_a_lesson_contradicts_and_votes_are_against_is_removed() -> None:
     wrong, right = "Park the car on the grass", "Never park the car on the grass"
     book = large(wrong)
     first, *others = book.everything()
     out_voted = Snapshot("d", 7, [replace(first, bullet=first.bullet.having(harmful=1)), *others])
-    search = Remembering()
-    search.directions = {wrong: (1.0, 0.0), right: (0.9, 0.4359)}
+    model = Known({wrong: (1.0, 0.0), right: (0.9, 0.4359)})
     against = replace(reflection(right), evaluations=(Evaluation("b-0", "harmful"),))
-    removed, added = (await RuleCurator(by_vectors(search)).propose(against, out_voted, [])).proposals
+    removed, added = (await RuleCurator(by_vectors(model)).propose(against, out_voted, [])).proposals
     assert (removed.delta.type, removed.delta.bullet_id, added.delta.type) == ("DELETE", "b-0", "ADD")
     assert removed.delta.reasoning == (
         "contradicted by this run (cosine of hashing-test 0.90) and out-voted (2 harmful, 0 helpful)"
     )
 
 
-async def test_vectors_are_asked_for_once() -> None:
-    search = Remembering()
-    similarity = by_vectors(search)
-    first, again = await similarity.measure([CAR, BOAT, CAR]), await similarity.measure([BOAT, CAR])
-    assert search.embedded == [[CAR, BOAT]]
-    assert first.cosine(CAR, BOAT) == again.cosine(CAR, BOAT) == 0.0
-    await similarity.measure(f"text {number}" for number in range(REMEMBERED))
-    await similarity.measure([CAR])
-    assert search.embedded[-1] == [CAR]
+async def test_a_text_is_embedded_once_and_a_matrix_follows_its_playbook_by_difference() -> None:
+    model = Known()
+    source = by_vectors(model)
+    await source.compare([AUTO, BOAT, AUTO], before := playbook(CAR, BOAT))
+    stamp = before.slots[0].created
+    added = Stored(2, before.slots[0].bullet.having(id="b-2", content="new"), stamp, stamp, 8)
+    after = before.after(8, [Change(2, None, added)])
+    similarity = await source.compare([BOAT], after)
+    assert model.embedded == [[AUTO, BOAT], [CAR], ["new"]]
+    assert similarity.cosine(BOAT, CAR) == 0.0
 
 
-async def test_vectors_of_two_embedders_are_never_compared() -> None:
-    search = Remembering()
-    similarity = by_vectors(search)
-    await similarity.measure([CAR])
-    search.model = "all-MiniLM-L6-v2-test"
-    measure = await similarity.measure([CAR, AUTO])
-    assert search.embedded == [[CAR], [AUTO], [CAR, AUTO]]
-    assert (measure.name, measure.thresholds) == ("cosine of all-MiniLM-L6-v2-test", MEASURED["all-MiniLM-L6-v2"])
+async def test_a_matrix_drops_texts_that_left_the_playbook() -> None:
+    source = by_vectors()
+    await source.compare([CAR], playbook(*(f"text {number}" for number in range(SPARE_ROWS + 100))))
+    await source.compare([CAR], book := playbook(BOAT, AUTO))
+    assert len(source._matrices["d"]) == 2
+    found, score = (await source.compare([CAR], book)).nearest(CAR, book.everything())
+    assert found is book.everything()[1]
+    assert score == pytest.approx(0.95, abs=1e-4)
 
 
-async def test_thresholds_suit_the_embedder_or_the_setting() -> None:
-    strictest = thresholds_of("someone-elses-embedder")
-    assert strictest.same_lesson == max(each.same_lesson for each in MEASURED.values())
-    measure = await by_vectors(Remembering(), same_lesson=0.96).measure([CAR, AUTO])
-    assert not measure.same(CAR, AUTO)
+async def test_without_the_model_nothing_is_compared() -> None:
+    model = Known()
+    model.error = EmbeddingFailed("HTTP 500")
+    with pytest.raises(SimilarityUnavailable, match=r"HTTP 500; CURATION_SIMILARITY=words does without"):
+        await by_vectors(model).compare([CAR], playbook(BOAT))
 
 
-@pytest.mark.parametrize("similarity", [WordSimilarity(), by_vectors(Remembering())])
-async def test_of_few_bullets_all_in_use_are_relevant(similarity: WordSimilarity | SearchSimilarity) -> None:
-    found = await similarity.relevant([CAR], playbook(CAR, BOAT, retired=AUTO), 5)
-    assert [stored.bullet.content for stored in found] == [CAR, BOAT]
+async def test_of_an_empty_playbook_nothing_is_similar() -> None:
+    similarity = await by_vectors().compare([CAR], playbook())
+    assert similarity.nearest(CAR, []) == (None, 0.0)
+    assert similarity.rank(CAR, [], 3) == []
 
 
-async def test_of_many_bullets_those_are_relevant_that_search_ranks_highest_each_lesson_in_turn() -> None:
-    search = Remembering({CAR: ["b-3", "b-4", "b-9", "unknown"], BOAT: ["b-1", "b-3", "b-2"]})
-    found = await by_vectors(search).relevant([CAR, BOAT], large(), 4)
-    assert [stored.bullet.id for stored in found] == ["b-1", "b-3", "b-4", "b-9"]
+async def test_thresholds_are_those_of_the_model_or_the_setting() -> None:
+    assert (await by_vectors().compare([CAR])).thresholds == Hashing.thresholds
+    assert max(MINILM, Hashing.thresholds) == STRICTEST
+    assert not (await by_vectors(same_meaning=0.96).compare([CAR, AUTO])).is_same(CAR, AUTO)
+    assert (await by_vectors().compare([CAR, AUTO])).is_same(CAR, AUTO)
 
 
-async def test_of_many_bullets_words_choose_as_many_as_are_asked_for() -> None:
-    found = await WordSimilarity().relevant([CAR], large(BOAT, "park"), 3)
-    assert [stored.bullet.content for stored in found] == [BOAT, "park", "filler 0"]
+async def test_of_many_bullets_the_most_similar_are_relevant_each_lesson_in_turn() -> None:
+    book = large(BOAT, "park", AUTO)
+    similarity = await by_vectors().compare([CAR, BOAT], book)
+    found = select_relevant(similarity, [CAR, BOAT], book.everything(), 2)
+    assert [stored.bullet.content for stored in found] == [BOAT, AUTO]
+    words = select_relevant(WORDS, [CAR], book.everything(), 3)
+    assert [stored.bullet.content for stored in words] == [BOAT, "park", AUTO]
+
+
+TEXTS = st.sampled_from(
+    [
+        *VECTORS,
+        "never park the car",
+        'call `pay`: it fails with "no funds"',
+        'do not call `pay`: it fails with "no funds"',
+        'call `pay` with "no rights"',
+        'it said "no funds"',
+        "",
+    ]
+)
+
+
+@given(TEXTS, st.lists(TEXTS, max_size=6), st.integers(0, 2**32 - 1))
+def test_the_matrix_scores_as_pairs_do(lesson: str, contents: list[str], seed: int) -> None:
+    book = playbook(*contents)
+    texts = list(dict.fromkeys([*contents, lesson]))
+    random = np.random.default_rng(seed)
+    vectors = random.normal(size=(len(texts), 3)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    by_text = dict(zip(texts, vectors, strict=True))
+    matrix = TextMatrix()
+    for text in dict.fromkeys(contents):
+        matrix.append([text], by_text[text][np.newaxis])
+    similarity = EmbeddingSimilarity("m", Hashing.thresholds, matrix, {lesson: by_text[lesson]})
+    found, score = similarity.nearest(lesson, book.everything())
+    expected, expected_score = Similarity.nearest(similarity, lesson, book.everything())
+    assert score == pytest.approx(expected_score, abs=1e-6)
+    if found is not expected:
+        assert found is not None
+        assert expected is not None
+        assert similarity.score(lesson, found.bullet.content) == pytest.approx(expected_score, abs=1e-6)
 
 
 @pytest.mark.parametrize(("one", "other"), [(CAR, CAR), ("", ""), (CAR, "")])
-def test_the_same_text_is_the_same_lesson_by_any_measure(one: str, other: str) -> None:
-    assert WORDS.same(one, other) is (one == other)
+def test_the_same_text_is_the_same_lesson_by_any_similarity(one: str, other: str) -> None:
+    assert WORDS.is_same(one, other) is (one == other)

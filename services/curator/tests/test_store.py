@@ -15,20 +15,19 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, create_engine, event, text
 
 from chassis.errors import RequestIdReused
+from libs.storage.errors import StoreCorrupt, StoreFull, StoreReadOnly
+from libs.storage.idempotency import IdempotencyKey
 from services.curator.adapters.sql import schema
-from services.curator.adapters.sql.store import SqlPlaybookStore
+from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.curation import DeltaContextItem, DeltaType, Proposal, Vote
 from services.curator.domain.errors import (
     InvalidDatasetName,
     RevisionAhead,
-    StoreCorrupt,
-    StoreFull,
-    StoreReadOnly,
 )
 from services.curator.domain.log import Kind, Origin, Revision, fold
 from services.curator.domain.playbook import Bullet, Source
-from services.curator.usecases.commit import Batch, Committed, commit, once
-from services.curator.usecases.ports import Ticket, Writing
+from services.curator.usecases.commit import Batch, Committed, commit, run_once
+from services.curator.usecases.ports import DatasetTransaction
 
 ORIGIN = Origin(Kind.APPLY, "tester", "because", request_id="r", source_trajectory="t")
 
@@ -45,7 +44,7 @@ async def apply(
     base: int | None = None,
     dataset: str = "d",
 ) -> Committed:
-    return await store.write(dataset, lambda writing: commit(writing, Batch(ORIGIN, proposals, votes, base)))
+    return await store.write(dataset, lambda transaction: commit(transaction, Batch(ORIGIN, proposals, votes, base)))
 
 
 async def bullets(store: SqlPlaybookStore, revision: int | None = None) -> list[Bullet]:
@@ -62,7 +61,7 @@ async def test_an_invalid_dataset_name_is_refused(store: SqlPlaybookStore, name:
     with pytest.raises(InvalidDatasetName):
         await store.load(name)
     with pytest.raises(ValueError, match="Invalid dataset name: '"):
-        await store.write(name, lambda writing: commit(writing, Batch(ORIGIN, [delta("ADD")])))
+        await store.write(name, lambda transaction: commit(transaction, Batch(ORIGIN, [delta("ADD")])))
 
 
 async def test_every_batch_is_a_revision_that_can_be_read_again(store: SqlPlaybookStore) -> None:
@@ -178,35 +177,35 @@ async def test_positions_are_places_in_the_playbook(store: SqlPlaybookStore) -> 
 
 
 async def test_a_repeated_request_gets_the_stored_answer(store: SqlPlaybookStore) -> None:
-    ticket = Ticket("id-1", "ApplyDeltas", "digest")
+    key = IdempotencyKey("id-1", "ApplyDeltas", b"digest")
     answers = itertools.count()
 
-    def work(writing: Writing) -> bytes:
-        commit(writing, Batch(ORIGIN, [delta("ADD", content=f"lesson {next(answers)}")]))
-        return b"answer %d" % writing.revision
+    def work(transaction: DatasetTransaction) -> bytes:
+        commit(transaction, Batch(ORIGIN, [delta("ADD", content=f"lesson {next(answers)}")]))
+        return b"answer %d" % transaction.revision
 
-    first = await store.write("d", once(ticket, work, b"payload"))
-    second = await store.write("d", once(ticket, work))
-    assert (first, second, await store.answer(ticket)) == (b"answer 1", b"answer 1", b"answer 1")
-    assert await store.done("id-1", "ApplyDeltas") == (b"payload", b"answer 1")
+    first = await store.write("d", run_once(key, work, b"payload"))
+    second = await store.write("d", run_once(key, work))
+    assert (first, second, await store.stored_response(key)) == (b"answer 1", b"answer 1", b"answer 1")
+    assert await store.stored_request("id-1", "ApplyDeltas") == (b"payload", b"answer 1")
     assert len(await bullets(store)) == 1
     with pytest.raises(RequestIdReused):
-        await store.write("d", once(Ticket("id-1", "ApplyDeltas", "other"), work))
+        await store.write("d", run_once(IdempotencyKey("id-1", "ApplyDeltas", b"other"), work))
     with pytest.raises(RequestIdReused):
-        await store.answer(Ticket("id-1", "Curate", "digest"))
+        await store.stored_response(IdempotencyKey("id-1", "Curate", b"digest"))
 
 
 async def test_work_that_fails_leaves_nothing_and_is_not_recorded(store: SqlPlaybookStore) -> None:
-    ticket = Ticket("id-1", "ApplyDeltas", "digest")
+    key = IdempotencyKey("id-1", "ApplyDeltas", b"digest")
 
-    def work(writing: Writing) -> bytes:
-        commit(writing, Batch(ORIGIN, [delta("ADD")]))
+    def work(transaction: DatasetTransaction) -> bytes:
+        commit(transaction, Batch(ORIGIN, [delta("ADD")]))
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError, match="no"):
-        await store.write("d", once(ticket, work))
+        await store.write("d", run_once(key, work))
     assert (await store.load("d")).revision == 0
-    assert await store.answer(ticket) is None
+    assert await store.stored_response(key) is None
 
 
 async def test_many_writers_lose_nothing(store: SqlPlaybookStore, committed: list[Revision]) -> None:  # C-23
@@ -262,19 +261,20 @@ async def test_history_tells_who_why_and_what_became_of_each_delta(store: SqlPla
 
 
 async def test_answers_are_forgotten_after_their_time(store: SqlPlaybookStore) -> None:
-    ticket = Ticket("id-1", "ApplyDeltas", "digest")
-    await store.write("d", once(ticket, lambda writing: b"answer"))
-    assert await store.forget_answers(timedelta(days=1)) == 0
-    assert await store.forget_answers(timedelta(seconds=-1)) == 1
-    assert await store.answer(ticket) is None
+    key = IdempotencyKey("id-1", "ApplyDeltas", b"digest")
+    await store.write("d", run_once(key, lambda transaction: b"answer"))
+    assert await store.delete_responses(timedelta(days=1)) == 0
+    assert await store.delete_responses(timedelta(seconds=-1)) == 1
+    assert await store.stored_response(key) is None
 
 
 async def test_migrations_make_the_schema_the_code_uses(store: SqlPlaybookStore) -> None:
     engine = create_engine(f"sqlite:///{store.name}")
     with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        options = {"compare_type": True, "version_table": schema.MIGRATIONS.version_table}
+        context = MigrationContext.configure(connection, opts=options)
         assert compare_metadata(context, schema.metadata) == []
-        assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar() == "0001"
+        assert connection.execute(text("SELECT version_num FROM curator_schema_version")).scalar() == "0001"
     engine.dispose()
 
 
@@ -323,7 +323,7 @@ async def test_a_full_disk_leaves_the_old_revision_and_says_so(store: SqlPlayboo
     def limited(connection: Connection) -> None:
         connection.exec_driver_sql("PRAGMA max_page_count = 60")
 
-    event.listen(store.writing_engine, "begin", limited)
+    event.listen(store.database.write_engine, "begin", limited)
     with pytest.raises(StoreFull, match="full"):
         await apply(store, *(delta("ADD", content=f"{number} " + "x" * 10_000) for number in range(50)))
     assert [one.content for one in await bullets(store)] == ["one"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from chassis.logging import get_logger
+from libs.storage.idempotency import IdempotencyKey
 from services.curator.domain.curation import Operation, Proposal, Vote, VoteOutcome, summarised
 from services.curator.domain.draft import Draft
 from services.curator.domain.gate import waits_because
@@ -17,13 +18,13 @@ from services.curator.domain.neighbours import Neighbours
 from services.curator.domain.review import PendingChange, PendingState
 from services.curator.domain.rules import Policy, Trust
 from services.curator.domain.upkeep import evict, retire
-from services.curator.usecases.ports import Ticket, Writing
+from services.curator.usecases.ports import DatasetTransaction
 
 UPKEEP_AUTHOR = "hansei"
-# From this likeness on a lesson only says again what its trajectory was given.
+# From this similarity on a lesson only says again what its trajectory was given.
 ECHO = 0.8
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +63,23 @@ class Committed:
         return [operation for operation in self.operations if operation.conflict]
 
 
-def once(ticket: Ticket | None, work: Callable[[Writing], bytes], payload: bytes = b"") -> Callable[[Writing], bytes]:
-    """`work` such that a repeated ticket gets the stored answer and changes nothing (idea 3)."""
+def run_once(
+    key: IdempotencyKey, work: Callable[[DatasetTransaction], bytes], payload: bytes = b""
+) -> Callable[[DatasetTransaction], bytes]:
+    """Return `work` such that a repeated request gets the stored response and changes nothing (idea 3)."""
 
-    def at_most_once(dataset: Writing) -> bytes:
-        if ticket is None:
-            return work(dataset)
-        answered = dataset.answer(ticket)
-        if answered is not None:
-            return answered
+    def run(dataset: DatasetTransaction) -> bytes:
+        stored = dataset.stored_response(key)
+        if stored is not None:
+            return stored
         response = work(dataset)
-        dataset.record(ticket, response, payload)
+        dataset.store_response(key, response, payload)
         return response
 
-    return at_most_once
+    return run
 
 
-def commit(dataset: Writing, batch: Batch, *, always: bool = False) -> Committed:
+def commit(dataset: DatasetTransaction, batch: Batch, *, always: bool = False) -> Committed:
     """Merges the batch into the newest state as one revision, then applies the dataset's own rules.
 
     A batch that changes nothing makes no revision unless `always` (a curation leaves its trace, C-24).
@@ -98,7 +99,7 @@ def commit(dataset: Writing, batch: Batch, *, always: bool = False) -> Committed
     return Committed(dataset.revision, bullets_before, dataset.bullets, tuple(operations), tuple(votes), tuple(pending))
 
 
-def _terms(dataset: Writing, policy: Policy, batch: Batch) -> Terms:
+def _terms(dataset: DatasetTransaction, policy: Policy, batch: Batch) -> Terms:
     trust = policy.trust_of(batch.origin.author) if batch.reliable else Trust.LOW
     return Terms(
         base=batch.base,
@@ -116,7 +117,7 @@ class _Similar:
     a lesson back in other words (the loop guard).
     """
 
-    def __init__(self, dataset: Writing, policy: Policy, batch: Batch) -> None:
+    def __init__(self, dataset: DatasetTransaction, policy: Policy, batch: Batch) -> None:
         thresholds = [one for one in (policy.duplicate_threshold, batch.threshold) if one is not None]
         self._threshold = min(thresholds, default=None)
         self._known_until = -1 if policy.duplicate_threshold is not None or batch.base is None else batch.base
@@ -153,7 +154,7 @@ class _Similar:
 
 
 def _kept_for_review(
-    dataset: Writing, policy: Policy, batch: Batch, operations: Sequence[Operation]
+    dataset: DatasetTransaction, policy: Policy, batch: Batch, operations: Sequence[Operation]
 ) -> tuple[list[Operation], list[PendingChange]]:
     kept: list[Operation] = []
     pending: list[PendingChange] = []
@@ -180,14 +181,14 @@ def _kept_for_review(
     return kept, pending
 
 
-def _pending_id(dataset: Writing, batch: Batch, index: int) -> str:
+def _pending_id(dataset: DatasetTransaction, batch: Batch, index: int) -> str:
     """The id of the batch's n-th waiting change: a uuid that follows from the request, so a repeat names the same."""
     if not batch.origin.request_id:
         return str(uuid.uuid4())
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{dataset.dataset}/{batch.origin.request_id}/{index}"))
 
 
-def keep_house(dataset: Writing, policy: Policy, touched: Sequence[Stored]) -> None:
+def keep_house(dataset: DatasetTransaction, policy: Policy, touched: Sequence[Stored]) -> None:
     """Retires what the votes of this batch turned against and evicts what exceeds the budget, as one revision."""
     draft = dataset.draft()
     retired = retire(draft, touched, policy)
@@ -201,7 +202,7 @@ def keep_house(dataset: Writing, policy: Policy, touched: Sequence[Stored]) -> N
 def _log_skipped(dataset: str, operations: Sequence[Operation], votes: Sequence[VoteOutcome]) -> None:
     for operation in operations:
         if operation.skipped:
-            _log.warning("dataset %s: %s not applied: %s", dataset, operation.delta.type, operation.skipped)
+            _log.warning("delta not applied", dataset=dataset, delta=operation.delta.type, reason=operation.skipped)
     for vote in votes:
         if vote.skipped:
-            _log.warning("dataset %s: vote not counted: %s", dataset, vote.skipped)
+            _log.warning("vote not counted", dataset=dataset, reason=vote.skipped)

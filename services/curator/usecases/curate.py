@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from chassis.errors import Aborted, AlreadyExists, HanseiError
+from chassis.errors import AlreadyExists, HanseiError
+from chassis.logging import get_logger
+from libs.storage.idempotency import IdempotencyKey, RequestDone
 from services.curator.domain.curation import (
     RULES,
     CurationResult,
@@ -27,17 +28,18 @@ from services.curator.domain.merge import new_texts
 from services.curator.domain.playbook import checked_dataset
 from services.curator.domain.review import PendingChange
 from services.curator.domain.snapshot import Snapshot
-from services.curator.usecases.commit import Batch, Committed, commit, once
-from services.curator.usecases.ports import PlaybookStore, Ticket, Writing
+from services.curator.usecases.commit import Batch, Committed, commit
+from services.curator.usecases.embed_new_texts import EmbedTexts, NewEmbeddings, embed_nothing
+from services.curator.usecases.ports import DatasetTransaction, PlaybookStore
 from services.curator.usecases.second_opinion import SecondOpinion
-from services.curator.usecases.similarity import Similarity
+from services.curator.usecases.similarity import SimilaritySource
 
 DEFAULT_AUTHOR = "curator"
 REASON_CHARS = 200
 # A curation whose deltas lost to another one is proposed anew, once, against the newer playbook.
 ATTEMPTS = 2
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,8 @@ class Curator(Protocol):
 class Sections(Protocol):
     """Knows the sections of a dataset (C-28)."""
 
-    def load(self, dataset: str) -> Sequence[SectionDefinition]:
-        """The sections in order; never raises (C-29)."""
+    async def read(self, dataset: str) -> Sequence[SectionDefinition]:
+        """Return the sections in order; never raises (C-29)."""
         ...
 
 
@@ -92,29 +94,22 @@ class _Outdated(Exception):
     """The playbook changed under the proposals."""
 
 
-async def _embed_after(texts: Sequence[str]) -> None:
-    """For those who leave it to the index to embed what is new."""
-
-
 class CuratorAgent:
-    """Loads, proposes, commits. The proposals are made outside any lock; the commit merges them into what is newest.
-
-    `embed_ahead` is given the new texts just before they are committed.
-    """
+    """Loads, proposes, embeds, commits. All but the commit is done outside any lock; it merges into what is newest."""
 
     def __init__(
         self,
         curator: Curator,
         playbook_store: PlaybookStore,
         section_loader: Sections,
-        similarity: Similarity,
-        embed_ahead: Callable[[Sequence[str]], Awaitable[None]] = _embed_after,
+        similarity_source: SimilaritySource,
+        embed_new_texts: EmbedTexts = embed_nothing,
     ) -> None:
         self._curator = curator
         self._store = playbook_store
         self._sections = section_loader
-        self._second_opinion = SecondOpinion(playbook_store, similarity)
-        self._embed_ahead = embed_ahead
+        self._second_opinion = SecondOpinion(playbook_store, similarity_source)
+        self._embed_new_texts = embed_new_texts
 
     async def run(self, reflection: Reflection, dataset: str, *, author: str = "") -> Curation:
         """The curation.
@@ -127,97 +122,110 @@ class CuratorAgent:
         self,
         reflection: Reflection,
         dataset: str,
-        ticket: Ticket,
+        key: IdempotencyKey,
         encode: Callable[[Curation], bytes],
         *,
         author: str = "",
         payload: bytes = b"",
+        prepared_revision: int | None = None,
     ) -> bytes:
-        """The encoded curation, or the stored answer when `ticket` was done before.
+        """Return the encoded curation, or the stored response when the request was done before.
 
-        Answer and payload are stored with what the curation changed. One that was not saved is not stored and may be
-        sent again. Errors: InvalidDatasetName, RequestIdReused, SimilarityUnavailable.
+        Response and payload are stored with what the curation changed. One that was not saved is not stored and may be
+        sent again. The commit itself finds out whether the request was done; only proposals that cost tokens are
+        preceded by a read, and that only if the dataset has changed since `prepared_revision`, at which the request
+        was not done. Raises InvalidDatasetName, RequestIdReused, SimilarityUnavailable.
         """
-        done = await self._answered(ticket)
-        if done is not None:
-            return done
-        stored: list[bytes] = []
-        record = _Record(ticket, payload, encode, stored)
-        curation = await self._curated(reflection, dataset, author, record)
-        return stored[0] if stored else encode(curation)
+        record = _Record(key, payload, encode, prepared_revision)
+        try:
+            if prepared_revision is None:
+                await self._require_new(record)
+            curation = await self._curated(reflection, dataset, author, record)
+        except RequestDone as done:
+            return done.response
+        return encode(curation) if record.response is None else record.response
 
     async def _curated(
         self, reflection: Reflection, dataset: str, author: str, record: _Record | None = None
     ) -> Curation:
         checked_dataset(dataset)
-        request_id = record.ticket.request_id if record else str(uuid.uuid4())
+        request_id = record.key.request_id if record else str(uuid.uuid4())
         bullets = revision = 0
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 snapshot = await self._store.load(dataset)
                 bullets, revision = snapshot.bullets, snapshot.revision
+                if record and record.prepared_revision not in (None, revision):
+                    await self._require_new(record)
                 proposed = await self._proposed(reflection, snapshot)
-                work = _Work(self._curator.model, reflection, snapshot, proposed, author, request_id)
+                embeddings = await self._embed_new_texts(new_texts(proposed.proposals))
+                work = _Work(self._curator.model, reflection, snapshot, proposed, embeddings, author, request_id)
                 patient = attempt < ATTEMPTS and self._curator.model != RULES
                 return await self._committed(work, record, patient=patient)
             except _Outdated:
                 continue
-            except (AlreadyExists, SimilarityUnavailable):
+            except (AlreadyExists, RequestDone, SimilarityUnavailable):
                 raise
             except Exception as error:
                 return self._unsaved(dataset, bullets, revision, error)
         raise AssertionError("the last attempt returns")
 
-    async def _answered(self, ticket: Ticket) -> bytes | None:
+    async def _require_new(self, record: _Record) -> None:
+        """Raise RequestDone when the request was done before, and a model would be asked for nothing."""
+        if self._curator.model == RULES:
+            return
         try:
-            return await self._store.answer(ticket)
+            stored = await self._store.stored_response(record.key)
         except AlreadyExists:
             raise
         except HanseiError:
-            # Loading fails for the same reason in a moment, and says so in the result.
-            return None
+            return  # Loading fails for the same reason in a moment, and says so in the result.
+        if stored is not None:
+            raise RequestDone(stored)
 
     async def _proposed(self, reflection: Reflection, snapshot: Snapshot) -> Proposed:
         if not reflection.insights:
             return Proposed()  # C-37
-        sections = self._sections.load(snapshot.dataset)
+        sections = await self._sections.read(snapshot.dataset)
         proposed = await self._curator.propose(reflection, snapshot, sections)
         allowed = await self._second_opinion.on(proposed.proposals, reflection, snapshot.dataset)
-        await self._embed_ahead(new_texts(allowed))
         return replace(proposed, proposals=allowed)
 
     async def _committed(self, work: _Work, record: _Record | None, *, patient: bool) -> Curation:
-        curated: list[Curation] = []
-
-        def write(writing: Writing) -> bytes:
-            committed = commit(writing, work.batch, always=True)
+        def write(transaction: DatasetTransaction) -> tuple[Curation, bytes | None]:
+            transaction.store_embeddings(work.embeddings)
+            committed = commit(transaction, work.batch, always=True)
             if patient and committed.conflicts:
                 raise _Outdated
-            curated.append(work.told(committed))
-            return record.encode(curated[-1]) if record else b""
+            curation = work.told(committed)
+            if record is None:
+                return curation, None
+            response = record.encode(curation)
+            transaction.store_response(record.key, response, record.payload)
+            return curation, response
 
-        ticket, payload = (record.ticket, record.payload) if record else (None, b"")
-        answer = await self._store.write(work.snapshot.dataset, once(ticket, write, payload))
+        curation, response = await self._store.write(work.snapshot.dataset, write)
         if record:
-            record.stored.append(answer)
-        # When another process did the same request meanwhile, its stored answer is what counts and nobody reads this.
-        return curated[0] if curated else self._unsaved(work.snapshot.dataset, 0, 0, Aborted("done elsewhere"))
+            # Only now is it on disk: what a commit that failed would have said is not the response.
+            record.response = response
+        return curation
 
     def _unsaved(self, dataset: str, bullets: int, revision: int, error: Exception) -> Curation:
-        _log.error("dataset %s: curation failed, nothing was saved", dataset, exc_info=error)
+        _log.error("curation failed; nothing was saved", dataset=dataset, exc_info=error)
         result = CurationResult(deltas=[], bullets_before=bullets, bullets_after=bullets, summary=summarised([]))
         told = error.message if isinstance(error, HanseiError) else f"curation failed: {type(error).__name__}"
         return Curation(result, saved=False, error=told, revision=revision, model=self._curator.model)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Record:
-    """How an answer is written and stored; `stored` receives it."""
+    """How a response is encoded and stored; `response` is the one that was."""
 
-    ticket: Ticket
+    key: IdempotencyKey
     payload: bytes
     encode: Callable[[Curation], bytes]
-    stored: list[bytes]
+    prepared_revision: int | None = None
+    response: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +236,7 @@ class _Work:
     reflection: Reflection
     snapshot: Snapshot
     proposed: Proposed
+    embeddings: NewEmbeddings
     author: str
     request_id: str
 

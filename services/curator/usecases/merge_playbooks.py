@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from services.curator.domain.draft import Draft
-from services.curator.domain.likeness import WORDS
 from services.curator.domain.log import Origin, Stored
 from services.curator.domain.merge import joined_sources
 from services.curator.domain.neighbours import Neighbours
 from services.curator.domain.playbook import Bullet
+from services.curator.domain.word_similarity import WORDS
 from services.curator.usecases.commit import keep_house
-from services.curator.usecases.ports import Writing
+from services.curator.usecases.ports import DatasetTransaction
 
 SAME_ID = "both have this id, with different texts"
 CONTRADICTION = "both speak of the same thing, one of them with a negation"
@@ -39,7 +39,9 @@ class Merged:
     conflicts: list[MergeConflict] = field(default_factory=list)
 
 
-def merge_playbooks(dataset: Writing, from_datasets: Sequence[str], threshold: float | None, origin: Origin) -> Merged:
+def merge_playbooks(
+    dataset: DatasetTransaction, from_datasets: Sequence[str], threshold: float | None, origin: Origin
+) -> Merged:
     """Adds the bullets of other datasets, in their order; a bullet that is there already gets their votes and sources.
 
     Votes come as events, so one that both had counts once, and merging again changes nothing. `threshold` is the
@@ -80,7 +82,7 @@ def _take_in(
     stored = _added(draft, theirs, taken=ours is not None)
     if ours is not None:
         told.conflicts.append(MergeConflict(ours.bullet, theirs, name, stored.bullet.id, SAME_ID))
-    elif near is not None and WORDS.contradict(near.bullet.content, theirs.content):
+    elif near is not None and WORDS.contradicts(near.bullet.content, theirs.content):
         told.conflicts.append(MergeConflict(near.bullet, theirs, name, stored.bullet.id, CONTRADICTION))
     return stored
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import logging
+import asyncio
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
 
+from chassis.logging import get_logger
 from libs.llm.errors import ReplyNotStructured
 from services.curator.domain.curation import (
     DeltaContextItem,
@@ -17,12 +18,12 @@ from services.curator.domain.curation import (
     Reflection,
     SectionDefinition,
 )
-from services.curator.domain.likeness import Measure
 from services.curator.domain.log import Stored
 from services.curator.domain.playbook import MAX_CONTENT_CHARS, Bullet, Source
+from services.curator.domain.similarity import Similarity, select_relevant
 from services.curator.domain.snapshot import Snapshot
 from services.curator.usecases.curate import Proposed
-from services.curator.usecases.similarity import Similarity
+from services.curator.usecases.similarity import SimilaritySource
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -31,7 +32,7 @@ PROMPT_BULLETS = 200
 
 NOT_READ = "the model was not shown this bullet and cannot edit it"
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class CuratorReply(BaseModel):
@@ -72,11 +73,11 @@ class ModelCurator:
     checked against the whole: it cannot edit what it did not read, nor add what it could not know is there.
     """
 
-    def __init__(self, llm_client: Model, prompt_builder: PromptBuilder, model: str, similarity: Similarity) -> None:
+    def __init__(self, llm_client: Model, prompt_builder: PromptBuilder, model: str, source: SimilaritySource) -> None:
         self.model = model
         self._llm_client = llm_client
         self._prompt_builder = prompt_builder
-        self._similarity = similarity
+        self._source = source
 
     async def propose(
         self, reflection: Reflection, playbook: Snapshot, sections: Sequence[SectionDefinition]
@@ -86,21 +87,27 @@ class ModelCurator:
         Raises what the model client raises (C-38), and SimilarityUnavailable.
         """
         lessons = [insight.key_insight for insight in reflection.insights]
-        shown = await self._similarity.relevant(lessons, playbook, PROMPT_BULLETS)
+        in_use = [stored for stored in playbook.everything() if not stored.bullet.retired]
+        shown = in_use if len(in_use) <= PROMPT_BULLETS else await self._select(lessons, playbook, in_use)
         slots = {stored.slot for stored in shown}
-        others = [one for one in playbook.everything() if one.slot not in slots and not one.bullet.retired]
+        others = [one for one in in_use if one.slot not in slots]
         prompt = self._prompt_builder.build(
             reflection.insights, _bullets(shown), sections, playbook.dataset, _bullets(others)
         )
         try:
             reply = await self._llm_client.astructured([("human", prompt)], CuratorReply, describe=False, reasks=0)
         except ReplyNotStructured as error:
-            _log.warning("dataset %s: the curator's reply cannot be used: %s", playbook.dataset, error)
+            _log.warning("reply of the curator model cannot be used", dataset=playbook.dataset, error=str(error))
             return Proposed(problem=str(error))
         steps = tuple(sorted({step for insight in reflection.insights for step in insight.steps}))
         sources = (Source(trajectory=reflection.trajectory_id, steps=steps),) if reflection.trajectory_id else ()
         proposals = tuple(Proposal(delta, sources) for delta in reply.deltas)
         return Proposed(await self._checked(proposals, playbook, others) if others else proposals)
+
+    async def _select(self, lessons: Sequence[str], playbook: Snapshot, bullets: Sequence[Stored]) -> Sequence[Stored]:
+        """Return the bullets that matter most for the lessons, in playbook order."""
+        similarity = await self._source.compare(lessons, playbook)
+        return await asyncio.to_thread(select_relevant, similarity, lessons, bullets, PROMPT_BULLETS)
 
     async def _checked(
         self, proposals: Sequence[Proposal], playbook: Snapshot, others: Sequence[Stored]
@@ -108,17 +115,16 @@ class ModelCurator:
         """The proposals beside the bullets that the model did not see."""
         unseen = {stored.bullet.id for stored in others}
         added = [one.delta.content for one in proposals if one.delta.type == "ADD" and _comparable(one.delta.content)]
-        near = [one for one in await self._similarity.candidates(added, playbook) if one.bullet.id in unseen]
-        measure = await self._similarity.measure([*added, *(stored.bullet.content for stored in near)])
-        return tuple(_beside(proposal, unseen, near, measure) for proposal in proposals)
+        similarity = await self._source.compare(added, playbook)
+        return tuple(_beside(proposal, unseen, others, similarity) for proposal in proposals)
 
 
-def _beside(proposal: Proposal, unseen: Container[str], near: Sequence[Stored], measure: Measure) -> Proposal:
+def _beside(proposal: Proposal, unseen: Container[str], others: Sequence[Stored], similarity: Similarity) -> Proposal:
     delta = proposal.delta
     if delta.type != "ADD":
         return replace(proposal, declined=NOT_READ) if delta.bullet_id in unseen else proposal
-    found, score = measure.nearest(delta.content, near) if _comparable(delta.content) else (None, 0.0)
-    same = found is not None and score >= measure.thresholds.same_lesson
+    found, score = similarity.nearest(delta.content, others) if _comparable(delta.content) else (None, 0.0)
+    same = found is not None and score >= similarity.thresholds.same_meaning
     return replace(proposal, confirms=found.bullet.id) if found is not None and same else proposal
 
 

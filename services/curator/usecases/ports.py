@@ -7,36 +7,39 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
 
+from libs.storage.idempotency import IdempotencyKey
 from services.curator.domain.curation import Operation, VoteOutcome
 from services.curator.domain.draft import Ballot, Draft, View
 from services.curator.domain.log import Change, Origin, Revision, Stored
 from services.curator.domain.review import PendingChange, PendingState
 from services.curator.domain.rules import Policy
 from services.curator.domain.snapshot import Snapshot
+from services.curator.usecases.embed_new_texts import NewEmbeddings
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Ticket:
-    """A request that is done at most once: its id, its method, and a digest of its payload."""
+class Dataset:
+    """A dataset without its bullets; `updated_at` is None at revision 0."""
 
-    request_id: str
-    method: str
-    digest: str
+    name: str
+    revision: int = 0
+    bullets: int = 0
+    updated_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Dataset:
-    """What is known of a dataset without reading its bullets."""
+class DatasetHead:
+    """The newest state of a dataset: how much it holds and its rules, defaults filled in."""
 
-    name: str
-    revision: int
-    bullets: int
-    updated_at: datetime
+    dataset: Dataset
+    policy: Policy
+    retired_bullets: int = 0
+    pending_changes: int = 0
 
 
-class Writing(View, Protocol):
+class DatasetTransaction(View, Protocol):
     """A dataset inside a writing transaction: nobody else writes to it meanwhile."""
 
     dataset: str
@@ -94,12 +97,19 @@ class Writing(View, Protocol):
         """The bullets of another dataset, in its order, with their standing votes."""
         ...
 
-    def answer(self, ticket: Ticket) -> bytes | None:
-        """The stored answer of a request that is done. RequestIdReused when it had another payload."""
+    def stored_response(self, key: IdempotencyKey) -> bytes | None:
+        """Return the stored response of a request that is done. Raises RequestIdReused."""
         ...
 
-    def record(self, ticket: Ticket, response: bytes, payload: bytes) -> None:
-        """Stores the answer, and the payload worth keeping with it, together with what the request changed."""
+    def store_response(self, key: IdempotencyKey, response: bytes, payload: bytes) -> None:
+        """Store the response, and the payload worth keeping with it, together with what the request changed.
+
+        Raises RequestDone when the request was done before, which must leave the transaction; RequestIdReused.
+        """
+        ...
+
+    def store_embeddings(self, embeddings: NewEmbeddings) -> None:
+        """Store the vectors of texts together with what the request changes."""
         ...
 
     def draft(self) -> Draft:
@@ -142,20 +152,26 @@ class Writing(View, Protocol):
 class PlaybookStore(Protocol):
     """The playbooks. All reads of one call see one state; errors are those of `domain.errors`."""
 
-    async def write(self, dataset: str, work: Callable[[Writing], T]) -> T:
+    async def write(self, dataset: str, work: Callable[[DatasetTransaction], T]) -> T:
         """Runs `work` in a transaction on `dataset`; nothing of it stays when it raises."""
         ...
 
-    async def answer(self, ticket: Ticket) -> bytes | None:
-        """The stored answer of a request that is done. RequestIdReused when it had another payload."""
+    async def stored_response(self, key: IdempotencyKey) -> bytes | None:
+        """Return the stored response of a request that is done. Raises RequestIdReused."""
         ...
 
-    async def done(self, request_id: str, method: str) -> tuple[bytes, bytes] | None:
-        """Payload and answer of a request that is done, None when none is known."""
+    async def stored_request(self, request_id: str, method: str) -> tuple[bytes, bytes] | None:
+        """Return the payload and the response of a request that is done, None when none is known."""
         ...
 
     async def load(self, dataset: str, revision: int | None = None) -> Snapshot:
         """The bullets as of a revision (None = the newest). RevisionAhead beyond the newest."""
+        ...
+
+    async def load_with_request(
+        self, dataset: str, request_id: str, method: str
+    ) -> tuple[Snapshot, tuple[bytes, bytes] | None]:
+        """Return the newest bullets, and payload and response of a request if it is done, from one read."""
         ...
 
     async def revision_at(self, dataset: str, at: datetime) -> int:
@@ -164,6 +180,10 @@ class PlaybookStore(Protocol):
 
     async def datasets(self, after: str, limit: int) -> list[Dataset]:
         """Datasets with a revision whose name sorts after `after`, by name."""
+        ...
+
+    async def head(self, dataset: str) -> DatasetHead:
+        """Return the newest state of a dataset without its bullets."""
         ...
 
     async def history(self, dataset: str, before: int | None, limit: int) -> list[Revision]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from services.curator.domain.errors import RevisionAhead
 from services.curator.domain.log import Change, Origin, inverted, net
-from services.curator.usecases.ports import Writing
+from services.curator.usecases.ports import DatasetTransaction
 
 
-def restore(dataset: Writing, revision: int, origin: Origin) -> list[Change]:
+def restore(dataset: DatasetTransaction, revision: int, origin: Origin) -> list[Change]:
     """Undoes every change after `revision`; what that changed. Errors: RevisionAhead.
 
     History stays: the undone revisions are still in the log, and the restoration can be undone in the same way.

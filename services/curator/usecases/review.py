@@ -13,7 +13,7 @@ from services.curator.domain.log import Origin
 from services.curator.domain.merge import Terms, merge_deltas
 from services.curator.domain.review import PendingChange, PendingState
 from services.curator.usecases.commit import keep_house
-from services.curator.usecases.ports import Writing
+from services.curator.usecases.ports import DatasetTransaction
 
 
 class Verdict(StrEnum):
@@ -31,7 +31,7 @@ class Decided:
     changes: tuple[PendingChange, ...]
 
 
-def decide(dataset: Writing, ids: Sequence[str], verdict: Verdict, origin: Origin) -> Decided:
+def decide(dataset: DatasetTransaction, ids: Sequence[str], verdict: Verdict, origin: Origin) -> Decided:
     """Approves or rejects pending changes, all or none.
 
     Approved ones are merged into the playbook as it is now, in one revision per source trajectory, so that each can be
@@ -60,11 +60,11 @@ def decide(dataset: Writing, ids: Sequence[str], verdict: Verdict, origin: Origi
     return Decided(dataset.revision, tuple(decided.values()))
 
 
-def _expired(change: PendingChange, dataset: Writing) -> PendingChange:
+def _expired(change: PendingChange, dataset: DatasetTransaction) -> PendingChange:
     return replace(change, state=PendingState.EXPIRED) if change.expires <= dataset.now else change
 
 
-def _approved(dataset: Writing, changes: Sequence[PendingChange], origin: Origin) -> dict[str, PendingState]:
+def _approved(dataset: DatasetTransaction, changes: Sequence[PendingChange], origin: Origin) -> dict[str, PendingState]:
     states: dict[str, PendingState] = {}
     for trajectory in dict.fromkeys(change.source_trajectory for change in changes):
         group = [change for change in changes if change.source_trajectory == trajectory]

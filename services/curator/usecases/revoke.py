@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from services.curator.domain.draft import Draft
 from services.curator.domain.log import Change, Origin, Stored
-from services.curator.usecases.ports import Writing
+from services.curator.usecases.ports import DatasetTransaction
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Revocation:
     entangled: list[str] = field(default_factory=list)
 
 
-def revoke(dataset: Writing, trajectory: str, origin: Origin, *, dry_run: bool) -> Revocation:
+def revoke(dataset: DatasetTransaction, trajectory: str, origin: Origin, *, dry_run: bool) -> Revocation:
     """Removes what came only from the trajectory, takes back its votes and edits. A dry run only reports."""
     draft = dataset.draft()
     told = Revocation(revision=dataset.revision)
@@ -89,7 +89,12 @@ def _says_something_new(change: Change) -> bool:
 
 
 def _take_back_removal(
-    dataset: Writing, draft: Draft, history: Sequence[Change], trajectory: str, own: set[int], told: Revocation
+    dataset: DatasetTransaction,
+    draft: Draft,
+    history: Sequence[Change],
+    trajectory: str,
+    own: set[int],
+    told: Revocation,
 ) -> None:
     """Brings back a bullet that the trajectory removed, with the votes of others, unless its id is in use again."""
     last = history[-1] if history else None

@@ -19,13 +19,13 @@ from services.curator.domain.curation import (
     SectionDefinition,
 )
 from services.curator.domain.lessons import contains, distinct, is_attested, is_recipe, says_more
-from services.curator.domain.likeness import WORDS, Measure
 from services.curator.domain.log import Stored
 from services.curator.domain.playbook import Bullet, Source
-from services.curator.domain.similarity import similarity
+from services.curator.domain.similarity import Similarity
 from services.curator.domain.snapshot import Snapshot
+from services.curator.domain.word_similarity import WORDS
 from services.curator.usecases.curate import Proposed
-from services.curator.usecases.similarity import Similarity
+from services.curator.usecases.similarity import SimilaritySource
 
 # A bullet needs this many harmful votes before a contradiction removes it.
 OUT_VOTED = 2
@@ -35,12 +35,12 @@ HOLDS_FOR_ONE_TASK = "it tells the calls of one task; a playbook keeps what othe
 
 
 class RuleCurator:
-    """Curation by the likeness of lessons; `model` is what a revision says of it."""
+    """Curation by the similarity of lessons; `model` is what a revision says of it."""
 
     model = RULES
 
-    def __init__(self, similarity: Similarity) -> None:
-        self._similarity = similarity
+    def __init__(self, source: SimilaritySource) -> None:
+        self._source = source
 
     async def propose(
         self, reflection: Reflection, playbook: Snapshot, sections: Sequence[SectionDefinition]
@@ -51,12 +51,9 @@ class RuleCurator:
         words back, and nothing is removed. Raises SimilarityUnavailable.
         """
         lessons = [insight.key_insight for insight in reflection.insights]
-        near = {stored.slot for stored in await self._similarity.candidates(lessons, playbook)}
-        blamed = _blamed(reflection)
-        bullets = [one for one in playbook.everything() if one.slot in near or one.bullet.id in blamed]
-        measure = await self._similarity.measure([*lessons, *(stored.bullet.content for stored in bullets)])
-        rules = _Rules(reflection, bullets, sections, measure)
-        return Proposed(tuple(await asyncio.to_thread(rules.proposals)), threshold=WORDS.thresholds.same_lesson)
+        similarity = await self._source.compare(lessons, playbook)
+        rules = _Rules(reflection, playbook.everything(), sections, similarity)
+        return Proposed(tuple(await asyncio.to_thread(rules.proposals)), threshold=WORDS.thresholds.same_meaning)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +63,10 @@ class _Rules:
     reflection: Reflection
     stored: Sequence[Stored]
     sections: Sequence[SectionDefinition]
-    measure: Measure
+    similarity: Similarity
 
     def proposals(self) -> list[Proposal]:
-        lessons = distinct(self.reflection.insights, self.measure)
+        lessons = distinct(self.reflection.insights, self.similarity)
         removals = self._contradicted(lessons) if self.reflection.reliable else []
         gone = {proposal.delta.bullet_id for proposal in removals}
         standing = [one for one in self.stored if one.bullet.id not in gone]
@@ -79,8 +76,8 @@ class _Rules:
         text = lesson.key_insight
         if is_recipe(text, self.reflection.query):
             return self._sourced(lesson, "ADD", lesson.section, None, HOLDS_FOR_ONE_TASK, declined=HOLDS_FOR_ONE_TASK)
-        near, score = self.measure.nearest(text, standing)
-        if near is not None and (score >= self.measure.thresholds.same_lesson or near.bullet.content == text):
+        near, score = self.similarity.nearest(text, standing)
+        if near is not None and (score >= self.similarity.thresholds.same_meaning or near.bullet.content == text):
             return self._of_known(lesson, near.bullet)
         section = lesson.section or self._section(text, near, score)
         return self._sourced(lesson, "ADD", section, None, self._new(text, near, standing))
@@ -90,17 +87,18 @@ class _Rules:
         if not standing:
             return "the playbook is empty"
         if near is None:
-            return f"no bullet says this; likeness 0.00 with all ({self.measure.name})"
-        return f"no bullet says this; the nearest is {near.bullet.id} ({self.measure.told(text, near.bullet.content)})"
+            return f"no bullet says this; similarity 0.00 with all ({self.similarity.name})"
+        described = self.similarity.describe(text, near.bullet.content)
+        return f"no bullet says this; the nearest is {near.bullet.id} ({described})"
 
     def _of_known(self, lesson: Insight, known: Bullet) -> Proposal:
         """What becomes of a lesson that a bullet teaches already: the better text stays, with the sources of both."""
         text = lesson.key_insight
-        alike = f"the same lesson ({self.measure.told(text, known.content)})"
+        alike = f"the same lesson ({self.similarity.describe(text, known.content)})"
         trusted = self.reflection.reliable or (self.reflection.by_rules and is_attested(text, self.reflection.query))
         if trusted and contains(text, known.content):
             reason = f"says all that {known.id} says and more; {alike}"
-        elif trusted and says_more(text, known.content, self.measure) and not known.helpful > known.harmful:
+        elif trusted and says_more(text, known.content, self.similarity) and not known.helpful > known.harmful:
             reason = f"says more than {known.id}, which no votes confirm; {alike}"
         else:
             reason = f"confirms {known.id}; {alike}"
@@ -117,10 +115,10 @@ class _Rules:
             if bullet.id not in blamed or harmful < OUT_VOTED or harmful <= bullet.helpful:
                 continue
             lesson = next(
-                (lesson for lesson in lessons if self.measure.contradict(lesson.key_insight, bullet.content)), None
+                (lesson for lesson in lessons if self.similarity.contradicts(lesson.key_insight, bullet.content)), None
             )
             if lesson is not None:
-                alike = self.measure.told(lesson.key_insight, bullet.content)
+                alike = self.similarity.describe(lesson.key_insight, bullet.content)
                 votes = f"{harmful} harmful, {bullet.helpful} helpful"
                 reason = f"contradicted by this run ({alike}) and out-voted ({votes})"
                 removals.append(self._sourced(lesson, "DELETE", bullet.section, bullet.id, reason))
@@ -145,10 +143,10 @@ class _Rules:
 
     def _section(self, text: str, near: Stored | None, score: float) -> str:
         """The section of a bullet on the same subject, else the defined one whose words describe the text best."""
-        if near is not None and score >= self.measure.thresholds.same_subject:
+        if near is not None and score >= self.similarity.thresholds.same_subject:
             return near.bullet.section
         described = [
-            (similarity(text, f"{one.name.replace('_', ' ')} {one.description}"), one.name) for one in self.sections
+            (WORDS.cosine(text, f"{one.name.replace('_', ' ')} {one.description}"), one.name) for one in self.sections
         ]
         best = max(described, key=lambda pair: pair[0], default=(0.0, ""))
         if best[0] > 0.0:

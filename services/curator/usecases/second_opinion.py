@@ -14,10 +14,10 @@ from typing import Protocol
 from services.curator.domain.curation import Proposal, Reflection
 from services.curator.domain.gate import WAITS_AS_INSTRUCTION, instruction_in
 from services.curator.domain.lessons import is_attested, quotes
-from services.curator.domain.likeness import Measure
 from services.curator.domain.merge import joined_sources
 from services.curator.domain.review import PendingChange, PendingState
-from services.curator.usecases.similarity import Similarity
+from services.curator.domain.similarity import Similarity
+from services.curator.usecases.similarity import SimilaritySource
 
 # Waiting changes that are looked through for a first trajectory that taught the same.
 MAX_WAITING = 1_000
@@ -42,9 +42,9 @@ class Waiting(Protocol):
 class SecondOpinion:
     """Lets pass what more than one agent's word backs, and holds the rest; and whatever addresses its reader."""
 
-    def __init__(self, waiting: Waiting, similarity: Similarity) -> None:
+    def __init__(self, waiting: Waiting, source: SimilaritySource) -> None:
         self._waiting = waiting
-        self._similarity = similarity
+        self._source = source
 
     async def on(self, proposals: Sequence[Proposal], reflection: Reflection, dataset: str) -> tuple[Proposal, ...]:
         """The proposals, each as it may be applied."""
@@ -55,7 +55,7 @@ class SecondOpinion:
         waiting = await self._waiting.pending(dataset, [PendingState.WAITING], "", MAX_WAITING)
         taught = [one for one in waiting if one.proposal.delta.type == "ADD"]
         texts = [one.delta.content for one in (*held, *(each.proposal for each in taught)) if one.delta.type == "ADD"]
-        rule = _Rule(reflection, taught, await self._similarity.measure(texts))
+        rule = _Rule(reflection, taught, await self._source.compare(texts))
         return tuple(await asyncio.to_thread(rule.all, passed))
 
 
@@ -63,7 +63,7 @@ class SecondOpinion:
 class _Rule:
     reflection: Reflection
     waiting: Sequence[PendingChange]
-    measure: Measure
+    similarity: Similarity
 
     def all(self, proposals: Sequence[Proposal]) -> list[Proposal]:
         return [self._held(one) if _rests_on_word(one, self.reflection) else one for one in proposals]
@@ -76,12 +76,12 @@ class _Rule:
         if quotes(lesson, self.reflection.query):
             # Two runs of one task are no two opinions on what holds for that task alone.
             return replace(proposal, waits=WAITS_FOR_A_PERSON)
-        alike = [one for one in self.waiting if self.measure.same(one.proposal.delta.content, lesson)]
+        alike = [one for one in self.waiting if self.similarity.is_same(one.proposal.delta.content, lesson)]
         first = next((one for one in alike if own and one.source_trajectory not in ("", own)), None)
         if first is None:
             return replace(proposal, declined=WAITS_ALREADY) if alike else replace(proposal, waits=WAITS_FOR_A_SECOND)
-        likeness = self.measure.told(first.proposal.delta.content, lesson)
-        reason = f"a second trajectory teaches it ({likeness}); the first was {first.source_trajectory}"
+        similarity = self.similarity.describe(first.proposal.delta.content, lesson)
+        reason = f"a second trajectory teaches it ({similarity}); the first was {first.source_trajectory}"
         return replace(
             proposal,
             delta=proposal.delta.model_copy(update={"reasoning": reason}),

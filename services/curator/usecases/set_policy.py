@@ -11,7 +11,7 @@ from services.curator.domain.log import Kind, Origin
 from services.curator.domain.rules import Policy
 from services.curator.domain.upkeep import merge_duplicates
 from services.curator.usecases.commit import UPKEEP_AUTHOR, keep_house
-from services.curator.usecases.ports import Writing
+from services.curator.usecases.ports import DatasetTransaction
 
 # A threshold so low would make one bullet of everything.
 LOWEST_THRESHOLD = 0.5
@@ -33,7 +33,7 @@ def _invalid(field: str, problem: str) -> InvalidPolicy:
     return InvalidPolicy(message, violations=[Violation(f"policy.{field}", message)])
 
 
-def set_policy(dataset: Writing, policy: Policy) -> Policy:
+def set_policy(dataset: DatasetTransaction, policy: Policy) -> Policy:
     """Replaces the rules; duplicates they make, out-voted bullets and what exceeds the budget go at once."""
     dataset.set_policy(checked_policy(policy))
     if policy.duplicate_threshold is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from services.curator.domain.draft import Ballot, Draft
 from services.curator.domain.log import Origin, Stored
 from services.curator.domain.playbook import Bullet, Playbook
-from services.curator.usecases.ports import Writing
+from services.curator.usecases.ports import DatasetTransaction
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
 CHUNK_BYTES = 512 * 1024
@@ -24,7 +24,7 @@ class Imported:
     removed: int = 0
 
 
-def import_playbook(dataset: Writing, playbook: Playbook, origin: Origin, *, replace: bool) -> Imported:
+def import_playbook(dataset: DatasetTransaction, playbook: Playbook, origin: Origin, *, replace: bool) -> Imported:
     """Makes the playbook the file's (`replace`), or adds and updates the file's bullets by id, as one revision.
 
     The counters of a new bullet are one vote event, cast by the import. An import that extends leaves the votes of
@@ -61,7 +61,7 @@ def _extend(
 
 
 def _replace(
-    dataset: Writing,
+    dataset: DatasetTransaction,
     draft: Draft,
     bullets: Sequence[Bullet],
     known: dict[str, list[Stored]],
@@ -106,7 +106,7 @@ def _update(draft: Draft, stored: Stored, bullet: Bullet, told: Imported) -> Sto
     return draft.rewrite(stored, wanted)
 
 
-def _match_votes(dataset: Writing, draft: Draft, stored: Stored, bullet: Bullet, voter: str) -> None:
+def _match_votes(dataset: DatasetTransaction, draft: Draft, stored: Stored, bullet: Bullet, voter: str) -> None:
     """Where the file has other counters, its sum takes the place of the events it does not tell of."""
     if (stored.bullet.helpful, stored.bullet.harmful) == (bullet.helpful, bullet.harmful):
         return

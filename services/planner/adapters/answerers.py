@@ -19,7 +19,7 @@ from services.planner.domain.generation import (
     cited_context,
     plain_context,
 )
-from services.planner.domain.generator_prompts import CITED, PLAIN
+from services.planner.prompts.generator import CITED, PLAIN
 
 MAX_ANSWER_CHARS = 1_000_000
 """What a trajectory can hold of an answer."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from libs.llm.client import LLMClient
 from libs.llm.replies import text_of
 from libs.llm.usage import measured
-from services.planner.usecases.models import Completion
+from services.planner.usecases.ports import Completion
 
 
 class ChatCompletions:

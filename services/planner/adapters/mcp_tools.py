@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,12 +11,13 @@ from mcp import Client, StdioServerParameters
 from mcp.types import TextContent
 
 from chassis.errors import shortened
+from chassis.logging import get_logger
 from services.planner.domain.events import Effect
 from services.planner.domain.results import ToolResult, failed_call
 from services.planner.domain.tools import ToolInput
 from services.planner.usecases.tools import ToolRegistry
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 _RETRY_SECONDS = 5.0
 _PING_SECONDS = 30.0
@@ -87,7 +87,9 @@ async def _keep(name: str, place: Place, registry: ToolRegistry) -> None:
         try:
             await _session(name, place, registry)
         except Exception as error:  # a server that is not there, or goes away, comes back later
-            _log.warning("MCP server %s: %s", name, shortened(str(error) or type(error).__name__))
+            _log.warning(
+                "MCP server failed; connecting again", server=name, error=shortened(str(error) or type(error).__name__)
+            )
         await asyncio.sleep(_RETRY_SECONDS)
 
 
@@ -96,7 +98,7 @@ async def _session(name: str, place: Place, registry: ToolRegistry) -> None:
     async with Client(target) as client:
         for tool in mcp_tools(name, (await client.list_tools()).tools, client):
             registry.add(tool)
-            _log.info("tool %s is served by the MCP server %s", tool.name, name)
+            _log.info("tool is served by an MCP server", tool=tool.name, server=name)
         while True:
             await asyncio.sleep(_PING_SECONDS)
             await client.send_ping()

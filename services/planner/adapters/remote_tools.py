@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from typing import Any
 
 from chassis.channels import Peers
 from chassis.errors import HanseiError
+from chassis.logging import get_logger
 from hansei.planner.v1 import tool_pb2, tool_service_pb2, tool_service_pb2_grpc
 from services.planner.domain.events import Effect
 from services.planner.domain.results import Hit, ToolResult
 from services.planner.domain.tools import ToolInput
 from services.planner.usecases.tools import ToolRegistry
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 _RETRY_SECONDS = 5.0
 _EFFECTS = {
@@ -63,10 +63,10 @@ async def keep_discovering(peers: Peers, addresses: Sequence[str], registry: Too
             try:
                 for tool in await remote_tools(peers.channel(address)):
                     registry.add(tool)
-                    _log.info("tool %s is served at %s", tool.name, address)
+                    _log.info("tool is served", tool=tool.name, address=address)
                 missing.remove(address)
             except HanseiError as error:
-                _log.warning("no tools from %s yet: %s", address, error.message)
+                _log.warning("tool service does not answer; trying again", address=address, error=error.message)
         await asyncio.sleep(_RETRY_SECONDS)
 
 

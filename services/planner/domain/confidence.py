@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 Level = Literal["high", "medium", "low", "very_low"]
 
-_CRITICAL, _CRITICAL_FACTOR = 0.3, 0.7
 _SELF_EVALUATION_ENOUGH = 0.8
 
 
@@ -222,13 +221,6 @@ def aggregate(scores: Sequence[float], method: str = "weighted") -> float:
     if method == "min":
         return min(scores)
     return sum(i * score for i, score in enumerate(scores, start=1)) / sum(range(1, len(scores) + 1))
-
-
-def aggregate_with_critical_check(scores: Sequence[float]) -> tuple[float, bool]:
-    """The mean, lowered if any step is critically unsure, and whether one is (P-74)."""
-    mean = aggregate(scores, "mean")
-    critical = any(score < _CRITICAL for score in scores)
-    return (mean * _CRITICAL_FACTOR if critical else mean), critical
 
 
 def agreement_of(vectors: NDArray[float32]) -> float:

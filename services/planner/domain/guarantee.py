@@ -50,11 +50,6 @@ class ThresholdGuarantee:
         """The lowest threshold in use; None as long as none is."""
         return self.candidates[self.accepted - 1] if self.accepted else None
 
-    @property
-    def wealth(self) -> tuple[float, ...]:
-        """The evidence for each candidate; 1 / delta is enough."""
-        return tuple(float(np.mean(np.exp(row))) for row in self._log_wealth)
-
     def learn(self, score: float, wrong: bool, probability: float, floor: float) -> None:
         """Takes the label of one step, in the order of the decisions.
 

@@ -192,16 +192,6 @@ def with_fallback(plan: ExecutionPlan, step_id: int) -> ExecutionPlan:
     return with_steps(plan, steps, requires_confirmation=False)
 
 
-def without_step(plan: ExecutionPlan, step_id: int) -> ExecutionPlan:
-    """`plan` without a step and without all references to it (P-107)."""
-    steps = [
-        step.model_copy(update={"depends_on": tuple(d for d in step.depends_on if d != step_id)})
-        for step in plan.steps
-        if step.step_id != step_id
-    ]
-    return with_steps(plan, steps)
-
-
 def kept_steps(plan: ExecutionPlan, successful: Sequence[int], dropped: int | None) -> list[PlanStep]:
     """The steps a partial replan keeps: successful ones, without the failed or paused one (P-102).
 

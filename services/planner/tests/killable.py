@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from services.planner.adapters.sql.store import SqlExecutionStore
-from services.planner.adapters.sql.writer import Job
+from libs.storage.group_commit import GroupCommitWriter
+from services.planner.adapters.sql.repository import SqlExecutionStore
 from services.planner.domain.events import Effect
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
@@ -26,7 +26,7 @@ from services.planner.domain.tools import ToolInput
 from services.planner.tests.scripted import FixedBackend, ScriptedModel, agent_plan, agent_step, executor
 from services.planner.usecases.executions import Executions, Ownership
 from services.planner.usecases.plan import Planner
-from services.planner.usecases.store import Filter
+from services.planner.usecases.ports import Filter
 from services.planner.usecases.tokens import open_question
 
 ID = "0123456789ab"
@@ -214,13 +214,13 @@ def _executions(folder: Path, scenario: Scenario, point: Points, monotonic: Call
 async def _life(folder: Path, name: str, kill_at: int) -> int:
     """One life of a planner over the scenario's execution, until it has ended; the points it passed."""
     point, scenario, waited = Points(kill_at), SCENARIOS[name], 0.0
-    tell = Job.tell
+    commit = GroupCommitWriter._commit
 
-    def told(self: Job, result: Any, failure: Exception | None) -> None:
+    def commit_and_pass(self: GroupCommitWriter, batch: Any) -> None:
+        commit(self, batch)
         point()  # committed, but nobody knows yet
-        tell(self, result, failure)
 
-    Job.tell = told  # type: ignore[method-assign]
+    GroupCommitWriter._commit = commit_and_pass  # type: ignore[method-assign]
     executions = _executions(folder, scenario, point, lambda: time.monotonic() + waited)
     store: Any = executions.store
     await store.open()
@@ -273,6 +273,7 @@ async def prepared(folder: Path) -> None:
 async def outcome(folder: Path) -> tuple[ExecutionState, Sequence[Any]]:
     """State and log of the scenario's execution."""
     store = SqlExecutionStore(str(folder / "planner.db"))
+    await store.open()
     executions = Executions(store, executor(), Ownership("reader"))
     try:
         return await executions.state(ID), await executions.log(ID)

@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
+from services.planner.compat import MemoryLog
 from services.planner.domain.answers import AskingPolicy
 from services.planner.domain.events import EVENT, Budget, Event, StepStarted
 from services.planner.domain.execution import ExecutionState
@@ -18,7 +19,7 @@ from services.planner.domain.tools import ToolInput
 from services.planner.tests.scripted import FixedBackend, ScriptedModel, ScriptedTool, agent_plan, agent_step, executor
 from services.planner.usecases.ask import InterventionHandler
 from services.planner.usecases.plan import Planner
-from services.planner.usecases.run import MemoryLog, Run
+from services.planner.usecases.run import Run
 
 MOST_REPLANS = 3
 MOST_CALLS = 12

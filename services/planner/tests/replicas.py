@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from services.planner.adapters.sql.store import SqlExecutionStore
+from services.planner.adapters.sql.repository import SqlExecutionStore
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
 from services.planner.tests.scripted import (

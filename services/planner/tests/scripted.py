@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from services.planner.compat import InProcessExecutor
 from services.planner.domain.events import Effect
 from services.planner.domain.moves import Rules
 from services.planner.domain.plans import ExecutionPlan, PlanStep, new_plan_id
 from services.planner.domain.results import Hit, ToolResult
 from services.planner.domain.thresholds import Thresholds
 from services.planner.domain.tools import ToolInput
-from services.planner.usecases.execute import Executor
 from services.planner.usecases.gates import AdjustedGate
 from services.planner.usecases.judge import StepJudge
-from services.planner.usecases.models import Completion
 from services.planner.usecases.plan import Planner
+from services.planner.usecases.ports import Completion, Tool
 from services.planner.usecases.replan import OnReplan, ReplanOrchestrator
-from services.planner.usecases.tools import AskUserTool, Tool, ToolRegistry
+from services.planner.usecases.tools import AskUserTool, ToolRegistry
 
 Script = Callable[[ToolInput], Awaitable[ToolResult] | ToolResult]
 
@@ -130,10 +130,10 @@ def executor(
     clock: Callable[[], datetime] | None = None,
     on_replan: OnReplan | None = None,
     judge: StepJudge | None = None,
-) -> Executor:
+) -> InProcessExecutor:
     """An executor with these tools; its planner is offline unless one is given."""
     rules = rules or Rules()
     registry = ToolRegistry([AskUserTool(), *tools])
     orchestrator = ReplanOrchestrator(planner or Planner(FixedBackend()), rules.replans, on_replan)
-    made = Executor(registry, judge or StepJudge(AdjustedGate(Thresholds())), orchestrator, rules)
-    return made if clock is None else Executor(registry, made.judge, orchestrator, rules, clock=clock)
+    made = InProcessExecutor(registry, judge or StepJudge(AdjustedGate(Thresholds())), orchestrator, rules)
+    return made if clock is None else InProcessExecutor(registry, made.judge, orchestrator, rules, clock=clock)

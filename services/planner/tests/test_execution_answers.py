@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from services.planner.compat import InProcessExecutor
 from services.planner.domain.answers import AskingPolicy
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.interventions import InterventionAction, InterventionRequest, InterventionResponse
@@ -23,7 +24,6 @@ from services.planner.tests.scripted import (
     failure,
 )
 from services.planner.usecases.ask import InterventionHandler
-from services.planner.usecases.execute import Executor
 from services.planner.usecases.plan import Planner
 
 Action = InterventionAction
@@ -33,12 +33,14 @@ OTHER_PLAN = '{"steps":[{"step_id":1,"action":"run_legacy_agent","description":"
 
 
 async def states_of(
-    made: Executor, plan: ExecutionPlan, state: ExecutionState | None = None, response: Any = None
+    made: InProcessExecutor, plan: ExecutionPlan, state: ExecutionState | None = None, response: Any = None
 ) -> list[ExecutionState]:
     return [s async for s in made.execute_plan_generator(plan, state, response) if isinstance(s, ExecutionState)]
 
 
-async def resumed(made: Executor, plan: ExecutionPlan, state: ExecutionState, **response: Any) -> ExecutionState:
+async def resumed(
+    made: InProcessExecutor, plan: ExecutionPlan, state: ExecutionState, **response: Any
+) -> ExecutionState:
     return (await states_of(made, plan, state, InterventionResponse(**response)))[-1]
 
 
@@ -213,7 +215,7 @@ async def test_a_refinement_that_fails_is_told_and_logged(caplog: pytest.LogCapt
     paused = (await states_of(made, plan))[-1]
     await resumed(made, plan, paused, action=Action.MODIFY, user_input="もっと詳しく")
     assert "no luck" in seen[-1].reason
-    assert "replan failed: no luck" in caplog.text
+    assert "replan failed error=no luck" in caplog.text
 
 
 async def test_nobody_there_cancels_or_goes_on() -> None:  # P-85, P-137

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from chassis.errors import RequestIdReused
+from libs.storage.idempotency import IdempotencyKey
 from services.planner.domain.errors import (
     AnswerRefused,
     PlanAlreadyRun,
@@ -31,7 +32,7 @@ from services.planner.tests.scripted import (
 )
 from services.planner.usecases.audit import audited
 from services.planner.usecases.plan import Planner
-from services.planner.usecases.store import ExecutionStatus, Filter, Request
+from services.planner.usecases.ports import ExecutionStatus, Filter
 from services.planner.usecases.tokens import check_token, open_question
 
 
@@ -70,14 +71,14 @@ async def test_unknown_and_not_paused_runs_are_told_apart(tmp_path: Path) -> Non
 async def test_no_plan_runs_twice(tmp_path: Path) -> None:
     tool, plan = ScriptedTool(), agent_plan(agent_step(1))
     async with replica(tmp_path / "p.db", executor(tool)) as executions:
-        request = Request(str(uuid.uuid4()), b"a" * 32)
+        request = IdempotencyKey(str(uuid.uuid4()), "Method", b"a" * 32)
         first = await executions.start(plan, None, request)
         assert await executions.start(plan, None, request) == first  # a replay
         await until_quiet(executions, first)
         with pytest.raises(PlanAlreadyRun):
             await executions.start(plan, None, None)
         with pytest.raises(RequestIdReused):
-            await executions.start(plan, None, Request(request.request_id, b"b" * 32))
+            await executions.start(plan, None, IdempotencyKey(request.request_id, "Method", b"b" * 32))
     assert tool.queries == ["s1"]
 
 
@@ -87,7 +88,7 @@ async def test_an_answer_counts_once(tmp_path: Path) -> None:
         execution_id = await executions.start(three(), None, None)
         await until_quiet(executions, execution_id)
         bound = await question(executions, execution_id)
-        request = Request(str(uuid.uuid4()), b"a" * 32)
+        request = IdempotencyKey(str(uuid.uuid4()), "Method", b"a" * 32)
         first = await executions.answer(execution_id, PROCEED, *bound, request)
         assert await executions.answer(execution_id, PROCEED, *bound, request) == first  # the same request again
         await until_quiet(executions, execution_id)
@@ -217,7 +218,7 @@ async def test_lists_are_filtered_and_paged(tmp_path: Path) -> None:
         found = await store.listed(Filter(ExecutionStatus.SUCCESS, limit=2))
         assert [s.execution_id for s in found] == [ids[4], ids[3]]
         last = found[-1]
-        place = (round(last.started_at.timestamp() * 1e6), last.execution_id)
+        place = (last.started_at, last.execution_id)
         rest = await store.listed(Filter(ExecutionStatus.SUCCESS, before=place))
         assert [s.execution_id for s in rest] == [ids[2], ids[1], ids[0]]
         assert [s.query for s in await store.listed(Filter(query_contains="0% of 3"))] == ["100% of 3"]
@@ -236,10 +237,10 @@ async def test_a_log_is_replayed_without_calling_anything(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "forgery",
     [
-        "UPDATE planner_events SET payload = replace(payload, 'two', 'six') WHERE kind = 'tool_returned'",
-        "UPDATE planner_events SET created_at = created_at + 1 WHERE sequence = 2",
-        "DELETE FROM planner_events WHERE sequence = 3",
-        "UPDATE planner_events SET kind = 'log' WHERE sequence = 4",
+        "UPDATE planner_event SET payload = replace(payload, 'two', 'six') WHERE kind = 'tool_returned'",
+        "UPDATE planner_event SET created_at = created_at + 1 WHERE sequence = 2",
+        "DELETE FROM planner_event WHERE sequence = 3",
+        "UPDATE planner_event SET kind = 'log' WHERE sequence = 4",
     ],
 )
 async def test_a_forged_log_is_found_out(tmp_path: Path, forgery: str) -> None:

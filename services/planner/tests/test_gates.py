@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from services.planner.adapters.sql.store import SqlExecutionStore
+from libs.storage.idempotency import IdempotencyKey
+from services.planner.adapters.sql.repository import SqlExecutionStore
 from services.planner.domain.confidence import ConfidenceScore
 from services.planner.domain.events import StepFinished
 from services.planner.domain.guarantee import ThresholdGuarantee
@@ -17,7 +18,7 @@ from services.planner.usecases.executions import Executions, Ownership
 from services.planner.usecases.feedback import FeedbackBook
 from services.planner.usecases.gates import AdjustedGate, GuaranteedGate
 from services.planner.usecases.judge import StepJudge
-from services.planner.usecases.store import Audit, Feedback, Request
+from services.planner.usecases.ports import Audit, Feedback
 
 
 def score(value: float) -> ConfidenceScore:
@@ -71,7 +72,7 @@ async def test_feedback_of_one_replica_changes_the_decisions_of_all(tmp_path: Pa
         books.append(FeedbackBook(store, AdjustedGate(Thresholds()), executions))
     before = books[1].gate.decide(score(0.72)).level
     for i in range(10):
-        request = Request(f"r{i}", bytes(32))
+        request = IdempotencyKey(f"r{i}", "Method", bytes(32))
         moved = await books[0].submit(0.8, False, "", 0, request)
         assert moved is (i == 9)
         assert not await books[0].submit(0.8, False, "", 0, request)  # a replay counts nothing

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from services.planner.adapters.sql.failures import StoreUnavailable
-from services.planner.adapters.sql.store import SqlExecutionStore
+from libs.storage.errors import StoreUnavailable
+from services.planner.adapters.sql.repository import SqlExecutionStore
 from services.planner.domain.answers import AskingPolicy
 from services.planner.domain.events import Budget, Effect, LogLine, StepInDoubt
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
@@ -137,7 +137,7 @@ async def test_a_lease_that_cannot_be_given_back_is_told_and_runs_out(
         execution_id = await first.start(agent_plan(agent_step(1)), None, None)
         await entered.wait()
         monkeypatch.setattr(first.store, "release", away)
-    assert "a lease could not be given back, it has to run out: the database went first" in caplog.text
+    assert "lease could not be released; it has to expire error=the database went first" in caplog.text
     async with replica(tmp_path / "p.db", executor(ScriptedTool(), clock=clock), "two", clock) as second:
         await second.sweep_once()
         assert second.driven == {}

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from libs.storage.idempotency import IdempotencyKey
 from services.planner.domain.errors import InvalidPlan
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
 from services.planner.domain.plans import ExecutionPlan, executable, new_plan_id, prefix_of
@@ -29,7 +30,7 @@ from services.planner.tests.scripted import (
 from services.planner.usecases.calls import call_tool
 from services.planner.usecases.legacy_agent import LegacyAgentTool
 from services.planner.usecases.plan import Planner
-from services.planner.usecases.store import Filter, Request
+from services.planner.usecases.ports import Filter
 from services.planner.usecases.tools import RAGSearchTool, ToolRegistry
 
 ACME = "acme--"
@@ -206,7 +207,7 @@ async def test_each_prefix_has_request_ids_of_its_own(tmp_path: Path) -> None:
     async with replica(tmp_path / "p.db", executor(tool)) as executions:
         for prefix in ("", "acme--", "evil--", "evil--"):
             plan = agent_plan(agent_step(1), plan_id=f"{prefix}0a1b2c3d4e5f")
-            request = Request("6d1f", prefix.encode(), prefix)
+            request = IdempotencyKey("6d1f", "Method", prefix.encode(), prefix)
             await until_quiet(executions, await executions.start(plan, None, request))
         assert len(await executions.store.listed(Filter())) == 3
     assert len(tool.calls) == 3

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.planner.compat import without_step
 from services.planner.domain.plans import ExecutionPlan, validate_dependencies
 from services.planner.domain.replanning import (
     ReplanContext,
@@ -20,7 +21,6 @@ from services.planner.domain.replanning import (
     kept_steps,
     succeeded,
     with_fallback,
-    without_step,
 )
 from services.planner.domain.results import StepResult
 from services.planner.tests.scripted import agent_plan, agent_step

@@ -7,6 +7,7 @@ import pytest
 from services.planner.domain.events import Effect
 from services.planner.domain.results import Hit
 from services.planner.domain.tools import ToolInput
+from services.planner.prompts.steps import reasoning_prompt
 from services.planner.tests.scripted import FixedBackend, ScriptedModel, ScriptedTool, answer
 from services.planner.usecases.legacy_agent import MAX_TURNS, LegacyAgentTool
 from services.planner.usecases.tools import (
@@ -15,7 +16,6 @@ from services.planner.usecases.tools import (
     RAGSearchTool,
     ReasoningTool,
     ToolRegistry,
-    reasoning_prompt,
 )
 
 HITS = (Hit(content="空は青い。", source="b1", score=0.9), Hit(content="海も青い。", source="b2", score=0.7))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Protocol
 
+from chassis.logging import get_logger
 from services.planner.domain.answers import AskingPolicy, answered, unanswered
 from services.planner.domain.events import InterventionAnswered
 from services.planner.domain.execution import ExecutionState
@@ -23,7 +23,7 @@ from services.planner.domain.plans import utc_now
 from services.planner.domain.replanning import ReplanManager
 from services.planner.domain.thresholds import InterventionLevel
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 Answer = InterventionResponse | str
 OnNotify = Callable[[str], Awaitable[None] | None]

@@ -9,7 +9,7 @@ from services.planner.domain.events import Finished
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.fold import replayed
 from services.planner.domain.results import in_plan_order
-from services.planner.usecases.store import ExecutionStore
+from services.planner.usecases.ports import ExecutionStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from chassis.errors import shortened
 from services.planner.domain.results import ToolResult, failed_call
 from services.planner.domain.tools import ToolInput
-from services.planner.usecases.tools import NO_RESULTS, Tool
+from services.planner.usecases.ports import Tool
+from services.planner.usecases.tools import NO_RESULTS
 
 MAX_OUTPUT_CHARS = 262_144
 _ERROR_CHARS = 500

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from chassis.errors import shortened
-from services.planner.domain.answers import answered
+from chassis.logging import get_logger
 from services.planner.domain.confidence import ConfidenceWeights
 from services.planner.domain.errors import LeaseLost
 from services.planner.domain.events import (
@@ -21,7 +19,6 @@ from services.planner.domain.events import (
     Finished,
     InterventionRequested,
     LogLine,
-    Replanned,
     ReplanRefused,
     Started,
     StepFinished,
@@ -31,7 +28,7 @@ from services.planner.domain.events import (
     ToolReturned,
 )
 from services.planner.domain.execution import Call, ExecutionState
-from services.planner.domain.interventions import InterventionRequest, InterventionResponse
+from services.planner.domain.interventions import InterventionRequest
 from services.planner.domain.moves import (
     ENDED_BEFORE,
     Ask,
@@ -49,17 +46,17 @@ from services.planner.domain.moves import (
     wall_deadline,
 )
 from services.planner.domain.plans import ExecutionPlan, StepStatus, executable, utc_now
-from services.planner.domain.results import ExecutionResult, ToolResult, failed_call
+from services.planner.domain.results import ToolResult, failed_call
 from services.planner.domain.thresholds import InterventionLevel
 from services.planner.domain.tools import tool_input
-from services.planner.usecases.ask import Asking, InterventionHandler, Later
+from services.planner.usecases.ask import Asking
 from services.planner.usecases.calls import MAX_OUTPUT_CHARS, call_tool
 from services.planner.usecases.judge import StepJudge
 from services.planner.usecases.replan import ReplanOrchestrator
-from services.planner.usecases.run import MemoryLog, Run
+from services.planner.usecases.run import Run
 from services.planner.usecases.tools import ToolRegistry
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -92,59 +89,6 @@ class Executor:
         """Brings an execution forward until it pauses or ends. Errors: LeaseLost."""
         await _Drive(self, run, asking).go()
 
-    async def execute_plan(
-        self, plan: ExecutionPlan, budget: Budget | None = None, *, people: InterventionHandler | None = None
-    ) -> ExecutionResult:
-        """Runs a plan to its end in this process; `people` answers the questions, None means nobody is there (P-36)."""
-        started = self.started(plan, budget, human_available=people is not None)
-        run = Run(ExecutionState(started.plan), MemoryLog(), self.clock)
-        run.record(started)
-        nobody = InterventionHandler(policy=self.rules.asking, replans=self.rules.replans, clock=self.clock)
-        await self.drive(run, people or nobody)
-        if run.state.result is None:
-            raise RuntimeError("an execution with someone or nobody to ask ends")
-        return run.state.result
-
-    async def execute_plan_generator(
-        self,
-        plan: ExecutionPlan,
-        state: ExecutionState | None = None,
-        response: InterventionResponse | None = None,
-    ) -> AsyncIterator[ExecutionState | LogLine]:
-        """The states of an execution, one after every step, and its log lines, until it pauses or ends (P-36, P-47).
-
-        To resume, call it again with the last state and the response to its `intervention_request` (P-48).
-        """
-        seen: asyncio.Queue[ExecutionState | LogLine | None] = asyncio.Queue()
-        run = Run(state.copy() if state else ExecutionState(executable(plan)), MemoryLog(), self.clock, _teller(seen))
-        if state is None:
-            run.record(self.started(run.state.plan))
-        elif state.intervention_request is not None and response is not None:
-            run.record(answered(run.state, state.intervention_request, response, self.rules.asking))
-        driving = asyncio.ensure_future(self.drive(run, Later()))
-        driving.add_done_callback(lambda _: seen.put_nowait(None))
-        try:
-            while (item := await seen.get()) is not None:
-                yield item
-            await driving
-        finally:
-            driving.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await driving
-
-
-_TOLD = (StepFinished, StepSkipped, InterventionRequested, Replanned, Finished)
-
-
-def _teller(seen: asyncio.Queue[ExecutionState | LogLine | None]) -> Callable[[ExecutionState, Event], None]:
-    def tell(state: ExecutionState, event: Event) -> None:
-        if isinstance(event, LogLine):
-            seen.put_nowait(event)
-        elif isinstance(event, _TOLD):
-            seen.put_nowait(state.copy())
-
-    return tell
-
 
 class _Drive:
     """One execution being driven."""
@@ -169,7 +113,7 @@ class _Drive:
         except LeaseLost:
             raise
         except Exception as error:  # P-53: the run ends in order, whatever happened
-            _log.exception("execution %s broke", self._state.execution_id)
+            _log.exception("execution failed unexpectedly", execution_id=self._state.execution_id)
             await self._stop()
             self._end(crash=shortened(str(error) or type(error).__name__, 300))
             await self._run.flush()
@@ -375,7 +319,7 @@ class _Drive:
                 raise LookupError(f"{call.action.value} cannot tell its outcomes")
             outcome: ToolResult | None = await asyncio.wait_for(find(call.key), _RECONCILE_SECONDS)
         except Exception as error:  # any failure to find out leaves the call in doubt
-            _log.warning("outcome of %s unknown: %s", call.key, shortened(str(error)))
+            _log.warning("outcome of a tool call is unknown", call=call.key, error=shortened(str(error)))
             self._run.record(StepInDoubt(step_id=step_id, attempt=call.attempt))
             return
         if outcome is None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from chassis.silence import Silence
+from chassis.logging import get_logger
+from libs.storage.idempotency import IdempotencyKey
+from libs.storage.leases import HeldLease, Lease, LeaseMonitor, LeaseState
 from services.planner.domain.answers import answered, unanswered
 from services.planner.domain.errors import AnswerRefused, LeaseLost, RunEnded, RunNotPaused
 from services.planner.domain.events import (
@@ -28,11 +29,11 @@ from services.planner.domain.plans import ExecutionPlan, utc_now
 from services.planner.domain.results import ExecutionResult
 from services.planner.usecases.ask import Asking, InterventionHandler, Later
 from services.planner.usecases.execute import Executor
+from services.planner.usecases.ports import Change, ExecutionStore
 from services.planner.usecases.run import Run, steady
-from services.planner.usecases.store import Change, ExecutionStore, Holding, Lease, Request
 from services.planner.usecases.tokens import answer_token, check_token, open_question
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 _SWEEP_AT_ONCE = 100
 _WATCHED = 1000
@@ -52,9 +53,8 @@ class Ownership:
 class _Driven:
     """An execution this replica drives."""
 
-    lease: Lease
+    held: HeldLease
     run: Run
-    renewed: float
     task: asyncio.Task[None] | None = None
 
 
@@ -66,14 +66,14 @@ class _LeasedLog:
         self._lease = lease
 
     async def append(self, events: Sequence[tuple[Event, datetime]], after: int) -> None:
-        driven = self._executions.driven.get(self._lease.execution_id)
+        driven = self._executions.driven.get(self._lease.name)
         if driven is None:
-            raise LeaseLost(self._lease.execution_id)
+            raise LeaseLost(self._lease.name)
         await self._executions.store.append(self._lease, events, after, driven.run.state)
-        self._executions.changed(self._lease.execution_id)
+        self._executions.changed(self._lease.name)
 
     async def read(self) -> Sequence[Recorded]:
-        return await self._executions.store.read(self._lease.execution_id)
+        return await self._executions.store.read(self._lease.name)
 
 
 class Executions:
@@ -94,7 +94,7 @@ class Executions:
         self._own = ownership
         self._clock = clock
         self._monotonic = monotonic
-        self._silence = Silence[str](ownership.lease_seconds, monotonic)
+        self._monitor = LeaseMonitor(ownership.lease_seconds, monotonic)
         self._watchers: dict[str, set[asyncio.Event]] = {}
         self._key = b""
         self._closing = False
@@ -112,7 +112,7 @@ class Executions:
         tasks = [driven.task for driven in self.driven.values() if driven.task]
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(outcome, Exception):
-                _log.warning("a lease could not be given back, it has to run out: %s", outcome)
+                _log.warning("lease could not be released; it has to expire", error=str(outcome))
 
     # What clients ask for
 
@@ -120,14 +120,14 @@ class Executions:
         self,
         plan: ExecutionPlan,
         budget: Budget | None,
-        request: Request | None,
+        key: IdempotencyKey | None,
         *,
         human_available: bool = True,
     ) -> str:
         """Begins an execution and drives it; its id. Errors: InvalidPlan, PlanAlreadyRun, RequestIdReused."""
         started = self._executor.started(plan, budget, human_available=human_available)
         now, asked = self._clock(), self._monotonic()
-        lease = await self.store.create(started, now, self._own.owner, self._own.lease_seconds, request)
+        lease = await self.store.create(started, now, self._own.owner, key)
         execution_id = started.plan.plan_id or ""
         if lease is not None:
             await self._drive(lease, asked)
@@ -140,7 +140,7 @@ class Executions:
         token: str,
         plan_version: int,
         step_id: int | None,
-        request: Request | None,
+        key: IdempotencyKey | None,
     ) -> int:
         """Answers the open question; the sequence number of the answer. Of racing answers one wins.
 
@@ -159,9 +159,9 @@ class Executions:
             event = answered(state, state.intervention_request, timed, self._executor.rules.asking)
             return Change([event], take_lease=True)
 
-        return await self._decide(execution_id, decision, request)
+        return await self._decide(execution_id, decision, key)
 
-    async def cancel(self, execution_id: str, reason: str, request: Request | None = None) -> None:
+    async def cancel(self, execution_id: str, reason: str, key: IdempotencyKey | None = None) -> None:
         """Asks for the end of an execution; one that has ended stays as it is (P-131). Errors: RunNotFound."""
 
         def decision(state: ExecutionState, log: Sequence[Recorded]) -> Change:
@@ -169,9 +169,9 @@ class Executions:
                 return Change([])
             return Change([CancelRequested(reason=reason)], take_lease=True)
 
-        await self._decide(execution_id, decision, request)
+        await self._decide(execution_id, decision, key)
 
-    async def add_information(self, execution_id: str, text: str, request: Request | None) -> int:
+    async def add_information(self, execution_id: str, text: str, key: IdempotencyKey | None) -> int:
         """Adds information; a replan follows before the next step (P-129). Errors: RunNotFound, RunEnded."""
 
         def decision(state: ExecutionState, log: Sequence[Recorded]) -> Change:
@@ -179,7 +179,7 @@ class Executions:
                 raise RunEnded(execution_id)
             return Change([InformationAdded(text=text)])
 
-        return await self._decide(execution_id, decision, request)
+        return await self._decide(execution_id, decision, key)
 
     async def state(self, execution_id: str) -> ExecutionState:
         """Where an execution is, by its log. Errors: RunNotFound, CorruptLog."""
@@ -247,10 +247,10 @@ class Executions:
         self,
         execution_id: str,
         decision: Callable[[ExecutionState, Sequence[Recorded]], Change],
-        request: Request | None,
+        key: IdempotencyKey | None,
     ) -> int:
-        now, asked, own = self._clock(), self._monotonic(), self._own
-        sequence, lease = await self.store.decide(execution_id, decision, now, own.owner, own.lease_seconds, request)
+        now, asked = self._clock(), self._monotonic()
+        sequence, lease = await self.store.decide(execution_id, decision, now, self._own.owner, key)
         self.changed(execution_id)
         driven = self.driven.get(execution_id)
         if lease is not None:
@@ -264,30 +264,30 @@ class Executions:
         if self._closing:
             await self.store.release(lease)
             return
-        log = await self.log(lease.execution_id)
+        log = await self.log(lease.name)
         clock = steady(self._clock, self._monotonic, log[-1].created_at)
-        driven = _Driven(lease, Run(replayed(log), _LeasedLog(self, lease), clock), asked)
-        driven.run.may_act = lambda: self._monotonic() < driven.renewed + self._own.lease_seconds
-        self.driven[lease.execution_id] = driven
+        held = HeldLease(lease, asked, self._own.lease_seconds, self._monotonic)
+        driven = _Driven(held, Run(replayed(log), _LeasedLog(self, lease), clock, may_act=held.is_valid))
+        self.driven[lease.name] = driven
         # A context of its own: the deadline of the call that began the execution is not the execution's.
         driven.task = asyncio.create_task(
-            self._driving(driven), name=f"execution {lease.execution_id}", context=contextvars.Context()
+            self._driving(driven), name=f"execution {lease.name}", context=contextvars.Context()
         )
 
     async def _driving(self, driven: _Driven) -> None:
-        execution_id = driven.lease.execution_id
+        execution_id = driven.held.lease.name
         try:
             await self._executor.drive(driven.run, self._asking(driven.run.state))
         except LeaseLost:
-            _log.warning("execution %s is driven by another replica", execution_id)
+            _log.warning("execution is driven by another replica", execution_id=execution_id)
         except Exception:  # the store failed: the lease runs out and whoever sweeps next goes on from the log
-            _log.exception("execution %s stopped", execution_id)
+            _log.exception("execution stopped", execution_id=execution_id)
         finally:
             if self.driven.get(execution_id) is driven:
                 del self.driven[execution_id]
             self.changed(execution_id)
             if self._closing:
-                await self.store.release(driven.lease)
+                await self.store.release(driven.held.lease)
 
     def _asking(self, state: ExecutionState) -> Asking:
         if state.human_available:
@@ -312,14 +312,15 @@ class Executions:
         if not driven:
             return
         before = self._monotonic()
-        held = await self.store.renew([d.lease for d in driven], self._clock(), self._own.lease_seconds)
+        sequences = await self.store.renew([each.held.lease for each in driven], self._clock())
         for each in driven:
-            sequence = held.get(each.lease.execution_id)
+            execution_id = each.held.lease.name
+            sequence = sequences.get(execution_id)
             if sequence is None:
-                if each.task is not None and self.driven.get(each.lease.execution_id) is each:
+                if each.task is not None and self.driven.get(execution_id) is each:
                     each.task.cancel()
             else:
-                each.renewed = before
+                each.held.renewed_at = before
                 if sequence > each.run.state.sequence:
                     each.run.interrupted.set()
 
@@ -336,18 +337,16 @@ class Executions:
         """Answers expired questions as nobody does (P-85, P-130), and takes over executions that nobody drives."""
         for execution_id in await self.store.due(self._clock(), _SWEEP_AT_ONCE):
             await self._decide(execution_id, self._expired, None)
-        for holding in await self._orphaned():
-            now, asked, own = self._clock(), self._monotonic(), self._own
-            lease = await self.store.acquire(holding, own.owner, now, own.lease_seconds)
+        for state in await self._orphaned():
+            now, asked = self._clock(), self._monotonic()
+            lease = await self.store.acquire(state, self._own.owner, now)
             if lease is not None:
                 await self._drive(lease, asked)
 
-    async def _orphaned(self) -> list[Holding]:
-        """Running executions that nobody holds, or whose holder has not renewed its lease for as long as that lasts."""
-        others = {each.execution_id: each for each in await self.store.running(_WATCHED)}
-        others = {name: each for name, each in others.items() if name not in self.driven}
-        silent = set(self._silence.of(others))
-        return [each for name, each in others.items() if each.owner is None or name in silent][:_SWEEP_AT_ONCE]
+    async def _orphaned(self) -> list[LeaseState]:
+        """Return the leases of running executions that nobody holds, or whose holder is gone."""
+        running = await self.store.running(_WATCHED)
+        return self._monitor.takeable([state for state in running if state.name not in self.driven])[:_SWEEP_AT_ONCE]
 
     def _expired(self, state: ExecutionState, log: Sequence[Recorded]) -> Change:
         now, request = self._clock(), state.intervention_request

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from datetime import datetime
 from typing import Protocol
 
 from chassis.errors import FailedPrecondition, HanseiError, InvalidArgument, Violation
+from chassis.logging import get_logger
+from libs.storage.idempotency import IdempotencyKey
 from services.planner.domain.calibration import Calibration
 from services.planner.domain.confidence import ConfidenceScore
 from services.planner.domain.plans import utc_now
 from services.planner.domain.thresholds import Thresholds
 from services.planner.usecases.executions import Executions
 from services.planner.usecases.judge import Verdict
-from services.planner.usecases.store import Audit, ExecutionStore, Feedback, Request
+from services.planner.usecases.ports import Audit, ExecutionStore, Feedback
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 _LOOK_SECONDS = 5.0
 # Audits that may follow one without a label before it counts as wrong.
@@ -97,7 +98,7 @@ class FeedbackBook:
             try:
                 await self.catch_up()
             except HanseiError as error:
-                _log.warning("feedback was not read: %s", error.message)
+                _log.warning("reading feedback failed", error=error.message)
 
     async def submit(
         self,
@@ -105,7 +106,7 @@ class FeedbackBook:
         correct: bool,
         execution_id: str,
         step_id: int,
-        request: Request | None,
+        key: IdempotencyKey | None,
     ) -> bool:
         """Keeps a record and learns from it at once; whether the thresholds moved.
 
@@ -124,5 +125,5 @@ class FeedbackBook:
             rule = "confidence, or execution_id and step_id, must be set"
             raise InvalidArgument(rule, reason="CONFIDENCE_MISSING", violations=[Violation("confidence", rule)])
         record = Feedback(confidence, correct, probability, execution_id, step_id)
-        await self._store.add_feedback(record, self._clock(), request)
+        await self._store.add_feedback(record, self._clock(), key)
         return await self.catch_up()

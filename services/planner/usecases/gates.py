@@ -10,7 +10,7 @@ from services.planner.domain.calibration import UNCALIBRATED, Calibration
 from services.planner.domain.confidence import ConfidenceScore
 from services.planner.domain.thresholds import DynamicThresholdAdjuster, InterventionLevel, Thresholds
 from services.planner.usecases.judge import Verdict
-from services.planner.usecases.store import Audit, Feedback
+from services.planner.usecases.ports import Audit, Feedback
 
 if TYPE_CHECKING:
     from services.planner.domain.guarantee import ThresholdGuarantee

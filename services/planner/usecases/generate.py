@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Protocol
 
 from chassis.errors import HanseiError
+from chassis.logging import get_logger
 from services.planner.domain.generation import (
     Answer,
     AnswerStatus,
@@ -17,19 +16,9 @@ from services.planner.domain.generation import (
     cited_ids,
     used_ids,
 )
+from services.planner.usecases.ports import Answerer
 
-_log = logging.getLogger(__name__)
-
-
-class Answerer(Protocol):
-    """Somebody who answers from bullets: a model, or the offline rules."""
-
-    @property
-    def name(self) -> str:
-        """The model, or `offline`."""
-
-    async def answer(self, question: Question) -> tuple[Answer, TokenUse | None]:
-        """The answer and what it took. Raises whatever goes wrong."""
+_log = get_logger(__name__)
 
 
 def _now() -> datetime:
@@ -49,7 +38,7 @@ class GeneratorAgent:
         try:
             answer, usage = await self._answerer.answer(question)
         except Exception as error:
-            _log.warning("generation failed: %s", error, exc_info=not isinstance(error, HanseiError))
+            _log.warning("generation failed", error=str(error), exc_info=not isinstance(error, HanseiError))
             return self._outcome(question, Answer(""), None, f"{type(error).__name__}: {error}")
         return self._outcome(question, answer, usage, None)
 

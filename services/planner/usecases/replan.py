@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 
 from chassis.errors import shortened
+from chassis.logging import get_logger
 from services.planner.domain.events import Outcome, Replanned
 from services.planner.domain.execution import ExecutionState, Wish
 from services.planner.domain.plans import ExecutionPlan
@@ -25,7 +25,7 @@ from services.planner.domain.replanning import (
 )
 from services.planner.usecases.plan import PlanMade, Planner
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 OnReplan = Callable[[ReplanResult], Awaitable[None] | None]
 
@@ -56,7 +56,7 @@ class ReplanOrchestrator:
             kept = [] if full else kept_steps(state.plan, state.successful(), step_id)
             result = succeeded(strategy, joined(state.plan, kept, made.plan, state.highest_step_id), context)
         except Exception as error:  # P-111: a replan that fails ends the run in order
-            _log.warning("replan failed: %s", shortened(str(error)))
+            _log.warning("replan failed", error=shortened(str(error)))
             result = in_vain(strategy, shortened(str(error), 300), context)
         tokens, cost = (made.tokens, made.cost_micro_usd) if made else (0, 0)
         return await self._told(Replanned(trigger=trigger, result=result, token_usage=tokens, cost_micro_usd=cost))
@@ -79,7 +79,7 @@ class ReplanOrchestrator:
                 plan = joined(state.plan, kept, wish.plan, state.highest_step_id)
             result = succeeded(ReplanStrategy.PARTIAL, plan, context)
         except Exception as error:  # P-111, as above
-            _log.warning("replan failed: %s", shortened(str(error)))
+            _log.warning("replan failed", error=shortened(str(error)))
             result = in_vain(ReplanStrategy.PARTIAL, shortened(str(error), 300), context)
         result = result.model_copy(update={"replan_count": state.replan_count})
         return await self._told(

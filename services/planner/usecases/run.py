@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from services.planner.domain.events import Event, Recorded, Started
+from services.planner.domain.events import Event, Recorded
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.fold import apply, replayed
 
@@ -104,19 +104,3 @@ def steady(
     """
     time, began = max(clock(), not_before), monotonic()
     return lambda: time + timedelta(seconds=monotonic() - began)
-
-
-class MemoryLog:
-    """A log that lasts as long as the process: for plans executed in a program, and for tests."""
-
-    def __init__(self) -> None:
-        self.events: list[Recorded] = []
-
-    async def append(self, events: Sequence[tuple[Event, datetime]], after: int) -> None:
-        """Appends; nobody else writes here."""
-        for number, (event, at) in enumerate(events, start=after + 1):
-            self.events.append(Recorded(sequence=number, created_at=at, event=event))
-
-    async def read(self) -> Sequence[Recorded]:
-        """The log, empty if it does not begin at the beginning (a state that was handed in)."""
-        return self.events if self.events and isinstance(self.events[0].event, Started) else []

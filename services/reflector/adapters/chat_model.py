@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from libs.llm.client import LLMClient
-from services.reflector.usecases.reflect_with_model import Message, Reply
+from services.reflector.usecases.ports import Message, Reply
 
 
 class ChatReflectionModel:

@@ -13,8 +13,8 @@ from hansei.reflector.v1 import trajectory_pb2 as tpb
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_run import Format, RecordedRun, TrajectoryFile
 from services.reflector.domain.reflection import Bullet, Insight, ReflectionResult, Signal, Tag
+from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.trajectory import Role, Status, Step, ToolCall, Trajectory
-from services.reflector.usecases.reflect import ReflectionRequest
 
 _STATUSES: Mapping[tpb.TrajectoryStatus.ValueType, Status] = {
     tpb.TRAJECTORY_STATUS_SUCCESS: "success",

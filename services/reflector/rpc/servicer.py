@@ -10,7 +10,7 @@ from hansei.reflector.v1 import reflector_service_pb2 as pb
 from hansei.reflector.v1 import reflector_service_pb2_grpc as rpc
 from services.reflector.domain.recorded_run import Format, TrajectoryFile
 from services.reflector.rpc.convert import file_message, format_from, request_from, result_message
-from services.reflector.usecases.reflect import Reflector
+from services.reflector.usecases.ports import Reflector
 
 ReadTrajectories = Callable[[bytes, str, Format | None], TrajectoryFile]
 """Reads a file for a dataset in a format, None to tell the format by the content."""

@@ -10,9 +10,9 @@ from services.reflector.adapters.importers.files import read_trajectories
 from services.reflector.domain.actions import actions_of
 from services.reflector.domain.attribution import WEIGHTS, Candidate, Sign, candidates, most_blamed
 from services.reflector.domain.recorded_run import LabelledRun
+from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.tests.runs import MakeStep, asks, calls, returns, run, says, steps
 from services.reflector.usecases.evaluate_blame import Accuracy, evaluate_blame
-from services.reflector.usecases.reflect import ReflectionRequest
 from services.reflector.usecases.reflect_offline import reflection_of
 
 

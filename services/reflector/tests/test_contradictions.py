@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from services.reflector.domain.actions import actions_of
 from services.reflector.domain.contradictions import contradiction_findings
 from services.reflector.domain.findings import Finding
+from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.tests.runs import MakeStep, calls, returns, run, says, steps
-from services.reflector.usecases.reflect import ReflectionRequest
 from services.reflector.usecases.reflect_offline import reflection_of
 
 ENDS = ("failure", "success")

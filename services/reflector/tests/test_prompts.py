@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from services.reflector.domain.reduction import Transcript
 from services.reflector.domain.reflection import Bullet, Insight
+from services.reflector.domain.reflection_request import ReflectionRequest
+from services.reflector.prompts.builder import ReflectorPrompts
+from services.reflector.prompts.texts import PROMPT_TEXTS
 from services.reflector.tests.runs import run, says
-from services.reflector.usecases.prompt_texts import PROMPT_TEXTS
-from services.reflector.usecases.prompts import ReflectorPrompts
-from services.reflector.usecases.reflect import ReflectionRequest
 
 A = Bullet(id="er-00001", section="git", content="Set {user.name} first.")
 B = Bullet(id="er-00002", section="sqlite", content='Use {"timeout": 5}.')

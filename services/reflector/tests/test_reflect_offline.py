@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from services.reflector.domain.errors import InvalidDatasetName, InvalidMaxIterations
 from services.reflector.domain.reflection import Bullet, ReflectionResult
+from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.trajectory import Trajectory
 from services.reflector.tests.runs import MakeStep, asks, calls, returns, run, says
-from services.reflector.usecases.reflect import ReflectionRequest
 from services.reflector.usecases.reflect_offline import MAX_INSIGHTS, OfflineReflector, reflection_of
 
 BOOKING = [calls("book", {"pay": 255, "for": "mia"}), returns("Error: total price is 305, but paid 255")]

@@ -7,12 +7,13 @@ import pytest
 from pydantic import ValidationError
 
 from services.reflector.domain.reflection import Bullet, ReflectionResult
+from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.trajectory import Trajectory
+from services.reflector.prompts.builder import ReflectorPrompts
+from services.reflector.prompts.texts import PROMPT_TEXTS
 from services.reflector.tests.runs import asks, calls, returns, run, says
-from services.reflector.usecases.prompt_texts import PROMPT_TEXTS
-from services.reflector.usecases.prompts import ReflectorPrompts
-from services.reflector.usecases.reflect import ReflectionRequest
-from services.reflector.usecases.reflect_with_model import InsightsReply, Message, ReflectorAgent, Reply, VerdictReply
+from services.reflector.usecases.ports import Message, Reply
+from services.reflector.usecases.reflect_with_model import InsightsReply, ReflectorAgent, VerdictReply
 
 Answer = dict[str, Any] | Exception
 

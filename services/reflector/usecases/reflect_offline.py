@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 
+from chassis.logging import get_logger
 from services.reflector.domain.action_rules import error_findings, repeat_findings
 from services.reflector.domain.actions import Action, actions_of
 from services.reflector.domain.answer_rules import answer_findings
@@ -16,18 +16,18 @@ from services.reflector.domain.findings import Finding
 from services.reflector.domain.language import Language, language_of
 from services.reflector.domain.outcome import Outcome, outcome_of
 from services.reflector.domain.reflection import Attribution, Insight, ReflectionResult
+from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.trajectory import Trajectory
 from services.reflector.domain.votes import resolved, votes_on
 from services.reflector.domain.wording import Wording, attribution, lesson
 from services.reflector.domain.wording_en import ENGLISH
 from services.reflector.domain.wording_ja import JAPANESE
-from services.reflector.usecases.reflect import ReflectionRequest
 
 MODEL = "offline"
 MAX_INSIGHTS = 20
 
 _WORDINGS: Mapping[Language, Wording] = {"en": ENGLISH, "ja": JAPANESE}
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class OfflineReflector:
@@ -46,7 +46,7 @@ def reflection_of(request: ReflectionRequest) -> ReflectionResult:
     wording = wording_for(trajectory)
     used, unknown = resolved(trajectory.used_bullet_ids, request.bullets)
     if unknown:
-        _log.warning("%d used bullets are not in the playbook, the first is %r", len(unknown), unknown[0])
+        _log.warning("used bullets are not in the playbook", bullets=len(unknown), first=unknown[0])
     return ReflectionResult(
         insights=insights_from(_findings(request, actions, outcome), wording),
         bullet_evaluations=tuple(votes_on(used, trajectory, actions, outcome)),

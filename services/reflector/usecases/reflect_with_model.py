@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, Field
 
+from chassis.logging import get_logger
 from services.reflector.domain.actions import Action, actions_of
 from services.reflector.domain.anchoring import nearest_steps
 from services.reflector.domain.outcome import outcome_of
 from services.reflector.domain.reduction import Transcript, reduced
 from services.reflector.domain.reflection import Bullet, BulletEvaluation, Insight, ReflectionResult, Tag
+from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.trajectory import Trajectory
 from services.reflector.domain.votes import resolved
-from services.reflector.usecases.prompts import ReflectorPrompts
-from services.reflector.usecases.reflect import ReflectionRequest
+from services.reflector.prompts.builder import ReflectorPrompts
+from services.reflector.usecases.ports import Message, ReflectionModel
 from services.reflector.usecases.reflect_offline import blame
 
 MAX_INSIGHTS = 200
 MAX_TEXT_CHARS = 20_000
 MAX_STEPS_NAMED = 1_000
 
-_log = logging.getLogger(__name__)
-
-Reply = TypeVar("Reply", bound=BaseModel)
-Message = tuple[str, str]
-"""Who speaks (`human` or `ai`) and what."""
+_log = get_logger(__name__)
 
 LessonText = Annotated[str, Field(max_length=MAX_TEXT_CHARS)]
 
@@ -64,16 +61,6 @@ class UnknownStepsError(ValueError):
     """A model named steps that the run does not have, twice."""
 
 
-class ReflectionModel(Protocol):
-    """A chat model that answers in a given shape."""
-
-    name: str
-
-    async def reply(self, messages: Sequence[Message], shape: type[Reply]) -> Reply:
-        """The answer to `messages`; one call. Raises for a failed call and for a reply that does not fit (G-11)."""
-        ...
-
-
 class ReflectorAgent:
     """Reflects with a model; what fails is logged and shows in the result, it is never raised (R-21)."""
 
@@ -88,7 +75,7 @@ class ReflectorAgent:
         try:
             return await self._reflect(request)
         except Exception:
-            _log.exception("reflection failed, nothing is learned from this run")
+            _log.exception("reflection failed; nothing is learned from this trajectory")
             return self._result(request, [], [], 0, None)
 
     async def _reflect(self, request: ReflectionRequest) -> ReflectionResult:
@@ -96,7 +83,7 @@ class ReflectorAgent:
         actions, transcript = await asyncio.to_thread(self._read, trajectory)
         used, unknown = resolved(trajectory.used_bullet_ids, request.bullets)
         for bullet_id in unknown:
-            _log.warning("used bullet %r is not in the playbook and is skipped", bullet_id)  # R-09
+            _log.warning("used bullet is not in the playbook; skipping it", bullet=bullet_id)  # R-09
         insights: list[Insight] = []
         completed = 0
         for iteration in range(1, request.max_iterations + 1):
@@ -104,7 +91,9 @@ class ReflectorAgent:
                 insights = await self._iteration(request, transcript, used, insights)
                 completed += 1
             except Exception as error:
-                _log.warning("iteration %d of %d failed: %s", iteration, request.max_iterations, error)  # R-12
+                _log.warning(
+                    "iteration failed", iteration=iteration, iterations=request.max_iterations, error=str(error)
+                )  # R-12
         evaluations = [await self._evaluation(request, bullet) for bullet in used]
         return await asyncio.to_thread(self._result, request, insights, evaluations, completed, actions)
 
@@ -137,7 +126,7 @@ class ReflectorAgent:
             prompt = self._prompts.for_bullet(request, bullet)
             verdict = await self._model.reply([("human", prompt)], VerdictReply)
         except Exception as error:
-            _log.warning("evaluation of bullet %r failed: %s", bullet.id, error)
+            _log.warning("evaluation of a bullet failed", bullet=bullet.id, error=str(error))
             reason = f"Evaluation failed: {error}"  # R-18
             return BulletEvaluation(bullet_id=bullet.id, tag="neutral", reason=reason[:MAX_TEXT_CHARS])
         return BulletEvaluation(bullet_id=bullet.id, tag=verdict.tag, reason=verdict.reason)  # R-17

@@ -18,15 +18,14 @@ import numpy as np
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ApiException
 
-from chassis.cpu import CpuPool
+from chassis.server.cpu import CpuPool
 from services.search.domain.bm25 import Variant
 from services.search.domain.collection import ChunkRef, Collection, Writing
 from services.search.domain.collection_errors import BackendUnreachable, CollectionNotFound
-from services.search.domain.fusion import min_max, reciprocal_ranks, weighted
-from services.search.domain.kernels import Floats, best_of
+from services.search.domain.fusion import Floats, fuse
 from services.search.domain.query import Attributes, Ranking, Results, TermScore
-from services.search.domain.ranking import unit
 from services.search.domain.tokenizers import Tokenizer
+from services.search.domain.vectors import unit
 from services.search.usecases.search_playbook import Ask, Question, RankEntries
 
 T = TypeVar("T")
@@ -232,15 +231,12 @@ class _Search:
         found = self._pool(client, max(POOL, 4 * ask.query.top_k))
         ids, refs = list(found), list(found.values())
         cosine, bm25 = self._scores(client, ids)
-        scale = reciprocal_ranks if fusion.method == "rrf" else min_max
-        vector, lexical = scale(cosine), scale(bm25)
-        combined = weighted(vector, lexical, fusion.alpha)
         written = sorted(range(len(refs)), key=lambda place: (refs[place].revision, refs[place].number))
-        top = best_of(combined, np.argsort(np.array(written)), ask.query.top_k).tolist()
-        terms = self._explained(client, [ids[place] for place in top]) if ask.explain else {}
-        scores = np.array([vector[top], lexical[top], combined[top], cosine[top], bm25[top]])
-        matched = [tuple(terms.get(ids[place], ())) for place in top]
-        results = Results([refs[place] for place in top], scores, matched)
+        ranked = fuse(cosine, bm25, np.argsort(np.array(written)), fusion, ask.query.top_k)
+        best = ranked.rows.tolist()
+        terms = self._explained(client, [ids[place] for place in best]) if ask.explain else {}
+        matched = [tuple(terms.get(ids[place], ())) for place in best]
+        results = Results([refs[place] for place in best], ranked.scores, matched)
         return Ranking(results, candidates, fusion.alpha, candidates > len(ids))
 
     def _pool(self, client: QdrantClient, size: int) -> dict[str, ChunkRef]:

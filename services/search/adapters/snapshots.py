@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic
 
 from numpy.typing import NDArray
 
+from chassis.logging import get_logger
 from services.search.adapters.array_file import (
     DamagedFileError,
     packed,
@@ -17,15 +17,12 @@ from services.search.adapters.array_file import (
     unpacked,
     write_arrays,
 )
-from services.search.domain.coarse import Coarse
-from services.search.domain.frozen import FrozenClusters, FrozenFacets, FrozenIndex, FrozenTerms
 from services.search.domain.items import Items, Unread
-from services.search.domain.postings import PackedLists
-from services.search.domain.snapshot import IndexSnapshot, KeptT
+from services.search.domain.snapshot import IndexSnapshot, IndexState, KeptT
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
-FORMAT = 3
+FORMAT = 4
 
 
 class SnapshotFiles(Generic[KeptT]):
@@ -58,59 +55,55 @@ class SnapshotFiles(Generic[KeptT]):
         try:
             about, arrays = read_arrays(path)
             if about["made_with"] != self._made_with:
-                log.warning("%s was made with %s, not with %s", path, about["made_with"], self._made_with)
+                log.warning(
+                    "snapshot was made with another model or version; not using it",
+                    file=str(path),
+                    made_with=about["made_with"],
+                    wanted=self._made_with,
+                )
                 return None
             return self._snapshot(about, arrays)
         except FileNotFoundError:
             return None
         except (DamagedFileError, OSError, LookupError, ValueError, TypeError) as error:
-            log.error("%s is damaged and is built anew: %s", path, error)
+            log.error("snapshot is damaged; rebuilding the index", file=str(path), error=str(error))
             self._put_aside(path)
             return None
 
     def save(self, name: str, snapshot: IndexSnapshot[KeptT]) -> None:
         """Keep this one from now on. A disk that is full is logged, and costs a slower restart."""
         index = snapshot.index
-        about = {"made_with": self._made_with, "revision": snapshot.revision, "indexed": index is not None}
+        of_index = None if index is None else list(index.arrays)
+        about = {"made_with": self._made_with, "revision": snapshot.revision, "arrays": of_index}
         arrays = {
             **packed([entry_id.encode() for entry_id in snapshot.order], "order"),
             **packed([kept.origin for kept in snapshot.hidden], "hidden"),
         }
         if index is not None:
-            arrays |= _names_arrays(index.ids, "ids") | packed(index.items.origins(), "items")
-            arrays |= {"confidence": index.confidence, "lengths": index.lengths, "vectors": index.vectors}
-            arrays |= {f"coarse.{name}": column for name, column in index.coarse._asdict().items()}
-            arrays |= _terms_arrays(index.terms, "terms")
-            arrays |= _names_arrays(index.facets.names, "facets")
-            if index.clusters is not None:
-                arrays |= {"centroids": index.clusters.centroids, "nearest": index.clusters.numbers}
-            arrays |= {"facets.ends": index.facets.ends, "facets.rows": index.facets.rows}
+            arrays |= _pack_names(index.ids, "ids") | packed(index.items.origins(), "items")
+            arrays |= _pack_names(index.terms, "terms") | _pack_names(index.facets, "facets") | dict(index.arrays)
         try:
             write_arrays(self._path(name), about, arrays)
         except OSError as error:
-            log.error("the snapshot of %s could not be written: %s", name, error)
+            log.error("snapshot could not be written", index=name, error=str(error))
 
     def forget(self, name: str) -> None:
         """Keep none any more. A file that cannot be removed is logged: it is never used again."""
         try:
             self._path(name).unlink(missing_ok=True)
         except OSError as error:
-            log.error("the snapshot of %s could not be removed: %s", name, error)
+            log.error("snapshot could not be removed", index=name, error=str(error))
 
     def _snapshot(self, about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> IndexSnapshot[KeptT]:
         index = None
-        if about["indexed"]:
-            index = FrozenIndex(
-                revision=about["revision"],
-                ids=_names_from(arrays, "ids"),
-                items=Items([Unread(origin) for origin in unpacked(arrays, "items")], self._unpack),
-                confidence=arrays["confidence"],
-                lengths=arrays["lengths"],
-                vectors=arrays["vectors"],
-                coarse=Coarse(*(arrays[f"coarse.{name}"] for name in Coarse._fields)),
-                terms=_terms_from(arrays, "terms"),
-                facets=FrozenFacets(_names_from(arrays, "facets"), arrays["facets.ends"], arrays["facets.rows"]),
-                clusters=FrozenClusters(arrays["centroids"], arrays["nearest"]) if "centroids" in arrays else None,
+        if about["arrays"] is not None:
+            index = IndexState(
+                about["revision"],
+                _unpack_names(arrays, "ids"),
+                Items([Unread(origin) for origin in unpacked(arrays, "items")], self._unpack),
+                _unpack_names(arrays, "terms"),
+                _unpack_names(arrays, "facets"),
+                {name: arrays[name] for name in about["arrays"]},
             )
         return IndexSnapshot(
             about["revision"],
@@ -126,32 +119,30 @@ class SnapshotFiles(Generic[KeptT]):
         try:
             path.replace(path.with_name(f"{path.name}.damaged"))
         except OSError as error:
-            log.error("%s could not be put aside: %s", path, error)
+            log.error("damaged snapshot could not be moved", file=str(path), error=str(error))
 
 
-def _terms_arrays(terms: FrozenTerms, name: str) -> dict[str, NDArray[Any]]:
-    return {
-        **_names_arrays(terms.names, name),
-        f"{name}.pointers": terms.pointers,
-        f"{name}.numbers": terms.numbers,
-        f"{name}.counts": terms.counts,
-        **{f"{name}.lists.{part}": column for part, column in terms.lists._asdict().items()},
-    }
+class NoSnapshots(Generic[KeptT]):
+    """Keeps no snapshots: after a restart the indexes are made of the feed and of the database."""
+
+    def embedders(self) -> Mapping[str, str]:
+        """Return nothing: no snapshot was made by any embedder."""
+        return {}
+
+    def load(self, name: str) -> IndexSnapshot[KeptT] | None:
+        """Return None."""
+        return None
+
+    def save(self, name: str, snapshot: IndexSnapshot[KeptT]) -> None:
+        """Keep nothing."""
+
+    def forget(self, name: str) -> None:
+        """Forget nothing."""
 
 
-def _terms_from(arrays: Mapping[str, NDArray[Any]], name: str) -> FrozenTerms:
-    return FrozenTerms(
-        _names_from(arrays, name),
-        arrays[f"{name}.pointers"],
-        arrays[f"{name}.numbers"],
-        arrays[f"{name}.counts"],
-        PackedLists(*(arrays[f"{name}.lists.{part}"] for part in PackedLists._fields)),
-    )
-
-
-def _names_arrays(names: Sequence[str], name: str) -> dict[str, NDArray[Any]]:
+def _pack_names(names: Sequence[str], name: str) -> dict[str, NDArray[Any]]:
     return packed([each.encode("utf-8", "surrogatepass") for each in names], f"{name}.names")
 
 
-def _names_from(arrays: Mapping[str, NDArray[Any]], name: str) -> list[str]:
+def _unpack_names(arrays: Mapping[str, NDArray[Any]], name: str) -> list[str]:
     return [each.decode("utf-8", "surrogatepass") for each in unpacked(arrays, f"{name}.names")]

@@ -15,8 +15,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from libs.embedding.model import Float32s
 from services.search.domain.chunking import Chunking, Span
-from services.search.domain.embedding import Float32s
 from services.search.domain.query import Attributes
 
 

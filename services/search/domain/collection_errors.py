@@ -29,12 +29,10 @@ from __future__ import annotations
 
 from chassis.errors import (
     AlreadyExists,
-    DataLoss,
     FailedPrecondition,
     InvalidArgument,
     NotFound,
     OutOfRange,
-    ResourceExhausted,
     Unavailable,
     Violation,
     shortened,
@@ -112,16 +110,6 @@ class LoadWithoutHead(InvalidArgument):
         super().__init__(message, violations=[Violation("part", message)])
 
 
-class PageTokenInvalid(InvalidArgument):
-    """A page token that was not given out for this request."""
-
-    reason = "PAGE_TOKEN_INVALID"
-
-    def __init__(self) -> None:
-        message = "page_token must be the next_page_token of the previous page, with the rest of the request unchanged"
-        super().__init__(message, violations=[Violation("page_token", message)])
-
-
 class EmbedderChanged(Unavailable):
     """The collection's vectors are of a model that is not at hand, and are being made anew by another."""
 
@@ -151,33 +139,6 @@ class PageExpired(OutOfRange):
 
     def __init__(self) -> None:
         super().__init__("the ranking of this page_token is gone and the index has changed since: begin a new search")
-
-
-class StoreFull(ResourceExhausted):
-    """The disk of the database is full; nothing of the call was written."""
-
-    reason = "STORE_FULL"
-
-    def __init__(self, store: str) -> None:
-        super().__init__(f"the disk of {store} is full: nothing was written; free space and send it again")
-
-
-class StoreUnavailable(Unavailable):
-    """The database does not answer."""
-
-    reason = "STORE_UNAVAILABLE"
-
-    def __init__(self, store: str) -> None:
-        super().__init__(f"{store} does not answer", retry_after=RETRY_AFTER_SECONDS)
-
-
-class StoreCorrupt(DataLoss):
-    """The database is damaged."""
-
-    reason = "STORE_CORRUPT"
-
-    def __init__(self, store: str) -> None:
-        super().__init__(f"{store} is damaged: stop the service, put back a backup, and start again")
 
 
 class BackendUnreachable(Unavailable):

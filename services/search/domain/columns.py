@@ -19,50 +19,37 @@ class Column:
     """A growing array of shape (rows,) or, with `width`, (rows, width)."""
 
     def __init__(self, dtype: DTypeLike, width: int | None = None) -> None:
-        self._shape: tuple[int, ...] = () if width is None else (width,)
-        self.array: NDArray[Any] = np.empty((0, *self._shape), dtype)
-        self.used = 0
+        self._array: NDArray[Any] = np.empty((0,) if width is None else (0, width), dtype)
+        self._used = 0
 
     @classmethod
-    def of(cls, array: NDArray[Any]) -> Column:
-        """A column that starts with the rows of `array`, which it does not copy until it grows."""
+    def from_array(cls, array: NDArray[Any]) -> Column:
+        """Return a column that starts with the rows of `array`, which it does not copy until it grows."""
         column = cls(array.dtype)
-        column._shape = array.shape[1:]
-        column.array = array
-        column.used = len(array)
+        column._array, column._used = array, len(array)
         return column
 
     def append(self, rows: Any) -> None:
         """Write `rows` (an array or a sequence) behind the last row."""
-        end = self.used + len(rows)
-        if end > len(self.array):
-            self.array = grown(self.array, self.used, end)
-        self.array[self.used : end] = rows
-        self.used = end
+        end = self._used + len(rows)
+        self.reserve(len(rows))
+        if len(rows):  # the array of a snapshot is read only
+            self._array[self._used : end] = rows
+        self._used = end
 
-    def extended(self, count: int) -> NDArray[Any]:
-        """The next `count` rows, which the caller writes before anybody is shown them."""
-        start, end = self.used, self.used + count
-        if end > len(self.array):
-            self.array = grown(self.array, start, end)
-        self.used = end
-        return self.array[start:end]
-
-    def push(self, row: Any) -> None:
-        """Write one row behind the last row."""
-        if self.used == len(self.array):
-            self.array = grown(self.array, self.used, self.used + 1)
-        self.array[self.used] = row
-        self.used += 1
+    def reserve(self, count: int) -> None:
+        """Make room for so many further rows at once."""
+        if self._used + count > len(self._array):
+            self._array = grown(self._array, self._used, self._used + count)
 
     @property
     def rows(self) -> NDArray[Any]:
-        """The rows written so far, as a view."""
-        return self.array[: self.used]
+        """Return the rows written so far, as a view."""
+        return self._array[: self._used]
 
 
 def grown(array: NDArray[Any], used: int, needed: int) -> NDArray[Any]:
-    """A larger array of at least `needed` rows that begins with the first `used` rows of `array`."""
+    """Return a larger array of at least `needed` rows that begins with the first `used` rows of `array`."""
     capacity = max(FIRST_CAPACITY, needed, int(used * GROWTH))
     larger = np.empty((capacity, *array.shape[1:]), array.dtype)
     larger[:used] = array[:used]

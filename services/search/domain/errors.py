@@ -8,7 +8,7 @@ InvalidArgument
 ├── InvalidEntry            a bullet or document that cannot be indexed
 └── WrongVector             a vector that came with a request and does not fit the index
 Unavailable
-├── EmbeddingFailed         S-16, S-37
+├── EmbeddingFailed         S-16, S-37 (`libs.embedding.errors`)
 └── PlaybookUnreachable     the feed of a playbook is broken, and what was asked for has not arrived
 DeadlineExceeded
 └── RevisionNotReached      `min_revision` did not arrive in time
@@ -17,8 +17,7 @@ DeadlineExceeded
 from __future__ import annotations
 
 from chassis.errors import DeadlineExceeded, InvalidArgument, Unavailable, Violation, shortened
-
-RETRY_AFTER_SECONDS = 1.0
+from libs.embedding.errors import RETRY_AFTER_SECONDS
 
 
 class TopKTooSmall(InvalidArgument):
@@ -69,16 +68,6 @@ class InvalidEntry(InvalidArgument):
     def __init__(self, field: str, value: object, rule: str) -> None:
         message = f"{field}: {shortened(str(value))!r} {rule}"
         super().__init__(message, violations=[Violation(field, message)])
-
-
-class EmbeddingFailed(Unavailable):
-    """The embedding model did not answer, or answered something that is not the embeddings asked for (S-16, S-37)."""
-
-    reason = "EMBEDDING_FAILED"
-
-    def __init__(self, cause: str, retry_after: float = RETRY_AFTER_SECONDS) -> None:
-        super().__init__(f"Embedding failed: {cause}", retry_after=retry_after)
-        self.cause = cause
 
 
 class WrongVector(InvalidArgument):

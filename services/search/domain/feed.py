@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from libs.embedding.model import Float32s
 from services.search.domain.bullet import Bullet
+
+Vectors = Mapping[str, Float32s]
+"""The vectors of texts, shape (d,), float32, of the model that the feed was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +27,20 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All bullets of a playbook at one revision, in order."""
+    """All bullets of a playbook at one revision, in order, with the vectors that their owner sent."""
 
     revision: int
     bullets: Sequence[Bullet]
+    vectors: Vectors = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """One revision and what it changed."""
+    """One revision and what it changed, with the vectors that the owner of the playbook sent."""
 
     revision: int
     changes: Sequence[Change]
+    vectors: Vectors = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +56,10 @@ Event = Snapshot | Committed | Alive
 class Feed(Protocol):
     """The change feed of the playbooks' owner."""
 
-    def watch(self, dataset: str, after: int | None) -> AsyncIterator[Event]:
-        """Every revision after `after`, in order and without end; None begins with a snapshot.
+    def watch(self, dataset: str, after: int | None, held: int = 0) -> AsyncIterator[Event]:
+        """Yield every revision after `after`, in order and without end; None begins with a snapshot.
+
+        A snapshot brings no vectors of bullets that did not change after the revision `held`.
 
         Raises `HanseiError` when the feed breaks, `OutOfRange` when it does not know a revision as late as `after`.
         """

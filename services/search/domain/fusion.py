@@ -1,8 +1,9 @@
-"""How the vector score and the BM25 score of the candidates become one score (S-29 to S-31)."""
+"""How the vector score and the BM25 score of the candidates become one score (S-29 to S-34)."""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,21 +13,57 @@ from services.search.domain.errors import AlphaOutOfRange
 EQUAL_WITHIN = 1e-12
 """Raw scores whose range is at most this are equal (S-30)."""
 
+SINGLE_PRECISION_NOISE = 1e-6
+"""Below this range the rounding of float32 products would decide the order: they are computed again in float64."""
+
+DECIMALS = 6
+"""Decimals of a score that its rank follows: what float32 computes is not more exact."""
+
 RRF_CONSTANT = 60.0
 """k of reciprocal rank fusion (Cormack, Clarke & Büttcher, SIGIR 2009)."""
 
 Floats = NDArray[np.float64]
+Int64s = NDArray[np.int64]
+
+
+class Fusion(NamedTuple):
+    """How both scores become one: `minmax` as specified, or `rrf`; `alpha` is the vector score's share in 0..1."""
+
+    alpha: float
+    method: str = "minmax"
+
+
+class RankedRows(NamedTuple):
+    """The best rows, best first, with their scores; `spread` is the range of all cosines.
+
+    ``scores`` has a line each for the scaled vector score, the scaled BM25, both combined, the cosine and the raw BM25.
+    """
+
+    rows: Int64s
+    scores: Floats
+    spread: float
 
 
 def checked_alpha(alpha: float) -> float:
-    """`alpha`, a number in 0..1. Raises `AlphaOutOfRange` (S-07)."""
+    """Return `alpha`, a number in 0..1. Raises `AlphaOutOfRange` (S-07)."""
     if math.isnan(alpha) or not 0.0 <= alpha <= 1.0:
         raise AlphaOutOfRange
     return alpha
 
 
+def fuse(cosine: NDArray[np.floating], bm25: Floats, order: Int64s, fusion: Fusion, count: int) -> RankedRows:
+    """Return the `count` best places in these scores, which follow one another in parallel; ties by `order`."""
+    cosines: Floats = cosine.astype(np.float64)
+    scale = reciprocal_ranks if fusion.method == "rrf" else min_max
+    vector, lexical = scale(cosines), scale(bm25)
+    combined = weighted(vector, lexical, fusion.alpha)
+    best = best_of(combined, order, count)
+    scores = np.array([column[best] for column in (vector, lexical, combined, cosines, bm25)])
+    return RankedRows(best, scores, float(np.ptp(cosines)) if len(cosines) else 0.0)
+
+
 def min_max(scores: Floats) -> Floats:
-    """Scores scaled to 0..1; all 0.5 where they are equal (S-29, S-30)."""
+    """Return scores scaled to 0..1; all 0.5 where they are equal (S-29, S-30)."""
     if not scores.size:
         return scores
     low, high = scores.min(), scores.max()
@@ -37,14 +74,28 @@ def min_max(scores: Floats) -> Floats:
 
 
 def weighted(vector: Floats, bm25: Floats, alpha: float) -> Floats:
-    """alpha · vector + (1 − alpha) · bm25 (S-31)."""
+    """Return alpha · vector + (1 − alpha) · bm25 (S-31)."""
     combined: Floats = alpha * vector + (1.0 - alpha) * bm25
     return combined
 
 
 def reciprocal_ranks(scores: Floats) -> Floats:
-    """1 / (60 + rank), rank 1 for the best; equal scores share the rank of their best."""
-    ascending = np.sort(-scores)
-    ranks = np.searchsorted(ascending, -scores, side="left") + 1
+    """Return 1 / (60 + rank), rank 1 for the best; equal scores share the rank of their best.
+
+    Scores that only rounding tells apart are equal (S-41).
+    """
+    descending = -np.round(scores, DECIMALS)
+    ranks = np.searchsorted(np.sort(descending), descending, side="left") + 1
     fused: Floats = 1.0 / (RRF_CONSTANT + ranks.astype(np.float64))
     return fused
+
+
+def best_of(scores: Floats, order: Int64s, count: int) -> Int64s:
+    """Return the places of the `count` highest scores, highest first, ties by ascending `order` (S-33, S-34)."""
+    if count < len(scores):
+        threshold = np.partition(scores, len(scores) - count)[len(scores) - count]
+        pool = np.flatnonzero(scores >= threshold)
+    else:
+        pool = np.arange(len(scores))
+    ranked: Int64s = pool[np.lexsort((order[pool], -scores[pool]))][:count]
+    return ranked

@@ -1,75 +1,65 @@
 """The writer's side of a hybrid index: entries come, change and go, and every change is one new view.
 
-Rows are only ever appended. Changing an entry writes a new row and notes in which version the old one died; a view of
-an earlier version still finds the old row alive. So one writer and any number of readers work on the same arrays
-without waiting for each other, both kinds of scores always belong to the same version, and a change costs the size of
-the change. When more rows are dead than alive the living ones move to new arrays.
+Rows are only ever appended. Changing an entry writes a new row and marks the old one dead in a copy of the marks, so
+one writer and any number of readers work on the same arrays without waiting for each other, both kinds of scores always
+belong to the same version, and a change costs little more than its size. When more rows are dead than alive the living
+ones move to new arrays.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Sequence
-from typing import Generic
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
-from services.search.domain.bm25 import OKAPI, Variant
-from services.search.domain.clusters import SAMPLE_A_CENTROID, Clusters, centroids_of, nearest_centroids
+from libs.embedding.errors import EmbeddingFailed
+from services.search.domain.bm25 import OKAPI
 from services.search.domain.columns import Column
 from services.search.domain.entry import Entry
-from services.search.domain.errors import EmbeddingFailed
-from services.search.domain.facets import Facets, facets_of
-from services.search.domain.frozen import FrozenIndex
 from services.search.domain.items import Items
-from services.search.domain.kernels import Float32s, Floats, Int64s, Kernels, NumpyKernels
+from services.search.domain.loops import VectorRows
+from services.search.domain.neighbours import EXTENDED_SHARE, Neighbours
+from services.search.domain.postings import Postings
 from services.search.domain.query import ItemT
-from services.search.domain.term_table import TermTable
+from services.search.domain.snapshot import IndexState
 from services.search.domain.tokenizers import Tokenizer, terms_of, whitespace
-from services.search.domain.vectors import Vectors
-from services.search.domain.view import ALIVE, NO_PRESELECTION, IndexView, Preselection, Rows, Rules
+from services.search.domain.vectors import Float32s, Floats, Vectors, are_finite
+from services.search.domain.view import IndexView, LoopsInUse, Rules, facet
 
 # Dead rows are tolerated up to as many as are alive, and always up to this many.
 TOLERATED_DEAD_ROWS = 1024
+NEIGHBOURS = "neighbours."
+"""How the names of the arrays of neighbours begin in a state."""
+
+RestoreNeighbours = Callable[[Mapping[str, NDArray[Any]]], Neighbours]
+DEFAULT_RULES = Rules(OKAPI, LoopsInUse())
 
 
 class HybridIndex(Generic[ItemT]):
     """An index of entries with vectors of `dimension`; `view` is its newest state."""
 
-    def __init__(
-        self,
-        dimension: int,
-        tokenize: Tokenizer = whitespace,
-        variant: Variant = OKAPI,
-        kernels: Kernels | None = None,
-        preselection: Preselection = NO_PRESELECTION,
-    ) -> None:
-        self.dimension = dimension
-        self._clusters: Clusters | None = None
-        self._clustered = 0
-        self._compactions = 0
+    def __init__(self, dimension: int, tokenize: Tokenizer = whitespace, rules: Rules = DEFAULT_RULES) -> None:
         self._tokenize = tokenize
-        self._rules = Rules(variant, kernels or NumpyKernels(), preselection)
+        self._rules = rules
         self._writing = threading.Lock()
-        self._row_of: dict[str, int] = {}
         self._ids: list[str] = []
-        self._rows = Rows[ItemT](
-            items=Items(),
-            order=Column(np.int64),
-            confidence=Column(np.float64),
-            lengths=Column(np.int32),
-            died=Column(np.int64),
-            vectors=Vectors(dimension, self._rules.kernels.store_vectors),
-            terms=TermTable(self._rules.kernels.append_postings),
-            facets=Facets(),
-        )
-        self._holding = np.zeros(0, np.int64)
-        self._term_counts: Counter[int] = Counter()
-        self._total_length = 0
+        self._row_of: dict[str, int] = {}
+        self._items: Items[ItemT] = Items()
+        self._vectors = Vectors.create(dimension)
+        self._columns = {
+            "order": Column(np.int64),
+            "alive": Column(np.bool_),
+            "confidence": Column(np.float64),
+            "lengths": Column(np.int32),
+        }
+        self._words, self._facets = Postings(), Postings()
+        self._neighbours: Neighbours | None = None
+        self._compactions = 0
         self._next_place = 0
-        self._version = 0
+        self._total_length = 0
         self.view = self._publish(0)
 
     def __len__(self) -> int:
@@ -78,19 +68,10 @@ class HybridIndex(Generic[ItemT]):
     def __contains__(self, entry_id: str) -> bool:
         return entry_id in self._row_of
 
-    def get(self, entry_id: str) -> ItemT | None:
-        """The item of that id, if it is there."""
-        row = self._row_of.get(entry_id)
-        return None if row is None else self._rows.items[row]
-
     def holds(self, entry_id: str, item: ItemT) -> bool:
-        """Whether the entry is there with just this item."""
+        """Return whether the entry is there with just this item."""
         row = self._row_of.get(entry_id)
-        return row is not None and self._rows.items.is_at(row, item)
-
-    def ids(self) -> list[str]:
-        """Ids of the entries, in no particular order."""
-        return list(self._row_of)
+        return row is not None and self._items.is_at(row, item)
 
     def apply(
         self,
@@ -107,19 +88,13 @@ class HybridIndex(Generic[ItemT]):
         ``order`` names the ids in the order that ties follow from now on. Raises `EmbeddingFailed` for other vectors
         and `InvalidEntry`; then nothing has changed.
         """
-        given = self._checked_shape(len(entries), vectors)
+        given = self._checked_vectors(len(entries), vectors)
         terms = [self._terms_of(entry) for entry in entries]
         with self._writing:
-            before = len(self._ids)
-            if not self._rows.vectors.append(given):
-                raise EmbeddingFailed("a vector with a value that is not finite")
-            self._version += 1
-            for entry_id in deleted:
-                self._bury(entry_id)
-            for entry, held in zip(entries, terms, strict=True):
-                self._add(entry, held)
-            if self._clusters is not None:
-                self._clusters.append(self._rows.vectors.since(before))
+            dead = [row for entry_id in deleted if (row := self._row_of.pop(entry_id, None)) is not None]
+            dead += self._append(entries, given, terms)
+            if dead:
+                self._bury(dead)
             if order is not None:
                 self._reorder(order)
             if len(self._ids) - len(self._row_of) > max(TOLERATED_DEAD_ROWS, len(self._row_of)):
@@ -127,191 +102,172 @@ class HybridIndex(Generic[ItemT]):
             self.view = self._publish(revision)
             return self.view
 
-    def cluster(self, rng: np.random.Generator | None = None) -> bool:
-        """Group the rows by nearness if there are so many that queries are to preselect; whether that was done.
+    def build_neighbours(self) -> bool:
+        """Prepare for queries that preselect, if there are so many rows; return whether anything was done.
 
-        It takes seconds to minutes; readers and writers go on meanwhile. It is done again when the index has grown
-        fourfold.
+        It takes seconds to minutes; readers and writers go on meanwhile. Rows that were added since are taken up when
+        they are enough, and neighbours are trained anew when the index has outgrown them.
         """
-        view, compactions = self.view, self._compactions
-        if view.live <= max(self._rules.preselection.above, 4 * self._clustered):
+        view, compactions, build = self.view, self._compactions, self._rules.build_neighbours
+        if build is None or view.live <= self._rules.exact_limit:
             return False
-        rng = rng or np.random.default_rng(0)
-        count = min(view.live, 4 * int(view.live**0.5))
-        living = np.flatnonzero(view.cut.died > view.version)
-        sample = np.sort(rng.choice(living, min(len(living), SAMPLE_A_CENTROID * count), replace=False))
-        centroids = centroids_of(view.cut.vectors[sample], count, rng)
-        numbers = nearest_centroids(centroids, view.cut.vectors)
+        known = view.neighbours
+        if known is None or known.is_outgrown_by(view.live):
+            neighbours = build(view.vectors.units, np.flatnonzero(view.alive), view.rows)
+        elif (view.rows - known.covered) * EXTENDED_SHARE > view.rows:
+            neighbours = known.extend(view.vectors.units[known.covered :])
+        else:
+            return False
         with self._writing:
             if self._compactions != compactions:
                 return False
-            since = nearest_centroids(centroids, self._rows.vectors.since(view.rows))
-            self._clusters = Clusters(centroids, np.concatenate([numbers, since]))
-            self._clustered = view.live
+            self._neighbours = neighbours
             self.view = self._publish(self.view.revision)
         return True
 
-    def _checked_shape(self, count: int, vectors: Floats | Float32s | None) -> Floats | Float32s:
+    def export_state(self) -> IndexState[ItemT]:
+        """Return the newest state as plain arrays. Writers wait meanwhile, readers do not."""
+        with self._writing:
+            return self._export()
+
+    @classmethod
+    def restore(
+        cls,
+        state: IndexState[ItemT],
+        tokenize: Tokenizer = whitespace,
+        rules: Rules = DEFAULT_RULES,
+        restore_neighbours: RestoreNeighbours | None = None,
+    ) -> HybridIndex[ItemT]:
+        """Return an index that goes on where `state` was taken. `tokenize` must be the one that it was made with."""
+        index = cls(state.arrays["units"].shape[1], tokenize, rules)
+        index._take(state)
+        of_neighbours = {
+            name.removeprefix(NEIGHBOURS): array for name, array in state.arrays.items() if name.startswith(NEIGHBOURS)
+        }
+        if of_neighbours and restore_neighbours is not None:
+            index._neighbours = restore_neighbours(of_neighbours)
+        index.view = index._publish(state.revision)
+        return index
+
+    def _checked_vectors(self, count: int, vectors: Floats | Float32s | None) -> Floats | Float32s:
+        width = self._vectors.units.rows.shape[1]
         if vectors is None or not count:
-            vectors = np.zeros((0, self.dimension), np.float32)
-        if vectors.shape != (count, self.dimension):
-            raise EmbeddingFailed(f"vectors of shape {vectors.shape} for an index of {(count, self.dimension)}")
+            vectors = np.zeros((0, width), np.float32)
+        if vectors.shape != (count, width):
+            raise EmbeddingFailed(f"vectors of shape {vectors.shape} for an index of {(count, width)}")
+        if not are_finite(vectors):
+            raise EmbeddingFailed("a vector with a value that is not finite")
         return vectors
 
     def _terms_of(self, entry: Entry[ItemT]) -> list[str]:
         entry.check()
         return terms_of(entry.text, entry.keywords, self._tokenize)
 
-    def _add(self, entry: Entry[ItemT], terms: Sequence[str]) -> None:
-        """Write the entry's row, all but its vector."""
-        rows = self._rows
-        replaced = self._bury(entry.id)
-        if replaced is None:
-            place = self._next_place
-            self._next_place += 1
-        else:
-            place = int(rows.order.array[replaced])
-        row = self._row_of[entry.id] = len(self._ids)
-        self._ids.append(entry.id)
-        rows.items.append(entry.item)
-        rows.order.push(place)
-        rows.confidence.push(entry.confidence)
-        rows.lengths.push(len(terms))
-        rows.died.push(ALIVE)
-        numbers = rows.terms.append(_counted(terms), len(terms))
-        rows.facets.append(row, facets_of(entry.section, entry.attributes))
-        self._total_length += len(terms)
-        if self._rules.variant.floored:
-            self._count_terms(numbers, +1)
+    def _append(
+        self, entries: Sequence[Entry[ItemT]], vectors: Floats | Float32s, terms: Sequence[Sequence[str]]
+    ) -> list[int]:
+        """Write a row for each entry; return the rows that these replace."""
+        if not entries:
+            return []
+        first, places = len(self._ids), self._columns["order"].rows
+        order: list[int] = []
+        replaced: list[int] = []
+        for row, entry in enumerate(entries, first):
+            before = self._row_of.get(entry.id)
+            if before is None:
+                order.append(self._next_place)
+                self._next_place += 1
+            else:
+                order.append(order[before - first] if before >= first else int(places[before]))
+                replaced.append(before)
+            self._row_of[entry.id] = row
+        lengths = [len(each) for each in terms]
+        self._ids.extend(entry.id for entry in entries)
+        self._items.extend(entry.item for entry in entries)
+        self._columns["order"].append(order)
+        self._columns["alive"].append(np.ones(len(entries), np.bool_))
+        self._columns["confidence"].append([entry.confidence for entry in entries])
+        self._columns["lengths"].append(lengths)
+        self._vectors.append(vectors)
+        self._words.append(first, terms)
+        self._facets.append(first, [_facets_of(entry) for entry in entries])
+        self._total_length += sum(lengths)
+        return replaced
+
+    def _bury(self, dead: Sequence[int]) -> None:
+        """Mark rows dead, in another column: earlier views go on seeing them alive."""
+        alive = self._columns["alive"].rows.copy()
+        alive[dead] = False
+        self._columns["alive"] = Column.from_array(alive)
+        self._total_length -= int(self._columns["lengths"].rows[dead].sum())
 
     def _reorder(self, order: Sequence[str]) -> None:
         """Number the living rows anew; ids that `order` leaves out come last, as they stood."""
         first = {entry_id: place for place, entry_id in reversed(list(enumerate(order)))}
-        places = self._rows.order.rows.copy()
+        places = self._columns["order"].rows.copy()
         for entry_id, row in self._row_of.items():
             places[row] = first.get(entry_id, len(order) + places[row])
-        # Another column: earlier views keep their order.
-        self._rows = self._rows._replace(order=Column.of(places))
+        self._columns["order"] = Column.from_array(places)
         self._next_place = len(order) + self._next_place
-
-    def _bury(self, entry_id: str) -> int | None:
-        """Let the entry's row die in this version; None if there is none."""
-        row = self._row_of.pop(entry_id, None)
-        if row is None:
-            return None
-        self._rows.died.array[row] = self._version
-        self._total_length -= int(self._rows.lengths.array[row])
-        if self._rules.variant.floored:
-            self._count_terms(self._rows.terms.of_row(row), -1)
-        return row
-
-    def _count_terms(self, numbers: NDArray[np.int32], change: int) -> None:
-        """Keep the number of terms that exactly n entries hold, for each n: the floor of idf needs it (S-22)."""
-        if len(self._rows.terms.ids) > len(self._holding):
-            self._holding = np.concatenate([self._holding, np.zeros(len(self._rows.terms.ids), np.int64)])
-        before = self._holding[numbers]
-        self._holding[numbers] += change
-        counts = self._term_counts
-        for held in before.tolist():
-            if held:
-                counts[held] -= 1
-                if not counts[held]:
-                    del counts[held]
-            if held + change:
-                counts[held + change] += 1
-
-    def _publish(self, revision: int) -> IndexView[ItemT]:
-        return IndexView(
-            self._version,
-            revision,
-            len(self._ids),
-            len(self._row_of),
-            self._total_length,
-            self._rows,
-            self._rows.terms.lists(),
-            self._clusters.view() if self._clusters else None,
-            dict(self._term_counts) if self._rules.variant.floored else {},
-            self._rules,
-        )
-
-    def frozen(self) -> FrozenIndex[ItemT]:
-        """The newest state as plain arrays. Writers wait meanwhile, readers do not."""
-        with self._writing:
-            return self._frozen()
-
-    @classmethod
-    def thawed(
-        cls,
-        frozen: FrozenIndex[ItemT],
-        tokenize: Tokenizer = whitespace,
-        variant: Variant = OKAPI,
-        kernels: Kernels | None = None,
-        preselection: Preselection = NO_PRESELECTION,
-    ) -> HybridIndex[ItemT]:
-        """An index that goes on where `frozen` was taken. `tokenize` must be the one that it was made with."""
-        index = cls(frozen.vectors.shape[1], tokenize, variant, kernels, preselection)
-        index._take(frozen)
-        index.view = index._publish(frozen.revision)
-        return index
 
     def _compact(self) -> None:
         """Move the living rows to new arrays; earlier views keep the old ones."""
-        self._take(self._frozen())
+        neighbours = self._neighbours and self._neighbours.renumber(self._columns["alive"].rows)
+        self._take(self._export())
+        self._neighbours = neighbours
         self._compactions += 1
 
-    def _living(self) -> Int64s:
-        """The living rows in the order of their entries."""
-        living = np.fromiter(self._row_of.values(), np.int64, len(self._row_of))
-        return living[np.argsort(self._rows.order.array[living], kind="stable")]
+    def _export(self) -> IndexState[ItemT]:
+        """Return the living rows, in their order."""
+        alive = self._columns["alive"].rows
+        arrays = {
+            **{name: column.rows for name, column in self._columns.items() if name != "alive"},
+            **{name: column.rows for name, column in vars(self._vectors).items()},
+        }
+        ids, rows, mask, neighbours = self._ids, None, None, self._neighbours
+        if len(self._row_of) < len(self._ids):
+            mask, rows = alive, np.flatnonzero(alive).tolist()
+            ids = [self._ids[row] for row in rows]
+            arrays = {name: array[alive] for name, array in arrays.items()}
+            neighbours = neighbours and neighbours.renumber(alive)
+        terms, of_words = self._words.export(mask, "words")
+        facets, of_facets = self._facets.export(mask, "facets")
+        arrays |= of_words | of_facets
+        if neighbours is not None:
+            arrays |= {NEIGHBOURS + name: array for name, array in neighbours.export().items()}
+        return IndexState(self.view.revision, list(ids), self._items.select(rows), terms, facets, arrays)
 
-    def _frozen(self) -> FrozenIndex[ItemT]:
-        living = self._living()
-        rows = living.tolist()
-        vectors, coarse = self._rows.vectors.first(len(self._ids))
-        return FrozenIndex(
-            revision=self.view.revision,
-            ids=[self._ids[row] for row in rows],
-            items=self._rows.items.of(rows),
-            confidence=self._rows.confidence.array[living],
-            lengths=self._rows.lengths.array[living],
-            vectors=vectors[living],
-            coarse=coarse.of(living),
-            terms=self._rows.terms.frozen(living),
-            facets=self._rows.facets.frozen(living, len(self._ids)),
-            clusters=self._clusters.frozen(living) if self._clusters else None,
-        )
-
-    def _take(self, frozen: FrozenIndex[ItemT]) -> None:
+    def _take(self, state: IndexState[ItemT]) -> None:
         """Hold these rows and no others."""
-        count = len(frozen.ids)
-        self._ids = list(frozen.ids)
+        arrays = state.arrays
+        self._ids, self._items = list(state.ids), state.items
         self._row_of = {entry_id: row for row, entry_id in enumerate(self._ids)}
-        self._rows = Rows(
-            items=frozen.items,
-            order=Column.of(np.arange(count, dtype=np.int64)),
-            confidence=Column.of(frozen.confidence),
-            lengths=Column.of(frozen.lengths),
-            died=Column.of(np.full(count, ALIVE, np.int64)),
-            vectors=Vectors.of(frozen.vectors, frozen.coarse, self._rules.kernels.store_vectors),
-            terms=TermTable.of(frozen.terms, self._rules.kernels.append_postings),
-            facets=Facets.of(frozen.facets),
+        self._columns = {name: Column.from_array(arrays[name]) for name in ("order", "confidence", "lengths")}
+        self._columns["alive"] = Column.from_array(np.ones(len(self._ids), np.bool_))
+        self._vectors = Vectors(*(Column.from_array(arrays[name]) for name in ("units", "codes", "bounds")))
+        self._words = Postings.restore(state.terms, arrays, "words")
+        self._facets = Postings.restore(state.facets, arrays, "facets")
+        self._next_place = int(arrays["order"].max(initial=-1)) + 1
+        self._total_length = int(arrays["lengths"].sum())
+
+    def _publish(self, revision: int) -> IndexView[ItemT]:
+        columns, vectors = self._columns, self._vectors
+        return IndexView(
+            revision,
+            len(self._row_of),
+            self._total_length,
+            self._items,
+            VectorRows(vectors.units.rows, vectors.codes.rows, vectors.bounds.rows, columns["order"].rows),
+            columns["alive"].rows,
+            columns["confidence"].rows,
+            columns["lengths"].rows,
+            self._words.view(),
+            self._facets.view(),
+            self._neighbours,
+            self._rules,
         )
-        self._next_place = max(self._next_place, count)
-        if (clusters := frozen.clusters) is not None:
-            self._clusters = Clusters(clusters.centroids, clusters.numbers)
-            self._clustered = self._clustered or count
-        self._total_length = int(frozen.lengths.sum())
-        if self._rules.variant.floored:
-            self._holding = self._rows.terms.holding()
-            held = np.bincount(self._holding)
-            self._term_counts = Counter({n: terms for n, terms in enumerate(held.tolist()) if n and terms})
 
 
-def _counted(terms: Sequence[str]) -> dict[str, int]:
-    """How often each term occurs. For the few terms of an entry a Counter takes longer to make than to fill."""
-    counts = dict.fromkeys(terms, 1)
-    if len(counts) < len(terms):
-        counts = dict.fromkeys(counts, 0)
-        for term in terms:
-            counts[term] += 1
-    return counts
+def _facets_of(entry: Entry[Any]) -> list[str]:
+    """Return the terms under which filters find an entry."""
+    return [facet("", entry.section), *(facet(name, value) for name, value in entry.attributes)]

@@ -5,7 +5,7 @@ Most of what is searched is never found: to read all of it would be the longest 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, Protocol, cast
 
 from services.search.domain.query import ItemT
@@ -43,34 +43,34 @@ class Items(Generic[ItemT]):
 
     def __getitem__(self, row: int) -> ItemT:
         held = self._held[row]
-        return self._taken_up(row, held) if type(held) is Unread else cast(ItemT, held)
+        return self._read_item(row, held) if type(held) is Unread else cast(ItemT, held)
 
-    def at(self, rows: Sequence[int]) -> list[ItemT]:
-        """The item of each of these rows."""
+    def get_all(self, rows: Sequence[int]) -> list[ItemT]:
+        """Return the item of each of these rows."""
         held = self._held
         items = [held[row] for row in rows]
         return [self[row] for row in rows] if Unread in map(type, items) else items
 
-    def _taken_up(self, row: int, origin: Unread) -> ItemT:
+    def _read_item(self, row: int, origin: Unread) -> ItemT:
         """Read the row's item, once."""
         if self._read is None:
             raise TypeError("items that are kept unread need to be read")
         item = self._held[row] = self._read(origin)
         return item
 
-    def append(self, item: ItemT) -> None:
-        """Put the next row's item."""
-        self._held.append(item)
+    def extend(self, items: Iterable[ItemT]) -> None:
+        """Write the items of the next rows."""
+        self._held.extend(items)
 
     def is_at(self, row: int, item: ItemT) -> bool:
-        """Whether the row holds just this item."""
+        """Return whether the row holds just this item."""
         held = self._held[row]
         return bool(held == (cast(Kept, item).origin if type(held) is Unread else item))
 
-    def of(self, rows: Sequence[int]) -> Items[ItemT]:
-        """The items of these rows."""
-        return Items([self._held[row] for row in rows], self._read)
+    def select(self, rows: Sequence[int] | None = None) -> Items[ItemT]:
+        """Return a copy of these rows; None selects all."""
+        return Items(self._held if rows is None else [self._held[row] for row in rows], self._read)
 
     def origins(self) -> list[bytes]:
-        """The origin of every item, which must be of the kind that snapshots keep."""
+        """Return the origin of every item, which must be of the kind that snapshots keep."""
         return [held if type(held) is Unread else held.origin for held in self._held]

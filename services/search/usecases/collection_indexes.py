@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
 from chassis.errors import HanseiError, Unavailable
+from chassis.logging import get_logger
 from services.search.domain.collection import Collection
-from services.search.domain.collection_store import CollectionStore
 from services.search.usecases.chunk_index import ChunkIndex, FollowedCollection
+from services.search.usecases.ports import CollectionStore
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class CollectionIndexes:
@@ -41,17 +41,19 @@ class CollectionIndexes:
             await followed.clear()
         except Unavailable as error:
             # Nobody will ask for it again: a collection made anew has another key.
-            log.warning("the index of %s, which was deleted, could not be removed: %s", collection.name, error)
+            log.warning(
+                "index of a deleted collection could not be removed", collection=collection.name, error=str(error)
+            )
 
     async def keep_up(self, seconds: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Keep snapshots of what has changed and cluster what has grown, for ever, with a pause in between."""
+        """Keep snapshots of what has changed and build neighbours of what has grown, for ever, with pauses."""
         while True:
             await sleep(seconds)
             for followed in list(self._followed.values()):
                 try:
                     await followed.tend()
                 except HanseiError as error:
-                    log.warning("the index of a collection is tended later: %s", error)
+                    log.warning("updating the index of a collection failed; trying again later", error=str(error))
 
     async def keep(self) -> None:
         """Keep snapshots of what has changed."""

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from chassis.cpu import CpuPool
+from chassis.server.cpu import CpuPool
+from libs.embedding.errors import EmbeddingFailed
+from libs.embedding.model import Float32s
 from services.search.domain.chunking import Span, chunks_of
 from services.search.domain.collection import Collection, CutDocument, Document
 from services.search.domain.collection_errors import EmbedderChanged, InvalidDocument
-from services.search.domain.embedding import Float32s
-from services.search.domain.errors import EmbeddingFailed
 from services.search.domain.tokenizers import Tokenizer
 from services.search.usecases.embedders import Embedders
 
@@ -97,7 +97,7 @@ class CutDocuments:
         embed = await self._embedders.of(collection.model)
         if embed is None:
             raise EmbedderChanged(collection.name, collection.model, self._embedders.model)
-        embedded = await embed.documents(texts)
+        embedded = await embed.embed_documents(texts)
         if dimension and embedded.shape[1] != dimension:
             raise EmbeddingFailed(f"vectors of dimension {embedded.shape[1]}, the collection has {dimension}")
         return embedded

@@ -5,24 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from services.search.usecases.embed_texts import EmbedTexts
+from libs.embedding.embedder import TextEmbedder
 
 
 class Embedders:
     """Embedders by the id of their model; `current` embeds what is new, `make` may know others."""
 
-    def __init__(self, current: EmbedTexts, make: Callable[[str], Awaitable[EmbedTexts | None]]) -> None:
+    def __init__(self, current: TextEmbedder, make: Callable[[str], Awaitable[TextEmbedder | None]]) -> None:
         self.current = current
         self._make = make
-        self._others: dict[str, EmbedTexts | None] = {}
+        self._others: dict[str, TextEmbedder | None] = {}
         self._making = asyncio.Lock()
 
     @property
     def model(self) -> str:
         """Id of the embedder in use."""
-        return self.current.embedder.model
+        return self.current.model.model_id
 
-    async def of(self, model: str) -> EmbedTexts | None:
+    async def of(self, model: str) -> TextEmbedder | None:
         """The embedder of that id; None if nobody here embeds as it does."""
         if model == self.model:
             return self.current

@@ -16,16 +16,16 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from chassis.errors import InvalidArgument, Violation
+from libs.embedding.embedder import TextEmbedder
+from libs.embedding.model import EmbeddingModel, Float32s
 from services.search.domain.bm25 import LUCENE, OKAPI, Variant
-from services.search.domain.embedding import Embedder, Float32s, VectorWeight
 from services.search.domain.entry import Entry
+from services.search.domain.fusion import Fusion
 from services.search.domain.index import HybridIndex
-from services.search.domain.kernels import Kernels
 from services.search.domain.query import Filter
-from services.search.domain.ranking import unit
 from services.search.domain.tokenizers import tokenizer
-from services.search.domain.view import Fusion
-from services.search.usecases.embed_texts import EmbedTexts
+from services.search.domain.vector_weight import VectorWeight
+from services.search.domain.view import LoopsInUse, Rules
 
 DEPTH = 10
 EVERYTHING = Filter()
@@ -109,14 +109,14 @@ def read_retrieval_set(path: Path) -> RetrievalSet:
 
 
 async def evaluate(
-    retrieval_set: RetrievalSet, embed: EmbedTexts, kernels: Kernels, variants: Mapping[str, RankingVariant]
+    retrieval_set: RetrievalSet, embed: TextEmbedder, computing: LoopsInUse, variants: Mapping[str, RankingVariant]
 ) -> dict[str, Quality]:
     """The quality of each variant. Texts are embedded once for all of them. Raises `EmbeddingFailed`."""
     judged = retrieval_set.judged
-    documents = await embed.documents(list(retrieval_set.docs.values()))
-    questions = unit(np.asarray(await embed.queries(list(judged.values())), np.float64)).astype(np.float32)
+    documents = await embed.embed_documents(list(retrieval_set.docs.values()))
+    questions = await embed.embed_queries(list(judged.values()))
     return {
-        name: _measured(retrieval_set, documents, questions, variant, embed.embedder, kernels)
+        name: _measured(retrieval_set, documents, questions, variant, embed.model, computing)
         for name, variant in variants.items()
     }
 
@@ -126,15 +126,15 @@ def _measured(
     documents: Float32s,
     questions: Float32s,
     variant: RankingVariant,
-    embedder: Embedder,
-    kernels: Kernels,
+    model: EmbeddingModel,
+    computing: LoopsInUse,
 ) -> Quality:
     tokenize = tokenizer(variant.tokenizer)
-    index = HybridIndex[str](documents.shape[1], tokenize, variant.bm25, kernels)
+    index = HybridIndex[str](documents.shape[1], tokenize, Rules(variant.bm25, computing))
     view = index.apply([Entry(name, text, name) for name, text in retrieval_set.docs.items()], documents)
     measures: list[tuple[float, float, float]] = []
     for (query, text), vector in zip(retrieval_set.judged.items(), questions, strict=True):
-        fusion = Fusion(variant.weight.of(text, embedder), variant.fusion)
+        fusion = Fusion(variant.weight.of(text, model), variant.fusion)
         found = [result.item for result in view.search(tokenize(text), vector, EVERYTHING, fusion, DEPTH).results]
         grades = {name: grade for name, grade in retrieval_set.qrels[query].items() if grade > 0}
         measures.append((ndcg(found, grades), recall(found[:5], grades), recall(found, grades)))

@@ -7,39 +7,30 @@ last revision it had, says why, and goes on from there as soon as it can.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Generic
 
-from chassis.cpu import CpuPool
+import numpy as np
+
 from chassis.errors import HanseiError, Internal, OutOfRange
+from chassis.logging import get_logger
+from chassis.server.cpu import CpuPool
+from libs.embedding.embedder import TextEmbedder
+from libs.embedding.errors import EmbeddingFailed
+from libs.embedding.model import Float32s
 from services.search.domain.bullet import Bullet
 from services.search.domain.entry import bullet_entry
-from services.search.domain.errors import EmbeddingFailed, PlaybookUnreachable, RevisionNotReached
-from services.search.domain.feed import Alive, Change, Committed, Event, Feed, Snapshot, reordering
-from services.search.domain.frozen import FrozenIndex
-from services.search.domain.index import HybridIndex
-from services.search.domain.query import ItemT
+from services.search.domain.errors import PlaybookUnreachable, RevisionNotReached
+from services.search.domain.feed import Alive, Change, Committed, Event, Feed, Snapshot, Vectors, reordering
 from services.search.domain.snapshot import IndexSnapshot, Snapshots
-from services.search.domain.view import IndexView
-from services.search.usecases.embed_texts import EmbedTexts
+from services.search.usecases.ports import IndexFactory, SearchIndex, SearchView
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
 # Writing so few entries takes less than handing them to another thread is worth.
 INLINE_ENTRIES = 16
-
-
-@dataclass(frozen=True, slots=True)
-class MakeIndex(Generic[ItemT]):
-    """How an index begins: with vectors of a dimension, or where it was left."""
-
-    empty: Callable[[int], HybridIndex[ItemT]]
-    thawed: Callable[[FrozenIndex[ItemT]], HybridIndex[ItemT]]
 
 
 class MissedRevisionError(Exception):
@@ -56,8 +47,8 @@ class FollowedPlaybook:
         self,
         dataset: str,
         feed: Feed,
-        embed: EmbedTexts,
-        make: MakeIndex[Bullet],
+        embed: TextEmbedder,
+        make: IndexFactory[Bullet],
         snapshots: Snapshots[Bullet],
         pool: CpuPool,
         *,
@@ -77,7 +68,7 @@ class FollowedPlaybook:
         self._sleep = sleep
         self._now = now
         self._patience_seconds = patience_seconds
-        self._index: HybridIndex[Bullet] | None = None
+        self._index: SearchIndex[Bullet] | None = None
         self._hidden: dict[str, Bullet] = {}
         self._order: list[str] = []
         self._revision = -1
@@ -91,7 +82,7 @@ class FollowedPlaybook:
         return self._revision
 
     @property
-    def view(self) -> IndexView[Bullet] | None:
+    def view(self) -> SearchView[Bullet] | None:
         """The newest state; None while there never was a bullet."""
         index = self._index
         return None if index is None else index.view
@@ -101,7 +92,7 @@ class FollowedPlaybook:
         """How many bullets the index holds."""
         return len(self._index) if self._index else 0
 
-    async def reached(self, revision: int, seconds: float | None) -> IndexView[Bullet] | None:
+    async def reached(self, revision: int, seconds: float | None) -> SearchView[Bullet] | None:
         """The state once it shows at least `revision`, and at least a first state, within `seconds`.
 
         A broken feed is given a little time to come back. Raises `PlaybookUnreachable`, `EmbeddingFailed` or
@@ -131,26 +122,28 @@ class FollowedPlaybook:
             await self._thaw()
         except Exception:
             # A snapshot only saves time: what it holds comes with the feed as well.
-            log.exception("the snapshot of %s could not be taken up", self.dataset)
+            log.exception("snapshot could not be loaded", dataset=self.dataset)
         finally:
             self.opened = True
         pause = FIRST_PAUSE_SECONDS
         after: int | None = None
         while True:
             try:
-                async for event in self._feed.watch(self.dataset, after):
+                async for event in self._feed.watch(self.dataset, after, max(0, self._revision)):
                     await self._take(event)
                     after, pause = self._revision, FIRST_PAUSE_SECONDS
             except (MissedRevisionError, OutOfRange) as error:
-                log.warning("the feed of %s begins anew: %s", self.dataset, error)
+                log.warning("feed has a gap; reading it from its start", dataset=self.dataset, error=str(error))
                 after = None
             except HanseiError as error:
-                log.warning("the feed of %s broke: %s", self.dataset, error)
+                log.warning("feed failed; trying again", dataset=self.dataset, error=str(error))
                 self.error = error
                 self._pulse()
             except Exception as error:
                 # A fault of ours. To stand still for good would be worse, and to begin anew mends what is half written.
-                log.exception("the index of %s failed at revision %d and begins anew", self.dataset, self._revision)
+                log.exception(
+                    "index failed; rebuilding it from the feed", dataset=self.dataset, revision=self._revision
+                )
                 after, self.error = None, Internal(f"the index failed ({type(error).__name__})")
                 self._pulse()
             await self._sleep(pause)
@@ -159,12 +152,12 @@ class FollowedPlaybook:
     async def _take(self, event: Event) -> None:
         async with self._writing:
             match event:
-                case Snapshot(revision, bullets):
-                    await self._replace(bullets, revision)
-                case Committed(revision, changes) if revision > self._revision:
+                case Snapshot(revision, bullets, vectors):
+                    await self._replace(bullets, revision, vectors)
+                case Committed(revision, changes, vectors) if revision > self._revision:
                     if revision != self._revision + 1:
                         raise MissedRevisionError(f"revision {revision} after {self._revision}")
-                    await self._change(changes, revision)
+                    await self._change(changes, revision, vectors)
                 case Alive(revision) if revision > self._revision:
                     raise MissedRevisionError(f"the feed stands at revision {revision}, the index at {self._revision}")
                 case _:
@@ -173,19 +166,19 @@ class FollowedPlaybook:
         self.error = None
         self._pulse()
 
-    async def _replace(self, bullets: Sequence[Bullet], revision: int) -> None:
+    async def _replace(self, bullets: Sequence[Bullet], revision: int, vectors: Vectors) -> None:
         """Become this playbook; what is the same already stays as it is."""
         given = {bullet.id: bullet for bullet in bullets}
         changed, gone = await self._pool.run(self._difference, given)
         order = list(given)
-        await self._write(changed, gone, revision, None if order == self._order else order)
+        await self._write(changed, gone, revision, None if order == self._order else order, vectors)
         self._order = order
 
     def _difference(self, given: Mapping[str, Bullet]) -> tuple[list[Bullet], list[str]]:
         changed = [bullet for bullet in given.values() if not self._holds(bullet)]
         return changed, [bullet_id for bullet_id in self._order if bullet_id not in given]
 
-    async def _change(self, changes: Sequence[Change], revision: int) -> None:
+    async def _change(self, changes: Sequence[Change], revision: int, vectors: Vectors) -> None:
         reordered = reordering(len(self._order), self._knows, changes)
         order: list[str] | None = None
         if reordered.moves:
@@ -193,20 +186,25 @@ class FollowedPlaybook:
             reordered.apply(order)
         changed = [change.after for change in changes if change.after is not None]
         gone = [change.bullet_id for change in changes if change.after is None]
-        await self._write(changed, gone, revision, order)
+        await self._write(changed, gone, revision, order, vectors)
         if order is None:
             reordered.apply(self._order)
         else:
             self._order = order
 
     async def _write(
-        self, changed: Sequence[Bullet], gone: Sequence[str], revision: int, order: Sequence[str] | None
+        self,
+        changed: Sequence[Bullet],
+        gone: Sequence[str],
+        revision: int,
+        order: Sequence[str] | None,
+        sent: Vectors,
     ) -> None:
         served = [bullet for bullet in changed if bullet.served]
         hidden = [bullet.id for bullet in changed if not bullet.served]
-        vectors = await self.embed.documents([bullet.searchable_text for bullet in served])
+        vectors = await self._vectors([bullet.searchable_text for bullet in served], sent)
         if self._index is None and served:
-            self._index = self._make.empty(vectors.shape[1])
+            self._index = self._make.create(vectors.shape[1])
         if (index := self._index) is not None:
             entries = [bullet_entry(bullet) for bullet in served]
             given = vectors if served else None
@@ -219,6 +217,16 @@ class FollowedPlaybook:
         self._hidden.update((bullet.id, bullet) for bullet in changed if not bullet.served)
         self._revision = revision
 
+    async def _vectors(self, texts: Sequence[str], sent: Vectors) -> Float32s:
+        """Return the vectors of the texts, shape (n, d): those that were sent, and the others embedded here."""
+        missing = [text for text in texts if text not in sent]
+        if missing or not texts:
+            made = await self.embed.embed_documents(missing)
+            if len(missing) == len(texts):
+                return made
+            sent = {**sent, **dict(zip(missing, made, strict=True))}
+        return np.stack([sent[text] for text in texts])
+
     def _holds(self, bullet: Bullet) -> bool:
         """Whether the index, or what it hides, has just this bullet."""
         if (hidden := self._hidden.get(bullet.id)) is not None:
@@ -228,17 +236,17 @@ class FollowedPlaybook:
     def _knows(self, bullet_id: str) -> bool:
         return bullet_id in self._hidden or (self._index is not None and bullet_id in self._index)
 
-    async def cluster(self) -> None:
+    async def build_neighbours(self) -> None:
         """Prepare for queries that preselect, if the index has become so large."""
         if self._index is not None:
-            await self._pool.run(self._index.cluster)
+            await self._pool.run(self._index.build_neighbours)
 
     async def save(self) -> None:
         """Keep a snapshot, unless the one that is kept is of this revision."""
         if self._revision > self._saved:
             async with self._writing:
                 revision, order, hidden = self._revision, list(self._order), list(self._hidden.values())
-                index = await self._pool.run(self._index.frozen) if self._index else None
+                index = await self._pool.run(self._index.export_state) if self._index else None
             await self._pool.run(self._snapshots.save, self.dataset, IndexSnapshot(revision, order, hidden, index))
             self._saved = revision
 
@@ -246,7 +254,7 @@ class FollowedPlaybook:
         snapshot = await self._pool.run(self._snapshots.load, self.dataset)
         if snapshot is not None:
             if snapshot.index is not None:
-                self._index = await self._pool.run(self._make.thawed, snapshot.index)
+                self._index = await self._pool.run(self._make.restore, snapshot.index)
             self._order = list(snapshot.order)
             self._hidden = {bullet.id: bullet for bullet in snapshot.hidden}
             self._revision = self._saved = snapshot.revision

@@ -7,13 +7,12 @@ from itertools import count
 
 import numpy as np
 
-from chassis.cpu import CpuPool
+from chassis.server.cpu import CpuPool
 from services.search.domain.collection import ChunkRef, Collection, Writing, chunk_id
 from services.search.domain.entry import Entry
-from services.search.domain.index import HybridIndex
 from services.search.domain.query import Ranking
 from services.search.domain.snapshot import IndexSnapshot, Snapshots
-from services.search.usecases.follow_playbook import MakeIndex
+from services.search.usecases.ports import IndexFactory, SearchIndex
 from services.search.usecases.search_playbook import Ask, RankEntries
 
 WRITINGS_A_STEP = 64
@@ -30,7 +29,7 @@ class HybridChunks:
     def __init__(
         self,
         collection: Collection,
-        make: MakeIndex[ChunkRef],
+        make: IndexFactory[ChunkRef],
         snapshots: Snapshots[ChunkRef],
         pool: CpuPool,
     ) -> None:
@@ -38,7 +37,7 @@ class HybridChunks:
         self._make = make
         self._snapshots = snapshots
         self._pool = pool
-        self._index: HybridIndex[ChunkRef] | None = None
+        self._index: SearchIndex[ChunkRef] | None = None
         self._revision = 0
         self._saved = 0
         self._seen = 0
@@ -53,7 +52,7 @@ class HybridChunks:
         snapshot = await self._pool.run(self._snapshots.load, self._key)
         if snapshot is not None:
             if snapshot.index is not None:
-                self._index = await self._pool.run(self._make.thawed, snapshot.index)
+                self._index = await self._pool.run(self._make.restore, snapshot.index)
             self._revision = self._saved = snapshot.revision
 
     async def chunks(self) -> int:
@@ -78,23 +77,23 @@ class HybridChunks:
     async def keep(self) -> None:
         """Keep a snapshot, unless the one that is kept is of this revision."""
         if self._index is not None and self._revision > self._saved:
-            frozen = await self._pool.run(self._index.frozen)
+            state = await self._pool.run(self._index.export_state)
             # The index names its newest revision itself: it may have gone on since it was looked at.
-            await self._pool.run(self._snapshots.save, self._key, IndexSnapshot(frozen.revision, [], [], frozen))
-            self._saved = frozen.revision
+            await self._pool.run(self._snapshots.save, self._key, IndexSnapshot(state.revision, [], [], state))
+            self._saved = state.revision
 
     async def tend(self) -> None:
-        """Keep a snapshot and cluster what has grown, but not in the middle of a load: it would be for nothing."""
+        """Keep a snapshot and prepare for preselection, but not in the middle of a load: it would be for nothing."""
         written, self._seen = self._revision - self._seen, self._revision
         if self._index is not None and written <= max(QUIET_WRITINGS, self._revision // 100):
-            await self._pool.run(self._index.cluster)
+            await self._pool.run(self._index.build_neighbours)
             await self.keep()
 
     def _take(self, writings: Sequence[Writing]) -> None:
         entries = [entry for writing in writings for entry in _entries(writing)]
         vectors = [writing.vectors for writing in writings if writing.vectors is not None]
         if self._index is None and vectors:
-            self._index = self._make.empty(vectors[0].shape[1])
+            self._index = self._make.create(vectors[0].shape[1])
         if (index := self._index) is not None:
             gone = [old for writing in writings for old in _present(index, writing.document_id)]
             index.apply(entries, np.concatenate(vectors) if vectors else None, gone, writings[-1].revision)
@@ -109,7 +108,7 @@ def _entries(writing: Writing) -> list[Entry[ChunkRef]]:
     ]
 
 
-def _present(index: HybridIndex[ChunkRef], document_id: str) -> list[str]:
+def _present(index: SearchIndex[ChunkRef], document_id: str) -> list[str]:
     """The ids under which the index holds the document. They are given up, so that the new ones come last in ties."""
     present: list[str] = []
     for number in count():

@@ -11,10 +11,11 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
 from chassis.errors import HanseiError
+from libs.storage.errors import StoreFull
 from services.search.domain.collection import Collection, Document, Stored
-from services.search.domain.collection_errors import InvalidDocument, StoreFull
-from services.search.domain.collection_store import CollectionStore
+from services.search.domain.collection_errors import InvalidDocument
 from services.search.usecases.cut_documents import CutDocuments
+from services.search.usecases.ports import CollectionStore
 from services.search.usecases.put_documents import PutDocuments
 
 BATCH_DOCUMENTS = 1_000

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from libs.embedding.embedder import TextEmbedder
 from services.search.domain.chunking import Chunking
 from services.search.domain.collection import Backend, Collection
 from services.search.domain.collection_errors import BackendMissing, CollectionExists
-from services.search.domain.collection_store import CollectionStore
 from services.search.usecases.collection_indexes import CollectionIndexes
-from services.search.usecases.embed_texts import EmbedTexts
+from services.search.usecases.ports import CollectionStore
 
 
 class MakeCollections:
     """Makes collections for the embedder in use, in the backends that are set up, and deletes them."""
 
     def __init__(
-        self, store: CollectionStore, indexes: CollectionIndexes, embed: EmbedTexts, backends: frozenset[Backend]
+        self, store: CollectionStore, indexes: CollectionIndexes, embed: TextEmbedder, backends: frozenset[Backend]
     ) -> None:
         self._store = store
         self._indexes = indexes
@@ -29,7 +29,7 @@ class MakeCollections:
         """
         if backend not in self._backends:
             raise BackendMissing
-        collection = await self._store.create(name, backend, chunking, self._embed.embedder.model)
+        collection = await self._store.create(name, backend, chunking, self._embed.model.model_id)
         for setting, there, wanted in (
             ("backend", collection.backend.name, backend.name),
             ("chunk_tokens", collection.chunking.tokens, chunking.tokens),

@@ -14,13 +14,11 @@ class PagePlaybook:
         self._search = search
         self._pinned: PinnedRankings[Bullet] = PinnedRankings()
 
-    async def __call__(
-        self, dataset: str, ask: Ask, min_revision: int, digest: str, size: int, place: Place | None
-    ) -> Page[Bullet]:
-        """A page. Raises what `SearchPlaybook` raises, `PageTokenInvalid`, `PageExpired`."""
+    async def __call__(self, dataset: str, ask: Ask, min_revision: int, size: int, place: Place | None) -> Page[Bullet]:
+        """A page. Raises what `SearchPlaybook` raises, `PageExpired`."""
 
         async def rank() -> Answer[Bullet]:
             (answer,) = await self._search(dataset, [ask], min_revision)
             return answer
 
-        return await self._pinned.page(digest, size, place, rank)
+        return await self._pinned.page(size, place, rank)

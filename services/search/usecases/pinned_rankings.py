@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic
 
-from services.search.domain.collection_errors import PageExpired, PageTokenInvalid
+from services.search.domain.collection_errors import PageExpired
 from services.search.domain.query import ItemT, Results
 from services.search.usecases.search_playbook import Answer
 
@@ -23,14 +23,11 @@ MOST_RESULTS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a page begins: in which ranking, made at which revision by which model for which request (its digest), and
-    after how many results.
-    """
+    """Where a page begins: in which ranking, made at which revision by which model, and after how many results."""
 
     pin: str
     revision: int
     model: str
-    digest: str
     offset: int
 
 
@@ -51,17 +48,13 @@ class PinnedRankings(Generic[ItemT]):
         self._pinned: OrderedDict[str, Answer[ItemT]] = OrderedDict()
         self._held = 0
 
-    async def page(
-        self, digest: str, size: int, place: Place | None, rank: Callable[[], Awaitable[Answer[ItemT]]]
-    ) -> Page[ItemT]:
+    async def page(self, size: int, place: Place | None, rank: Callable[[], Awaitable[Answer[ItemT]]]) -> Page[ItemT]:
         """The page that begins at `place`, the first one for None; a `size` of 0 gives everything at once.
 
-        Raises `PageTokenInvalid` for the place of another request, `PageExpired`, and what `rank` raises.
+        Raises `PageExpired`, and what `rank` raises.
         """
         if place is None:
-            return self._cut(Place(secrets.token_hex(8), 0, "", digest, 0), size, await rank())
-        if place.digest != digest or place.offset < 0:
-            raise PageTokenInvalid
+            return self._cut(Place(secrets.token_hex(8), 0, "", 0), size, await rank())
         answer = self._pinned.get(place.pin)
         if answer is None:
             answer = await rank()
@@ -75,9 +68,7 @@ class PinnedRankings(Generic[ItemT]):
         if end >= len(results):
             return Page(answer, results[place.offset :], None)
         self._keep(place.pin, answer)
-        return Page(
-            answer, results[place.offset : end], Place(place.pin, answer.revision, answer.model, place.digest, end)
-        )
+        return Page(answer, results[place.offset : end], Place(place.pin, answer.revision, answer.model, end))
 
     def _keep(self, pin: str, answer: Answer[ItemT]) -> None:
         if pin not in self._pinned:

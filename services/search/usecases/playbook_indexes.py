@@ -74,12 +74,12 @@ class PlaybookIndexes:
         return [each.playbooks[0] for each in list(self._followed.values())]
 
     async def keep_up(self, seconds: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Keep snapshots of what has changed and cluster what has grown, for ever, with a pause in between."""
+        """Keep snapshots of what has changed and build neighbours of what has grown, for ever, with pauses."""
         while True:
             await sleep(seconds)
             await self.save()
             for followed in list(self._followed.values()):
-                await followed.answering.cluster()
+                await followed.answering.build_neighbours()
 
     async def save(self) -> None:
         """Keep snapshots of what has changed."""

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from services.search.domain.collection import Collection, Document, Stored
 from services.search.domain.collection_errors import CollectionNotFound, InvalidDocument, PutTooLarge
-from services.search.domain.collection_store import CollectionStore
 from services.search.usecases.collection_indexes import CollectionIndexes
 from services.search.usecases.cut_documents import CutDocuments
+from services.search.usecases.ports import CollectionStore
 
 MOST_CHARACTERS = 8_000_000
 """Text that one call, or one batch of a load, holds in memory."""

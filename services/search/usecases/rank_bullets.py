@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from chassis.cpu import CpuPool
+from chassis.server.cpu import CpuPool
+from libs.embedding.embedder import TextEmbedder
 from services.search.domain.bullet import Bullet
 from services.search.domain.entry import bullet_entry
-from services.search.domain.index import HybridIndex
-from services.search.domain.query import Ranking
-from services.search.domain.ranking import candidates_of
-from services.search.usecases.embed_texts import EmbedTexts
+from services.search.domain.query import Filter, Ranking
+from services.search.usecases.ports import SearchIndex
 from services.search.usecases.search_playbook import Ask, RankEntries
 
 
@@ -19,9 +18,9 @@ class RankBullets:
 
     def __init__(
         self,
-        embed: EmbedTexts,
+        embed: TextEmbedder,
         rank: RankEntries,
-        new_index: Callable[[int], HybridIndex[Bullet]],
+        new_index: Callable[[int], SearchIndex[Bullet]],
         pool: CpuPool,
     ) -> None:
         self._embed = embed
@@ -37,8 +36,18 @@ class RankBullets:
         candidates = candidates_of(bullets, ask.query.filter)
         if not candidates:
             return Ranking()
-        vectors = await self._embed.documents([bullet.searchable_text for bullet in candidates])
+        vectors = await self._embed.embed_documents([bullet.searchable_text for bullet in candidates])
         entries = [bullet_entry(bullet)._replace(id=str(place)) for place, bullet in enumerate(candidates)]
         view = await self._pool.run(self._new_index(vectors.shape[1]).apply, entries, vectors)
         (ranking,) = await self._rank(view, [ask])
         return ranking
+
+
+def candidates_of(bullets: Sequence[Bullet], admitted: Filter) -> list[Bullet]:
+    """Return the bullets that a filter admits, in playbook order (S-09, S-10, S-13)."""
+    return [
+        bullet
+        for bullet in bullets
+        if (not admitted.sections or bullet.section in admitted.sections)
+        and bullet.confidence_score >= admitted.min_confidence
+    ]

@@ -8,17 +8,17 @@ transaction. Until then everything goes on with the former model; no collection 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from chassis.errors import HanseiError
+from chassis.logging import get_logger
+from libs.embedding.embedder import TextEmbedder
 from services.search.domain.collection import Collection, Writing
 from services.search.domain.collection_errors import CollectionNotFound
-from services.search.domain.collection_store import CollectionStore
 from services.search.usecases.collection_indexes import CollectionIndexes
-from services.search.usecases.embed_texts import EmbedTexts
+from services.search.usecases.ports import CollectionStore
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 PAUSE_SECONDS = 10.0
 COLLECTIONS_AT_ONCE = 100
@@ -31,7 +31,7 @@ class ReembedCollections:
         self,
         store: CollectionStore,
         indexes: CollectionIndexes,
-        embed: EmbedTexts,
+        embed: TextEmbedder,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._store = store
@@ -51,7 +51,7 @@ class ReembedCollections:
         try:
             return [collection async for collection in self._of_other_models()]
         except HanseiError as error:
-            log.warning("collections of other models are looked for later: %s", error)
+            log.warning("looking for collections of other models failed; trying again later", error=str(error))
             return None
 
     async def _done(self, collection: Collection) -> bool:
@@ -59,9 +59,11 @@ class ReembedCollections:
         try:
             await self._reembed(collection)
         except CollectionNotFound:
-            log.info("the collection %s was deleted, or another replica was first", collection.name)
+            log.info("collection was deleted, or another replica embedded it", collection=collection.name)
         except HanseiError as error:
-            log.warning("the collection %s is embedded anew later: %s", collection.name, error)
+            log.warning(
+                "embedding a collection again failed; trying again later", collection=collection.name, error=str(error)
+            )
             return False
         return True
 
@@ -69,27 +71,32 @@ class ReembedCollections:
         after = ""
         while page := await self._store.page(after, COLLECTIONS_AT_ONCE):
             for collection in page:
-                if collection.model != self._embed.embedder.model:
+                if collection.model != self._embed.model.model_id:
                     yield collection
             after = page[-1].name
 
     async def _reembed(self, collection: Collection) -> None:
-        model = self._embed.embedder.model
-        successor = await self._store.successor(collection, model)
-        log.info("the collection %s, embedded by %s, is embedded by %s", collection.name, collection.model, model)
+        model = self._embed.model.model_id
+        successor = await self._store.next_generation(collection, model)
+        log.info(
+            "embedding a collection by another model",
+            collection=collection.name,
+            former_model=collection.model,
+            model=model,
+        )
         while True:
             while writings := await self._store.writings(collection, successor.revision):
-                successor = await self._store.copy(collection, successor, await self._embedded(writings))
+                successor = await self._store.copy_documents(collection, successor, await self._embedded(writings))
             await self._indexes.at(successor)
-            if await self._store.succeed(collection, successor):
+            if await self._store.cut_over(collection, successor):
                 await self._indexes.drop(collection)
-                log.info("the collection %s answers by %s", collection.name, model)
+                log.info("collection answers by the new model", collection=collection.name, model=model)
                 return
 
     async def _embedded(self, writings: Sequence[Writing]) -> list[Writing]:
         """The writings with new vectors, where they have any."""
         texts = [writing.text[slice(*span)] for writing in writings for span in writing.spans]
-        vectors = await self._embed.documents(texts)
+        vectors = await self._embed.embed_documents(texts)
         embedded: list[Writing] = []
         start = 0
         for writing in writings:

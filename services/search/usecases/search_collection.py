@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from services.search.domain.collection import ChunkRef, Collection, Found
 from services.search.domain.collection_errors import CollectionNotFound, EmbedderChanged
-from services.search.domain.collection_store import CollectionStore
 from services.search.domain.query import Scored
 from services.search.usecases.collection_indexes import CollectionIndexes
 from services.search.usecases.embedders import Embedders
 from services.search.usecases.pinned_rankings import Page, PinnedRankings, Place
+from services.search.usecases.ports import CollectionStore
 from services.search.usecases.search_playbook import Answer, Ask, RankEntries
 
 ATTEMPTS = 3
@@ -38,16 +38,14 @@ class SearchCollection:
         self._rank = rank
         self._pinned: PinnedRankings[ChunkRef] = PinnedRankings()
 
-    async def __call__(
-        self, name: str, ask: Ask, digest: str = "", size: int = 0, place: Place | None = None
-    ) -> FoundChunks:
+    async def __call__(self, name: str, ask: Ask, size: int = 0, place: Place | None = None) -> FoundChunks:
         """The best chunks; a page of them if `size` is not 0 (see `PinnedRankings`).
 
         Raises `CollectionNotFound`, `EmbedderChanged`, `EmbeddingFailed`, `WrongVector`, `BackendUnreachable`,
-        `PageTokenInvalid`, `PageExpired`, and what the store raises.
+        `PageExpired`, and what the store raises.
         """
         for attempt in range(1, ATTEMPTS + 1):
-            page = await self._pinned.page(digest, size, place, lambda: self._ranked(name, ask))
+            page = await self._pinned.page(size, place, lambda: self._ranked(name, ask))
             collection = await self._store.get(name)
             texts = await self._store.passages(collection, [scored.item for scored in page.results])
             found = [(scored, texts[scored.item]) for scored in page.results if scored.item in texts]

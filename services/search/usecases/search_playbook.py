@@ -8,17 +8,19 @@ from typing import Generic, NamedTuple
 
 import numpy as np
 
-from chassis.cpu import CpuPool
+from chassis.server.cpu import CpuPool
+from libs.embedding.embedder import TextEmbedder
+from libs.embedding.errors import EmbeddingFailed
+from libs.embedding.model import Float32s
 from services.search.domain.bullet import Bullet
-from services.search.domain.embedding import Float32s, VectorWeight
-from services.search.domain.errors import EmbeddingFailed, WrongVector
-from services.search.domain.fusion import checked_alpha
+from services.search.domain.errors import WrongVector
+from services.search.domain.fusion import Fusion, checked_alpha
 from services.search.domain.query import ItemT, Ranking, SearchQuery
-from services.search.domain.ranking import unit
 from services.search.domain.tokenizers import QueryTokenizer
-from services.search.domain.view import Fusion, IndexView
-from services.search.usecases.embed_texts import EmbedTexts
+from services.search.domain.vector_weight import VectorWeight
+from services.search.domain.vectors import unit
 from services.search.usecases.playbook_indexes import PlaybookIndexes
+from services.search.usecases.ports import SearchView
 
 # Below this a query is answered sooner than another thread would take it up (about 0.5 ms).
 INLINE_PRODUCTS = 4_000_000
@@ -67,7 +69,7 @@ class RankEntries:
     """Answers queries over one state of an index: one embedding call for all, then one after another in one pass."""
 
     def __init__(
-        self, embed: EmbedTexts, tokenize: QueryTokenizer, weight: VectorWeight, method: str, pool: CpuPool
+        self, embed: TextEmbedder, tokenize: QueryTokenizer, weight: VectorWeight, method: str, pool: CpuPool
     ) -> None:
         self._embed = embed
         self._tokenize = tokenize
@@ -77,52 +79,26 @@ class RankEntries:
 
     @property
     def model(self) -> str:
-        """Id of the embedder."""
-        return self._embed.embedder.model
+        """Return the id of the embedder."""
+        return self._embed.model.model_id
 
-    def by(self, embed: EmbedTexts) -> RankEntries:
-        """The same with another embedder."""
+    def by(self, embed: TextEmbedder) -> RankEntries:
+        """Return the same with another embedder."""
         if embed is self._embed:
             return self
         return RankEntries(embed, self._tokenize, self._weight, self._method, self._pool)
 
-    def at_once(self, view: IndexView[ItemT] | None, ask: Ask) -> Ranking[ItemT] | None:
-        """The ranking, if the query's vector is known and others need not wait long meanwhile; else None.
-
-        Most queries are answered so. Raises `WrongVector`.
-        """
-        fusion = self._fused(ask)
-        if view is None:
-            return Ranking(alpha=fusion.alpha)
-        query = ask.query
-        if view.rows * view.dimension > INLINE_PRODUCTS or len(query.query_text) > INLINE_CHARACTERS:
-            return None
-        vector = self._vector(view, ask)
-        if not view.candidates(query.filter).count:
-            return Ranking(alpha=fusion.alpha)
-        return None if vector is None else self._ranked(view, ask, fusion, vector)
-
-    async def __call__(self, view: IndexView[ItemT] | None, asks: Sequence[Ask]) -> list[Ranking[ItemT]]:
-        """One ranking a query, in order; no embedding call for queries without candidates (S-08, S-12).
+    async def __call__(self, view: SearchView[ItemT] | None, asks: Sequence[Ask]) -> list[Ranking[ItemT]]:
+        """Return one ranking a query, in order; no embedding call for queries without candidates (S-08, S-12).
 
         Raises `EmbeddingFailed`, `WrongVector`.
         """
-        fusions = [self._fused(ask) for ask in asks]
         if view is None:
-            return [Ranking(alpha=fusion.alpha) for fusion in fusions]
-        vectors = [self._vector(view, ask) for ask in asks]
-        answerable = [view.candidates(ask.query.filter).count > 0 for ask in asks]
-        unknown = [place for place, vector in enumerate(vectors) if vector is None and answerable[place]]
-        if unknown:
-            texts = [asks[place].query.query_text for place in unknown]
-            for place, vector in zip(unknown, await self._embedded(texts, view.dimension), strict=True):
-                vectors[place] = vector
+            return [Ranking(alpha=self._fusion(ask).alpha) for ask in asks]
+        vectors = await self._vectors(view, asks)
 
         def rank() -> list[Ranking[ItemT]]:
-            return [
-                self._ranked(view, ask, fusion, vector) if can and vector is not None else Ranking(alpha=fusion.alpha)
-                for ask, fusion, vector, can in zip(asks, fusions, vectors, answerable, strict=True)
-            ]
+            return [self._ranking(view, ask, vector) for ask, vector in zip(asks, vectors, strict=True)]
 
         products = view.rows * view.dimension * len(asks)
         if products <= INLINE_PRODUCTS and sum(len(ask.query.query_text) for ask in asks) <= INLINE_CHARACTERS:
@@ -130,46 +106,59 @@ class RankEntries:
         return await self._pool.run(rank)
 
     async def question(self, ask: Ask, dimension: int) -> Question:
-        """The query for an index elsewhere, with vectors of `dimension`. Raises `EmbeddingFailed`, `WrongVector`."""
-        text = ask.query.query_text
-        if ask.vector is not None:
-            vector = self._given(ask.vector, dimension)
-        else:
-            (vector,) = await self._embedded([text], dimension)
-        return Question(self._tokenize(text), vector, self._fused(ask))
+        """Return the query for an index elsewhere, with vectors of `dimension`.
 
-    def _ranked(self, view: IndexView[ItemT], ask: Ask, fusion: Fusion, vector: Float32s) -> Ranking[ItemT]:
-        query = ask.query
+        Raises `EmbeddingFailed`, `WrongVector`.
+        """
+        if ask.vector is not None:
+            vector = self._checked_vector(ask.vector, dimension)
+        else:
+            (vector,) = await self._embedded([ask.query.query_text], dimension)
+        return Question(self._tokenize(ask.query.query_text), vector, self._fusion(ask))
+
+    def _ranking(self, view: SearchView[ItemT], ask: Ask, vector: Float32s | None) -> Ranking[ItemT]:
+        query, fusion = ask.query, self._fusion(ask)
+        if vector is None:
+            return Ranking(alpha=fusion.alpha)
         return view.search(self._tokenize(query.query_text), vector, query.filter, fusion, query.top_k, ask.explain)
 
-    def _fused(self, ask: Ask) -> Fusion:
+    def _fusion(self, ask: Ask) -> Fusion:
         method = ask.fusion or self._method
         if ask.alpha is not None:
             return Fusion(checked_alpha(ask.alpha), method)
-        return Fusion(self._weight.of(ask.query.query_text, self._embed.embedder), method)
+        return Fusion(self._weight.of(ask.query.query_text, self._embed.model), method)
 
-    def _vector(self, view: IndexView[ItemT], ask: Ask) -> Float32s | None:
-        """The query's unit vector, given or remembered; None if it is to be made."""
-        if ask.vector is not None:
-            return self._given(ask.vector, view.dimension)
-        vector = self._embed.known_direction(ask.query.query_text)
-        return vector if vector is not None and len(vector) == view.dimension else None
-
-    async def _embedded(self, texts: Sequence[str], dimension: int) -> list[Float32s]:
-        vectors = await self._embed.directions(texts)
-        for vector in vectors:
-            if len(vector) != dimension:
-                raise EmbeddingFailed(f"query of dimension {len(vector)}, index of {dimension}")
+    async def _vectors(self, view: SearchView[ItemT], asks: Sequence[Ask]) -> list[Float32s | None]:
+        """Return the unit vector of each query, given or made; None for a query without candidates."""
+        vectors: list[Float32s | None] = []
+        unknown: list[int] = []
+        for place, ask in enumerate(asks):
+            vector = None if ask.vector is None else self._checked_vector(ask.vector, view.dimension)
+            if not view.count_candidates(ask.query.filter):
+                vector = None
+            elif vector is None:
+                unknown.append(place)
+            vectors.append(vector)
+        if unknown:
+            texts = [asks[place].query.query_text for place in unknown]
+            for place, vector in zip(unknown, await self._embedded(texts, view.dimension), strict=True):
+                vectors[place] = vector
         return vectors
 
-    def _given(self, vector: QueryVector, dimension: int) -> Float32s:
+    async def _embedded(self, texts: Sequence[str], dimension: int) -> Float32s:
+        vectors = await self._embed.embed_queries(texts)
+        if vectors.shape[1] != dimension:
+            raise EmbeddingFailed(f"query of dimension {vectors.shape[1]}, index of {dimension}")
+        return vectors
+
+    def _checked_vector(self, vector: QueryVector, dimension: int) -> Float32s:
         if vector.model != self.model:
             raise WrongVector(f"made by {vector.model!r}, the index is made by {self.model!r}")
         if len(vector.values) != dimension:
             raise WrongVector(f"has dimension {len(vector.values)}, the index has {dimension}")
         if not np.isfinite(vector.values).all():
             raise WrongVector("has a value that is not finite")
-        return _unit(vector.values)
+        return unit(vector.values.astype(np.float64)).astype(np.float32)
 
 
 class SearchPlaybook:
@@ -182,17 +171,8 @@ class SearchPlaybook:
         self._rank = rank
         self._remaining = remaining
 
-    def at_once(self, dataset: str, ask: Ask, min_revision: int = 0) -> Answer[Bullet] | None:
-        """The answer, if there is nothing to wait for. Raises `WrongVector`."""
-        playbook = self._indexes.of(dataset)
-        if playbook.revision < min_revision:
-            return None
-        view, rank = playbook.view, self._rank.by(playbook.embed)
-        ranking = rank.at_once(view, ask)
-        return None if ranking is None else Answer(ranking, view.revision if view else playbook.revision, rank.model)
-
     async def __call__(self, dataset: str, asks: Sequence[Ask], min_revision: int = 0) -> list[Answer[Bullet]]:
-        """One answer a query, all at one revision, which is at least `min_revision`.
+        """Return one answer a query, all at one revision, which is at least `min_revision`.
 
         Waits for that revision within the caller's deadline. A dataset nothing was written to gives no results (G-36).
         Raises `EmbeddingFailed`, `WrongVector`, `PlaybookUnreachable`, `RevisionNotReached`.
@@ -207,7 +187,3 @@ class SearchPlaybook:
         revision = view.revision if view else playbook.revision
         rank = self._rank.by(playbook.embed)
         return [Answer(ranking, revision, rank.model) for ranking in await rank(view, asks)]
-
-
-def _unit(vector: Float32s) -> Float32s:
-    return unit(vector.astype(np.float64)).astype(np.float32)

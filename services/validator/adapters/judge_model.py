@@ -15,7 +15,7 @@ from libs.llm.providers import OFFLINE
 from libs.llm.settings import LLMSettings
 from services.validator.domain.errors import EvaluationInvalid, ModelKeyMissing
 from services.validator.usecases.judge_by_rules import RuleJudge
-from services.validator.usecases.judging import JudgeCall, Question
+from services.validator.usecases.ports import JudgeCall, Question
 
 S = TypeVar("S", bound=BaseModel)
 

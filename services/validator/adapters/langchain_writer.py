@@ -8,7 +8,7 @@ from chassis.errors import FailedPrecondition
 from libs.llm.chat import ChatModel
 from libs.llm.replies import text_of
 from services.validator.adapters.model_calls import ModelCallFailed, token_count
-from services.validator.usecases.generate_report import ModelAnswer
+from services.validator.usecases.ports import ModelAnswer
 
 
 class LangChainWriter:

@@ -13,7 +13,7 @@ import httpx
 
 from libs.llm.replies import text_of
 from services.validator.adapters.model_calls import MAX_REPLY_BYTES, ModelCallFailed, token_count
-from services.validator.usecases.generate_report import ModelAnswer
+from services.validator.usecases.ports import ModelAnswer
 
 OPENAI_URL = "https://api.openai.com/v1"
 

@@ -10,7 +10,7 @@ from libs.llm.providers import create_chat_model
 from libs.llm.settings import LLMSettings
 from services.validator.adapters.langchain_writer import LangChainWriter
 from services.validator.domain.errors import ModelKeyMissing
-from services.validator.usecases.generate_report import ModelAnswer
+from services.validator.usecases.ports import ModelAnswer
 
 TEMPERATURE = 0.3
 

@@ -33,7 +33,6 @@ from collections.abc import Sequence
 
 from chassis.errors import (
     AlreadyExists,
-    DataLoss,
     FailedPrecondition,
     InvalidArgument,
     NotFound,
@@ -166,19 +165,7 @@ class JudgmentAPIError(Unavailable):
         )
 
 
-class LeaderboardUnavailable(Unavailable):
-    """The leaderboard could not be read or written."""
-
-    reason = "LEADERBOARD_UNAVAILABLE"
-
-
 class SubmissionNotFound(NotFound):
     """The leaderboard has no such entry."""
 
     reason = "SUBMISSION_NOT_FOUND"
-
-
-class LeaderboardCorrupt(DataLoss):
-    """The leaderboard's database is damaged."""
-
-    reason = "LEADERBOARD_CORRUPT"

@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from services.validator.domain.dashboard import Node
 from services.validator.domain.findings import Finding
-from services.validator.domain.kinds import ReportKind
-from services.validator.domain.language import Language
-from services.validator.domain.pointers import MISSING, escaped, steps_of, value_at
-from services.validator.domain.prompt_texts import PROMPT_TEXTS
-from services.validator.domain.quoting import json_line, one_line
-from services.validator.domain.report_prompts import IDS_SHOWN, ids_line, node_line
+from services.validator.domain.pointers import escaped, steps_of
 
 
 def broken_parts(report: Mapping[str, Any], findings: Sequence[Finding]) -> dict[str, list[str]]:
@@ -45,29 +39,6 @@ def _without_nested(parts: dict[str, list[str]]) -> dict[str, list[str]]:
         outer = pointer.rpartition("/")[0]
         whole.setdefault(outer if outer in parts else pointer, []).extend(messages)
     return whole
-
-
-def build_repair_prompt(
-    kind: ReportKind,
-    report: Mapping[str, Any],
-    parts: Mapping[str, Sequence[str]],
-    valid_node_ids: Sequence[str],
-    nodes: Sequence[Node],
-    language: Language = "ja",
-) -> str:
-    """Asks for new values of the broken parts, which are the only parts of the report it shows."""
-    texts = PROMPT_TEXTS[language]
-    asked = [line.format(title=kind.title) for line in texts.repair]
-    lines = [*asked, "", texts.rules, kind.told[language].rules, "", texts.parts]
-    for pointer, errors in parts.items():
-        value = value_at(report, pointer)
-        shown = {} if value is MISSING else {"value": value}
-        lines.append(json_line({"pointer": pointer, "errors": [one_line(error) for error in errors], **shown}))
-    if nodes:
-        lines += ["", texts.nodes, *(node_line(node) for node in nodes[:IDS_SHOWN])]
-    if valid_node_ids:
-        lines += ["", ids_line(valid_node_ids, language)]
-    return "\n".join(lines)
 
 
 def repaired(

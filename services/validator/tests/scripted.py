@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from services.validator.usecases.generate_report import ModelAnswer
+from services.validator.usecases.ports import ModelAnswer
 
 Answer = object
 """Text is answered as it is, an exception is raised, anything else is answered as JSON."""

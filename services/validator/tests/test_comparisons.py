@@ -17,7 +17,8 @@ from services.validator.domain.bradley_terry import rank_comparisons
 from services.validator.domain.comparisons import Comparison, Preference, RankingOptions
 from services.validator.domain.errors import ComparisonsInvalid, ModelKeyMissing, NotIdentifiable
 from services.validator.usecases.compare import CompareSubmissions, ComparisonTask, ContestantSubmission
-from services.validator.usecases.judging import JudgeCall, PatientJudge, Question
+from services.validator.usecases.judging import PatientJudge
+from services.validator.usecases.ports import JudgeCall, Question
 
 S = TypeVar("S", bound=BaseModel)
 FIRST, SECOND, TIE, NONE = Preference.FIRST, Preference.SECOND, Preference.TIE, Preference.UNMEASURED

@@ -34,8 +34,9 @@ from services.validator.domain.evaluation import (
 )
 from services.validator.usecases.evaluate import Evaluator
 from services.validator.usecases.judge import JudgmentClient
-from services.validator.usecases.judging import JudgeCall, PatientJudge, Question
+from services.validator.usecases.judging import PatientJudge
 from services.validator.usecases.metrics import BUILT_IN_METRICS, JudgedScore
+from services.validator.usecases.ports import JudgeCall, Question
 
 S = TypeVar("S", bound=BaseModel)
 MODEL = "google-gla:gemini-2.5-flash"
@@ -215,7 +216,7 @@ async def test_failures_and_invalid_replies_are_retried() -> None:  # V-53, V-54
     prompts = UserPromptBuilder(PromptBuilderSettings())
     config = EvaluationConfig(unweighted("Coverage"))
     request = EvaluationRequest("q", "s", config=config)
-    result = await Evaluator(PatientJudge(judge, pauses), prompts, MODEL).evaluate(request)
+    result = await Evaluator(PatientJudge(judge, pauses, lambda: 1.0), prompts, MODEL).evaluate(request)
     assert result.overall_score == 80
     assert pauses.seconds == [0.5, 1.0, 2.0]
 
@@ -336,6 +337,6 @@ async def test_pauses_heed_what_the_provider_asks_for() -> None:
     asked_to_wait = RuntimeError("429")
     asked_to_wait.retry_after = 7.0  # type: ignore[attr-defined]
     pauses = Pauses()
-    patient = PatientJudge(ScriptedJudge([asked_to_wait, GOOD]), pauses)
+    patient = PatientJudge(ScriptedJudge([asked_to_wait, GOOD]), pauses, lambda: 0.0)
     await JudgmentClient(patient, MODEL).judge_improvement_prospects("x")
     assert pauses.seconds == [7.0]

@@ -9,20 +9,20 @@ from uuid import uuid4
 import pytest
 
 from chassis.errors import RequestIdReused
+from libs.storage.idempotency import IdempotencyKey
 from services.validator.adapters.rules.compiled import compiled_kind
-from services.validator.adapters.sql.database import Database
-from services.validator.adapters.sql.kinds import KindStore, definition_of, definition_text
+from services.validator.adapters.sql.queries import definition_of, definition_text
+from services.validator.adapters.sql.repository import KindStore, ValidatorDatabase
 from services.validator.domain.errors import KindExists, KindInvalid, KindNotFound, ReportTypeUnknown
 from services.validator.domain.kind_definition import Expression, KindDefinition, Rule, RuleLimits
 from services.validator.domain.kinds import ORGANIZER, ReportKind
-from services.validator.domain.requests import RequestKey
 from services.validator.domain.wording import LITERAL
 from services.validator.tests.risk_review import DEFINITION, GOOD
 from services.validator.usecases.kinds import Kinds
 
 
-def request(text: str = "") -> RequestKey:
-    return RequestKey(text or str(uuid4()), "same")
+def request(text: str = "") -> IdempotencyKey:
+    return IdempotencyKey(text or str(uuid4()), "Test", b"same")
 
 
 class Compiler:
@@ -37,15 +37,15 @@ class Compiler:
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = Database(str(tmp_path / "validator.db"))
+async def database(tmp_path: Path) -> AsyncIterator[ValidatorDatabase]:
+    database = ValidatorDatabase(str(tmp_path / "validator.db"))
     await database.open()
     yield database
     await database.close()
 
 
 @pytest.fixture
-def kinds(database: Database) -> Kinds:
+def kinds(database: ValidatorDatabase) -> Kinds:
     return Kinds(KindStore(database), Compiler())
 
 
@@ -61,7 +61,7 @@ async def test_a_registered_kind_checks_reports(kinds: Kinds) -> None:
     assert await kinds.kind("organizer") is ORGANIZER
 
 
-async def test_a_kind_is_compiled_once(database: Database) -> None:
+async def test_a_kind_is_compiled_once(database: ValidatorDatabase) -> None:
     compiler = Compiler()
     kinds = Kinds(KindStore(database), compiler)
     await kinds.register(request(), DEFINITION)
@@ -78,7 +78,7 @@ async def test_names_are_taken_once(kinds: Kinds) -> None:
     with pytest.raises(KindExists):
         await kinds.register(request(), KindDefinition("organizer"))
     with pytest.raises(RequestIdReused):
-        await kinds.definitions.add(RequestKey("a", "other"), KindDefinition("other"))
+        await kinds.definitions.add(IdempotencyKey("a", "Test", b"other"), KindDefinition("other"))
 
 
 async def test_a_kind_that_does_not_compile_is_not_stored(kinds: Kinds) -> None:

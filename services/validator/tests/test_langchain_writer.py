@@ -12,7 +12,7 @@ from libs.llm.chat import OfflineChatModel
 from libs.llm.errors import ModelOffline
 from services.validator.adapters.langchain_writer import LangChainWriter
 from services.validator.adapters.model_calls import BODY_CHARS, ModelCallFailed
-from services.validator.usecases.generate_report import ModelAnswer
+from services.validator.usecases.ports import ModelAnswer
 
 
 class Model:

@@ -14,14 +14,11 @@ import pytest
 from sqlalchemy import create_engine, inspect
 
 from chassis.errors import RequestIdReused
+from libs.storage.errors import StoreCorrupt, StoreUnavailable
+from libs.storage.idempotency import IdempotencyKey
 from services.validator.adapters.sql import schema
-from services.validator.adapters.sql.database import Database
-from services.validator.adapters.sql.leaderboard import LeaderBoardStore
-from services.validator.domain.errors import (
-    LeaderboardCorrupt,
-    LeaderboardUnavailable,
-    SubmissionNotFound,
-)
+from services.validator.adapters.sql.repository import LeaderBoardStore, ValidatorDatabase
+from services.validator.domain.errors import SubmissionNotFound
 from services.validator.domain.evaluation import EvaluationResult, MetricScore
 from services.validator.domain.leaderboard import (
     JudgementRecord,
@@ -31,7 +28,6 @@ from services.validator.domain.leaderboard import (
     ranked_by_max_score,
     ranked_by_shrunken_score,
 )
-from services.validator.domain.requests import RequestKey
 from services.validator.usecases.leaderboard import Leaderboard, Order
 
 START = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
@@ -46,8 +42,8 @@ class Clock:
         return self.now
 
 
-def request(text: str = "") -> RequestKey:
-    return RequestKey(text or str(uuid4()), "same")
+def request(text: str = "") -> IdempotencyKey:
+    return IdempotencyKey(text or str(uuid4()), "Test", b"same")
 
 
 def submission(team: str = "t1", round_number: int = 1, score: float = 80.0, name: str = "") -> Submission:
@@ -56,15 +52,15 @@ def submission(team: str = "t1", round_number: int = 1, score: float = 80.0, nam
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = Database(str(tmp_path / "deep" / "leaderboard.db"))
+async def database(tmp_path: Path) -> AsyncIterator[ValidatorDatabase]:
+    database = ValidatorDatabase(str(tmp_path / "deep" / "leaderboard.db"))
     await database.open()
     yield database
     await database.close()
 
 
 @pytest.fixture
-def store(database: Database) -> LeaderBoardStore:
+def store(database: ValidatorDatabase) -> LeaderBoardStore:
     return LeaderBoardStore(database, Clock())
 
 
@@ -77,7 +73,7 @@ async def test_an_entry_is_written_and_read(store: LeaderBoardStore) -> None:  #
     assert read.created_at == read.updated_at == START + timedelta(seconds=1)
 
 
-async def test_score_details_are_stored_as_rounds_write_them(database: Database) -> None:  # V-69
+async def test_score_details_are_stored_as_rounds_write_them(database: ValidatorDatabase) -> None:  # V-69
     await LeaderBoardStore(database).upsert(request(), submission())
     rows = await database.read(lambda connection: connection.execute(schema.entry.select()).all())
     assert rows[0].score_details == (
@@ -103,7 +99,7 @@ async def test_a_repeated_request_answers_again_and_changes_nothing(store: Leade
     (entry,) = await store.entries("e1", None, 10)
     assert entry.submission.score == 90
     with pytest.raises(RequestIdReused):
-        await store.upsert(RequestKey("a", "other"), submission(score=1))
+        await store.upsert(IdempotencyKey("a", "Test", b"other"), submission(score=1))
 
 
 async def test_judgements_are_kept_under_the_same_key(store: LeaderBoardStore) -> None:  # V-71
@@ -169,7 +165,7 @@ async def test_entries_are_paged_by_team_and_round(store: LeaderBoardStore) -> N
 
 async def test_entries_survive_a_restart(tmp_path: Path) -> None:  # V-73
     for expected in (0, 1):
-        database = Database(str(tmp_path / "leaderboard.db"))
+        database = ValidatorDatabase(str(tmp_path / "leaderboard.db"))
         await database.open()
         store = LeaderBoardStore(database)
         assert len(await store.entries("e1", None, 10)) == expected
@@ -178,12 +174,12 @@ async def test_entries_survive_a_restart(tmp_path: Path) -> None:  # V-73
 
 
 async def test_the_migrations_make_the_tables_of_the_schema(tmp_path: Path) -> None:
-    database = Database(str(tmp_path / "a.db"))
+    database = ValidatorDatabase(str(tmp_path / "a.db"))
     await database.open()
     await database.close()
     engine = create_engine(f"sqlite:///{tmp_path / 'a.db'}")
     inspector = inspect(engine)
-    assert set(inspector.get_table_names()) == {*schema.metadata.tables, schema.VERSION_TABLE}
+    assert set(inspector.get_table_names()) == {*schema.metadata.tables, schema.MIGRATIONS.version_table}
     for name, table in schema.metadata.tables.items():
         columns = {column["name"]: column["nullable"] for column in inspector.get_columns(name)}
         assert columns == {column.name: column.nullable for column in table.columns}
@@ -201,11 +197,13 @@ class Pauses:
             self._unlock.rollback()
 
 
-async def locked(tmp_path: Path, unlock_after: int) -> tuple[LeaderBoardStore, Pauses, Database, sqlite3.Connection]:
+async def locked(
+    tmp_path: Path, unlock_after: int
+) -> tuple[LeaderBoardStore, Pauses, ValidatorDatabase, sqlite3.Connection]:
     file = tmp_path / "leaderboard.db"
     holder = sqlite3.connect(file, check_same_thread=False)
     pauses = Pauses(unlock_after, holder)
-    database = Database(str(file), pauses, lock_seconds=0)
+    database = ValidatorDatabase(str(file), pauses, lock_seconds=0)
     await database.open()
     holder.execute("BEGIN IMMEDIATE")
     return LeaderBoardStore(database), pauses, database, holder
@@ -222,7 +220,7 @@ async def test_failed_writes_are_retried(tmp_path: Path) -> None:  # V-72
 
 async def test_writes_that_keep_failing_are_raised(tmp_path: Path) -> None:  # V-72
     store, pauses, database, holder = await locked(tmp_path, unlock_after=99)
-    with pytest.raises(LeaderboardUnavailable, match="leaderboard"):
+    with pytest.raises(StoreUnavailable, match="leaderboard"):
         await store.upsert(request(), submission())
     assert pauses.seconds == [1.0, 2.0, 4.0]
     holder.rollback()
@@ -235,8 +233,8 @@ async def test_a_file_that_is_no_database_is_named_and_kept(tmp_path: Path) -> N
     file = tmp_path / "leaderboard.db"
     file.write_bytes(b"not a database, but long enough to look like one" * 100)
     before = file.read_bytes()
-    database = Database(str(file))
-    with pytest.raises(LeaderboardCorrupt, match=r"leaderboard\.db is corrupt"):
+    database = ValidatorDatabase(str(file))
+    with pytest.raises(StoreCorrupt, match=r"leaderboard\.db is damaged"):
         await database.open()
     await database.close()
     assert file.read_bytes() == before

@@ -11,9 +11,9 @@ from services.validator.adapters.rules.compiled import RULE_TEXTS, compiled_kind
 from services.validator.domain.dashboard import Brief
 from services.validator.domain.kind_definition import RuleLimits
 from services.validator.domain.kinds import BUILT_IN_KINDS
-from services.validator.domain.prompt_texts import PROMPT_TEXTS
 from services.validator.domain.runs import Repair, RunOptions
 from services.validator.domain.wording import LITERAL
+from services.validator.prompts.texts import PROMPT_TEXTS
 from services.validator.tests.risk_review import DEFINITION, GOOD
 from services.validator.tests.samples import advisor, decomposition, organizer
 from services.validator.tests.scripted import ScriptedModel

@@ -11,8 +11,8 @@ from libs.prompts.contexts import ImprovementJudgment
 from services.validator.domain.rule_judge import NOTE, preferred, prospects, text_scores
 from services.validator.usecases.compare import JudgedPreference
 from services.validator.usecases.judge_by_rules import RuleJudge
-from services.validator.usecases.judging import Question, Subject
 from services.validator.usecases.metrics import JudgedScore
+from services.validator.usecases.ports import Question, Subject
 
 QUERY = "社内の勉強会を続けるには"
 

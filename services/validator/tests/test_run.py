@@ -13,11 +13,11 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoi
 
 from chassis.errors import FailedPrecondition
 from libs.llm.errors import ModelOffline
-from services.validator.adapters.run_metrics import RunMetrics
+from services.validator.adapters.metrics import RunMetrics
 from services.validator.domain.dashboard import Brief, valid_node_ids
 from services.validator.domain.kinds import ORGANIZER
-from services.validator.domain.report_prompts import build_correction_prompt
 from services.validator.domain.runs import Repair, RunOptions, StopReason, TokenUsage, fixed_findings
+from services.validator.prompts.reports import build_correction_prompt
 from services.validator.tests.mutants import full_organizer
 from services.validator.tests.samples import advisor, decomposition, grouping, organizer, relation, some_text
 from services.validator.tests.scripted import ScriptedModel

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,19 +12,21 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from chassis.logging import get_logger
 from services.validator.domain.comparisons import Comparison, ComparisonRanking, Preference, RankingOptions
 from services.validator.domain.errors import ComparisonsInvalid, NotIdentifiable
 from services.validator.domain.evaluation import ModelId
 from services.validator.domain.language import Language
-from services.validator.domain.rubrics import JUDGE_INSTRUCTIONS
-from services.validator.usecases.judging import JudgeCall, JudgeFailed, PatientJudge, Question, Subject
+from services.validator.prompts.rubrics import JUDGE_INSTRUCTIONS
+from services.validator.usecases.judging import JudgeFailed, PatientJudge
+from services.validator.usecases.ports import JudgeCall, Question, Subject
 
 DEFAULT_MAX_COMPARISONS = 2000
 TEMPERATURE = 0.0
 TIMEOUT_SECONDS = 60.0
 MAX_RETRIES = 3
 
-log = logging.getLogger("hansei.validator")
+log = get_logger("hansei.validator")
 
 
 class JudgedPreference(BaseModel):
@@ -137,7 +138,12 @@ class CompareSubmissions:
             judged = await self._judge.judge(call, question, JudgedPreference)
             preference = Preference(judged.preference)
         except JudgeFailed as failed:
-            log.warning("comparison of %s and %s is unmeasured: %s", pair.first.id, pair.second.id, failed)
+            log.warning(
+                "comparison failed; it is left unmeasured",
+                first=pair.first.id,
+                second=pair.second.id,
+                error=str(failed),
+            )
             preference = Preference.UNMEASURED
         return Comparison(
             pair.first.id,

@@ -21,8 +21,9 @@ from services.validator.domain.evaluation import (
     weights_of,
 )
 from services.validator.domain.language import Language
-from services.validator.usecases.judging import JudgeCall, JudgeFailed, PatientJudge
+from services.validator.usecases.judging import JudgeFailed, PatientJudge
 from services.validator.usecases.metrics import LLMJudgeMetric, built_in_metric
+from services.validator.usecases.ports import JudgeCall
 
 
 @dataclass(frozen=True, slots=True)

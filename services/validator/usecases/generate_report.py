@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from chassis.errors import DeadlineExceeded, FailedPrecondition
+from chassis.logging import get_logger
 from libs.llm.errors import ModelOffline, ReplyNotStructured
 from libs.llm.replies import extract_json_object
 from services.validator.domain.dashboard import Node
@@ -16,41 +16,13 @@ from services.validator.domain.findings import Finding, Severity
 from services.validator.domain.kinds import ReportKind
 from services.validator.domain.language import Language
 from services.validator.domain.quoting import one_line
-from services.validator.domain.repairs import broken_parts, build_repair_prompt, repaired
-from services.validator.domain.report_prompts import build_correction_prompt, build_regeneration_prompt
+from services.validator.domain.repairs import broken_parts, repaired
 from services.validator.domain.runs import Attempt, Repair, ReportRun, RunOptions, StopReason, TokenUsage, refused
 from services.validator.domain.wording import Words
+from services.validator.prompts.reports import build_correction_prompt, build_regeneration_prompt, build_repair_prompt
+from services.validator.usecases.ports import ReportModel, RunObserver
 
-log = logging.getLogger("hansei.validator")
-
-
-@dataclass(frozen=True, slots=True)
-class ModelAnswer:
-    """What a model answered; token counts are None when the provider reported none."""
-
-    text: str
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-
-
-class ReportModel(Protocol):
-    """A model that writes reports."""
-
-    async def answer(self, prompt: str) -> ModelAnswer:
-        """The answer to one prompt.
-
-        Raises FailedPrecondition when it cannot be asked at all (a missing key), which ends the run at once, and any
-        other exception when this call failed, which costs one attempt.
-        """
-        ...
-
-
-class RunObserver(Protocol):
-    """Is told what happened in finished runs, for metrics."""
-
-    def run_ended(self, kind: ReportKind, run: ReportRun) -> None:
-        """One run is over."""
-        ...
+log = get_logger("hansei.validator")
 
 
 class Unobserved:
@@ -105,7 +77,8 @@ async def _corrected(
             break
     run = _outcome(assignment.kind, attempts, stop)
     # The specification counts every record it names as one of WARNING or above (README, "Logged").
-    log.warning("[%s] final retryCount=%d ok=%s", assignment.kind.name, run.retry_count, _lower(run.ok))
+    event = f"[{assignment.kind.name}] final retryCount={run.retry_count} ok={_lower(run.ok)}"
+    log.warning(event)
     observer.run_ended(assignment.kind, run)
     return run
 
@@ -200,14 +173,9 @@ def _outcome(kind: ReportKind, attempts: Sequence[Attempt], stop: StopReason) ->
 
 def _log_attempt(kind: ReportKind, attempt: Attempt) -> None:
     texts = json.dumps({"errors": attempt.errors, "warnings": attempt.result.warnings}, ensure_ascii=False)
-    log.warning(
-        "[%s] attempt=%d errors=%d ok=%s %s",
-        kind.name,
-        attempt.number,
-        len(attempt.errors),
-        _lower(attempt.ok),
-        one_line(texts),
-    )
+    state = f"attempt={attempt.number} errors={len(attempt.errors)} ok={_lower(attempt.ok)}"
+    event = f"[{kind.name}] {state} {one_line(texts)}"
+    log.warning(event)
 
 
 def _lower(value: bool) -> str:

@@ -6,8 +6,9 @@ from libs.prompts.contexts import ImprovementJudgment
 from services.validator.domain.errors import EvaluationInvalid, JudgmentAPIError
 from services.validator.domain.evaluation import ModelId
 from services.validator.domain.language import Language
-from services.validator.domain.rubrics import JUDGE_INSTRUCTIONS
-from services.validator.usecases.judging import JudgeCall, JudgeFailed, PatientJudge, Question
+from services.validator.prompts.rubrics import JUDGE_INSTRUCTIONS
+from services.validator.usecases.judging import JudgeFailed, PatientJudge
+from services.validator.usecases.ports import JudgeCall, Question
 
 TEMPERATURE = 0.0
 TIMEOUT_SECONDS = 60.0

@@ -10,8 +10,8 @@ from libs.prompts.contexts import ImprovementJudgment
 from services.validator.domain.language import Language
 from services.validator.domain.rule_judge import NOTE, preferred, prospects, text_scores
 from services.validator.usecases.compare import JudgedPreference
-from services.validator.usecases.judging import Question
 from services.validator.usecases.metrics import JudgedScore
+from services.validator.usecases.ports import Question
 
 S = TypeVar("S", bound=BaseModel)
 

@@ -3,62 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
-
-from pydantic import BaseModel
+from dataclasses import replace
 
 from chassis.errors import DeadlineExceeded, FailedPrecondition, InvalidArgument
-from services.validator.domain.evaluation import ModelId
+from chassis.logging import get_logger
+from chassis.retry import RetryPolicy
+from services.validator.usecases.ports import JudgeCall, JudgeModel, Question, S
 
-S = TypeVar("S", bound=BaseModel)
 Sleep = Callable[[float], Awaitable[None]]
 
-PAUSE_SECONDS = 0.5
-LONGEST_PAUSE_SECONDS = 20.0
+RETRY = RetryPolicy(first_pause=0.5, longest_pause=20.0)
 
-log = logging.getLogger("hansei.validator")
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeCall:
-    """Whom to ask and how: model, temperature, time limit of one call in seconds, further calls after a failure."""
-
-    model: ModelId
-    temperature: float
-    timeout_seconds: float
-    max_retries: int
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What a prompt is about, for judges that work by rules instead of reading prompts."""
-
-    user_query: str = ""
-    submissions: tuple[str, ...] = ()
-    metric: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What a judge is asked: who it is, the prompt, and what that is about."""
-
-    instruction: str
-    prompt: str
-    subject: Subject = field(default_factory=Subject)
-
-
-class JudgeModel(Protocol):
-    """Models that answer in a given shape."""
-
-    async def judge(self, call: JudgeCall, question: Question, shape: type[S]) -> S:
-        """One call. A reply that does not fit the shape is a failure.
-
-        Raises FailedPrecondition or InvalidArgument when the model cannot be asked at all.
-        """
-        ...
+log = get_logger("hansei.validator")
 
 
 class JudgeFailed(Exception):
@@ -71,24 +29,34 @@ class JudgeFailed(Exception):
 
 
 class PatientJudge:
-    """Repeats failed calls with growing pauses."""
+    """Repeats failed calls by the retry policy. Sleep and rng (0..1) are injected for tests."""
 
-    def __init__(self, model: JudgeModel, sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(
+        self, model: JudgeModel, sleep: Sleep = asyncio.sleep, rng: Callable[[], float] = random.random
+    ) -> None:
         self._model = model
         self._sleep = sleep
+        self._rng = rng
 
     async def judge(self, call: JudgeCall, question: Question, shape: type[S]) -> S:
-        """The first answer that fits. Raises JudgeFailed after the last one, and what ends every call at once."""
-        for attempt in range(call.max_retries + 1):
-            try:
-                return await self._model.judge(call, question, shape)
-            except (FailedPrecondition, InvalidArgument, DeadlineExceeded):
+        """Return the first answer that fits. Raises JudgeFailed after the last call, and final errors at once."""
+        try:
+            answer, _ = await replace(RETRY, attempts=call.max_retries + 1).run(
+                lambda: self._model.judge(call, question, shape),
+                _may_pass,
+                before_pause=lambda attempt, pause, error: log.warning(
+                    "judge failed; trying again", model=str(call.model), pause_seconds=round(pause, 1), why=str(error)
+                ),
+                sleep=self._sleep,
+                rng=self._rng,
+            )
+        except Exception as error:
+            if not _may_pass(error):
                 raise
-            except Exception as error:
-                if attempt == call.max_retries:
-                    raise JudgeFailed(attempt, error) from error
-                pause = min(LONGEST_PAUSE_SECONDS, PAUSE_SECONDS * 2**attempt)
-                pause = max(pause, min(LONGEST_PAUSE_SECONDS, getattr(error, "retry_after", None) or 0.0))
-                log.warning("judge %s failed, again in %.1f s: %s", call.model, pause, error)
-            await self._sleep(pause)
-        raise AssertionError("unreachable: the loop returns or raises")
+            raise JudgeFailed(call.max_retries, error) from error
+        return answer
+
+
+def _may_pass(error: BaseException) -> bool:
+    final = (FailedPrecondition, InvalidArgument, DeadlineExceeded)
+    return isinstance(error, Exception) and not isinstance(error, final)

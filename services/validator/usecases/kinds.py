@@ -3,60 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from datetime import datetime
-from typing import Protocol
+from collections.abc import Callable
 
+from libs.storage.idempotency import IdempotencyKey
 from services.validator.domain.errors import KindExists, KindNotFound, ReportTypeUnknown
 from services.validator.domain.kind_definition import KindDefinition
 from services.validator.domain.kinds import BUILT_IN_KINDS, ReportKind
-from services.validator.domain.requests import RequestKey
-from services.validator.domain.wording import Wording, Words
+from services.validator.usecases.ports import KindStore, RegisteredKind
 
 COMPILED_KEPT = 200
 NAMES_TOLD = 20
-
-
-class Vocabulary(Protocol):
-    """The ways of looking for words."""
-
-    async def words(self, wording: Wording) -> Words:
-        """The way of a wording mode; what it needs is loaded when it is first wanted."""
-        ...
-
-
-class Registered(Protocol):
-    """A definition and when it was registered."""
-
-    @property
-    def definition(self) -> KindDefinition:
-        """The definition."""
-        ...
-
-    @property
-    def created_at(self) -> datetime:
-        """When it was registered, UTC."""
-        ...
-
-
-class Definitions(Protocol):
-    """Where definitions are kept."""
-
-    async def add(self, request: RequestKey, definition: KindDefinition) -> Registered:
-        """Stores a definition. Raises KindExists."""
-        ...
-
-    async def remove(self, request: RequestKey, name: str) -> None:
-        """Removes a definition. Raises KindNotFound."""
-        ...
-
-    async def get(self, name: str) -> Registered:
-        """The definition of this name. Raises KindNotFound."""
-        ...
-
-    async def page(self, after: str, limit: int) -> Sequence[Registered]:
-        """Definitions by name, those after a name."""
-        ...
 
 
 class Kinds:
@@ -66,7 +22,7 @@ class Kinds:
     but compiled only once.
     """
 
-    def __init__(self, definitions: Definitions, compiled: Callable[[KindDefinition], ReportKind]) -> None:
+    def __init__(self, definitions: KindStore, compiled: Callable[[KindDefinition], ReportKind]) -> None:
         self.definitions = definitions
         self._compile = compiled
         self._compiled: dict[KindDefinition, ReportKind] = {}
@@ -82,7 +38,7 @@ class Kinds:
             raise ReportTypeUnknown([other.definition.name for other in others]) from None
         return await self._usable(registered.definition)
 
-    async def register(self, request: RequestKey, definition: KindDefinition) -> Registered:
+    async def register(self, request: IdempotencyKey, definition: KindDefinition) -> RegisteredKind:
         """Stores a definition that compiles. Raises KindInvalid, KindExists, RequestIdReused."""
         if definition.name in BUILT_IN_KINDS:
             raise KindExists(definition.name)

@@ -3,44 +3,17 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Protocol
 
+from libs.storage.idempotency import IdempotencyKey
 from services.validator.domain.errors import SubmissionNotFound
 from services.validator.domain.leaderboard import (
-    JudgementRecord,
     LeaderBoardEntry,
     RankingRow,
-    RoundKey,
     Submission,
-    TeamScores,
     ranked_by_max_score,
     ranked_by_shrunken_score,
 )
-from services.validator.domain.requests import RequestKey
-
-
-class Store(Protocol):
-    """Where entries and judgements are kept."""
-
-    async def upsert(self, request: RequestKey, submission: Submission) -> LeaderBoardEntry:
-        """Writes the entry of a round."""
-        ...
-
-    async def record_judgement(self, request: RequestKey, key: RoundKey, record: JudgementRecord) -> None:
-        """Writes the judgement of a round."""
-        ...
-
-    async def team_scores(self, execution_id: str) -> list[TeamScores]:
-        """All scores of an execution by team."""
-        ...
-
-    async def best_entry(self, execution_id: str, team_id: str) -> LeaderBoardEntry | None:
-        """The entry of a team with the highest score, of equal ones the later round."""
-        ...
-
-    async def entries(self, execution_id: str, after: tuple[str, int] | None, limit: int) -> list[LeaderBoardEntry]:
-        """Entries by team and round, those after a (team, round) pair."""
-        ...
+from services.validator.usecases.ports import LeaderboardStore
 
 
 class Order(Enum):
@@ -53,8 +26,14 @@ class Order(Enum):
 class Leaderboard:
     """The leaderboard of all executions."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: LeaderboardStore) -> None:
         self.store = store
+
+    async def upsert(self, request: IdempotencyKey, submission: Submission) -> tuple[LeaderBoardEntry, int]:
+        """Write the entry of a round; return it with the number of the team's best round by now (G-61)."""
+        entry = await self.store.upsert(request, submission)
+        best = await self.best_submission(submission.key.execution_id, submission.key.team_id)
+        return entry, best.submission.key.round_number
 
     async def ranking(self, execution_id: str, order: Order = Order.MAX_SCORE) -> list[RankingRow]:
         """Teams, best first; none for an unknown execution (V-70)."""

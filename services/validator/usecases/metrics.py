@@ -10,8 +10,9 @@ from libs.prompts.builder import UserPromptBuilder
 from libs.prompts.contexts import EvaluatorPromptContext
 from services.validator.domain.errors import EvaluationInvalid, PromptUnusable
 from services.validator.domain.language import Language
-from services.validator.domain.rubrics import METRIC_INSTRUCTIONS
-from services.validator.usecases.judging import JudgeCall, PatientJudge, Question, Subject
+from services.validator.prompts.rubrics import METRIC_INSTRUCTIONS
+from services.validator.usecases.judging import PatientJudge
+from services.validator.usecases.ports import JudgeCall, Question, Subject
 
 
 class JudgedScore(BaseModel):

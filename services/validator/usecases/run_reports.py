@@ -8,11 +8,12 @@ from services.validator.domain.dashboard import Brief, DashboardError, TargetErr
 from services.validator.domain.errors import InputsNotObject, KindBuiltIn, ReportNotJson
 from services.validator.domain.kinds import ADVISOR, BUILT_IN_KINDS, ORGANIZER, ReportKind
 from services.validator.domain.language import Language
-from services.validator.domain.report_prompts import build_base_prompt, build_inputs_prompt
 from services.validator.domain.runs import DEFAULT_OPTIONS, ReportRun, RunOptions, StopReason, refused
 from services.validator.domain.wording import LITERAL, Words
-from services.validator.usecases.generate_report import Assignment, ReportModel, RunObserver, generate_report
-from services.validator.usecases.kinds import Kinds, Vocabulary
+from services.validator.prompts.reports import build_base_prompt, build_inputs_prompt
+from services.validator.usecases.generate_report import Assignment, generate_report
+from services.validator.usecases.kinds import Kinds
+from services.validator.usecases.ports import ReportModel, RunObserver, Vocabulary
 from services.validator.usecases.validate_report import json_value
 
 

@@ -12,7 +12,8 @@ from services.validator.domain.errors import ReportNotJson
 from services.validator.domain.findings import ValidationResult
 from services.validator.domain.kinds import ReportKind
 from services.validator.domain.wording import Wording, Words
-from services.validator.usecases.kinds import Kinds, Vocabulary
+from services.validator.usecases.kinds import Kinds
+from services.validator.usecases.ports import Vocabulary
 
 INLINE_CHARS = 32_768
 """Reports up to this size take about a millisecond and are checked on the event loop; larger ones in a thread."""

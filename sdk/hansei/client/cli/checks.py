@@ -7,32 +7,24 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chassis.deadlines import within
-from chassis.errors import HanseiError, shortened
+from chassis.errors import HanseiError, Unavailable
 from chassis.logging import without_secrets
 from chassis.settings import BadSetting, ServiceSettings, load, settings_table
 from hansei.client.cli.embedded import provider
 from hansei.client.cli.failures import PEER_UNAVAILABLE
 from hansei.client.local import environment
+from hansei.client.server import ServerNotInstalledError, server
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
 
-SETTINGS = {
-    "curator": "services.curator.settings.CuratorSettings",
-    "reflector": "services.reflector.settings.ReflectorSettings",
-    "search": "services.search.settings.SearchSettings",
-    "planner": "services.planner.settings.PlannerSettings",
-    "validator": "services.validator.settings.ValidatorSettings",
-    "gateway": "gateway.settings.GatewaySettings",
-}
 SECONDS = 5.0
 A_RUN = b'{"id": "doctor", "query": "q", "status": "success", "generated_answer": "a", "steps": []}'
-DATABASES = ("_db", "_database_url")
+DATABASES = "_database_url"
 """How the settings end that name a database."""
 BUILT_IN = ("offline", "minilm", "hashing")
 START_ONE = "start it with `hansei up`, or name another with --addr"
@@ -53,13 +45,12 @@ class Finding:
 
 def check_machine() -> Iterator[Finding]:
     """What `hansei up` would find here: its settings, the key of its model, the folders it writes to."""
-    for name, place in SETTINGS.items():
-        module, _, cls = place.rpartition(".")
-        try:
-            settings_class = getattr(import_module(module), cls)
-        except ImportError as error:
-            yield Finding(f"{name}: installed", str(error), f"install it: pip install 'hansei[{name}]'")
-            continue
+    try:
+        classes = server().settings_classes()
+    except ServerNotInstalledError as error:
+        yield Finding("hansei up", f"is not checked: {error}")
+        return
+    for name, settings_class in classes.items():
         settings = loaded(settings_class)
         if isinstance(settings, str):
             yield Finding(f"{name}: settings", settings, "correct the variable that is named")
@@ -115,24 +106,12 @@ def _databases(name: str, settings: ServiceSettings) -> Iterator[Finding]:
 
 
 def _entered(check: str, place: str, variable: str) -> Finding:
-    from sqlalchemy.exc import SQLAlchemyError
-
-    from libs.sql.engines import engine_for, shown, url_of
-    from libs.sql.opening import named_by
-
     try:
-        with named_by(variable):
-            url = url_of(place)
-            engine = engine_for(url, "hansei doctor", writes=False)
-        with engine.connect() as connection:
-            connection.exec_driver_sql("SELECT 1")
+        return Finding(check, f"{server().connect_database(place, variable)} answers")
     except BadSetting as error:
         return Finding(check, str(error), "correct the variable that is named")
-    except SQLAlchemyError as error:
-        reason = shortened(str(getattr(error, "orig", None) or error).partition("\n")[0])
-        return Finding(check, f"{shown(url)} does not let us in: {reason}", f"start it, or correct {variable}")
-    engine.dispose()
-    return Finding(check, f"{shown(url)} answers")
+    except Unavailable as error:
+        return Finding(check, error.message, f"start it, or correct {variable}")
 
 
 def _can_be_written(path: Path) -> bool:

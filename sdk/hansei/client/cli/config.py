@@ -33,11 +33,12 @@ def init(
 ) -> None:
     """Write configuration files with the defaults."""
     from hansei.client.cli.output import print_json, say
-    from libs.prompts.config_init import ConfigInitError, init_config
+    from hansei.client.errors import BadSetting
+    from hansei.client.server import server
 
     try:
-        written = init_config(component, output_path, force=force, workspace=workspace)
-    except ConfigInitError as error:
+        written = server().init_config(component, output_path, force=force, workspace=workspace)
+    except BadSetting as error:
         # The texts are the specification's own, so nothing is put before them (B-43 to B-46).
         say(str(error))
         raise typer.Exit(Exit.FAILED) from None

@@ -18,10 +18,12 @@ from hansei.client.cli.show.words import FAINT
 from hansei.client.client import Client
 from hansei.client.learning import Outcome
 from hansei.client.runs import Run
+from hansei.client.server import server
 
 
 def run_demo(trajectories: Path | None, lines: bool) -> None:
     """Run every service offline on a directory of its own, and the loop on it; both are gone afterwards."""
+    server()  # says that it is missing before anything else is said
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="hansei-demo-") as directory:
         if not lines:

@@ -58,11 +58,8 @@ def throwaway(directory: Path) -> dict[str, str]:
 
 def _kept_files() -> dict[str, Path]:
     """The settings that name a file or folder of data, with their defaults: those that lie under `data/`."""
-    from allinone import bootstrap
-    from chassis.settings import ServiceSettings, settings_table
+    from chassis.settings import settings_table
+    from hansei.client.server import server
 
-    classes = [
-        each for each in vars(bootstrap).values() if isinstance(each, type) and issubclass(each, ServiceSettings)
-    ]
-    rows = [row for each in classes for row in settings_table(each)]
+    rows = [row for each in server().settings_classes().values() for row in settings_table(each)]
     return {row.name: Path(row.default) for row in rows if row.default.startswith("data/")}

@@ -27,26 +27,20 @@ def retrieval(
 
     FILE is a retrieval set, {"docs", "queries", "qrels"}. Settings and embedder are those of the search service.
     """
-    import asyncio
-    from dataclasses import asdict
-
-    from chassis.settings import load
     from hansei.client.cli.embedded import provider
     from hansei.client.cli.output import console, print_json
     from hansei.client.cli.show import scores
     from hansei.client.local import environment
-    from services.search.bootstrap import evaluate_file
-    from services.search.settings import SearchSettings
-    from services.search.usecases.evaluate import NAMED_VARIANTS
+    from hansei.client.server import server
 
-    with environment({"HANSEI_LLM_PROVIDER": provider()}):
-        settings = load(SearchSettings)
-    unknown = sorted(set(variant or ()) - set(NAMED_VARIANTS))
+    commands = server()
+    unknown = sorted(set(variant or ()) - set(commands.retrieval_variants()))
     if unknown:
-        fail(f"unknown variant {', '.join(unknown)}; there are {', '.join(NAMED_VARIANTS)}", Exit.USAGE)
-    qualities = asyncio.run(evaluate_file(settings, file, variant or ()))
+        fail(f"unknown variant {', '.join(unknown)}; there are {', '.join(commands.retrieval_variants())}", Exit.USAGE)
+    with environment({"HANSEI_LLM_PROVIDER": provider()}):
+        qualities = commands.evaluate_retrieval(file, variant or ())
     if as_json:
-        print_json({name: asdict(quality) for name, quality in qualities.items()})
+        print_json(qualities)
     else:
         console().print(scores.retrieval(qualities))
 
@@ -57,16 +51,13 @@ def blame(file: File, as_json: AsJson = False) -> None:
 
     FILE holds Who&When logs with labels, one a line. Measured are the rules that work without a model.
     """
-    from dataclasses import asdict
-
     from hansei.client.cli.output import console, print_json
     from hansei.client.cli.show import scores
-    from services.reflector.adapters.importers.labels import read_labelled
-    from services.reflector.usecases.evaluate_blame import evaluate_blame
+    from hansei.client.server import server
 
-    found = evaluate_blame(read_labelled(file.read_bytes()))
+    found = server().evaluate_blame(file)
     if as_json:
-        print_json({**asdict(found), "baselines": {name: asdict(each) for name, each in found.baselines.items()}})
+        print_json(found)
     else:
         console().print(scores.blame(found))
 

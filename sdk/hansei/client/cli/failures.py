@@ -7,6 +7,7 @@ from chassis.logging import without_secrets
 from chassis.settings import BadSetting
 from hansei.client.cli.options import Exit
 from hansei.client.cli.output import say
+from hansei.client.server import ServerNotInstalledError
 
 PEER_UNAVAILABLE = "PEER_UNAVAILABLE"
 
@@ -16,6 +17,9 @@ def exit_code_of(failure: Exception) -> Exit | None:
     if isinstance(failure, BadSetting):
         say(f"Error: {without_secrets(str(failure))}")
         return Exit.FAILED
+    if isinstance(failure, ServerNotInstalledError):
+        say(f"Error: {failure}")
+        return Exit.USAGE
     if not isinstance(failure, HanseiError):
         return None
     for line in complaint(failure):

@@ -18,19 +18,17 @@ from math import comb
 from typing import TYPE_CHECKING
 
 from hansei.client.errors import FailedPrecondition
-from hansei.client.learning import learn, patiently
+from hansei.client.learning import learn, retry_while_behind
 from hansei.client.runs import MAX_SIBLINGS
+from hansei.client.server import server
 from hansei.playbook.v1.playbook_pb2 import Bullet
 from hansei.playbook.v1.review_pb2 import DatasetPolicy
 from hansei.reflector.v1.trajectory_pb2 import Trajectory
 from hansei.search.v1.search_pb2 import SearchQuery
-from services.reflector.domain.actions import Action, actions_of
-from services.reflector.rpc.convert import trajectory_from
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
     from hansei.client.runs import Run
-    from services.reflector.domain.trajectory import Step
 
 TOP_K = 5
 QUERY_CHARS = 600
@@ -38,6 +36,24 @@ QUERY_CHARS = 600
 MAX_RANKED = 10_000
 MAX_BULLETS = 80
 """Bullets the playbook may keep: more than that, nobody reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool call: what a user said last before it, the operation and its arguments, and the kind of its error.
+
+    ``error`` has no variable parts, so it is the same for the same error in every run; it is empty if there was none.
+    """
+
+    said: str
+    operation: str
+    arguments: str
+    error: str
+
+    @property
+    def error_kind(self) -> str:
+        """The operation with its error: what counts as one kind."""
+        return f"{self.operation}: {self.error}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +111,7 @@ class Watcher:
 
     client: Client
     revision: int = 0
-    kinds: dict[str, Action] = field(default_factory=dict)
+    kinds: dict[str, ToolCall] = field(default_factory=dict)
     bullets: list[Bullet] = field(default_factory=list)
     insights: list[Bullet] = field(default_factory=list)
     earlier: list[Trajectory] = field(default_factory=list)
@@ -106,27 +122,26 @@ class Watcher:
         for dataset in {run.trajectory.dataset for run in runs}:
             self.client.playbooks.set_policy(dataset=dataset, policy=DatasetPolicy(max_bullets=MAX_BULLETS))
         for run in runs:
-            steps = trajectory_from(run.trajectory, "trajectory").transcript
-            failed = [action for action in actions_of(steps) if action.error is not None]
-            so_far = self._asked(so_far, run.trajectory.dataset, steps, failed)
+            failed = [ToolCall(**call) for call in server().failed_calls(run.trajectory)]
+            so_far = self._asked(so_far, run.trajectory.dataset, failed)
             self._learn(run)
-            self.kinds.update((action.error_kind, action) for action in failed)
+            self.kinds.update((call.error_kind, call) for call in failed)
             repeated = duplicates(self.bullets, self.kinds.values())
             so_far = replace(so_far, runs=so_far.runs + 1, bullets=len(self.bullets), duplicates=repeated)
             yield so_far
 
-    def _asked(self, so_far: Foresight, dataset: str, steps: Sequence[Step], failed: Sequence[Action]) -> Foresight:
-        queries = [query_before(steps, action) for action in failed]
+    def _asked(self, so_far: Foresight, dataset: str, failed: Sequence[ToolCall]) -> Foresight:
+        queries = [query_before(call) for call in failed]
         found = self._found(dataset, queries)
         counted = replace(so_far, errors=so_far.errors + len(failed))
-        for action, query, given in zip(failed, queries, found, strict=True):
-            seen = action.error_kind in self.kinds
+        for call, query, given in zip(failed, queries, found, strict=True):
+            seen = call.error_kind in self.kinds
             counted = replace(
                 counted,
                 seen=counted.seen + seen,
-                playbook=counted.playbook.plus(any(warns_of(bullet, action) for bullet in given), seen),
-                uncurated=counted.uncurated.plus(self._uncurated_warns(query, action), seen),
-                random=counted.random.plus(chance([warns_of(bullet, action) for bullet in self.bullets]), seen),
+                playbook=counted.playbook.plus(any(warns_of(bullet, call) for bullet in given), seen),
+                uncurated=counted.uncurated.plus(self._uncurated_warns(query, call), seen),
+                random=counted.random.plus(chance([warns_of(bullet, call) for bullet in self.bullets]), seen),
             )
         return counted
 
@@ -135,12 +150,12 @@ class Watcher:
         if not queries:
             return []
         asked = partial(self.client.index.batch_search, dataset=dataset, queries=queries, min_revision=self.revision)
-        return [[result.bullet for result in response.results] for response in patiently(asked).responses]
+        return [[result.bullet for result in response.results] for response in retry_while_behind(asked).responses]
 
-    def _uncurated_warns(self, query: SearchQuery, action: Action) -> bool:
+    def _uncurated_warns(self, query: SearchQuery, call: ToolCall) -> bool:
         # The service ranks at most this many bullets at once; the newest are the likeliest to be of use.
         ranked = self.client.index.rank_bullets(query=query, bullets=self.insights[-MAX_RANKED:]).results
-        return any(warns_of(result.bullet, action) for result in ranked)
+        return any(warns_of(result.bullet, call) for result in ranked)
 
     def _learn(self, run: Run) -> None:
         """Learn a run beside the earlier ones of its task: the later ones have not happened yet."""
@@ -157,15 +172,14 @@ class Watcher:
             self.insights.append(Bullet(id=f"insight-{len(self.insights)}", content=insight.key_insight))
 
 
-def query_before(steps: Sequence[Step], action: Action) -> SearchQuery:
+def query_before(call: ToolCall) -> SearchQuery:
     """What an agent could ask before it makes a call: what was said last, the operation, and its arguments.
 
     Of arguments in JSON only the names are asked for: their values belong to one run, and lessons leave them out.
     """
-    said = next((s.content for s in reversed(steps[: action.call_step]) if s.role == "user" and s.content), "")
-    call = f"{action.operation} {argument_names(action.arguments)}"[:QUERY_CHARS]
+    text = f"{call.operation} {argument_names(call.arguments)}"[:QUERY_CHARS]
     # Unlike a reader, an agent that is about to fail wants to hear also of what was voted down.
-    return SearchQuery(query_text=f"{said[:QUERY_CHARS]}\n{call}", top_k=TOP_K, min_confidence=0)
+    return SearchQuery(query_text=f"{call.said[:QUERY_CHARS]}\n{text}", top_k=TOP_K, min_confidence=0)
 
 
 def argument_names(arguments: str) -> str:
@@ -177,17 +191,17 @@ def argument_names(arguments: str) -> str:
     return " ".join(value) if isinstance(value, dict) else arguments
 
 
-def duplicates(bullets: Sequence[Bullet], failed: Iterable[Action]) -> int:
+def duplicates(bullets: Sequence[Bullet], failed: Iterable[ToolCall]) -> int:
     """How many bullets repeat another one: its words, or its warning of one kind of error."""
     said = Counter(" ".join(bullet.content.casefold().split()) for bullet in bullets)
-    warnings = [sum(warns_of(bullet, action) for bullet in bullets) for action in failed]
+    warnings = [sum(warns_of(bullet, call) for bullet in bullets) for call in failed]
     return sum(count - 1 for count in (*said.values(), *warnings) if count > 1)
 
 
-def warns_of(bullet: Bullet, action: Action) -> bool:
+def warns_of(bullet: Bullet, call: ToolCall) -> bool:
     """Whether a bullet names the operation and quotes the error, as it is once its variable parts are left out."""
     text = bullet.content.casefold()
-    return action.error is not None and action.operation.casefold() in text and action.error.kind.casefold() in text
+    return bool(call.error) and call.operation.casefold() in text and call.error.casefold() in text
 
 
 def chance(warning: Sequence[bool]) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hansei.client.cli.options import Exit, fail
 from hansei.client.client import Client
-from hansei.client.learning import Outcome, learn, patiently
+from hansei.client.learning import Outcome, learn, retry_while_behind
 from hansei.client.runs import Run, Unreadable, read, with_siblings
 from hansei.gateway.v1.gateway_service_pb2 import AnswerResponse
 from hansei.playbook.v1.playbook_pb2 import Bullet
@@ -113,7 +113,8 @@ def _used_again(client: Client, run: Run, revisions: dict[str, int]) -> UsedAgai
 
 def _search(client: Client, dataset: str, query: str, revisions: dict[str, int]) -> SearchResponse:
     """What search finds once its index holds all that was learned."""
-    return patiently(lambda: client.search(dataset, query, top_k=TOP_K, min_revision=revisions.get(dataset, 0)))
+    revision = revisions.get(dataset, 0)
+    return retry_while_behind(lambda: client.search(dataset, query, top_k=TOP_K, min_revision=revision))
 
 
 def _revision(outcome: Outcome) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hansei.client.cli.options import DATASET_VARIABLE, Address, Exit, Local, fail
+from hansei.client.cli.options import DATASET_VARIABLE, Address, Local
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -36,18 +36,14 @@ def mcp(
     """
     import asyncio
 
-    try:
-        import mcp as _  # noqa: F401
-    except ImportError:
-        fail("the package mcp is not installed: pip install 'hansei[mcp]'", Exit.FAILED)
     with suppress(KeyboardInterrupt):  # ctrl-c is how a server ends
         asyncio.run(_serve(dataset, http, allow_host or [], addr, local))
 
 
 async def _serve(dataset: str, http: str | None, allowed: list[str], addr: str | None, local: bool) -> None:
     from hansei.client.cli.output import say
-    from hansei.mcp.server import server
-    from hansei.mcp.serving import over_http, over_stdio
+    from hansei.mcp_server.server import server
+    from hansei.mcp_server.serving import over_http, over_stdio
 
     async with _client(addr, local) as client:
         made = server(client, dataset)

@@ -3,39 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from hansei.client.cli.embedded import OFFLINE, provider
 from hansei.client.cli.output import say
-
-if TYPE_CHECKING:
-    import chassis
-    from allinone.bootstrap import StackSettings
+from hansei.client.server import server
 
 
 def run_stack(address: str | None) -> None:
     """Run the stack at `address` as this process; says what it runs on when it can answer."""
-    import chassis
-    from allinone.bootstrap import StackSettings
-
+    commands = server()
     os.environ["HANSEI_LLM_PROVIDER"] = provider()
     os.environ.setdefault("HANSEI_LOG_FORMAT", "console")
     os.environ.setdefault("HANSEI_LOG_LEVEL", "WARNING")
-    given = {"listen_address": address} if address else {}
-    chassis.run(_announced, chassis.load(StackSettings, **given))
+    commands.run_stack(address, _announce)
 
 
-def _announced(settings: StackSettings, peers: chassis.Peers) -> Sequence[chassis.Service]:
-    """The stack's services, and one that starts last and tells that all others have."""
-    import chassis
-    from allinone.bootstrap import build
-
-    async def announce() -> None:
-        for line in announcement(peers.own_address):
-            say(line)
-
-    return [*build(settings, peers), chassis.Service(name="announcement", registrations=(), start=announce)]
+def _announce(address: str) -> None:
+    for line in announcement(address):
+        say(line)
 
 
 def announcement(address: str) -> list[str]:

@@ -1,38 +1,42 @@
-"""What can be read of the store; every function works in one transaction and sees one state."""
+"""Read the store; every function works in one transaction and sees one state."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select
+from sqlalchemy import BigInteger, ColumnElement, Connection, Row, Select, Text, and_, bindparam, func, select
 
 from services.curator.adapters.sql import schema
-from services.curator.adapters.sql.codec import (
-    microseconds,
-    moment,
-    read_or_none,
-    read_pending,
-    read_policy,
-    read_reported,
-    read_stored,
-    write_pending,
-)
 from services.curator.domain.errors import RevisionAhead
 from services.curator.domain.log import Change, Kind, Origin, Revision, Stamp, Stored
 from services.curator.domain.review import PendingChange, PendingState
 from services.curator.domain.rules import Policy
 from services.curator.domain.snapshot import Snapshot
-from services.curator.usecases.ports import Dataset
+from services.curator.usecases.ports import Dataset, DatasetHead
 
 AnyRow = Row[tuple[object, ...]]
+
+# What every curation reads: built once, so that only the values are bound.
+_HEAD = select(schema.dataset).where(
+    schema.dataset.c.name == bindparam("of_dataset", type_=Text), schema.dataset.c.revision > 0
+)
+_CHANGES_BETWEEN = (
+    select(schema.change)
+    .where(
+        schema.change.c.dataset == bindparam("of_dataset", type_=Text),
+        schema.change.c.revision > bindparam("low", type_=BigInteger),
+        schema.change.c.revision <= bindparam("high", type_=BigInteger),
+    )
+    .order_by(schema.change.c.revision, schema.change.c.slot)
+)
 
 
 def head_of(connection: Connection, dataset: str) -> AnyRow | None:
     """The row of a dataset that has a revision."""
-    table = schema.dataset
-    return connection.execute(select(table).where(table.c.name == dataset, table.c.revision > 0)).first()
+    return connection.execute(_HEAD, {"of_dataset": dataset}).first()
 
 
 def heads(connection: Connection) -> dict[str, int]:
@@ -56,25 +60,24 @@ def snapshot(connection: Connection, dataset: str, revision: int | None, known: 
     created_at = datetime.fromisoformat(head.created_at)
     if wanted == newest:
         updated_at = datetime.fromisoformat(head.updated_at)
-        stored = known_and_newer(connection, known, wanted) if known else _fold(connection, dataset)
+        stored = _known_and_newer(connection, known, wanted) if known else _fold(connection, dataset)
         return Snapshot(dataset, wanted, stored, created_at=created_at, updated_at=updated_at)
-    updated_at = committed_at(connection, dataset, wanted)
+    updated_at = _committed_at(connection, dataset, wanted)
     return Snapshot(dataset, wanted, _as_of(connection, dataset, wanted), created_at=created_at, updated_at=updated_at)
 
 
-def known_and_newer(connection: Connection, known: Snapshot, revision: int) -> Iterable[Stored]:
+def _known_and_newer(connection: Connection, known: Snapshot, revision: int) -> Iterable[Stored]:
     """The bullets of a snapshot with the changes since."""
     changes = changes_between(connection, known.dataset, known.revision, revision)
     return known.after(revision, changes).slots.values()
 
 
-def _fold(connection: Connection, dataset: str) -> list[Stored]:
+def _fold(connection: Connection, dataset: str) -> Sequence[Stored]:
     table = schema.bullet
-    query = select(table.c.body).where(table.c.dataset == dataset).order_by(table.c.slot)
-    return [read_stored(body) for (body,) in connection.execute(query)]
+    return _scalars(connection, select(table.c.body).where(table.c.dataset == dataset).order_by(table.c.slot))
 
 
-def _as_of(connection: Connection, dataset: str, revision: int) -> list[Stored]:
+def _as_of(connection: Connection, dataset: str, revision: int) -> Sequence[Stored]:
     table = schema.change
     last = (
         select(table.c.slot, func.max(table.c.revision).label("revision"))
@@ -88,20 +91,21 @@ def _as_of(connection: Connection, dataset: str, revision: int) -> list[Stored]:
         .where(table.c.dataset == dataset, table.c.after.is_not(None))
         .order_by(table.c.slot)
     )
-    return [read_stored(body) for (body,) in connection.execute(query)]
+    return _scalars(connection, query)
 
 
-def committed_at(connection: Connection, dataset: str, revision: int) -> datetime:
+def _committed_at(connection: Connection, dataset: str, revision: int) -> datetime:
     """When a revision was committed."""
     table = schema.revision
     query = select(table.c.committed).where(table.c.dataset == dataset, table.c.number == revision)
-    return moment(connection.execute(query).scalar_one())
+    committed: datetime = connection.execute(query).scalar_one()
+    return committed
 
 
 def revision_at(connection: Connection, dataset: str, at: datetime) -> int:
     """The newest revision committed at or before `at`, 0 if none."""
     table = schema.revision
-    query = select(func.max(table.c.number)).where(table.c.dataset == dataset, table.c.committed <= microseconds(at))
+    query = select(func.max(table.c.number)).where(table.c.dataset == dataset, table.c.committed <= at)
     return connection.execute(query).scalar() or 0
 
 
@@ -112,25 +116,39 @@ def datasets(connection: Connection, after: str, limit: int) -> list[Dataset]:
     # The order of code points, whatever the collation of the server.
     name = table.c.name.collate("C") if connection.dialect.name == "postgresql" else table.c.name
     rows = connection.execute(query.where(name > after).order_by(name).limit(limit))
-    return [Dataset(row.name, row.revision, row.bullets, moment(row.committed)) for row in rows]
+    return [_dataset(row) for row in rows]
+
+
+def dataset_head(connection: Connection, dataset: str, default: Policy) -> DatasetHead:
+    """Return the newest state of a dataset; `default` holds where no rules were set."""
+    row = connection.execute(select(schema.dataset).where(schema.dataset.c.name == dataset)).first()
+    if row is None:
+        return DatasetHead(Dataset(dataset), default)
+    waiting = (schema.pending.c.dataset == dataset, schema.pending.c.state == PendingState.WAITING.value)
+    pending_changes = connection.execute(select(func.count()).select_from(schema.pending).where(*waiting)).scalar_one()
+    return DatasetHead(_dataset(row), row.policy or default, row.retired, pending_changes)
+
+
+def _dataset(row: AnyRow) -> Dataset:
+    return Dataset(row.name, row.revision, row.bullets, row.committed if row.revision else None)
 
 
 def changes_between(connection: Connection, dataset: str, low: int, high: int) -> list[Change]:
     """The changes of the revisions in (low, high], in log order."""
+    rows = connection.execute(_CHANGES_BETWEEN, {"of_dataset": dataset, "low": low, "high": high})
+    return [change_from(row) for row in rows]
+
+
+def changes_where(connection: Connection, *conditions: ColumnElement[bool]) -> list[Change]:
+    """Return the changes under these conditions, in log order."""
     table = schema.change
-    return _changes(
-        connection, select(table).where(table.c.dataset == dataset, table.c.revision > low, table.c.revision <= high)
-    )
+    query = select(table).where(*conditions).order_by(table.c.revision, table.c.slot)
+    return [change_from(row) for row in connection.execute(query)]
 
 
-def _changes(connection: Connection, query: Select[tuple[object, ...]]) -> list[Change]:
-    rows = connection.execute(query.order_by(schema.change.c.revision, schema.change.c.slot))
-    return [change_of(row) for row in rows]
-
-
-def change_of(row: AnyRow) -> Change:
-    """A row of the table `change`."""
-    return Change(row.slot, read_or_none(row.before), read_or_none(row.after), row.position)
+def change_from(row: AnyRow) -> Change:
+    """Return the change of a row of the table `change`."""
+    return Change(row.slot, row.before, row.after, row.position)
 
 
 def revisions_after(connection: Connection, dataset: str, revision: int, limit: int) -> list[Revision]:
@@ -163,6 +181,10 @@ def bullet_history(connection: Connection, dataset: str, bullet_id: str) -> list
     return _revisions(connection, dataset, rows, table.c.bullet_id == bullet_id)
 
 
+def _scalars(connection: Connection, query: Select[Any]) -> Sequence[Stored]:
+    return connection.execute(query).scalars().all()
+
+
 def _revisions(
     connection: Connection, dataset: str, rows: Sequence[AnyRow], *only: ColumnElement[bool]
 ) -> list[Revision]:
@@ -174,40 +196,32 @@ def _revisions(
     changes: dict[int, list[Change]] = {number: [] for number in numbers}
     for row in connection.execute(select(table).where(*mine, *only).order_by(table.c.revision, table.c.slot)):
         if row.revision in changes:
-            changes[row.revision].append(change_of(row))
+            changes[row.revision].append(change_from(row))
     return [_revision(row, changes[row.number]) for row in rows]
 
 
 def _revision(row: AnyRow, changes: Sequence[Change]) -> Revision:
-    reported = read_reported(row.outcome)
+    report: schema.BatchReport = row.report
     return Revision(
         dataset=row.dataset,
-        stamp=Stamp(row.number, moment(row.committed)),
+        stamp=Stamp(row.number, row.committed),
         origin=Origin(
-            Kind(row.kind), row.author, row.reason, row.request_id, row.source_trajectory, row.model, reported.signal
+            Kind(row.kind), row.author, row.reason, row.request_id, row.source_trajectory, row.model, report.signal
         ),
         summary=row.summary,
         bullets_before=row.bullets_before,
         bullets_after=row.bullets_after,
-        operations=reported.operations,
-        votes=reported.votes,
+        operations=report.operations,
+        votes=report.votes,
         changes=tuple(changes),
     )
-
-
-def done(connection: Connection, request_id: str, method: str) -> tuple[bytes, bytes] | None:
-    """Payload and answer of a request that is done, None when none is known."""
-    table = schema.request
-    query = select(table).where(table.c.request_id == request_id, table.c.method == method)
-    row = connection.execute(query).first()
-    return (bytes(row.payload), bytes(row.response)) if row else None
 
 
 def policy_of(connection: Connection, dataset: str) -> Policy | None:
     """The rules set for a dataset, None when none were."""
     table = schema.dataset
-    text = connection.execute(select(table.c.policy).where(table.c.name == dataset)).scalar()
-    return read_policy(text) if text else None
+    policy: Policy | None = connection.execute(select(table.c.policy).where(table.c.name == dataset)).scalar()
+    return policy
 
 
 def pending(
@@ -217,20 +231,18 @@ def pending(
     table = schema.pending
     query = select(table.c.body).where(table.c.dataset == dataset, table.c.state.in_([one.value for one in states]))
     if after:
-        last = connection.execute(select(table.c.proposed).where(table.c.id == after)).scalar() or 0
+        last = select(table.c.proposed).where(table.c.id == after).scalar_subquery()
         query = query.where((table.c.proposed > last) | (and_(table.c.proposed == last, table.c.id > after)))
-    rows = connection.execute(query.order_by(table.c.proposed, table.c.id).limit(limit))
-    return [read_pending(body) for (body,) in rows]
+    return list(connection.execute(query.order_by(table.c.proposed, table.c.id).limit(limit)).scalars())
 
 
 def expire_pending(connection: Connection, now: datetime) -> int:
     """Marks the pending changes that nobody decided in time; how many."""
     table = schema.pending
-    overdue = (table.c.state == PendingState.WAITING.value, table.c.expires <= microseconds(now))
-    changes = [read_pending(body) for (body,) in connection.execute(select(table.c.body).where(*overdue))]
+    overdue = (table.c.state == PendingState.WAITING.value, table.c.expires <= now)
+    changes: Sequence[PendingChange] = connection.execute(select(table.c.body).where(*overdue)).scalars().all()
     for change in changes:
-        expired = replace(change, state=PendingState.EXPIRED)
-        values = {"state": expired.state.value, "body": write_pending(expired)}
+        values = {"state": PendingState.EXPIRED.value, "body": replace(change, state=PendingState.EXPIRED)}
         connection.execute(table.update().where(table.c.id == change.id).values(**values))
     return len(changes)
 

@@ -1,16 +1,42 @@
 """The tables of the playbook store, the same for SQLite and PostgreSQL.
 
 `revision`, `change` and `vote` are the log: rows are only added, and a vote is only ever marked as withdrawn. `bullet`
-is its fold, written in the same transaction, and could be rebuilt from it at any time. Times are microseconds since
-1970 UTC; the two texts of `dataset` keep what an import brought, also a time without a zone (C-20).
+is its fold, written in the same transaction, and could be rebuilt from it at any time. `embeddings` holds the vectors
+of texts, which could be made again. The two texts of `dataset` keep the times that an import brought, also one without
+a zone (C-20).
 """
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, Table, Text
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text
+
+from libs.embedding.store import embedding_table
+from libs.storage.idempotency import IdempotencyTable
+from libs.storage.migrations import Migrations
+from libs.storage.timestamps import Timestamp
+from services.curator.adapters.sql.json_column import JsonColumn
+from services.curator.domain.curation import Operation, VoteOutcome
+from services.curator.domain.log import Stored
+from services.curator.domain.review import PendingChange
+from services.curator.domain.rules import Policy
+
+MIGRATIONS = Migrations(Path(__file__).with_name("migrations"), "curator_schema_version")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """What a revision keeps of its batch beside the changes, and the signal its source trajectory rests on."""
+
+    operations: tuple[Operation, ...] = ()
+    votes: tuple[VoteOutcome, ...] = ()
+    signal: str = ""
+
 
 metadata = MetaData()
-VERSION_TABLE = "alembic_version"
+BULLET_BODY = JsonColumn(Stored, cached_characters=2_000_000)
 
 dataset = Table(
     "dataset",
@@ -18,11 +44,12 @@ dataset = Table(
     Column("name", Text, primary_key=True),
     Column("revision", BigInteger, nullable=False),
     Column("bullets", Integer, nullable=False),
+    Column("retired", Integer, nullable=False),
     Column("next_slot", BigInteger, nullable=False),
-    Column("committed", BigInteger, nullable=False),
+    Column("committed", Timestamp, nullable=False),
     Column("created_at", Text, nullable=False),
     Column("updated_at", Text, nullable=False),
-    Column("policy", Text, nullable=False),
+    Column("policy", JsonColumn(Policy)),
 )
 
 revision = Table(
@@ -30,7 +57,7 @@ revision = Table(
     metadata,
     Column("dataset", Text, primary_key=True),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
-    Column("committed", BigInteger, nullable=False),
+    Column("committed", Timestamp, nullable=False),
     Column("kind", Text, nullable=False),
     Column("author", Text, nullable=False),
     Column("reason", Text, nullable=False),
@@ -40,7 +67,7 @@ revision = Table(
     Column("summary", Text, nullable=False),
     Column("bullets_before", Integer, nullable=False),
     Column("bullets_after", Integer, nullable=False),
-    Column("outcome", Text, nullable=False),
+    Column("report", JsonColumn(BatchReport), nullable=False),
     Index("revision_committed", "dataset", "committed"),
     Index("revision_trajectory", "dataset", "source_trajectory"),
 )
@@ -53,8 +80,8 @@ change = Table(
     Column("slot", BigInteger, primary_key=True, autoincrement=False),
     Column("bullet_id", Text, nullable=False),
     Column("position", Integer, nullable=False),
-    Column("before", Text),
-    Column("after", Text),
+    Column("before", BULLET_BODY),
+    Column("after", BULLET_BODY),
     Index("change_bullet", "dataset", "bullet_id", "revision"),
     Index("change_slot", "dataset", "slot", "revision"),
 )
@@ -95,23 +122,15 @@ bullet = Table(
     Column("number", BigInteger),
     Column("mark", Text, nullable=False),
     Column("tokens", Integer, nullable=False),
-    Column("body", Text, nullable=False),
+    Column("body", BULLET_BODY, nullable=False),
     Index("bullet_id", "dataset", "bullet_id", "slot"),
     Index("bullet_number", "dataset", "number"),
     Index("bullet_mark", "dataset", "mark", "slot"),
 )
 
-request = Table(
-    "request",
-    metadata,
-    Column("request_id", Text, primary_key=True),
-    Column("method", Text, nullable=False),
-    Column("digest", Text, nullable=False),
-    Column("payload", LargeBinary, nullable=False),
-    Column("response", LargeBinary, nullable=False),
-    Column("answered", BigInteger, nullable=False),
-    Index("request_answered", "answered"),
-)
+embeddings = embedding_table(metadata)
+
+requests = IdempotencyTable(metadata, "request")
 
 pending = Table(
     "pending",
@@ -119,9 +138,9 @@ pending = Table(
     Column("id", Text, primary_key=True),
     Column("dataset", Text, nullable=False),
     Column("state", Text, nullable=False),
-    Column("proposed", BigInteger, nullable=False),
-    Column("expires", BigInteger, nullable=False),
-    Column("body", Text, nullable=False),
+    Column("proposed", Timestamp, nullable=False),
+    Column("expires", Timestamp, nullable=False),
+    Column("body", JsonColumn(PendingChange), nullable=False),
     Index("pending_dataset", "dataset", "proposed", "id"),
     Index("pending_expires", "state", "expires"),
 )

@@ -1,20 +1,72 @@
-"""How executions are listed."""
+"""The statements of the planner's store, and what they return."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, update
 
 from services.planner.adapters.sql import schema
-from services.planner.adapters.sql.codec import at, micros
-from services.planner.usecases.store import ExecutionStatus, Filter, Summary
+from services.planner.adapters.sql.event_rows import FIRST_HASH, decode_events, encode_events
+from services.planner.domain.events import Event, Recorded, StepFinished
+from services.planner.usecases.ports import Audit, ExecutionStatus, Feedback, Filter, Summary
 
-_rows = schema.executions
+_rows, _log = schema.executions, schema.events
+# Built once: every step of every execution is written with these.
+_LOCKED_ROW = select(_rows).where(_rows.c.execution_id == bindparam("id")).with_for_update()
+_NEW_EVENTS = insert(_log)
+_ADVANCED_ROW = (
+    update(_rows)
+    .where(_rows.c.execution_id == bindparam("id"))
+    .values({name: bindparam(name) for name in ("sequence", "head_hash", "status", "updated_at", "wake_at")})
+)
+_ADVANCED_AND_FREED_ROW = _ADVANCED_ROW.values(schema.leases.free_values)
+_ANSWER_KEY = schema.secrets.c.name == "answers"
 
 
-def selected(wanted: Filter) -> Any:
-    """The statement that lists executions, newest first."""
+def lock_execution(connection: Connection, execution_id: str) -> Any:
+    """Return the row of an execution, locked until the transaction ends; None if there is none."""
+    return connection.execute(_LOCKED_ROW, {"id": execution_id}).one_or_none()
+
+
+def has_execution(connection: Connection, execution_id: str) -> bool:
+    """Return True if there is an execution with this id."""
+    found = select(_rows.c.execution_id).where(_rows.c.execution_id == execution_id)
+    return connection.execute(found).first() is not None
+
+
+def read_events(connection: Connection, execution_id: str, after: int) -> list[Recorded]:
+    """Return the log after a sequence number, its chain of hashes checked. Raises CorruptLog."""
+    own = _log.c.execution_id == execution_id
+    before = select(_log.c.hash).where(own, _log.c.sequence == after)
+    previous = FIRST_HASH if after == 0 else connection.execute(before).scalar_one_or_none() or FIRST_HASH
+    statement = select(_log).where(own, _log.c.sequence > after).order_by(_log.c.sequence)
+    return decode_events(execution_id, connection.execute(statement), previous, after)
+
+
+def append_events(
+    connection: Connection,
+    execution_id: str,
+    after: int,
+    head: bytes,
+    events: Sequence[tuple[Event, datetime]],
+    status: ExecutionStatus,
+    wake_at: datetime | None,
+) -> None:
+    """Append events to a log and note the new state; an execution that does not run is free of its lease."""
+    rows = encode_events(execution_id, events, after, head)
+    connection.execute(_NEW_EVENTS, rows)
+    _add_audits(connection, execution_id, events)
+    values = {"id": execution_id, "sequence": after + len(rows), "head_hash": rows[-1]["hash"]}
+    values |= {"status": status.value, "updated_at": events[-1][1], "wake_at": wake_at}
+    connection.execute(_ADVANCED_ROW if status is ExecutionStatus.RUNNING else _ADVANCED_AND_FREED_ROW, values)
+
+
+def list_executions(connection: Connection, wanted: Filter) -> Sequence[Summary]:
+    """Return executions, newest first."""
     statement = select(_rows).order_by(_rows.c.started_at.desc(), _rows.c.execution_id.desc()).limit(wanted.limit)
     if wanted.status is not None:
         statement = statement.where(_rows.c.status == wanted.status.value)
@@ -27,21 +79,69 @@ def selected(wanted: Filter) -> Any:
     if wanted.query_contains:
         statement = statement.where(_rows.c.query.contains(wanted.query_contains, autoescape=True))
     if wanted.started_after is not None:
-        statement = statement.where(_rows.c.started_at >= micros(wanted.started_after))
+        statement = statement.where(_rows.c.started_at >= wanted.started_after)
     if wanted.before is not None:
         time, execution_id = wanted.before
         earlier = and_(_rows.c.started_at == time, _rows.c.execution_id < execution_id)
         statement = statement.where(or_(_rows.c.started_at < time, earlier))
-    return statement
+    return [
+        Summary(row.execution_id, row.query, ExecutionStatus(row.status), row.started_at, row.updated_at, row.sequence)
+        for row in connection.execute(statement)
+    ]
 
 
-def summary(row: Any) -> Summary:
-    """A row as an execution in a list."""
-    return Summary(
-        row.execution_id,
-        row.query,
-        ExecutionStatus(row.status),
-        at(row.started_at),
-        at(row.updated_at),
-        row.sequence,
-    )
+def due_executions(connection: Connection, now: datetime, limit: int) -> Sequence[str]:
+    """Return paused executions whose question has expired."""
+    statement = select(_rows.c.execution_id).where(_rows.c.wake_at <= now).order_by(_rows.c.wake_at)
+    return connection.execute(statement.limit(limit)).scalars().all()
+
+
+def add_feedback(connection: Connection, record: Feedback, now: datetime) -> None:
+    """Add a record, and label the latest audit of its step; the first label stays."""
+    _number_rows_alone(connection)
+    connection.execute(insert(schema.feedback).values(**asdict(record), created_at=now))
+    table = schema.audits
+    of_step = and_(table.c.execution_id == record.execution_id, table.c.step_id == record.step_id)
+    latest = select(func.max(table.c.number)).where(of_step).scalar_subquery()
+    statement = update(table).where(table.c.number == latest, table.c.wrong.is_(None))
+    connection.execute(statement.values(wrong=not record.correct))
+
+
+def feedback_after(connection: Connection, number: int) -> Sequence[tuple[int, Feedback]]:
+    """Return feedback records after a number, oldest first."""
+    table = schema.feedback
+    rows = connection.execute(select(table).where(table.c.number > number).order_by(table.c.number))
+    return [
+        (row.number, Feedback(row.confidence, row.correct, row.audit_probability, row.execution_id, row.step_id))
+        for row in rows
+    ]
+
+
+def audits_after(connection: Connection, number: int) -> Sequence[Audit]:
+    """Return audits after a number, in the order of the decisions."""
+    table = schema.audits
+    rows = connection.execute(select(table).where(table.c.number > number).order_by(table.c.number))
+    return [Audit(row.number, row.score, row.probability, row.floor, row.wrong) for row in rows]
+
+
+def _add_audits(connection: Connection, execution_id: str, events: Sequence[tuple[Event, datetime]]) -> None:
+    """Add the steps that a person is to judge under a guarantee, in the order of the decisions."""
+    rows = [
+        {
+            "execution_id": execution_id,
+            "step_id": event.step_id,
+            "score": event.confidence.score,
+            "probability": event.audit_probability,
+            "floor": event.audit_floor,
+        }
+        for event, _ in events
+        if isinstance(event, StepFinished) and event.audit_floor > 0 and event.level.asks
+    ]
+    if rows:
+        _number_rows_alone(connection)
+        connection.execute(insert(schema.audits), rows)
+
+
+def _number_rows_alone(connection: Connection) -> None:
+    """Let no other transaction number a row until this one ends: readers that go on from a number miss none below."""
+    connection.execute(select(schema.secrets.c.name).where(_ANSWER_KEY).with_for_update())

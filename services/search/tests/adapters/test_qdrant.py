@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from libs.embedding.terms import mixed
 from services.search.adapters.qdrant import Qdrant, QdrantChunks
 from services.search.domain.bm25 import LUCENE
 from services.search.domain.chunking import Chunking, Span
 from services.search.domain.collection import Backend, Collection, Writing
 from services.search.domain.collection_errors import CollectionNotFound
+from services.search.domain.fusion import Fusion
 from services.search.domain.query import Ranking, SearchQuery
-from services.search.domain.tokenizers import mixed
-from services.search.domain.view import Fusion
 from services.search.usecases.search_playbook import Ask, Question
 
 MADE = datetime(2026, 1, 2, tzinfo=UTC)

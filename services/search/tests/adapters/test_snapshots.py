@@ -8,15 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from libs.embedding.terms import mixed
+from services.search.adapters import snapshots
 from services.search.adapters.array_file import DamagedFileError, packed, read_arrays, unpacked, write_arrays
+from services.search.adapters.faiss_neighbours import FaissNeighbours
 from services.search.adapters.snapshots import SnapshotFiles
 from services.search.domain.bullet import Bullet
 from services.search.domain.entry import bullet_entry
+from services.search.domain.fusion import Fusion
 from services.search.domain.index import HybridIndex
 from services.search.domain.query import Filter
 from services.search.domain.snapshot import IndexSnapshot
-from services.search.domain.tokenizers import mixed
-from services.search.domain.view import Fusion, IndexView, Preselection
+from services.search.domain.view import IndexView
+from services.search.tests.engines import new_index, rules
 
 
 def bullet(origin: bytes) -> Bullet:
@@ -57,7 +61,7 @@ def files(folder: Path, embedder: str = "e") -> SnapshotFiles[Bullet]:
 def saved(folder: Path) -> HybridIndex[Bullet]:
     index = index_of()
     hidden = [bullet(b"h|s|hidden")]
-    files(folder).save("d", IndexSnapshot(8, ["h", *(b.id for b in BULLETS)], hidden, index.frozen()))
+    files(folder).save("d", IndexSnapshot(8, ["h", *(b.id for b in BULLETS)], hidden, index.export_state()))
     return index
 
 
@@ -67,7 +71,7 @@ def test_an_index_comes_back_as_it_was(tmp_path: Path) -> None:
     assert snapshot
     assert snapshot.index
     assert (snapshot.revision, snapshot.order[0], [b.id for b in snapshot.hidden]) == (8, "h", ["h"])
-    thawed = HybridIndex.thawed(snapshot.index, mixed)
+    thawed = HybridIndex.restore(snapshot.index, mixed)
     assert answers(thawed.view) == answers(index.view)
     for each in (index, thawed):
         each.apply([bullet_entry(bullet(b"n|s1|retry the deadline"))], np.array([[0.0, 1.0, 0.0]]), deleted=["b0"])
@@ -85,33 +89,44 @@ def test_bullets_are_read_when_somebody_asks_for_them(tmp_path: Path) -> None:
         snapshot = SnapshotFiles(tmp_path, {"embedder": "e"}, reading).load("d")
         assert snapshot
         assert snapshot.index
-        return HybridIndex.thawed(snapshot.index, mixed)
+        return HybridIndex.restore(snapshot.index, mixed)
 
     again = thawed()
     assert read == [b"h|s|hidden"]
     assert [again.holds(b.id, b) for b in BULLETS] == [True] * 5
     assert not again.holds("b0", bullet(b"b0|s0|another text"))
-    files(tmp_path).save("d", IndexSnapshot(9, [], [], again.frozen()))
+    files(tmp_path).save("d", IndexSnapshot(9, [], [], again.export_state()))
     assert read == [b"h|s|hidden"]
     assert answers(again.view) == answers(index.view)
     assert answers(thawed().view) == answers(index.view)
 
 
-def test_a_restart_groups_nothing_again(tmp_path: Path) -> None:
-    preselection = Preselection(above=2, pool=3, probes=1)
-    index = HybridIndex[Bullet](3, mixed, preselection=preselection)
+def test_a_restart_builds_no_neighbours_again(tmp_path: Path) -> None:
+    index = new_index(3, exact_limit=2, tokenize=mixed)
     index.apply([bullet_entry(b) for b in BULLETS], np.random.default_rng(7).normal(size=(5, 3)))
-    assert index.cluster()
-    files(tmp_path).save("d", IndexSnapshot(8, [], [], index.frozen()))
+    assert index.build_neighbours()
+    files(tmp_path).save("d", IndexSnapshot(8, [], [], index.export_state()))
     snapshot = files(tmp_path).load("d")
     assert snapshot
     assert snapshot.index
-    thawed = HybridIndex.thawed(snapshot.index, mixed, preselection=preselection)
-    assert not thawed.cluster()
-    query = np.array([0.6, 0.8, 0], np.float32)
-    ranking = thawed.view.search(["retry"], query, Filter(), Fusion(0.5), 2)
+    restored = HybridIndex.restore(
+        snapshot.index, mixed, rules(exact_limit=2), lambda arrays: FaissNeighbours.restore(arrays, 200)
+    )
+    assert not restored.build_neighbours()
+    query = ["retry"], np.array([0.6, 0.8, 0], np.float32), Filter(), Fusion(0.5), 2
+    ranking = restored.view.search(*query)
     assert ranking.preselected
-    assert list(ranking.results) == list(index.view.search(["retry"], query, Filter(), Fusion(0.5), 2).results)
+    assert list(ranking.results) == list(index.view.search(*query).results)
+
+
+def test_a_snapshot_of_an_older_format_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(snapshots, "FORMAT", 3)
+        saved(tmp_path)
+    assert files(tmp_path).load("d") is None
+    assert "was made with" in caplog.text
 
 
 def test_an_empty_playbook_has_a_snapshot_too(tmp_path: Path) -> None:
@@ -140,7 +155,7 @@ def test_a_damaged_snapshot_is_reported_put_aside_and_not_used(
         content[place] ^= 1
     file.write_bytes(content[: {"half": len(content) // 2, "empty": 0}.get(str(place), len(content))])
     assert files(tmp_path).load("d") is None
-    assert "is damaged and is built anew" in caplog.text
+    assert "snapshot is damaged" in caplog.text
     assert not file.exists()
     assert (tmp_path / "d.index.damaged").exists()
 
@@ -155,7 +170,7 @@ def test_a_full_disk_leaves_the_snapshot_before(
 
     monkeypatch.setattr(os, "fsync", full)
     files(tmp_path).save("d", IndexSnapshot(9, [], [], None))
-    assert "the snapshot of d could not be written: [Errno 28] No space left on device" in caplog.text
+    assert "snapshot could not be written index=d error=[Errno 28] No space left on device" in caplog.text
     monkeypatch.undo()
     snapshot = files(tmp_path).load("d")
     assert snapshot

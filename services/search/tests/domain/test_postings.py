@@ -1,42 +1,52 @@
-"""Lists that a writer moves while a reader looks them up."""
+"""Inverted lists that grow while others read them."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from services.search.domain.postings import Int32s, Postings
+from services.search.domain.postings import Postings, PostingsView
 
-
-class MovedMeanwhile(np.ndarray[Any, np.dtype[np.int64]]):
-    """A table of regions; after the first look into it the writer goes on."""
-
-    writes: list[Any]
-
-    def __array_finalize__(self, table: Any) -> None:
-        self.writes = getattr(table, "writes", [])
-
-    def take(self, *args: Any, **kwargs: Any) -> Any:
-        found = np.asarray(self).take(*args, **kwargs)
-        while self.writes:
-            self.writes.pop()()
-        return found
+texts = st.lists(st.lists(st.sampled_from("abcde"), max_size=6), max_size=6)
 
 
-def terms(*numbers: int) -> Int32s:
-    return np.array(numbers, np.int32)
+def lists(view: PostingsView) -> dict[str, list[int]]:
+    return {term: view.rows_of(term).tolist() for term in "abcde" if len(view.rows_of(term))}
 
 
-def test_a_list_that_moves_while_it_is_looked_up_is_read_as_it_was() -> None:
+@given(st.lists(texts, max_size=6), st.integers(0, 6), st.integers(0, 2**32 - 1))
+@settings(max_examples=200, deadline=None)
+def test_a_view_stays_and_an_export_holds_what_is_alive(batches: list[list[list[str]]], at: int, seed: int) -> None:
+    postings, written, seen = Postings(), list[list[str]](), []
+    for number, batch in enumerate(batches):
+        postings.append(len(written), batch)
+        written += batch
+        if number == at:
+            view = postings.view()
+            seen.append((view, lists(view)))
+    for view, before in seen:
+        assert lists(view) == before
+    expected = {term: [row for row, text in enumerate(written) if term in text] for term in "abcde"}
+    assert lists(postings.view()) == {term: rows for term, rows in expected.items() if rows}
+
+    alive = np.random.default_rng(seed).random(len(written)) < 0.5
+    number_of = (np.cumsum(alive) - 1).tolist()
+    for mask in (None, alive):
+        restored = Postings.restore(*postings.export(mask, "w"), "w")
+        kept = {
+            term: [row if mask is None else number_of[row] for row in rows if mask is None or mask[row]]
+            for term, rows in expected.items()
+        }
+        assert lists(restored.view()) == {term: rows for term, rows in kept.items() if rows}
+        restored.append(len(written), [["a", "a"]])
+        assert restored.view().rows_of("a")[-1] == len(written)
+
+
+def test_rows_are_counted_among_those_that_are_admitted() -> None:
     postings = Postings()
-    first, other = postings.numbers(["first", "other"])
-    postings.append(0, terms(first, other), terms(1, 1))
-    seen = postings.view()
-    table = seen.regions.view(MovedMeanwhile)
-    table.writes = [lambda: postings.append(1, terms(first), terms(1))]
-    lists = seen._replace(regions=table).numbered([first, other])
-    assert not table.writes
-    assert [lists.rows[places].tolist() for places in lists.places()] == [[0], [0]]
-    (moved,) = postings.view().numbered([first]).places()
-    assert postings.view().rows[moved].tolist() == [0, 1]
+    postings.append(0, [["a", "a", "b"], ["a"], ["c"]])
+    postings.append(3, [["a"]])
+    view = postings.view()
+    assert view.count_rows(None).tolist() == [3, 1, 1]
+    assert view.count_rows(np.array([True, False, False, True])).tolist() == [2, 1, 0]

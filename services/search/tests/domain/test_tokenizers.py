@@ -7,12 +7,12 @@ import Stemmer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from libs.embedding.terms import mixed
 from services.search.domain import tokenizers
 from services.search.domain.errors import UnknownTokenizer
 from services.search.domain.tokenizers import (
     ja_bigram,
     latin_share,
-    mixed,
     remembering,
     sudachi,
     terms_of,

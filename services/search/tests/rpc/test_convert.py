@@ -1,4 +1,4 @@
-"""Results on the wire are what the contract's messages would make of them."""
+"""A response holds what was found."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hansei.playbook.v1 import playbook_pb2
-from hansei.search.v1 import search_service_pb2
+from hansei.search.v1 import search_pb2, search_service_pb2
 from services.search.adapters.peers import bullet_from
 from services.search.domain.query import Ranking, Results, Scored, TermScore
-from services.search.rpc.convert import response_message, scored_message
+from services.search.rpc.convert.search import response_message
 from services.search.usecases.search_playbook import Answer
 
 numbers = st.floats(allow_nan=False)
@@ -35,7 +35,18 @@ def test_a_response_holds_what_was_found(found: list[Scored], revision: int, app
     assert (list(results), list(results[1:]), list(results[:1:-1])) == (found, found[1:], found[:1:-1])
     answer = Answer(Ranking(results, 9, 0.5, approximate), revision, "model")
     assert response_message(answer) == search_service_pb2.SearchResponse(
-        results=[scored_message(each) for each in found],
+        results=[
+            search_pb2.SearchResult(
+                bullet=playbook_pb2.Bullet.FromString(each.item.origin),
+                vector_score=each.vector_score,
+                bm25_score=each.bm25_score,
+                combined_score=each.combined_score,
+                raw_cosine=each.raw_cosine,
+                raw_bm25=each.raw_bm25,
+                terms=[search_pb2.TermScore(term=part.term, score=part.score) for part in each.terms],
+            )
+            for each in found
+        ],
         revision=max(revision, 0),
         embedding_model="model",
         approximate=approximate,

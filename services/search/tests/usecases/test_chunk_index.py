@@ -14,8 +14,8 @@ import pytest
 from services.search.domain.chunking import Chunking, Span
 from services.search.domain.collection import Backend, Collection, Writing
 from services.search.domain.collection_errors import CollectionNotFound
-from services.search.domain.collection_store import CollectionStore
 from services.search.usecases.chunk_index import ChunkIndex, FollowedCollection
+from services.search.usecases.ports import CollectionStore
 
 EMPTY = Collection(1, "k", "c", Backend.HYBRID, Chunking(), "m", datetime(2026, 1, 1, tzinfo=UTC))
 

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from services.search.adapters.compiled import CompiledKernels
-from services.search.adapters.embedders.hashing import Hashing
+from libs.embedding.embedder import TextEmbedder
+from libs.embedding.hashing import Hashing
+from libs.embedding.model import Float32s
 from services.search.domain.bm25 import LUCENE
-from services.search.domain.embedding import Float32s, VectorWeight
-from services.search.usecases.embed_texts import EmbedTexts
+from services.search.domain.vector_weight import VectorWeight
+from services.search.domain.view import LoopsInUse
+from services.search.tests.engines import COMPILED
 from services.search.usecases.evaluate import (
     NAMED_VARIANTS,
     BadRetrievalSet,
@@ -61,10 +63,11 @@ JAPANESE = {
 
 
 class Local:
-    model, trust, only_latin = Hashing.model, Hashing.trust, Hashing.only_latin
+    model_id, trust, only_latin = Hashing.model_id, Hashing.trust, Hashing.only_latin
+    thresholds = Hashing.thresholds
 
     async def embed(self, texts: Sequence[str]) -> Float32s:
-        return Hashing().vectors(texts)
+        return Hashing().compute(texts)
 
 
 class Forgetful:
@@ -84,7 +87,7 @@ def written(tmp_path: Path, content: object) -> Path:
 async def test_the_defaults_find_what_is_relevant(content: dict[str, object], tmp_path: Path) -> None:
     retrieval_set = read_retrieval_set(written(tmp_path, content))
     variants = {"default": DEFAULT, **NAMED_VARIANTS}
-    quality = await evaluate(retrieval_set, EmbedTexts(Local(), Forgetful()), CompiledKernels.warmed(), variants)
+    quality = await evaluate(retrieval_set, TextEmbedder(Local(), Forgetful()), LoopsInUse(COMPILED), variants)
     assert list(quality) == list(variants)
     assert quality["default"].ndcg_at_10 == pytest.approx(1.0)
     assert quality["default"].queries == len(retrieval_set.queries)

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from chassis.errors import Unavailable
-from services.search.domain.embedding import VectorWeight
-from services.search.domain.errors import EmbeddingFailed, PlaybookUnreachable, RevisionNotReached, WrongVector
+from libs.embedding.embedder import TextEmbedder
+from libs.embedding.errors import EmbeddingFailed
+from services.search.domain.errors import PlaybookUnreachable, RevisionNotReached, WrongVector
 from services.search.domain.feed import Change, Committed
 from services.search.domain.query import SearchQuery
 from services.search.domain.tokenizers import whitespace
+from services.search.domain.vector_weight import VectorWeight
 from services.search.tests.usecases.world import Kept, Lengths, Memory, bullet, world
-from services.search.usecases.embed_texts import EmbedTexts
 from services.search.usecases.playbook_indexes import PlaybookIndexes
 from services.search.usecases.search_playbook import Ask, QueryVector, RankEntries, SearchPlaybook
 
@@ -83,7 +84,7 @@ async def test_a_fault_of_its_own_is_logged_and_the_index_begins_anew(caplog: py
         await eventually(lambda: w.indexes.of("d").revision == 2)
         assert await w.found(min_revision=2) == ["a", "b"]
         assert w.feed.watches == [None, None, None]
-    assert "the index of d failed at revision 1 and begins anew" in caplog.text
+    assert "rebuilding it from the feed dataset=d revision=1" in caplog.text
 
 
 async def test_a_snapshot_that_cannot_be_taken_up_is_done_without(
@@ -96,7 +97,7 @@ async def test_a_snapshot_that_cannot_be_taken_up_is_done_without(
         monkeypatch.setattr(w.snapshots, "load", unreadable)
         w.feed.add(bullet("a"))
         assert await w.found(min_revision=1) == ["a"]
-    assert "the snapshot of d could not be taken up" in caplog.text
+    assert "snapshot could not be loaded dataset=d" in caplog.text
 
 
 async def test_a_gap_in_the_feed_begins_anew_with_a_snapshot() -> None:
@@ -182,7 +183,7 @@ async def test_a_restart_goes_on_from_the_snapshot() -> None:
         await w.indexes.close()
         w.feed.add(bullet("d", "one"))
         w.feed.commit(Change("c", None, 2))
-        w.embed = EmbedTexts(w.embedder, Memory())
+        w.embed = TextEmbedder(w.embedder, Memory())
         w.embedder.embedded.clear()
         w.feed.watches.clear()
         assert await w.found("one", min_revision=4) == ["a", "d"]
@@ -200,7 +201,7 @@ async def test_a_store_that_was_replaced_while_search_was_down_is_noticed() -> N
         await w.indexes.close()
         w.feed.log, w.feed.bullets = [], []
         w.feed.add(bullet("b", "two"), bullet("c", "four"))
-        w.embed = EmbedTexts(w.embedder, Memory())
+        w.embed = TextEmbedder(w.embedder, Memory())
         w.embedder.embedded.clear()
         await w.found("q")
         await eventually(lambda: w.indexes.of("d").heard_at is not None)
@@ -227,9 +228,9 @@ async def test_the_index_of_another_model_answers_until_the_new_one_is_complete(
         await w.indexes.close()
 
         newer = Lengths()
-        newer.model, newer.fails = "newer", EmbeddingFailed("not yet")
+        newer.model_id, newer.fails = "newer", EmbeddingFailed("not yet")
         former, kept = w.embed, w.snapshots
-        w.embed, w.snapshots = EmbedTexts(newer, Memory()), Kept()
+        w.embed, w.snapshots = TextEmbedder(newer, Memory()), Kept()
         w.indexes = PlaybookIndexes(w.follow, 10, lambda dataset: w.follow(dataset, former, kept))
         rank = RankEntries(w.embed, whitespace, VectorWeight(0.5), "minmax", w.pool)
         w.search = SearchPlaybook(w.indexes, rank, lambda: None)

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chassis.cpu import CpuPool
-from services.search.adapters.collection_store import SqlCollectionStore
-from services.search.adapters.database import Database
+from chassis.server.cpu import CpuPool
+from services.search.adapters.sql.repository import CollectionRepository, collection_database
 from services.search.domain.chunking import Chunking, Span
 from services.search.domain.collection import Backend, Document, GivenChunk, Writing
 from services.search.usecases import load_documents
@@ -107,9 +106,9 @@ async def test_a_full_disk_fails_the_documents_of_its_batch_and_no_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(load_documents, "BATCH_DOCUMENTS", 2)
-    database, pool = Database(str(tmp_path / "search.db")), CpuPool("cut", workers=1)
+    database, pool = collection_database(str(tmp_path / "search.db")), CpuPool("cut", workers=1)
     await database.open()
-    store = SqlCollectionStore(database)
+    store = CollectionRepository(database)
     embedders = cast(Embedders, None)  # the documents bring their vectors
     indexes = CollectionIndexes(store, lambda _: cast(ChunkIndex, NoIndex()), 1)
     cut = CutDocuments(embedders, str.split, pool)
@@ -119,7 +118,7 @@ async def test_a_full_disk_fails_the_documents_of_its_batch_and_no_others(
     def document(name: str, size: int = 1) -> Document:
         return Document(name, "x" * size, (), [GivenChunk(Span(0, 1), "m", np.ones(4, np.float32))])
 
-    await database.durable(lambda connection: connection.exec_driver_sql("PRAGMA max_page_count=40"))
+    await database.write(lambda connection: connection.exec_driver_sql("PRAGMA max_page_count=40"))
     documents = [document("a"), document("b"), document("c"), document("large", 500_000), document("d")]
     progress = [each async for each in load("c", sent(documents))]
     assert [(each.processed, each.stored, each.failed) for each in progress] == [(2, 2, 0), (4, 2, 2), (5, 3, 2)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from services.search.domain.collection_errors import PageExpired, PageTokenInvalid
+from services.search.domain.collection_errors import PageExpired
 from services.search.domain.query import Ranking, Results
 from services.search.usecases.pinned_rankings import PinnedRankings, Place
 from services.search.usecases.search_playbook import Answer
@@ -28,7 +28,7 @@ async def pages(pinned: PinnedRankings[int], ranked: Ranked, *, move: bool = Fal
     found: list[list[int]] = []
     place: Place | None = None
     while True:
-        page = await pinned.page("q", 3, place, ranked)
+        page = await pinned.page(3, place, ranked)
         found.append([scored.item for scored in page.results])
         ranked.revision += move
         if (place := page.following) is None:
@@ -42,35 +42,28 @@ async def test_pages_show_the_first_page_s_ranking_even_when_the_index_moves() -
 
 
 async def test_without_a_page_size_everything_comes_at_once_and_nothing_is_kept() -> None:
-    page = await PinnedRankings[int]().page("q", 0, None, Ranked())
+    page = await PinnedRankings[int]().page(0, None, Ranked())
     assert (len(page.results), page.following) == (7, None)
 
 
 async def test_a_ranking_that_is_gone_is_made_again_while_the_index_stands() -> None:
     ranked = Ranked()
-    first = await PinnedRankings[int]().page("q", 3, None, ranked)
+    first = await PinnedRankings[int]().page(3, None, ranked)
     another_replica = PinnedRankings[int]()
-    second = await another_replica.page("q", 3, first.following, ranked)
+    second = await another_replica.page(3, first.following, ranked)
     assert [scored.item for scored in second.results] == [13, 14, 15]
     ranked.revision = 2
-    third = await another_replica.page("q", 3, second.following, ranked)
+    third = await another_replica.page(3, second.following, ranked)
     assert [scored.item for scored in third.results] == [16]
     with pytest.raises(PageExpired, match="begin a new search"):
-        await PinnedRankings[int]().page("q", 3, second.following, ranked)
+        await PinnedRankings[int]().page(3, second.following, ranked)
 
 
 async def test_the_oldest_rankings_go_when_too_many_results_are_kept() -> None:
     pinned, ranked = PinnedRankings[int](most_results=15), Ranked()
-    places = [(await pinned.page("q", 3, None, ranked)).following for _ in range(3)]
+    places = [(await pinned.page(3, None, ranked)).following for _ in range(3)]
     ranked.revision = 2
     with pytest.raises(PageExpired):
-        await pinned.page("q", 3, places[0], ranked)
+        await pinned.page(3, places[0], ranked)
     for place in places[1:]:
-        assert (await pinned.page("q", 3, place, ranked)).results[0].item == 13
-
-
-async def test_a_token_of_another_query_is_refused() -> None:
-    pinned, ranked = PinnedRankings[int](), Ranked()
-    first = await pinned.page("q", 3, None, ranked)
-    with pytest.raises(PageTokenInvalid):
-        await pinned.page("another", 3, first.following, ranked)
+        assert (await pinned.page(3, place, ranked)).results[0].item == 13

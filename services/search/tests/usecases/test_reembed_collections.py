@@ -9,21 +9,21 @@ from typing import cast
 import numpy as np
 import pytest
 
-from chassis.cpu import CpuPool
-from services.search.adapters.collection_store import SqlCollectionStore
-from services.search.adapters.database import Database
+from chassis.server.cpu import CpuPool
+from libs.embedding.embedder import TextEmbedder
+from libs.embedding.errors import EmbeddingFailed
+from libs.embedding.model import Float32s
+from libs.embedding.remote import STRICTEST
+from services.search.adapters.sql.repository import CollectionRepository, collection_database
 from services.search.domain.chunking import Chunking, Span
 from services.search.domain.collection import Backend, Collection, CutDocument, Document, Writing
 from services.search.domain.collection_errors import RETRY_AFTER_SECONDS, EmbedderChanged
-from services.search.domain.collection_store import CollectionStore
-from services.search.domain.embedding import Float32s
-from services.search.domain.errors import EmbeddingFailed
 from services.search.domain.query import SearchQuery
 from services.search.usecases.chunk_index import ChunkIndex
 from services.search.usecases.collection_indexes import CollectionIndexes
 from services.search.usecases.cut_documents import CutDocuments
-from services.search.usecases.embed_texts import EmbedTexts
 from services.search.usecases.embedders import Embedders
+from services.search.usecases.ports import CollectionStore
 from services.search.usecases.reembed_collections import PAUSE_SECONDS, ReembedCollections
 from services.search.usecases.search_collection import SearchCollection
 from services.search.usecases.search_playbook import Ask, RankEntries
@@ -32,7 +32,7 @@ from services.search.usecases.search_playbook import Ask, RankEntries
 class Embedder:
     """Gives the length of a text; `before` happens first."""
 
-    model, trust, only_latin = "new", 1.0, False
+    model_id, trust, only_latin, thresholds = "new", 1.0, False, STRICTEST
 
     def __init__(self) -> None:
         self.before: list[Callable[[], Awaitable[object]]] = []
@@ -73,7 +73,7 @@ class Index:
 
 
 class World:
-    def __init__(self, store: SqlCollectionStore) -> None:
+    def __init__(self, store: CollectionRepository) -> None:
         self.store = store
         self.embedder = Embedder()
         self.made: dict[str, Index] = {}
@@ -81,7 +81,7 @@ class World:
 
     async def run(self, store: CollectionStore | None = None) -> None:
         indexes = CollectionIndexes(self.store, self._index, 10)
-        embed = EmbedTexts(self.embedder, NothingKnown())
+        embed = TextEmbedder(self.embedder, NothingKnown())
         await ReembedCollections(store or self.store, indexes, embed, self._sleep)()
 
     async def put(self, *names: str, to: str = "c") -> Collection:
@@ -99,9 +99,9 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    database = Database(str(tmp_path / "search.db"))
+    database = collection_database(str(tmp_path / "search.db"))
     await database.open()
-    yield World(SqlCollectionStore(database))
+    yield World(CollectionRepository(database))
     await database.close()
 
 
@@ -114,15 +114,12 @@ async def test_all_collections_change_over_with_an_index_that_is_ready(world: Wo
         assert collection.model == "new"
         assert (index := world.made[collection.key]).revision == collection.revision
         assert await index.chunks() == collection.chunks
-    assert world.embedder.texts == ["text of a", "text of b"] * 2
-    assert [
-        w.vectors.tolist() for w in await world.store.writings(await world.store.get("d"), 0) if w.vectors is not None
-    ] == [
-        [[9.0, 1.0]],
-        [[9.0, 1.0]],
-    ]
+    assert world.embedder.texts == ["text of a", "text of b"]  # each text once, S-17
+    writings = await world.store.writings(await world.store.get("d"), 0)
+    vectors = [w.vectors[0].tolist() for w in writings if w.vectors is not None]
+    assert vectors == [pytest.approx([0.99388, 0.11043], abs=1e-5)] * 2
     await world.run()
-    assert len(world.embedder.texts) == 4
+    assert len(world.embedder.texts) == 2
 
 
 async def test_what_is_written_meanwhile_comes_along(world: World) -> None:
@@ -150,7 +147,7 @@ async def test_until_then_a_model_that_is_not_at_hand_is_named(world: World) -> 
         return None
 
     collection = await world.put("a")
-    embedders = Embedders(EmbedTexts(world.embedder, NothingKnown()), unknown)
+    embedders = Embedders(TextEmbedder(world.embedder, NothingKnown()), unknown)
     indexes = CollectionIndexes(world.store, world._index, 10)
     search = SearchCollection(world.store, indexes, embedders, cast(RankEntries, None))
     cut = CutDocuments(embedders, str.split, pool := CpuPool("cut", workers=1))

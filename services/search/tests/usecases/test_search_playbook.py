@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from services.search.domain.embedding import Float32s
+from libs.embedding.model import Float32s
 from services.search.domain.errors import WrongVector
 from services.search.domain.query import SearchQuery
 from services.search.tests.usecases.world import bullet, world
@@ -47,18 +47,14 @@ async def test_a_given_vector_saves_the_embedding_call_and_a_given_weight_is_not
         assert w.embedder.embedded == ["text"]
 
 
-async def test_what_is_known_is_answered_at_once_and_the_same() -> None:
+async def test_a_long_query_gets_the_same_answer() -> None:
     async with world() as w:
         w.feed.add(bullet("a", "text"), bullet("b", "texts about q"))
-        ask = Ask(SearchQuery("q"))
-        assert w.search.at_once("d", ask) is None  # not followed yet
-        (answer,) = await w.search("d", [ask], 1)
-        at_once = w.search.at_once("d", ask)
-        assert at_once is not None
-        assert (list(at_once.ranking.results), *at_once[1:]) == (list(answer.ranking.results), *answer[1:])
-        assert w.search.at_once("d", ask, 2) is None  # a revision to wait for
-        assert w.search.at_once("d", Ask(SearchQuery("another"))) is None  # a vector to make
-        assert w.search.at_once("d", Ask(SearchQuery("q" * (INLINE_CHARACTERS + 1)))) is None  # work for a thread
+        vector = QueryVector("lengths", np.ones(2, np.float32))
+        (short,) = await w.search("d", [Ask(SearchQuery("q"), vector=vector)], 1)
+        text = "q" + " " * INLINE_CHARACTERS  # for another thread
+        (long,) = await w.search("d", [Ask(SearchQuery(text), vector=vector)], 1)
+        assert [r.item.id for r in long.ranking.results] == [r.item.id for r in short.ranking.results]
 
 
 async def test_nothing_is_embedded_for_nobody() -> None:  # S-08
@@ -66,9 +62,8 @@ async def test_nothing_is_embedded_for_nobody() -> None:  # S-08
         w.feed.add(bullet("a", "text"))
         await w.search("d", [Ask(SearchQuery("q"))], 1)
         known = list(w.embedder.embedded)
-        found = w.search.at_once("d", Ask(SearchQuery("another", section_filter=["elsewhere"])))
-        assert found is not None
-        assert not found.ranking.results
+        (answer,) = await w.search("d", [Ask(SearchQuery("another", section_filter=["elsewhere"]))])
+        assert not answer.ranking.results
         assert w.embedder.embedded == known
 
 

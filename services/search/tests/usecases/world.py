@@ -8,18 +8,21 @@ from contextlib import asynccontextmanager
 
 import numpy as np
 
-from chassis.cpu import CpuPool
 from chassis.errors import OutOfRange
+from chassis.server.cpu import CpuPool
+from libs.embedding.embedder import TextEmbedder
+from libs.embedding.model import Float32s
+from libs.embedding.remote import STRICTEST
 from services.search.domain.bullet import Bullet
-from services.search.domain.embedding import Float32s, VectorWeight
 from services.search.domain.feed import Alive, Change, Committed, Event, Snapshot, reordering
 from services.search.domain.index import HybridIndex
 from services.search.domain.query import SearchQuery
 from services.search.domain.snapshot import IndexSnapshot
 from services.search.domain.tokenizers import whitespace
-from services.search.usecases.embed_texts import EmbedTexts
-from services.search.usecases.follow_playbook import FollowedPlaybook, MakeIndex
+from services.search.domain.vector_weight import VectorWeight
+from services.search.usecases.follow_playbook import FollowedPlaybook
 from services.search.usecases.playbook_indexes import PlaybookIndexes
+from services.search.usecases.ports import IndexFactory
 from services.search.usecases.search_playbook import Ask, RankEntries, SearchPlaybook
 
 
@@ -49,7 +52,7 @@ class Playbooks:
         places = {b.id: known.index(b.id) if b.id in known else len(known) + i for i, b in enumerate(bullets)}
         self.commit(*(Change(b.id, b, places[b.id]) for b in bullets))
 
-    async def watch(self, dataset: str, after: int | None) -> AsyncIterator[Event]:
+    async def watch(self, dataset: str, after: int | None, held: int = 0) -> AsyncIterator[Event]:
         self.watches.append(after)
         if self.failures:
             raise self.failures.pop(0)
@@ -73,9 +76,10 @@ class Playbooks:
 class Lengths:
     """An embedder of two dimensions that counts, and fails when told to."""
 
-    model = "lengths"
+    model_id = "lengths"
     trust = 0.5
     only_latin = True
+    thresholds = STRICTEST
 
     def __init__(self) -> None:
         self.embedded: list[str] = []
@@ -121,7 +125,7 @@ class World:
     def __init__(self, most: int = 10) -> None:
         self.feed = Playbooks()
         self.embedder = Lengths()
-        self.embed = EmbedTexts(self.embedder, Memory())
+        self.embed = TextEmbedder(self.embedder, Memory())
         self.pool = CpuPool("test", workers=1)
         self.pauses: list[float] = []
         self.snapshots = Kept()
@@ -130,12 +134,12 @@ class World:
         self.search = SearchPlaybook(self.indexes, rank, lambda: self.remaining)
         self.remaining: float | None = None
 
-    def follow(self, dataset: str, embed: EmbedTexts | None = None, kept: Kept | None = None) -> FollowedPlaybook:
+    def follow(self, dataset: str, embed: TextEmbedder | None = None, kept: Kept | None = None) -> FollowedPlaybook:
         return FollowedPlaybook(
             dataset,
             self.feed,
             embed or self.embed,
-            MakeIndex(lambda dimension: HybridIndex(dimension, whitespace), HybridIndex.thawed),
+            IndexFactory(lambda dimension: HybridIndex(dimension, whitespace), HybridIndex.restore),
             kept or self.snapshots,
             self.pool,
             sleep=self.pause,

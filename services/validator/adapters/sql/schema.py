@@ -1,11 +1,16 @@
-"""The tables of the validator, the same for SQLite and PostgreSQL. Times are microseconds since 1970 UTC."""
+"""The tables of the validator, the same for SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from sqlalchemy import BigInteger, Boolean, Column, Float, Integer, MetaData, Table, Text, UniqueConstraint
 
-VERSION_TABLE = "validator_schema_version"
-"""Of its own name, so that one PostgreSQL database may serve several services."""
+from libs.storage.idempotency import IdempotencyTable
+from libs.storage.migrations import Migrations
+from libs.storage.timestamps import Timestamp
+
+MIGRATIONS = Migrations(Path(__file__).with_name("migrations"), "validator_schema_version")
 
 metadata = MetaData()
 
@@ -24,8 +29,8 @@ entry = Table(
     Column("score_details", Text),
     Column("final_submission", Boolean, nullable=False),
     Column("exit_reason", Text),
-    Column("created_at", BigInteger, nullable=False),
-    Column("updated_at", BigInteger, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
+    Column("updated_at", Timestamp, nullable=False),
     UniqueConstraint("execution_id", "team_id", "round_number", name="leaderboard_entry_round"),
 )
 
@@ -45,14 +50,7 @@ kind = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("definition", Text, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
 )
 
-request = Table(
-    "validator_request",
-    metadata,
-    Column("request_id", Text, primary_key=True),
-    Column("fingerprint", Text, nullable=False),
-    Column("answer", Text, nullable=False),
-    Column("done_at", BigInteger, nullable=False),
-)
+requests = IdempotencyTable(metadata, "validator_request")

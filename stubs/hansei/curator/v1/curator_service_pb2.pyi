@@ -31,12 +31,17 @@ class CurateRequest(_message.Message):
     REFLECTION_RESULT_FIELD_NUMBER: _builtins.int
     DATASET_FIELD_NUMBER: _builtins.int
     AUTHOR_FIELD_NUMBER: _builtins.int
+    PREPARED_REVISION_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUID of this curation. A repeat returns the stored answer and changes nothing."""
     dataset: _builtins.str
     """The dataset that learns."""
     author: _builtins.str
     """Who asks; empty means `curator`."""
+    prepared_revision: _builtins.int
+    """The revision that PrepareCuration returned for this `request_id`. Unless the dataset has changed since, it is not
+    read again whether the request was done before. Unset: it is read before a model is asked.
+    """
     @_builtins.property
     def reflection_result(self) -> _trajectory_pb2.ReflectionResult:
         """What was learned."""
@@ -48,12 +53,15 @@ class CurateRequest(_message.Message):
         reflection_result: _trajectory_pb2.ReflectionResult | None = ...,
         dataset: _builtins.str = ...,
         author: _builtins.str = ...,
+        prepared_revision: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["reflection_result", b"reflection_result"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_prepared_revision", b"_prepared_revision", "prepared_revision", b"prepared_revision", "reflection_result", b"reflection_result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "dataset", b"dataset", "reflection_result", b"reflection_result", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_prepared_revision", b"_prepared_revision", "author", b"author", "dataset", b"dataset", "prepared_revision", b"prepared_revision", "reflection_result", b"reflection_result", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__prepared_revision: _TypeAlias = _typing.Literal["prepared_revision"]  # noqa: Y015
+    _WhichOneofArgType__prepared_revision: _TypeAlias = _typing.Literal["_prepared_revision", b"_prepared_revision"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prepared_revision) -> _WhichOneofReturnType__prepared_revision | None: ...
 
 Global___CurateRequest: _TypeAlias = CurateRequest  # noqa: Y015
 
@@ -156,6 +164,102 @@ class CurateResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CurateResponse: _TypeAlias = CurateResponse  # noqa: Y015
+
+@_typing.final
+class PrepareCurationRequest(_message.Message):
+    """Request of PrepareCuration."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    DATASET_FIELD_NUMBER: _builtins.int
+    BULLET_IDS_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """The UUID that Curate will be given."""
+    dataset: _builtins.str
+    """The dataset that learns."""
+    @_builtins.property
+    def bullet_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Ids of the bullets that the agent was given. Unknown ids are left out."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        dataset: _builtins.str = ...,
+        bullet_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bullet_ids", b"bullet_ids", "dataset", b"dataset", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PrepareCurationRequest: _TypeAlias = PrepareCurationRequest  # noqa: Y015
+
+@_typing.final
+class PrepareCurationResponse(_message.Message):
+    """Response of PrepareCuration."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMITTED_FIELD_NUMBER: _builtins.int
+    BULLETS_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    revision: _builtins.int
+    """The newest revision of the dataset."""
+    @_builtins.property
+    def committed(self) -> Global___CommittedCuration:
+        """The curation that was committed under the id. Absent when none was."""
+
+    @_builtins.property
+    def bullets(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.Bullet]:
+        """The bullets with the given ids, in playbook order; none when a curation was committed."""
+
+    def __init__(
+        self,
+        *,
+        committed: Global___CommittedCuration | None = ...,
+        bullets: _abc.Iterable[_playbook_pb2.Bullet] | None = ...,
+        revision: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["committed", b"committed"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bullets", b"bullets", "committed", b"committed", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PrepareCurationResponse: _TypeAlias = PrepareCurationResponse  # noqa: Y015
+
+@_typing.final
+class CommittedCuration(_message.Message):
+    """A curation with the reflection it came from."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REFLECTION_RESULT_FIELD_NUMBER: _builtins.int
+    RESPONSE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def reflection_result(self) -> _trajectory_pb2.ReflectionResult:
+        """What Curate was given."""
+
+    @_builtins.property
+    def response(self) -> Global___CurateResponse:
+        """What Curate answered."""
+
+    def __init__(
+        self,
+        *,
+        reflection_result: _trajectory_pb2.ReflectionResult | None = ...,
+        response: Global___CurateResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["reflection_result", b"reflection_result", "response", b"response"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reflection_result", b"reflection_result", "response", b"response"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CommittedCuration: _TypeAlias = CommittedCuration  # noqa: Y015
 
 @_typing.final
 class GetCurationRequest(_message.Message):

@@ -40,6 +40,11 @@ class CuratorServiceStub:
                 request_serializer=hansei_dot_curator_dot_v1_dot_curator__service__pb2.CurateRequest.SerializeToString,
                 response_deserializer=hansei_dot_curator_dot_v1_dot_curator__service__pb2.CurateResponse.FromString,
                 _registered_method=True)
+        self.PrepareCuration = channel.unary_unary(
+                '/hansei.curator.v1.CuratorService/PrepareCuration',
+                request_serializer=hansei_dot_curator_dot_v1_dot_curator__service__pb2.PrepareCurationRequest.SerializeToString,
+                response_deserializer=hansei_dot_curator_dot_v1_dot_curator__service__pb2.PrepareCurationResponse.FromString,
+                _registered_method=True)
         self.GetCuration = channel.unary_unary(
                 '/hansei.curator.v1.CuratorService/GetCuration',
                 request_serializer=hansei_dot_curator_dot_v1_dot_curator__service__pb2.GetCurationRequest.SerializeToString,
@@ -60,9 +65,18 @@ class CuratorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PrepareCuration(self, request, context):
+        """Reads what a caller needs before it reflects and curates: the curation that was committed under `request_id`, if
+        there is one, else the bullets that the agent was given. ALREADY_EXISTS `REQUEST_ID_REUSED`: the id was used for
+        another dataset.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetCuration(self, request, context):
-        """Reads a committed curation by the `request_id` that made it, with the reflection it came from. A gateway asks here
-        before it reflects again on a repeated request. NOT_FOUND when no curation was committed under that id.
+        """Reads a committed curation by the `request_id` that made it, with the reflection it came from. NOT_FOUND when no
+        curation was committed under that id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -75,6 +89,11 @@ def add_CuratorServiceServicer_to_server(servicer, server):
                     servicer.Curate,
                     request_deserializer=hansei_dot_curator_dot_v1_dot_curator__service__pb2.CurateRequest.FromString,
                     response_serializer=hansei_dot_curator_dot_v1_dot_curator__service__pb2.CurateResponse.SerializeToString,
+            ),
+            'PrepareCuration': grpc.unary_unary_rpc_method_handler(
+                    servicer.PrepareCuration,
+                    request_deserializer=hansei_dot_curator_dot_v1_dot_curator__service__pb2.PrepareCurationRequest.FromString,
+                    response_serializer=hansei_dot_curator_dot_v1_dot_curator__service__pb2.PrepareCurationResponse.SerializeToString,
             ),
             'GetCuration': grpc.unary_unary_rpc_method_handler(
                     servicer.GetCuration,
@@ -110,6 +129,33 @@ class CuratorService:
             '/hansei.curator.v1.CuratorService/Curate',
             hansei_dot_curator_dot_v1_dot_curator__service__pb2.CurateRequest.SerializeToString,
             hansei_dot_curator_dot_v1_dot_curator__service__pb2.CurateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PrepareCuration(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hansei.curator.v1.CuratorService/PrepareCuration',
+            hansei_dot_curator_dot_v1_dot_curator__service__pb2.PrepareCurationRequest.SerializeToString,
+            hansei_dot_curator_dot_v1_dot_curator__service__pb2.PrepareCurationResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -38,9 +38,14 @@ class CuratorServiceStub:
     status is OK also when the model failed or the store could not be written: then `saved` is false and `error` says
     why, nothing has changed, and the same `request_id` may be sent again (C-77).
     """
+    PrepareCuration: _grpc.UnaryUnaryMultiCallable[_curator_service_pb2.PrepareCurationRequest, _curator_service_pb2.PrepareCurationResponse]
+    """Reads what a caller needs before it reflects and curates: the curation that was committed under `request_id`, if
+    there is one, else the bullets that the agent was given. ALREADY_EXISTS `REQUEST_ID_REUSED`: the id was used for
+    another dataset.
+    """
     GetCuration: _grpc.UnaryUnaryMultiCallable[_curator_service_pb2.GetCurationRequest, _curator_service_pb2.GetCurationResponse]
-    """Reads a committed curation by the `request_id` that made it, with the reflection it came from. A gateway asks here
-    before it reflects again on a repeated request. NOT_FOUND when no curation was committed under that id.
+    """Reads a committed curation by the `request_id` that made it, with the reflection it came from. NOT_FOUND when no
+    curation was committed under that id.
     """
 
 @_typing.type_check_only
@@ -53,9 +58,14 @@ class CuratorServiceAsyncStub(CuratorServiceStub):
     status is OK also when the model failed or the store could not be written: then `saved` is false and `error` says
     why, nothing has changed, and the same `request_id` may be sent again (C-77).
     """
+    PrepareCuration: _aio.UnaryUnaryMultiCallable[_curator_service_pb2.PrepareCurationRequest, _curator_service_pb2.PrepareCurationResponse]  # type: ignore[assignment]
+    """Reads what a caller needs before it reflects and curates: the curation that was committed under `request_id`, if
+    there is one, else the bullets that the agent was given. ALREADY_EXISTS `REQUEST_ID_REUSED`: the id was used for
+    another dataset.
+    """
     GetCuration: _aio.UnaryUnaryMultiCallable[_curator_service_pb2.GetCurationRequest, _curator_service_pb2.GetCurationResponse]  # type: ignore[assignment]
-    """Reads a committed curation by the `request_id` that made it, with the reflection it came from. A gateway asks here
-    before it reflects again on a repeated request. NOT_FOUND when no curation was committed under that id.
+    """Reads a committed curation by the `request_id` that made it, with the reflection it came from. NOT_FOUND when no
+    curation was committed under that id.
     """
 
 class CuratorServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -73,13 +83,24 @@ class CuratorServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
+    def PrepareCuration(
+        self,
+        request: _curator_service_pb2.PrepareCurationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_curator_service_pb2.PrepareCurationResponse, _abc.Awaitable[_curator_service_pb2.PrepareCurationResponse]]:
+        """Reads what a caller needs before it reflects and curates: the curation that was committed under `request_id`, if
+        there is one, else the bullets that the agent was given. ALREADY_EXISTS `REQUEST_ID_REUSED`: the id was used for
+        another dataset.
+        """
+
+    @_abc_1.abstractmethod
     def GetCuration(
         self,
         request: _curator_service_pb2.GetCurationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_curator_service_pb2.GetCurationResponse, _abc.Awaitable[_curator_service_pb2.GetCurationResponse]]:
-        """Reads a committed curation by the `request_id` that made it, with the reflection it came from. A gateway asks here
-        before it reflects again on a repeated request. NOT_FOUND when no curation was committed under that id.
+        """Reads a committed curation by the `request_id` that made it, with the reflection it came from. NOT_FOUND when no
+        curation was committed under that id.
         """
 
 def add_CuratorServiceServicer_to_server(servicer: CuratorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

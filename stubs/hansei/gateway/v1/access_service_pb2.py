@@ -23,11 +23,12 @@ _sym_db = _symbol_database.Default()
 
 
 from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
+from google.api import annotations_pb2 as google_dot_api_dot_annotations__pb2
 from google.api import field_behavior_pb2 as google_dot_api_dot_field__behavior__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&hansei/gateway/v1/access_service.proto\x12\x11hansei.gateway.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x0f\n\rWhoAmIRequest\"\xbc\x01\n\x0eWhoAmIResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0e\n\x06prefix\x18\x03 \x01(\t\x12.\n\x06scopes\x18\x04 \x03(\x0e\x32\x1e.hansei.gateway.v1.AccessScope\x12.\n\nexpires_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1c\n\x14\x63redentials_required\x18\x06 \x01(\x08\"\xea\x02\n\x06\x41piKey\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05label\x18\x02 \x01(\t\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12.\n\x06scopes\x18\x04 \x03(\x0e\x32\x1e.hansei.gateway.v1.AccessScope\x12\x18\n\x10\x63\x61lls_per_second\x18\x05 \x01(\x01\x12\x15\n\rcalls_per_day\x18\x06 \x01(\x05\x12.\n\ncreated_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ncreated_by\x18\x08 \x01(\t\x12.\n\nexpires_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0clast_used_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xec\x02\n\x10\x43reateKeyRequest\x12:\n\x05label\x18\x01 \x01(\tB+\xe2\x41\x01\x02\xbaH$r\"2 ^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$\x12\x38\n\x06tenant\x18\x02 \x01(\tB(\xe2\x41\x01\x01\xbaH!r\x1c\x18 2\x18^[a-z0-9]+(-[a-z0-9]+)*$\xd8\x01\x01\x12I\n\x06scopes\x18\x03 \x03(\x0e\x32\x1e.hansei.gateway.v1.AccessScopeB\x19\xe2\x41\x01\x02\xbaH\x12\x92\x01\x0f\x08\x01\x10\x04\x18\x01\"\x07\x82\x01\x04\x10\x01 \x00\x12<\n\nexpires_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x0c\xe2\x41\x01\x01\xbaH\x05\xb2\x01\x02@\x01\x12\x35\n\x10\x63\x61lls_per_second\x18\x05 \x01(\x01\x42\x1b\xe2\x41\x01\x01\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x80\x84.A)\x00\x00\x00\x00\x00\x00\x00\x00\x12\"\n\rcalls_per_day\x18\x06 \x01(\x05\x42\x0b\xe2\x41\x01\x01\xbaH\x04\x1a\x02(\x00\"I\n\x11\x43reateKeyResponse\x12&\n\x03key\x18\x01 \x01(\x0b\x32\x19.hansei.gateway.v1.ApiKey\x12\x0c\n\x04text\x18\x02 \x01(\t\"r\n\x0fListKeysRequest\x12\x1b\n\x06tenant\x18\x01 \x01(\tB\x0b\xe2\x41\x01\x01\xbaH\x04r\x02\x18 \x12!\n\tpage_size\x18\x02 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1f\n\npage_token\x18\x03 \x01(\tB\x0b\xe2\x41\x01\x01\xbaH\x04r\x02\x18@\"T\n\x10ListKeysResponse\x12\'\n\x04keys\x18\x01 \x03(\x0b\x32\x19.hansei.gateway.v1.ApiKey\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"=\n\x10RevokeKeyRequest\x12)\n\x06key_id\x18\x01 \x01(\tB\x19\xe2\x41\x01\x02\xbaH\x12r\x10\x32\x0e^[0-9a-f]{16}$\";\n\x11RevokeKeyResponse\x12&\n\x03key\x18\x01 \x01(\x0b\x32\x19.hansei.gateway.v1.ApiKey\"\x9c\x01\n\x04\x44\x65\x65\x64\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12&\n\x02\x61t\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0b\n\x03who\x18\x03 \x01(\t\x12\x0e\n\x06tenant\x18\x04 \x01(\t\x12\x0e\n\x06method\x18\x05 \x01(\t\x12\r\n\x05names\x18\x06 \x03(\t\x12\x12\n\nrequest_id\x18\x07 \x01(\t\x12\x0c\n\x04\x63ode\x18\x08 \x01(\t\"s\n\x10ListDeedsRequest\x12\x1b\n\x06tenant\x18\x01 \x01(\tB\x0b\xe2\x41\x01\x01\xbaH\x04r\x02\x18 \x12!\n\tpage_size\x18\x02 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1f\n\npage_token\x18\x03 \x01(\tB\x0b\xe2\x41\x01\x01\xbaH\x04r\x02\x18@\"T\n\x11ListDeedsResponse\x12&\n\x05\x64\x65\x65\x64s\x18\x01 \x03(\x0b\x32\x17.hansei.gateway.v1.Deed\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*\x8b\x01\n\x0b\x41\x63\x63\x65ssScope\x12\x1c\n\x18\x41\x43\x43\x45SS_SCOPE_UNSPECIFIED\x10\x00\x12\x15\n\x11\x41\x43\x43\x45SS_SCOPE_READ\x10\x01\x12\x16\n\x12\x41\x43\x43\x45SS_SCOPE_LEARN\x10\x02\x12\x17\n\x13\x41\x43\x43\x45SS_SCOPE_REVIEW\x10\x03\x12\x16\n\x12\x41\x43\x43\x45SS_SCOPE_ADMIN\x10\x04\x32\xbb\x03\n\rAccessService\x12M\n\x06WhoAmI\x12 .hansei.gateway.v1.WhoAmIRequest\x1a!.hansei.gateway.v1.WhoAmIResponse\x12V\n\tCreateKey\x12#.hansei.gateway.v1.CreateKeyRequest\x1a$.hansei.gateway.v1.CreateKeyResponse\x12S\n\x08ListKeys\x12\".hansei.gateway.v1.ListKeysRequest\x1a#.hansei.gateway.v1.ListKeysResponse\x12V\n\tRevokeKey\x12#.hansei.gateway.v1.RevokeKeyRequest\x1a$.hansei.gateway.v1.RevokeKeyResponse\x12V\n\tListDeeds\x12#.hansei.gateway.v1.ListDeedsRequest\x1a$.hansei.gateway.v1.ListDeedsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&hansei/gateway/v1/access_service.proto\x12\x11hansei.gateway.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x0f\n\rWhoAmIRequest\"\xbc\x01\n\x0eWhoAmIResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0e\n\x06prefix\x18\x03 \x01(\t\x12.\n\x06scopes\x18\x04 \x03(\x0e\x32\x1e.hansei.gateway.v1.AccessScope\x12.\n\nexpires_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1c\n\x14\x63redentials_required\x18\x06 \x01(\x08\"\xea\x02\n\x06\x41piKey\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05label\x18\x02 \x01(\t\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12.\n\x06scopes\x18\x04 \x03(\x0e\x32\x1e.hansei.gateway.v1.AccessScope\x12\x18\n\x10\x63\x61lls_per_second\x18\x05 \x01(\x01\x12\x15\n\rcalls_per_day\x18\x06 \x01(\x05\x12.\n\ncreated_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ncreated_by\x18\x08 \x01(\t\x12.\n\nexpires_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0clast_used_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xec\x02\n\x10\x43reateKeyRequest\x12:\n\x05label\x18\x01 \x01(\tB+\xe2\x41\x01\x02\xbaH$r\"2 ^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$\x12\x38\n\x06tenant\x18\x02 \x01(\tB(\xe2\x41\x01\x01\xbaH!r\x1c\x18 2\x18^[a-z0-9]+(-[a-z0-9]+)*$\xd8\x01\x01\x12I\n\x06scopes\x18\x03 \x03(\x0e\x32\x1e.hansei.gateway.v1.AccessScopeB\x19\xe2\x41\x01\x02\xbaH\x12\x92\x01\x0f\x08\x01\x10\x04\x18\x01\"\x07\x82\x01\x04\x10\x01 \x00\x12<\n\nexpires_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x0c\xe2\x41\x01\x01\xbaH\x05\xb2\x01\x02@\x01\x12\x35\n\x10\x63\x61lls_per_second\x18\x05 \x01(\x01\x42\x1b\xe2\x41\x01\x01\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x80\x84.A)\x00\x00\x00\x00\x00\x00\x00\x00\x12\"\n\rcalls_per_day\x18\x06 \x01(\x05\x42\x0b\xe2\x41\x01\x01\xbaH\x04\x1a\x02(\x00\"I\n\x11\x43reateKeyResponse\x12&\n\x03key\x18\x01 \x01(\x0b\x32\x19.hansei.gateway.v1.ApiKey\x12\x0c\n\x04text\x18\x02 \x01(\t\"r\n\x0fListKeysRequest\x12\x1b\n\x06tenant\x18\x01 \x01(\tB\x0b\xe2\x41\x01\x01\xbaH\x04r\x02\x18 \x12!\n\tpage_size\x18\x02 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1f\n\npage_token\x18\x03 \x01(\tB\x0b\xe2\x41\x01\x01\xbaH\x04r\x02\x18@\"T\n\x10ListKeysResponse\x12\'\n\x04keys\x18\x01 \x03(\x0b\x32\x19.hansei.gateway.v1.ApiKey\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"=\n\x10RevokeKeyRequest\x12)\n\x06key_id\x18\x01 \x01(\tB\x19\xe2\x41\x01\x02\xbaH\x12r\x10\x32\x0e^[0-9a-f]{16}$\";\n\x11RevokeKeyResponse\x12&\n\x03key\x18\x01 \x01(\x0b\x32\x19.hansei.gateway.v1.ApiKey\"\xb4\x01\n\x04\x44\x65\x65\x64\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12&\n\x02\x61t\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0b\n\x03who\x18\x03 \x01(\t\x12\x0e\n\x06tenant\x18\x04 \x01(\t\x12\x0e\n\x06method\x18\x05 \x01(\t\x12\r\n\x05names\x18\x06 \x03(\t\x12\x16\n\x0e\x63orrelation_id\x18\x07 \x01(\t\x12\x0c\n\x04\x63ode\x18\x08 \x01(\t\x12\x12\n\nrequest_id\x18\t \x01(\t\"s\n\x10ListDeedsRequest\x12\x1b\n\x06tenant\x18\x01 \x01(\tB\x0b\xe2\x41\x01\x01\xbaH\x04r\x02\x18 \x12!\n\tpage_size\x18\x02 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1f\n\npage_token\x18\x03 \x01(\tB\x0b\xe2\x41\x01\x01\xbaH\x04r\x02\x18@\"T\n\x11ListDeedsResponse\x12&\n\x05\x64\x65\x65\x64s\x18\x01 \x03(\x0b\x32\x17.hansei.gateway.v1.Deed\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*\x8b\x01\n\x0b\x41\x63\x63\x65ssScope\x12\x1c\n\x18\x41\x43\x43\x45SS_SCOPE_UNSPECIFIED\x10\x00\x12\x15\n\x11\x41\x43\x43\x45SS_SCOPE_READ\x10\x01\x12\x16\n\x12\x41\x43\x43\x45SS_SCOPE_LEARN\x10\x02\x12\x17\n\x13\x41\x43\x43\x45SS_SCOPE_REVIEW\x10\x03\x12\x16\n\x12\x41\x43\x43\x45SS_SCOPE_ADMIN\x10\x04\x32\xce\x04\n\rAccessService\x12\x64\n\x06WhoAmI\x12 .hansei.gateway.v1.WhoAmIRequest\x1a!.hansei.gateway.v1.WhoAmIResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/v1/access/me\x12r\n\tCreateKey\x12#.hansei.gateway.v1.CreateKeyRequest\x1a$.hansei.gateway.v1.CreateKeyResponse\"\x1a\x82\xd3\xe4\x93\x02\x14\"\x0f/v1/access/keys:\x01*\x12l\n\x08ListKeys\x12\".hansei.gateway.v1.ListKeysRequest\x1a#.hansei.gateway.v1.ListKeysResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/access/keys\x12\x82\x01\n\tRevokeKey\x12#.hansei.gateway.v1.RevokeKeyRequest\x1a$.hansei.gateway.v1.RevokeKeyResponse\"*\x82\xd3\xe4\x93\x02$\"\x1f/v1/access/keys/{key_id}/revoke:\x01*\x12p\n\tListDeeds\x12#.hansei.gateway.v1.ListDeedsRequest\x1a$.hansei.gateway.v1.ListDeedsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/access/deedsb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -60,32 +61,42 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTDEEDSREQUEST'].fields_by_name['page_size']._serialized_options = b'\342A\001\001\272H\007\032\005\030\350\007(\000'
   _globals['_LISTDEEDSREQUEST'].fields_by_name['page_token']._loaded_options = None
   _globals['_LISTDEEDSREQUEST'].fields_by_name['page_token']._serialized_options = b'\342A\001\001\272H\004r\002\030@'
-  _globals['_ACCESSSCOPE']._serialized_start=1860
-  _globals['_ACCESSSCOPE']._serialized_end=1999
-  _globals['_WHOAMIREQUEST']._serialized_start=156
-  _globals['_WHOAMIREQUEST']._serialized_end=171
-  _globals['_WHOAMIRESPONSE']._serialized_start=174
-  _globals['_WHOAMIRESPONSE']._serialized_end=362
-  _globals['_APIKEY']._serialized_start=365
-  _globals['_APIKEY']._serialized_end=727
-  _globals['_CREATEKEYREQUEST']._serialized_start=730
-  _globals['_CREATEKEYREQUEST']._serialized_end=1094
-  _globals['_CREATEKEYRESPONSE']._serialized_start=1096
-  _globals['_CREATEKEYRESPONSE']._serialized_end=1169
-  _globals['_LISTKEYSREQUEST']._serialized_start=1171
-  _globals['_LISTKEYSREQUEST']._serialized_end=1285
-  _globals['_LISTKEYSRESPONSE']._serialized_start=1287
-  _globals['_LISTKEYSRESPONSE']._serialized_end=1371
-  _globals['_REVOKEKEYREQUEST']._serialized_start=1373
-  _globals['_REVOKEKEYREQUEST']._serialized_end=1434
-  _globals['_REVOKEKEYRESPONSE']._serialized_start=1436
-  _globals['_REVOKEKEYRESPONSE']._serialized_end=1495
-  _globals['_DEED']._serialized_start=1498
-  _globals['_DEED']._serialized_end=1654
-  _globals['_LISTDEEDSREQUEST']._serialized_start=1656
-  _globals['_LISTDEEDSREQUEST']._serialized_end=1771
-  _globals['_LISTDEEDSRESPONSE']._serialized_start=1773
-  _globals['_LISTDEEDSRESPONSE']._serialized_end=1857
-  _globals['_ACCESSSERVICE']._serialized_start=2002
-  _globals['_ACCESSSERVICE']._serialized_end=2445
+  _globals['_ACCESSSERVICE'].methods_by_name['WhoAmI']._loaded_options = None
+  _globals['_ACCESSSERVICE'].methods_by_name['WhoAmI']._serialized_options = b'\202\323\344\223\002\017\022\r/v1/access/me'
+  _globals['_ACCESSSERVICE'].methods_by_name['CreateKey']._loaded_options = None
+  _globals['_ACCESSSERVICE'].methods_by_name['CreateKey']._serialized_options = b'\202\323\344\223\002\024\"\017/v1/access/keys:\001*'
+  _globals['_ACCESSSERVICE'].methods_by_name['ListKeys']._loaded_options = None
+  _globals['_ACCESSSERVICE'].methods_by_name['ListKeys']._serialized_options = b'\202\323\344\223\002\021\022\017/v1/access/keys'
+  _globals['_ACCESSSERVICE'].methods_by_name['RevokeKey']._loaded_options = None
+  _globals['_ACCESSSERVICE'].methods_by_name['RevokeKey']._serialized_options = b'\202\323\344\223\002$\"\037/v1/access/keys/{key_id}/revoke:\001*'
+  _globals['_ACCESSSERVICE'].methods_by_name['ListDeeds']._loaded_options = None
+  _globals['_ACCESSSERVICE'].methods_by_name['ListDeeds']._serialized_options = b'\202\323\344\223\002\022\022\020/v1/access/deeds'
+  _globals['_ACCESSSCOPE']._serialized_start=1914
+  _globals['_ACCESSSCOPE']._serialized_end=2053
+  _globals['_WHOAMIREQUEST']._serialized_start=186
+  _globals['_WHOAMIREQUEST']._serialized_end=201
+  _globals['_WHOAMIRESPONSE']._serialized_start=204
+  _globals['_WHOAMIRESPONSE']._serialized_end=392
+  _globals['_APIKEY']._serialized_start=395
+  _globals['_APIKEY']._serialized_end=757
+  _globals['_CREATEKEYREQUEST']._serialized_start=760
+  _globals['_CREATEKEYREQUEST']._serialized_end=1124
+  _globals['_CREATEKEYRESPONSE']._serialized_start=1126
+  _globals['_CREATEKEYRESPONSE']._serialized_end=1199
+  _globals['_LISTKEYSREQUEST']._serialized_start=1201
+  _globals['_LISTKEYSREQUEST']._serialized_end=1315
+  _globals['_LISTKEYSRESPONSE']._serialized_start=1317
+  _globals['_LISTKEYSRESPONSE']._serialized_end=1401
+  _globals['_REVOKEKEYREQUEST']._serialized_start=1403
+  _globals['_REVOKEKEYREQUEST']._serialized_end=1464
+  _globals['_REVOKEKEYRESPONSE']._serialized_start=1466
+  _globals['_REVOKEKEYRESPONSE']._serialized_end=1525
+  _globals['_DEED']._serialized_start=1528
+  _globals['_DEED']._serialized_end=1708
+  _globals['_LISTDEEDSREQUEST']._serialized_start=1710
+  _globals['_LISTDEEDSREQUEST']._serialized_end=1825
+  _globals['_LISTDEEDSRESPONSE']._serialized_start=1827
+  _globals['_LISTDEEDSRESPONSE']._serialized_end=1911
+  _globals['_ACCESSSERVICE']._serialized_start=2056
+  _globals['_ACCESSSERVICE']._serialized_end=2646
 # @@protoc_insertion_point(module_scope)

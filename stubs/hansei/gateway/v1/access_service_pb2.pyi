@@ -377,8 +377,9 @@ class Deed(_message.Message):
     TENANT_FIELD_NUMBER: _builtins.int
     METHOD_FIELD_NUMBER: _builtins.int
     NAMES_FIELD_NUMBER: _builtins.int
-    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    CORRELATION_ID_FIELD_NUMBER: _builtins.int
     CODE_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """Counts up."""
     who: _builtins.str
@@ -387,10 +388,12 @@ class Deed(_message.Message):
     """The caller's tenant; empty for the operator."""
     method: _builtins.str
     """Such as `hansei.gateway.v1.GatewayService/Learn`."""
-    request_id: _builtins.str
-    """The id that all hops of the request share; it stands in the logs."""
+    correlation_id: _builtins.str
+    """The correlation id, which all hops of the call share: `x-request-id`, or made by the gateway. It stands in the logs."""
     code: _builtins.str
     """The status it ended with, such as `OK`."""
+    request_id: _builtins.str
+    """The idempotency key of the mutation; empty if the call had none."""
     @_builtins.property
     def at(self) -> _timestamp_pb2.Timestamp:
         """When it ended."""
@@ -408,12 +411,13 @@ class Deed(_message.Message):
         tenant: _builtins.str = ...,
         method: _builtins.str = ...,
         names: _abc.Iterable[_builtins.str] | None = ...,
-        request_id: _builtins.str = ...,
+        correlation_id: _builtins.str = ...,
         code: _builtins.str = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "code", b"code", "method", b"method", "names", b"names", "number", b"number", "request_id", b"request_id", "tenant", b"tenant", "who", b"who"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "code", b"code", "correlation_id", b"correlation_id", "method", b"method", "names", b"names", "number", b"number", "request_id", b"request_id", "tenant", b"tenant", "who", b"who"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

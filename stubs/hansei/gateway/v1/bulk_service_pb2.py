@@ -23,12 +23,13 @@ _sym_db = _symbol_database.Default()
 
 
 from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
+from google.api import annotations_pb2 as google_dot_api_dot_annotations__pb2
 from google.api import field_behavior_pb2 as google_dot_api_dot_field__behavior__pb2
 from hansei.gateway.v1 import bulk_pb2 as hansei_dot_gateway_dot_v1_dot_bulk__pb2
 from hansei.playbook.v1 import rules_pb2 as hansei_dot_playbook_dot_v1_dot_rules__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$hansei/gateway/v1/bulk_service.proto\x12\x11hansei.gateway.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1chansei/gateway/v1/bulk.proto\x1a\x1ehansei/playbook/v1/rules.proto\"\x97\x01\n\x19SubmitTrajectoriesRequest\x12\x30\n\x04head\x18\x01 \x01(\x0b\x32\x1a.hansei.gateway.v1.JobHeadB\x04\xe2\x41\x01\x01H\x00\x12\x39\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\".hansei.gateway.v1.TrajectoryBatchB\x04\xe2\x41\x01\x01H\x00\x42\r\n\x04part\x12\x05\xbaH\x02\x08\x01\"\x8c\x01\n\x07JobHead\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12 \n\x07\x64\x61taset\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12*\n\x0emax_iterations\x18\x03 \x01(\x05\x42\r\xe2\x41\x01\x01\xbaH\x06\x1a\x04\x18\n(\x01H\x00\x88\x01\x01\x42\x11\n\x0f_max_iterations\"]\n\x0fTrajectoryBatch\x12J\n\x0ctrajectories\x18\x01 \x03(\x0b\x32#.hansei.gateway.v1.QueuedTrajectoryB\x0f\xe2\x41\x01\x02\xbaH\x08\x92\x01\x05\x08\x01\x10\xe8\x07\"A\n\x1aSubmitTrajectoriesResponse\x12#\n\x03job\x18\x01 \x01(\x0b\x32\x16.hansei.gateway.v1.Job\"-\n\rGetJobRequest\x12\x1c\n\x06job_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\"5\n\x0eGetJobResponse\x12#\n\x03job\x18\x01 \x01(\x0b\x32\x16.hansei.gateway.v1.Job\"\x89\x01\n\x0fListJobsRequest\x12%\n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x01\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01H\x00\x88\x01\x01\x12!\n\tpage_size\x18\x02 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xf4\x03(\x00\x12 \n\npage_token\x18\x03 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\xc8\x01\x42\n\n\x08_dataset\"Q\n\x10ListJobsResponse\x12$\n\x04jobs\x18\x01 \x03(\x0b\x32\x16.hansei.gateway.v1.Job\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"/\n\x0fWatchJobRequest\x12\x1c\n\x06job_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\"7\n\x10WatchJobResponse\x12#\n\x03job\x18\x01 \x01(\x0b\x32\x16.hansei.gateway.v1.Job\"R\n\x10\x43\x61ncelJobRequest\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12\x1c\n\x06job_id\x18\x02 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\"8\n\x11\x43\x61ncelJobResponse\x12#\n\x03job\x18\x01 \x01(\x0b\x32\x16.hansei.gateway.v1.Job\"{\n\x16ListDeadLettersRequest\x12\x1c\n\x06job_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12!\n\tpage_size\x18\x02 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xf4\x03(\x00\x12 \n\npage_token\x18\x03 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\xc8\x01\"g\n\x17ListDeadLettersResponse\x12\x33\n\x0c\x64\x65\x61\x64_letters\x18\x01 \x03(\x0b\x32\x1d.hansei.gateway.v1.DeadLetter\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Y\n\x17RetryDeadLettersRequest\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12\x1c\n\x06job_id\x18\x02 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\"?\n\x18RetryDeadLettersResponse\x12#\n\x03job\x18\x01 \x01(\x0b\x32\x16.hansei.gateway.v1.Job2\xac\x05\n\x0b\x42ulkService\x12s\n\x12SubmitTrajectories\x12,.hansei.gateway.v1.SubmitTrajectoriesRequest\x1a-.hansei.gateway.v1.SubmitTrajectoriesResponse(\x01\x12M\n\x06GetJob\x12 .hansei.gateway.v1.GetJobRequest\x1a!.hansei.gateway.v1.GetJobResponse\x12S\n\x08ListJobs\x12\".hansei.gateway.v1.ListJobsRequest\x1a#.hansei.gateway.v1.ListJobsResponse\x12U\n\x08WatchJob\x12\".hansei.gateway.v1.WatchJobRequest\x1a#.hansei.gateway.v1.WatchJobResponse0\x01\x12V\n\tCancelJob\x12#.hansei.gateway.v1.CancelJobRequest\x1a$.hansei.gateway.v1.CancelJobResponse\x12h\n\x0fListDeadLetters\x12).hansei.gateway.v1.ListDeadLettersRequest\x1a*.hansei.gateway.v1.ListDeadLettersResponse\x12k\n\x10RetryDeadLetters\x12*.hansei.gateway.v1.RetryDeadLettersRequest\x1a+.hansei.gateway.v1.RetryDeadLettersResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$hansei/gateway/v1/bulk_service.proto\x12\x11hansei.gateway.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1chansei/gateway/v1/bulk.proto\x1a\x1ehansei/playbook/v1/rules.proto\"\x97\x01\n\x19SubmitTrajectoriesRequest\x12\x30\n\x04head\x18\x01 \x01(\x0b\x32\x1a.hansei.gateway.v1.JobHeadB\x04\xe2\x41\x01\x01H\x00\x12\x39\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\".hansei.gateway.v1.TrajectoryBatchB\x04\xe2\x41\x01\x01H\x00\x42\r\n\x04part\x12\x05\xbaH\x02\x08\x01\"\x8c\x01\n\x07JobHead\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12 \n\x07\x64\x61taset\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12*\n\x0emax_iterations\x18\x03 \x01(\x05\x42\r\xe2\x41\x01\x01\xbaH\x06\x1a\x04\x18\n(\x01H\x00\x88\x01\x01\x42\x11\n\x0f_max_iterations\"]\n\x0fTrajectoryBatch\x12J\n\x0ctrajectories\x18\x01 \x03(\x0b\x32#.hansei.gateway.v1.QueuedTrajectoryB\x0f\xe2\x41\x01\x02\xbaH\x08\x92\x01\x05\x08\x01\x10\xe8\x07\"A\n\x1aSubmitTrajectoriesResponse\x12#\n\x03job\x18\x01 \x01(\x0b\x32\x16.hansei.gateway.v1.Job\"-\n\rGetJobRequest\x12\x1c\n\x06job_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\"5\n\x0eGetJobResponse\x12#\n\x03job\x18\x01 \x01(\x0b\x32\x16.hansei.gateway.v1.Job\"\x89\x01\n\x0fListJobsRequest\x12%\n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x01\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01H\x00\x88\x01\x01\x12!\n\tpage_size\x18\x02 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xf4\x03(\x00\x12 \n\npage_token\x18\x03 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\xc8\x01\x42\n\n\x08_dataset\"Q\n\x10ListJobsResponse\x12$\n\x04jobs\x18\x01 \x03(\x0b\x32\x16.hansei.gateway.v1.Job\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"/\n\x0fWatchJobRequest\x12\x1c\n\x06job_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\"7\n\x10WatchJobResponse\x12#\n\x03job\x18\x01 \x01(\x0b\x32\x16.hansei.gateway.v1.Job\"R\n\x10\x43\x61ncelJobRequest\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12\x1c\n\x06job_id\x18\x02 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\"8\n\x11\x43\x61ncelJobResponse\x12#\n\x03job\x18\x01 \x01(\x0b\x32\x16.hansei.gateway.v1.Job\"{\n\x16ListDeadLettersRequest\x12\x1c\n\x06job_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12!\n\tpage_size\x18\x02 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xf4\x03(\x00\x12 \n\npage_token\x18\x03 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\xc8\x01\"g\n\x17ListDeadLettersResponse\x12\x33\n\x0c\x64\x65\x61\x64_letters\x18\x01 \x03(\x0b\x32\x1d.hansei.gateway.v1.DeadLetter\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Y\n\x17RetryDeadLettersRequest\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12\x1c\n\x06job_id\x18\x02 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\"?\n\x18RetryDeadLettersResponse\x12#\n\x03job\x18\x01 \x01(\x0b\x32\x16.hansei.gateway.v1.Job2\x91\x07\n\x0b\x42ulkService\x12\x88\x01\n\x12SubmitTrajectories\x12,.hansei.gateway.v1.SubmitTrajectoriesRequest\x1a-.hansei.gateway.v1.SubmitTrajectoriesResponse\"\x13\x82\xd3\xe4\x93\x02\r\"\x08/v1/jobs:\x01*(\x01\x12h\n\x06GetJob\x12 .hansei.gateway.v1.GetJobRequest\x1a!.hansei.gateway.v1.GetJobResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/jobs/{job_id}\x12\x65\n\x08ListJobs\x12\".hansei.gateway.v1.ListJobsRequest\x1a#.hansei.gateway.v1.ListJobsResponse\"\x10\x82\xd3\xe4\x93\x02\n\x12\x08/v1/jobs\x12w\n\x08WatchJob\x12\".hansei.gateway.v1.WatchJobRequest\x1a#.hansei.gateway.v1.WatchJobResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/v1/jobs/{job_id}/events0\x01\x12{\n\tCancelJob\x12#.hansei.gateway.v1.CancelJobRequest\x1a$.hansei.gateway.v1.CancelJobResponse\"#\x82\xd3\xe4\x93\x02\x1d\"\x18/v1/jobs/{job_id}/cancel:\x01*\x12\x90\x01\n\x0fListDeadLetters\x12).hansei.gateway.v1.ListDeadLettersRequest\x1a*.hansei.gateway.v1.ListDeadLettersResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/v1/jobs/{job_id}/dead-letters\x12\x9c\x01\n\x10RetryDeadLetters\x12*.hansei.gateway.v1.RetryDeadLettersRequest\x1a+.hansei.gateway.v1.RetryDeadLettersResponse\"/\x82\xd3\xe4\x93\x02)\"$/v1/jobs/{job_id}/dead-letters/retry:\x01*b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -73,38 +74,52 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RETRYDEADLETTERSREQUEST'].fields_by_name['request_id']._serialized_options = b'\342A\001\002\272H\005r\003\260\001\001'
   _globals['_RETRYDEADLETTERSREQUEST'].fields_by_name['job_id']._loaded_options = None
   _globals['_RETRYDEADLETTERSREQUEST'].fields_by_name['job_id']._serialized_options = b'\342A\001\002\272H\005r\003\260\001\001'
-  _globals['_SUBMITTRAJECTORIESREQUEST']._serialized_start=184
-  _globals['_SUBMITTRAJECTORIESREQUEST']._serialized_end=335
-  _globals['_JOBHEAD']._serialized_start=338
-  _globals['_JOBHEAD']._serialized_end=478
-  _globals['_TRAJECTORYBATCH']._serialized_start=480
-  _globals['_TRAJECTORYBATCH']._serialized_end=573
-  _globals['_SUBMITTRAJECTORIESRESPONSE']._serialized_start=575
-  _globals['_SUBMITTRAJECTORIESRESPONSE']._serialized_end=640
-  _globals['_GETJOBREQUEST']._serialized_start=642
-  _globals['_GETJOBREQUEST']._serialized_end=687
-  _globals['_GETJOBRESPONSE']._serialized_start=689
-  _globals['_GETJOBRESPONSE']._serialized_end=742
-  _globals['_LISTJOBSREQUEST']._serialized_start=745
-  _globals['_LISTJOBSREQUEST']._serialized_end=882
-  _globals['_LISTJOBSRESPONSE']._serialized_start=884
-  _globals['_LISTJOBSRESPONSE']._serialized_end=965
-  _globals['_WATCHJOBREQUEST']._serialized_start=967
-  _globals['_WATCHJOBREQUEST']._serialized_end=1014
-  _globals['_WATCHJOBRESPONSE']._serialized_start=1016
-  _globals['_WATCHJOBRESPONSE']._serialized_end=1071
-  _globals['_CANCELJOBREQUEST']._serialized_start=1073
-  _globals['_CANCELJOBREQUEST']._serialized_end=1155
-  _globals['_CANCELJOBRESPONSE']._serialized_start=1157
-  _globals['_CANCELJOBRESPONSE']._serialized_end=1213
-  _globals['_LISTDEADLETTERSREQUEST']._serialized_start=1215
-  _globals['_LISTDEADLETTERSREQUEST']._serialized_end=1338
-  _globals['_LISTDEADLETTERSRESPONSE']._serialized_start=1340
-  _globals['_LISTDEADLETTERSRESPONSE']._serialized_end=1443
-  _globals['_RETRYDEADLETTERSREQUEST']._serialized_start=1445
-  _globals['_RETRYDEADLETTERSREQUEST']._serialized_end=1534
-  _globals['_RETRYDEADLETTERSRESPONSE']._serialized_start=1536
-  _globals['_RETRYDEADLETTERSRESPONSE']._serialized_end=1599
-  _globals['_BULKSERVICE']._serialized_start=1602
-  _globals['_BULKSERVICE']._serialized_end=2286
+  _globals['_BULKSERVICE'].methods_by_name['SubmitTrajectories']._loaded_options = None
+  _globals['_BULKSERVICE'].methods_by_name['SubmitTrajectories']._serialized_options = b'\202\323\344\223\002\r\"\010/v1/jobs:\001*'
+  _globals['_BULKSERVICE'].methods_by_name['GetJob']._loaded_options = None
+  _globals['_BULKSERVICE'].methods_by_name['GetJob']._serialized_options = b'\202\323\344\223\002\023\022\021/v1/jobs/{job_id}'
+  _globals['_BULKSERVICE'].methods_by_name['ListJobs']._loaded_options = None
+  _globals['_BULKSERVICE'].methods_by_name['ListJobs']._serialized_options = b'\202\323\344\223\002\n\022\010/v1/jobs'
+  _globals['_BULKSERVICE'].methods_by_name['WatchJob']._loaded_options = None
+  _globals['_BULKSERVICE'].methods_by_name['WatchJob']._serialized_options = b'\202\323\344\223\002\032\022\030/v1/jobs/{job_id}/events'
+  _globals['_BULKSERVICE'].methods_by_name['CancelJob']._loaded_options = None
+  _globals['_BULKSERVICE'].methods_by_name['CancelJob']._serialized_options = b'\202\323\344\223\002\035\"\030/v1/jobs/{job_id}/cancel:\001*'
+  _globals['_BULKSERVICE'].methods_by_name['ListDeadLetters']._loaded_options = None
+  _globals['_BULKSERVICE'].methods_by_name['ListDeadLetters']._serialized_options = b'\202\323\344\223\002 \022\036/v1/jobs/{job_id}/dead-letters'
+  _globals['_BULKSERVICE'].methods_by_name['RetryDeadLetters']._loaded_options = None
+  _globals['_BULKSERVICE'].methods_by_name['RetryDeadLetters']._serialized_options = b'\202\323\344\223\002)\"$/v1/jobs/{job_id}/dead-letters/retry:\001*'
+  _globals['_SUBMITTRAJECTORIESREQUEST']._serialized_start=214
+  _globals['_SUBMITTRAJECTORIESREQUEST']._serialized_end=365
+  _globals['_JOBHEAD']._serialized_start=368
+  _globals['_JOBHEAD']._serialized_end=508
+  _globals['_TRAJECTORYBATCH']._serialized_start=510
+  _globals['_TRAJECTORYBATCH']._serialized_end=603
+  _globals['_SUBMITTRAJECTORIESRESPONSE']._serialized_start=605
+  _globals['_SUBMITTRAJECTORIESRESPONSE']._serialized_end=670
+  _globals['_GETJOBREQUEST']._serialized_start=672
+  _globals['_GETJOBREQUEST']._serialized_end=717
+  _globals['_GETJOBRESPONSE']._serialized_start=719
+  _globals['_GETJOBRESPONSE']._serialized_end=772
+  _globals['_LISTJOBSREQUEST']._serialized_start=775
+  _globals['_LISTJOBSREQUEST']._serialized_end=912
+  _globals['_LISTJOBSRESPONSE']._serialized_start=914
+  _globals['_LISTJOBSRESPONSE']._serialized_end=995
+  _globals['_WATCHJOBREQUEST']._serialized_start=997
+  _globals['_WATCHJOBREQUEST']._serialized_end=1044
+  _globals['_WATCHJOBRESPONSE']._serialized_start=1046
+  _globals['_WATCHJOBRESPONSE']._serialized_end=1101
+  _globals['_CANCELJOBREQUEST']._serialized_start=1103
+  _globals['_CANCELJOBREQUEST']._serialized_end=1185
+  _globals['_CANCELJOBRESPONSE']._serialized_start=1187
+  _globals['_CANCELJOBRESPONSE']._serialized_end=1243
+  _globals['_LISTDEADLETTERSREQUEST']._serialized_start=1245
+  _globals['_LISTDEADLETTERSREQUEST']._serialized_end=1368
+  _globals['_LISTDEADLETTERSRESPONSE']._serialized_start=1370
+  _globals['_LISTDEADLETTERSRESPONSE']._serialized_end=1473
+  _globals['_RETRYDEADLETTERSREQUEST']._serialized_start=1475
+  _globals['_RETRYDEADLETTERSREQUEST']._serialized_end=1564
+  _globals['_RETRYDEADLETTERSRESPONSE']._serialized_start=1566
+  _globals['_RETRYDEADLETTERSRESPONSE']._serialized_end=1629
+  _globals['_BULKSERVICE']._serialized_start=1632
+  _globals['_BULKSERVICE']._serialized_end=2545
 # @@protoc_insertion_point(module_scope)

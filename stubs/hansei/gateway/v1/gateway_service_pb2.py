@@ -23,6 +23,7 @@ _sym_db = _symbol_database.Default()
 
 
 from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
+from google.api import annotations_pb2 as google_dot_api_dot_annotations__pb2
 from google.api import field_behavior_pb2 as google_dot_api_dot_field__behavior__pb2
 from hansei.curator.v1 import curator_service_pb2 as hansei_dot_curator_dot_v1_dot_curator__service__pb2
 from hansei.playbook.v1 import rules_pb2 as hansei_dot_playbook_dot_v1_dot_rules__pb2
@@ -30,7 +31,7 @@ from hansei.reflector.v1 import trajectory_pb2 as hansei_dot_reflector_dot_v1_do
 from hansei.search.v1 import search_pb2 as hansei_dot_search_dot_v1_dot_search__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'hansei/gateway/v1/gateway_service.proto\x12\x11hansei.gateway.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\'hansei/curator/v1/curator_service.proto\x1a\x1ehansei/playbook/v1/rules.proto\x1a$hansei/reflector/v1/trajectory.proto\x1a\x1dhansei/search/v1/search.proto\"\x95\x03\n\x0cLearnRequest\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12?\n\ntrajectory\x18\x02 \x01(\x0b\x32\x1f.hansei.reflector.v1.TrajectoryB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\x12#\n\x0cground_truth\x18\x03 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xc0\x84=\x12\"\n\x0btest_report\x18\x04 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xc0\x84=\x12 \n\x07\x64\x61taset\x18\x05 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\x63\n\x0emax_iterations\x18\x06 \x01(\x05\x42\x46\xe2\x41\x01\x01\xbaH?\x1a\x02\x18\n\xba\x01\x38\n\x0emax_iterations\x12\x1bmax_iterations must be >= 1\x1a\tthis >= 1H\x00\x88\x01\x01\x12?\n\x08siblings\x18\x07 \x03(\x0b\x32\x1f.hansei.reflector.v1.TrajectoryB\x0c\xe2\x41\x01\x01\xbaH\x05\x92\x01\x02\x10\x14\x42\x11\n\x0f_max_iterations\"\x7f\n\rLearnResponse\x12\x39\n\nreflection\x18\x01 \x01(\x0b\x32%.hansei.reflector.v1.ReflectionResult\x12\x33\n\x08\x63uration\x18\x02 \x01(\x0b\x32!.hansei.curator.v1.CurateResponse\"V\n\x18LearnWithProgressRequest\x12:\n\x05learn\x18\x01 \x01(\x0b\x32\x1f.hansei.gateway.v1.LearnRequestB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\"\x8e\x01\n\x19LearnWithProgressResponse\x12,\n\x05stage\x18\x01 \x01(\x0e\x32\x1d.hansei.gateway.v1.LearnStage\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x32\n\x08response\x18\x03 \x01(\x0b\x32 .hansei.gateway.v1.LearnResponse\"\x8a\x01\n\x12RunWorkflowRequest\x12\x1e\n\x05query\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\x10\x01\x18\xa0\x8d\x06\x12%\n\x07\x64\x61taset\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x01\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01H\x00\x88\x01\x01\x12!\n\x0cmin_revision\x18\x03 \x01(\x03\x42\x0b\xe2\x41\x01\x01\xbaH\x04\"\x02(\x00\x42\n\n\x08_dataset\"\xa2\x01\n\x13RunWorkflowResponse\x12\x14\n\x0cllm_response\x18\x01 \x01(\t\x12\x1c\n\x14search_results_count\x18\x02 \x01(\x05\x12\x36\n\x0esearch_results\x18\x03 \x03(\x0b\x32\x1e.hansei.search.v1.SearchResult\x12\r\n\x05model\x18\x04 \x01(\t\x12\x10\n\x08revision\x18\x05 \x01(\x03\"\xa9\x01\n\rAnswerRequest\x12\x1e\n\x05query\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\x10\x01\x18\xa0\x8d\x06\x12%\n\x07\x64\x61taset\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x01\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01H\x00\x88\x01\x01\x12!\n\x0cmin_revision\x18\x03 \x01(\x03\x42\x0b\xe2\x41\x01\x01\xbaH\x04\"\x02(\x00\x12\"\n\x0binstruction\x18\x04 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xa0\x8d\x06\x42\n\n\x08_dataset\"\x9e\x01\n\x0e\x41nswerResponse\x12\x33\n\ntrajectory\x18\x01 \x01(\x0b\x32\x1f.hansei.reflector.v1.Trajectory\x12\x36\n\x0esearch_results\x18\x02 \x03(\x0b\x32\x1e.hansei.search.v1.SearchResult\x12\r\n\x05model\x18\x03 \x01(\t\x12\x10\n\x08revision\x18\x04 \x01(\x03*\x8e\x01\n\nLearnStage\x12\x1b\n\x17LEARN_STAGE_UNSPECIFIED\x10\x00\x12\x16\n\x12LEARN_STAGE_LOADED\x10\x01\x12\x19\n\x15LEARN_STAGE_REFLECTED\x10\x02\x12\x17\n\x13LEARN_STAGE_CURATED\x10\x03\x12\x17\n\x13LEARN_STAGE_SKIPPED\x10\x04\x32\xfb\x02\n\x0eGatewayService\x12J\n\x05Learn\x12\x1f.hansei.gateway.v1.LearnRequest\x1a .hansei.gateway.v1.LearnResponse\x12p\n\x11LearnWithProgress\x12+.hansei.gateway.v1.LearnWithProgressRequest\x1a,.hansei.gateway.v1.LearnWithProgressResponse0\x01\x12\\\n\x0bRunWorkflow\x12%.hansei.gateway.v1.RunWorkflowRequest\x1a&.hansei.gateway.v1.RunWorkflowResponse\x12M\n\x06\x41nswer\x12 .hansei.gateway.v1.AnswerRequest\x1a!.hansei.gateway.v1.AnswerResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'hansei/gateway/v1/gateway_service.proto\x12\x11hansei.gateway.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\'hansei/curator/v1/curator_service.proto\x1a\x1ehansei/playbook/v1/rules.proto\x1a$hansei/reflector/v1/trajectory.proto\x1a\x1dhansei/search/v1/search.proto\"\x95\x03\n\x0cLearnRequest\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12?\n\ntrajectory\x18\x02 \x01(\x0b\x32\x1f.hansei.reflector.v1.TrajectoryB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\x12#\n\x0cground_truth\x18\x03 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xc0\x84=\x12\"\n\x0btest_report\x18\x04 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xc0\x84=\x12 \n\x07\x64\x61taset\x18\x05 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\x63\n\x0emax_iterations\x18\x06 \x01(\x05\x42\x46\xe2\x41\x01\x01\xbaH?\x1a\x02\x18\n\xba\x01\x38\n\x0emax_iterations\x12\x1bmax_iterations must be >= 1\x1a\tthis >= 1H\x00\x88\x01\x01\x12?\n\x08siblings\x18\x07 \x03(\x0b\x32\x1f.hansei.reflector.v1.TrajectoryB\x0c\xe2\x41\x01\x01\xbaH\x05\x92\x01\x02\x10\x14\x42\x11\n\x0f_max_iterations\"\x7f\n\rLearnResponse\x12\x39\n\nreflection\x18\x01 \x01(\x0b\x32%.hansei.reflector.v1.ReflectionResult\x12\x33\n\x08\x63uration\x18\x02 \x01(\x0b\x32!.hansei.curator.v1.CurateResponse\"V\n\x18LearnWithProgressRequest\x12:\n\x05learn\x18\x01 \x01(\x0b\x32\x1f.hansei.gateway.v1.LearnRequestB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\"\x8e\x01\n\x19LearnWithProgressResponse\x12,\n\x05stage\x18\x01 \x01(\x0e\x32\x1d.hansei.gateway.v1.LearnStage\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x32\n\x08response\x18\x03 \x01(\x0b\x32 .hansei.gateway.v1.LearnResponse\"\x8a\x01\n\x12RunWorkflowRequest\x12\x1e\n\x05query\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\x10\x01\x18\xa0\x8d\x06\x12%\n\x07\x64\x61taset\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x01\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01H\x00\x88\x01\x01\x12!\n\x0cmin_revision\x18\x03 \x01(\x03\x42\x0b\xe2\x41\x01\x01\xbaH\x04\"\x02(\x00\x42\n\n\x08_dataset\"\xa2\x01\n\x13RunWorkflowResponse\x12\x14\n\x0cllm_response\x18\x01 \x01(\t\x12\x1c\n\x14search_results_count\x18\x02 \x01(\x05\x12\x36\n\x0esearch_results\x18\x03 \x03(\x0b\x32\x1e.hansei.search.v1.SearchResult\x12\r\n\x05model\x18\x04 \x01(\t\x12\x10\n\x08revision\x18\x05 \x01(\x03\"\xa9\x01\n\rAnswerRequest\x12\x1e\n\x05query\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\x10\x01\x18\xa0\x8d\x06\x12%\n\x07\x64\x61taset\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x01\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01H\x00\x88\x01\x01\x12!\n\x0cmin_revision\x18\x03 \x01(\x03\x42\x0b\xe2\x41\x01\x01\xbaH\x04\"\x02(\x00\x12\"\n\x0binstruction\x18\x04 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xa0\x8d\x06\x42\n\n\x08_dataset\"\x9e\x01\n\x0e\x41nswerResponse\x12\x33\n\ntrajectory\x18\x01 \x01(\x0b\x32\x1f.hansei.reflector.v1.Trajectory\x12\x36\n\x0esearch_results\x18\x02 \x03(\x0b\x32\x1e.hansei.search.v1.SearchResult\x12\r\n\x05model\x18\x03 \x01(\t\x12\x10\n\x08revision\x18\x04 \x01(\x03*\x8e\x01\n\nLearnStage\x12\x1b\n\x17LEARN_STAGE_UNSPECIFIED\x10\x00\x12\x16\n\x12LEARN_STAGE_LOADED\x10\x01\x12\x19\n\x15LEARN_STAGE_REFLECTED\x10\x02\x12\x17\n\x13LEARN_STAGE_CURATED\x10\x03\x12\x17\n\x13LEARN_STAGE_SKIPPED\x10\x04\x32\xca\x03\n\x0eGatewayService\x12`\n\x05Learn\x12\x1f.hansei.gateway.v1.LearnRequest\x1a .hansei.gateway.v1.LearnResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\"\t/v1/learn:\x01*\x12\x91\x01\n\x11LearnWithProgress\x12+.hansei.gateway.v1.LearnWithProgressRequest\x1a,.hansei.gateway.v1.LearnWithProgressResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\"\x10/v1/learn/events:\x05learn0\x01\x12\\\n\x0bRunWorkflow\x12%.hansei.gateway.v1.RunWorkflowRequest\x1a&.hansei.gateway.v1.RunWorkflowResponse\x12\x64\n\x06\x41nswer\x12 .hansei.gateway.v1.AnswerRequest\x1a!.hansei.gateway.v1.AnswerResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\"\n/v1/answer:\x01*b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -67,24 +68,30 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ANSWERREQUEST'].fields_by_name['min_revision']._serialized_options = b'\342A\001\001\272H\004\"\002(\000'
   _globals['_ANSWERREQUEST'].fields_by_name['instruction']._loaded_options = None
   _globals['_ANSWERREQUEST'].fields_by_name['instruction']._serialized_options = b'\342A\001\001\272H\006r\004\030\240\215\006'
-  _globals['_LEARNSTAGE']._serialized_start=1676
-  _globals['_LEARNSTAGE']._serialized_end=1818
-  _globals['_LEARNREQUEST']._serialized_start=267
-  _globals['_LEARNREQUEST']._serialized_end=672
-  _globals['_LEARNRESPONSE']._serialized_start=674
-  _globals['_LEARNRESPONSE']._serialized_end=801
-  _globals['_LEARNWITHPROGRESSREQUEST']._serialized_start=803
-  _globals['_LEARNWITHPROGRESSREQUEST']._serialized_end=889
-  _globals['_LEARNWITHPROGRESSRESPONSE']._serialized_start=892
-  _globals['_LEARNWITHPROGRESSRESPONSE']._serialized_end=1034
-  _globals['_RUNWORKFLOWREQUEST']._serialized_start=1037
-  _globals['_RUNWORKFLOWREQUEST']._serialized_end=1175
-  _globals['_RUNWORKFLOWRESPONSE']._serialized_start=1178
-  _globals['_RUNWORKFLOWRESPONSE']._serialized_end=1340
-  _globals['_ANSWERREQUEST']._serialized_start=1343
-  _globals['_ANSWERREQUEST']._serialized_end=1512
-  _globals['_ANSWERRESPONSE']._serialized_start=1515
-  _globals['_ANSWERRESPONSE']._serialized_end=1673
-  _globals['_GATEWAYSERVICE']._serialized_start=1821
-  _globals['_GATEWAYSERVICE']._serialized_end=2200
+  _globals['_GATEWAYSERVICE'].methods_by_name['Learn']._loaded_options = None
+  _globals['_GATEWAYSERVICE'].methods_by_name['Learn']._serialized_options = b'\202\323\344\223\002\016\"\t/v1/learn:\001*'
+  _globals['_GATEWAYSERVICE'].methods_by_name['LearnWithProgress']._loaded_options = None
+  _globals['_GATEWAYSERVICE'].methods_by_name['LearnWithProgress']._serialized_options = b'\202\323\344\223\002\031\"\020/v1/learn/events:\005learn'
+  _globals['_GATEWAYSERVICE'].methods_by_name['Answer']._loaded_options = None
+  _globals['_GATEWAYSERVICE'].methods_by_name['Answer']._serialized_options = b'\202\323\344\223\002\017\"\n/v1/answer:\001*'
+  _globals['_LEARNSTAGE']._serialized_start=1706
+  _globals['_LEARNSTAGE']._serialized_end=1848
+  _globals['_LEARNREQUEST']._serialized_start=297
+  _globals['_LEARNREQUEST']._serialized_end=702
+  _globals['_LEARNRESPONSE']._serialized_start=704
+  _globals['_LEARNRESPONSE']._serialized_end=831
+  _globals['_LEARNWITHPROGRESSREQUEST']._serialized_start=833
+  _globals['_LEARNWITHPROGRESSREQUEST']._serialized_end=919
+  _globals['_LEARNWITHPROGRESSRESPONSE']._serialized_start=922
+  _globals['_LEARNWITHPROGRESSRESPONSE']._serialized_end=1064
+  _globals['_RUNWORKFLOWREQUEST']._serialized_start=1067
+  _globals['_RUNWORKFLOWREQUEST']._serialized_end=1205
+  _globals['_RUNWORKFLOWRESPONSE']._serialized_start=1208
+  _globals['_RUNWORKFLOWRESPONSE']._serialized_end=1370
+  _globals['_ANSWERREQUEST']._serialized_start=1373
+  _globals['_ANSWERREQUEST']._serialized_end=1542
+  _globals['_ANSWERRESPONSE']._serialized_start=1545
+  _globals['_ANSWERRESPONSE']._serialized_end=1703
+  _globals['_GATEWAYSERVICE']._serialized_start=1851
+  _globals['_GATEWAYSERVICE']._serialized_end=2309
 # @@protoc_insertion_point(module_scope)

@@ -554,6 +554,7 @@ class BulletChange(_message.Message):
     BEFORE_FIELD_NUMBER: _builtins.int
     AFTER_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
+    EMBEDDING_FIELD_NUMBER: _builtins.int
     bullet_id: _builtins.str
     """The bullet's id."""
     position: _builtins.int
@@ -566,6 +567,12 @@ class BulletChange(_message.Message):
     def after(self) -> Global___Bullet:
         """Unset when the revision removed it."""
 
+    @_builtins.property
+    def embedding(self) -> Global___Embedding:
+        """The embedding of `after.searchable_text`. Set only in the change feed, for a watcher that asked for this model, and
+        only where the store has it; unset for a retired bullet.
+        """
+
     def __init__(
         self,
         *,
@@ -573,14 +580,45 @@ class BulletChange(_message.Message):
         before: Global___Bullet | None = ...,
         after: Global___Bullet | None = ...,
         position: _builtins.int = ...,
+        embedding: Global___Embedding | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "before", b"before"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "before", b"before", "embedding", b"embedding"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "before", b"before", "bullet_id", b"bullet_id", "position", b"position"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "before", b"before", "bullet_id", b"bullet_id", "embedding", b"embedding", "position", b"position"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BulletChange: _TypeAlias = BulletChange  # noqa: Y015
+
+@_typing.final
+class Embedding(_message.Message):
+    """The vector that an embedding model made of a text. The curator makes it once, before the commit that brings the text."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_ID_FIELD_NUMBER: _builtins.int
+    DIMENSION_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    model_id: _builtins.str
+    """Id of the model, with everything that changes its vectors. Vectors of different models are never compared."""
+    dimension: _builtins.int
+    """Count of the numbers in `values`."""
+    values: _builtins.bytes
+    """`dimension` float32 numbers, little-endian; their vector has unit length, or is zero. Empty: there is no embedding."""
+    def __init__(
+        self,
+        *,
+        model_id: _builtins.str = ...,
+        dimension: _builtins.int = ...,
+        values: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dimension", b"dimension", "model_id", b"model_id", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Embedding: _TypeAlias = Embedding  # noqa: Y015
 
 @_typing.final
 class Section(_message.Message):

@@ -283,10 +283,10 @@ class Dataset(_message.Message):
     revision: _builtins.int
     """Its newest revision."""
     bullets: _builtins.int
-    """Number of its bullets."""
+    """Number of its bullets, retired ones included."""
     @_builtins.property
     def updated_at(self) -> _timestamp_pb2.Timestamp:
-        """When it was last changed."""
+        """When it was last changed; unset at revision 0."""
 
     def __init__(
         self,
@@ -303,6 +303,66 @@ class Dataset(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Dataset: _TypeAlias = Dataset  # noqa: Y015
+
+@_typing.final
+class GetDatasetRequest(_message.Message):
+    """Request of GetDataset."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_FIELD_NUMBER: _builtins.int
+    dataset: _builtins.str
+    """The dataset."""
+    def __init__(
+        self,
+        *,
+        dataset: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetDatasetRequest: _TypeAlias = GetDatasetRequest  # noqa: Y015
+
+@_typing.final
+class GetDatasetResponse(_message.Message):
+    """Response of GetDataset."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_FIELD_NUMBER: _builtins.int
+    RETIRED_BULLETS_FIELD_NUMBER: _builtins.int
+    PENDING_CHANGES_FIELD_NUMBER: _builtins.int
+    POLICY_FIELD_NUMBER: _builtins.int
+    retired_bullets: _builtins.int
+    """How many of its bullets are retired, which search does not return."""
+    pending_changes: _builtins.int
+    """How many changes wait for a person."""
+    @_builtins.property
+    def dataset(self) -> Global___Dataset:
+        """Its newest revision, and the number of its bullets; revision 0 when it was never written to."""
+
+    @_builtins.property
+    def policy(self) -> _review_pb2.DatasetPolicy:
+        """The rules in force, defaults filled in."""
+
+    def __init__(
+        self,
+        *,
+        dataset: Global___Dataset | None = ...,
+        retired_bullets: _builtins.int = ...,
+        pending_changes: _builtins.int = ...,
+        policy: _review_pb2.DatasetPolicy | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "policy", b"policy"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "pending_changes", b"pending_changes", "policy", b"policy", "retired_bullets", b"retired_bullets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetDatasetResponse: _TypeAlias = GetDatasetResponse  # noqa: Y015
 
 @_typing.final
 class GetSectionsRequest(_message.Message):
@@ -467,22 +527,30 @@ class WatchPlaybookRequest(_message.Message):
     DATASET_FIELD_NUMBER: _builtins.int
     FROM_REVISION_FIELD_NUMBER: _builtins.int
     SNAPSHOT_FIELD_NUMBER: _builtins.int
+    EMBEDDING_MODEL_ID_FIELD_NUMBER: _builtins.int
+    EMBEDDINGS_AFTER_REVISION_FIELD_NUMBER: _builtins.int
     dataset: _builtins.str
     """The dataset."""
     from_revision: _builtins.int
     """Revisions after this one are sent; 0 means from the beginning. Beyond the newest is OUT_OF_RANGE."""
     snapshot: _builtins.bool
     """Begin with a snapshot of the playbook at the newest revision in place of the revisions up to it."""
+    embedding_model_id: _builtins.str
+    """Id of the embedding model whose vectors the events carry, where the store has them; empty means no vectors."""
+    embeddings_after_revision: _builtins.int
+    """In the snapshot, only bullets that changed after this revision carry vectors; 0 means all."""
     def __init__(
         self,
         *,
         dataset: _builtins.str = ...,
         from_revision: _builtins.int = ...,
         snapshot: _builtins.bool = ...,
+        embedding_model_id: _builtins.str = ...,
+        embeddings_after_revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "from_revision", b"from_revision", "snapshot", b"snapshot"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "embedding_model_id", b"embedding_model_id", "embeddings_after_revision", b"embeddings_after_revision", "from_revision", b"from_revision", "snapshot", b"snapshot"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -534,21 +602,29 @@ class PlaybookPart(_message.Message):
 
     PLAYBOOK_FIELD_NUMBER: _builtins.int
     LAST_FIELD_NUMBER: _builtins.int
+    EMBEDDINGS_FIELD_NUMBER: _builtins.int
     last: _builtins.bool
     """Whether this is the last part."""
     @_builtins.property
     def playbook(self) -> _playbook_pb2.Playbook:
         """The bullets of this part carry on those of the part before."""
 
+    @_builtins.property
+    def embeddings(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.Embedding]:
+        """Empty unless the watcher asked for vectors; else one for each bullet of this part, in their order, without `values`
+        where there is none.
+        """
+
     def __init__(
         self,
         *,
         playbook: _playbook_pb2.Playbook | None = ...,
         last: _builtins.bool = ...,
+        embeddings: _abc.Iterable[_playbook_pb2.Embedding] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["playbook", b"playbook"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last", b"last", "playbook", b"playbook"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["embeddings", b"embeddings", "last", b"last", "playbook", b"playbook"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

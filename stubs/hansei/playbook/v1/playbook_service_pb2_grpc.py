@@ -50,6 +50,11 @@ class PlaybookServiceStub:
                 request_serializer=hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.ListDatasetsRequest.SerializeToString,
                 response_deserializer=hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.ListDatasetsResponse.FromString,
                 _registered_method=True)
+        self.GetDataset = channel.unary_unary(
+                '/hansei.playbook.v1.PlaybookService/GetDataset',
+                request_serializer=hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.GetDatasetRequest.SerializeToString,
+                response_deserializer=hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.GetDatasetResponse.FromString,
+                _registered_method=True)
         self.GetSections = channel.unary_unary(
                 '/hansei.playbook.v1.PlaybookService/GetSections',
                 request_serializer=hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.GetSectionsRequest.SerializeToString,
@@ -147,6 +152,13 @@ class PlaybookServiceServicer:
 
     def ListDatasets(self, request, context):
         """Lists the datasets that have a revision, sorted by name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetDataset(self, request, context):
+        """Reads the head of a dataset: its newest revision, how much it holds, and its rules. It reads no bullet.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -275,6 +287,11 @@ def add_PlaybookServiceServicer_to_server(servicer, server):
                     servicer.ListDatasets,
                     request_deserializer=hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.ListDatasetsRequest.FromString,
                     response_serializer=hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.ListDatasetsResponse.SerializeToString,
+            ),
+            'GetDataset': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetDataset,
+                    request_deserializer=hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.GetDatasetRequest.FromString,
+                    response_serializer=hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.GetDatasetResponse.SerializeToString,
             ),
             'GetSections': grpc.unary_unary_rpc_method_handler(
                     servicer.GetSections,
@@ -434,6 +451,33 @@ class PlaybookService:
             '/hansei.playbook.v1.PlaybookService/ListDatasets',
             hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.ListDatasetsRequest.SerializeToString,
             hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.ListDatasetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetDataset(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hansei.playbook.v1.PlaybookService/GetDataset',
+            hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.GetDatasetRequest.SerializeToString,
+            hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.GetDatasetResponse.FromString,
             options,
             channel_credentials,
             insecure,

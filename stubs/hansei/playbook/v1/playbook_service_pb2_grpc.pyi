@@ -39,6 +39,8 @@ class PlaybookServiceStub:
     """Lists the bullets of a playbook, page by page, all pages at one revision."""
     ListDatasets: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.ListDatasetsRequest, _playbook_service_pb2.ListDatasetsResponse]
     """Lists the datasets that have a revision, sorted by name."""
+    GetDataset: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.GetDatasetRequest, _playbook_service_pb2.GetDatasetResponse]
+    """Reads the head of a dataset: its newest revision, how much it holds, and its rules. It reads no bullet."""
     GetSections: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.GetSectionsRequest, _playbook_service_pb2.GetSectionsResponse]
     """Reads the sections that a dataset defines."""
     ApplyDeltas: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.ApplyDeltasRequest, _playbook_service_pb2.ApplyDeltasResponse]
@@ -83,6 +85,8 @@ class PlaybookServiceAsyncStub(PlaybookServiceStub):
     """Lists the bullets of a playbook, page by page, all pages at one revision."""
     ListDatasets: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.ListDatasetsRequest, _playbook_service_pb2.ListDatasetsResponse]  # type: ignore[assignment]
     """Lists the datasets that have a revision, sorted by name."""
+    GetDataset: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.GetDatasetRequest, _playbook_service_pb2.GetDatasetResponse]  # type: ignore[assignment]
+    """Reads the head of a dataset: its newest revision, how much it holds, and its rules. It reads no bullet."""
     GetSections: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.GetSectionsRequest, _playbook_service_pb2.GetSectionsResponse]  # type: ignore[assignment]
     """Reads the sections that a dataset defines."""
     ApplyDeltas: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.ApplyDeltasRequest, _playbook_service_pb2.ApplyDeltasResponse]  # type: ignore[assignment]
@@ -142,6 +146,14 @@ class PlaybookServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_playbook_service_pb2.ListDatasetsResponse, _abc.Awaitable[_playbook_service_pb2.ListDatasetsResponse]]:
         """Lists the datasets that have a revision, sorted by name."""
+
+    @_abc_1.abstractmethod
+    def GetDataset(
+        self,
+        request: _playbook_service_pb2.GetDatasetRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_playbook_service_pb2.GetDatasetResponse, _abc.Awaitable[_playbook_service_pb2.GetDatasetResponse]]:
+        """Reads the head of a dataset: its newest revision, how much it holds, and its rules. It reads no bullet."""
 
     @_abc_1.abstractmethod
     def GetSections(

@@ -148,6 +148,91 @@ class JudgeResponse(_message.Message):
 Global___JudgeResponse: _TypeAlias = JudgeResponse  # noqa: Y015
 
 @_typing.final
+class DecideRoundRequest(_message.Message):
+    """Request of DecideRound."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROUND_NUMBER_FIELD_NUMBER: _builtins.int
+    MIN_ROUNDS_FIELD_NUMBER: _builtins.int
+    MAX_ROUNDS_FIELD_NUMBER: _builtins.int
+    JUDGE_ON_FINAL_ROUND_FIELD_NUMBER: _builtins.int
+    FORMATTED_PROMPT_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    round_number: _builtins.int
+    """The round that is finished, from 1."""
+    min_rounds: _builtins.int
+    """Rounds before the judge is asked."""
+    max_rounds: _builtins.int
+    """Most rounds of a team."""
+    judge_on_final_round: _builtins.bool
+    """Whether the judge is asked after the last allowed round, for the record."""
+    formatted_prompt: _builtins.str
+    """The finished prompt of the judge. Absent: the rules alone decide, or `judgment_required` is set."""
+    model: _builtins.str
+    """Model as `provider:model-name`. Absent: the service's default."""
+    def __init__(
+        self,
+        *,
+        round_number: _builtins.int = ...,
+        min_rounds: _builtins.int = ...,
+        max_rounds: _builtins.int = ...,
+        judge_on_final_round: _builtins.bool = ...,
+        formatted_prompt: _builtins.str | None = ...,
+        model: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_formatted_prompt", b"_formatted_prompt", "_model", b"_model", "formatted_prompt", b"formatted_prompt", "model", b"model"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_formatted_prompt", b"_formatted_prompt", "_model", b"_model", "formatted_prompt", b"formatted_prompt", "judge_on_final_round", b"judge_on_final_round", "max_rounds", b"max_rounds", "min_rounds", b"min_rounds", "model", b"model", "round_number", b"round_number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__formatted_prompt: _TypeAlias = _typing.Literal["formatted_prompt"]  # noqa: Y015
+    _WhichOneofArgType__formatted_prompt: _TypeAlias = _typing.Literal["_formatted_prompt", b"_formatted_prompt"]  # noqa: Y015
+    _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
+    _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__formatted_prompt) -> _WhichOneofReturnType__formatted_prompt | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
+
+Global___DecideRoundRequest: _TypeAlias = DecideRoundRequest  # noqa: Y015
+
+@_typing.final
+class DecideRoundResponse(_message.Message):
+    """Response of DecideRound."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JUDGMENT_REQUIRED_FIELD_NUMBER: _builtins.int
+    SHOULD_CONTINUE_FIELD_NUMBER: _builtins.int
+    EXIT_REASON_FIELD_NUMBER: _builtins.int
+    JUDGMENT_FIELD_NUMBER: _builtins.int
+    judgment_required: _builtins.bool
+    """True: nothing is decided yet. Send the request again with a prompt."""
+    should_continue: _builtins.bool
+    """Whether another round follows."""
+    exit_reason: _builtins.str
+    """`max_rounds_reached` or `no_improvement_expected`; empty when the team goes on."""
+    @_builtins.property
+    def judgment(self) -> _evaluation_pb2.ImprovementJudgment:
+        """The judgement to be recorded for the round. Absent when nothing judged it."""
+
+    def __init__(
+        self,
+        *,
+        judgment_required: _builtins.bool = ...,
+        should_continue: _builtins.bool = ...,
+        exit_reason: _builtins.str = ...,
+        judgment: _evaluation_pb2.ImprovementJudgment | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["judgment", b"judgment"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["exit_reason", b"exit_reason", "judgment", b"judgment", "judgment_required", b"judgment_required", "should_continue", b"should_continue"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DecideRoundResponse: _TypeAlias = DecideRoundResponse  # noqa: Y015
+
+@_typing.final
 class ComparisonTask(_message.Message):
     """One task and what the contestants made of it."""
 

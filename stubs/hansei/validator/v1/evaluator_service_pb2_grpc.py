@@ -47,6 +47,11 @@ class EvaluatorServiceStub:
                 request_serializer=hansei_dot_validator_dot_v1_dot_evaluator__service__pb2.JudgeRequest.SerializeToString,
                 response_deserializer=hansei_dot_validator_dot_v1_dot_evaluator__service__pb2.JudgeResponse.FromString,
                 _registered_method=True)
+        self.DecideRound = channel.unary_unary(
+                '/hansei.validator.v1.EvaluatorService/DecideRound',
+                request_serializer=hansei_dot_validator_dot_v1_dot_evaluator__service__pb2.DecideRoundRequest.SerializeToString,
+                response_deserializer=hansei_dot_validator_dot_v1_dot_evaluator__service__pb2.DecideRoundResponse.FromString,
+                _registered_method=True)
         self.CompareSubmissions = channel.unary_unary(
                 '/hansei.validator.v1.EvaluatorService/CompareSubmissions',
                 request_serializer=hansei_dot_validator_dot_v1_dot_evaluator__service__pb2.CompareSubmissionsRequest.SerializeToString,
@@ -74,6 +79,15 @@ class EvaluatorServiceServicer:
 
     def Judge(self, request, context):
         """Asks a model whether another round is worthwhile. The prompt arrives ready; nothing is added to it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DecideRound(self, request, context):
+        """Decides whether a team goes on after a round: below `min_rounds` it does; after `max_rounds` it does not; between
+        them, and after the last round if asked for, a model judges. Without a prompt `judgment_required` says that one is
+        needed, and no model is asked.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -107,6 +121,11 @@ def add_EvaluatorServiceServicer_to_server(servicer, server):
                     servicer.Judge,
                     request_deserializer=hansei_dot_validator_dot_v1_dot_evaluator__service__pb2.JudgeRequest.FromString,
                     response_serializer=hansei_dot_validator_dot_v1_dot_evaluator__service__pb2.JudgeResponse.SerializeToString,
+            ),
+            'DecideRound': grpc.unary_unary_rpc_method_handler(
+                    servicer.DecideRound,
+                    request_deserializer=hansei_dot_validator_dot_v1_dot_evaluator__service__pb2.DecideRoundRequest.FromString,
+                    response_serializer=hansei_dot_validator_dot_v1_dot_evaluator__service__pb2.DecideRoundResponse.SerializeToString,
             ),
             'CompareSubmissions': grpc.unary_unary_rpc_method_handler(
                     servicer.CompareSubmissions,
@@ -176,6 +195,33 @@ class EvaluatorService:
             '/hansei.validator.v1.EvaluatorService/Judge',
             hansei_dot_validator_dot_v1_dot_evaluator__service__pb2.JudgeRequest.SerializeToString,
             hansei_dot_validator_dot_v1_dot_evaluator__service__pb2.JudgeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DecideRound(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hansei.validator.v1.EvaluatorService/DecideRound',
+            hansei_dot_validator_dot_v1_dot_evaluator__service__pb2.DecideRoundRequest.SerializeToString,
+            hansei_dot_validator_dot_v1_dot_evaluator__service__pb2.DecideRoundResponse.FromString,
             options,
             channel_credentials,
             insecure,

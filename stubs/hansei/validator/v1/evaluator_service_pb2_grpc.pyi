@@ -40,6 +40,11 @@ class EvaluatorServiceStub:
     """Scores one submission by all metrics, one after the other; the first failure ends it."""
     Judge: _grpc.UnaryUnaryMultiCallable[_evaluator_service_pb2.JudgeRequest, _evaluator_service_pb2.JudgeResponse]
     """Asks a model whether another round is worthwhile. The prompt arrives ready; nothing is added to it."""
+    DecideRound: _grpc.UnaryUnaryMultiCallable[_evaluator_service_pb2.DecideRoundRequest, _evaluator_service_pb2.DecideRoundResponse]
+    """Decides whether a team goes on after a round: below `min_rounds` it does; after `max_rounds` it does not; between
+    them, and after the last round if asked for, a model judges. Without a prompt `judgment_required` says that one is
+    needed, and no model is asked.
+    """
     CompareSubmissions: _grpc.UnaryUnaryMultiCallable[_evaluator_service_pb2.CompareSubmissionsRequest, _evaluator_service_pb2.CompareSubmissionsResponse]
     """Lets a judge compare the submissions of each task in pairs, in both orders, and ranks the contestants.
     A failed call makes one comparison unmeasured and ends nothing.
@@ -61,6 +66,11 @@ class EvaluatorServiceAsyncStub(EvaluatorServiceStub):
     """Scores one submission by all metrics, one after the other; the first failure ends it."""
     Judge: _aio.UnaryUnaryMultiCallable[_evaluator_service_pb2.JudgeRequest, _evaluator_service_pb2.JudgeResponse]  # type: ignore[assignment]
     """Asks a model whether another round is worthwhile. The prompt arrives ready; nothing is added to it."""
+    DecideRound: _aio.UnaryUnaryMultiCallable[_evaluator_service_pb2.DecideRoundRequest, _evaluator_service_pb2.DecideRoundResponse]  # type: ignore[assignment]
+    """Decides whether a team goes on after a round: below `min_rounds` it does; after `max_rounds` it does not; between
+    them, and after the last round if asked for, a model judges. Without a prompt `judgment_required` says that one is
+    needed, and no model is asked.
+    """
     CompareSubmissions: _aio.UnaryUnaryMultiCallable[_evaluator_service_pb2.CompareSubmissionsRequest, _evaluator_service_pb2.CompareSubmissionsResponse]  # type: ignore[assignment]
     """Lets a judge compare the submissions of each task in pairs, in both orders, and ranks the contestants.
     A failed call makes one comparison unmeasured and ends nothing.
@@ -91,6 +101,17 @@ class EvaluatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_evaluator_service_pb2.JudgeResponse, _abc.Awaitable[_evaluator_service_pb2.JudgeResponse]]:
         """Asks a model whether another round is worthwhile. The prompt arrives ready; nothing is added to it."""
+
+    @_abc_1.abstractmethod
+    def DecideRound(
+        self,
+        request: _evaluator_service_pb2.DecideRoundRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_evaluator_service_pb2.DecideRoundResponse, _abc.Awaitable[_evaluator_service_pb2.DecideRoundResponse]]:
+        """Decides whether a team goes on after a round: below `min_rounds` it does; after `max_rounds` it does not; between
+        them, and after the last round if asked for, a model judges. Without a prompt `judgment_required` says that one is
+        needed, and no model is asked.
+        """
 
     @_abc_1.abstractmethod
     def CompareSubmissions(

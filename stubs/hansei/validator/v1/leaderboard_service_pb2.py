@@ -23,12 +23,13 @@ _sym_db = _symbol_database.Default()
 
 
 from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
+from google.api import annotations_pb2 as google_dot_api_dot_annotations__pb2
 from google.api import field_behavior_pb2 as google_dot_api_dot_field__behavior__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from hansei.validator.v1 import evaluation_pb2 as hansei_dot_validator_dot_v1_dot_evaluation__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-hansei/validator/v1/leaderboard_service.proto\x12\x13hansei.validator.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a$hansei/validator/v1/evaluation.proto\"t\n\x08RoundKey\x12$\n\x0c\x65xecution_id\x18\x01 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\xc8\x01\x12\x1f\n\x07team_id\x18\x02 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\xc8\x01\x12!\n\x0cround_number\x18\x03 \x01(\x05\x42\x0b\xe2\x41\x01\x02\xbaH\x04\x1a\x02(\x01\"\xc9\x04\n\x10LeaderBoardEntry\x12\x10\n\x02id\x18\x01 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x36\n\x03key\x18\x02 \x01(\x0b\x32\x1d.hansei.validator.v1.RoundKeyB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\x12!\n\tteam_name\x18\x03 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\xc8\x01\x12)\n\x12submission_content\x18\x04 \x01(\tB\r\xe2\x41\x01\x02\xbaH\x06r\x04\x18\xa0\xc2\x1e\x12&\n\x11submission_format\x18\x05 \x01(\tB\x0b\xe2\x41\x01\x01\xbaH\x04r\x02\x18\x14\x12,\n\x05score\x18\x06 \x01(\x01\x42\x1d\xe2\x41\x01\x02\xbaH\x16\x12\x14\x19\x00\x00\x00\x00\x00\x00Y@)\x00\x00\x00\x00\x00\x00\x00\x00@\x01\x12\x42\n\rscore_details\x18\x07 \x01(\x0b\x32%.hansei.validator.v1.EvaluationResultB\x04\xe2\x41\x01\x01\x12\x1e\n\x10\x66inal_submission\x18\x08 \x01(\x08\x42\x04\xe2\x41\x01\x01\x12&\n\x0b\x65xit_reason\x18\t \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\xc8\x01H\x00\x88\x01\x01\x12\x35\n\x0b\x63reate_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x35\n\x0bupdate_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12=\n\tjudgement\x18\x0c \x01(\x0b\x32$.hansei.validator.v1.JudgementRecordB\x04\xe2\x41\x01\x03\x42\x0e\n\x0c_exit_reason\"\xd1\x01\n\x0fJudgementRecord\x12\"\n\x0fshould_continue\x18\x01 \x01(\x08\x42\x04\xe2\x41\x01\x01H\x00\x88\x01\x01\x12%\n\treasoning\x18\x02 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xa0\x8d\x06H\x01\x88\x01\x01\x12<\n\x10\x63onfidence_score\x18\x03 \x01(\x01\x42\x1d\xe2\x41\x01\x01\xbaH\x16\x12\x14\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\x00\x00@\x01H\x02\x88\x01\x01\x42\x12\n\x10_should_continueB\x0c\n\n_reasoningB\x13\n\x11_confidence_score\"\xc7\x01\n\nRankingRow\x12\x0c\n\x04rank\x18\x01 \x01(\x05\x12\x0f\n\x07team_id\x18\x02 \x01(\t\x12\x11\n\tteam_name\x18\x03 \x01(\t\x12\x11\n\tmax_score\x18\x04 \x01(\x01\x12\x14\n\x0ctotal_rounds\x18\x05 \x01(\x05\x12\x1b\n\x0eshrunken_score\x18\x06 \x01(\x01H\x00\x88\x01\x01\x12\x1b\n\x0estandard_error\x18\x07 \x01(\x01H\x01\x88\x01\x01\x42\x11\n\x0f_shrunken_scoreB\x11\n\x0f_standard_error\"\x83\x01\n\x1dUpsertLeaderboardEntryRequest\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12@\n\x05\x65ntry\x18\x02 \x01(\x0b\x32%.hansei.validator.v1.LeaderBoardEntryB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\"V\n\x1eUpsertLeaderboardEntryResponse\x12\x34\n\x05\x65ntry\x18\x01 \x01(\x0b\x32%.hansei.validator.v1.LeaderBoardEntry\"\xb1\x01\n\x16RecordJudgementRequest\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12\x36\n\x03key\x18\x02 \x01(\x0b\x32\x1d.hansei.validator.v1.RoundKeyB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\x12=\n\tjudgement\x18\x03 \x01(\x0b\x32$.hansei.validator.v1.JudgementRecordB\x04\xe2\x41\x01\x01\"\x19\n\x17RecordJudgementResponse\"y\n\x11GetRankingRequest\x12$\n\x0c\x65xecution_id\x18\x01 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\xc8\x01\x12>\n\x05order\x18\x02 \x01(\x0e\x32!.hansei.validator.v1.RankingOrderB\x0c\xe2\x41\x01\x01\xbaH\x05\x82\x01\x02\x10\x01\"C\n\x12GetRankingResponse\x12-\n\x04rows\x18\x01 \x03(\x0b\x32\x1f.hansei.validator.v1.RankingRow\"p\n\x18GetBestSubmissionRequest\x12$\n\x0c\x65xecution_id\x18\x01 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\xc8\x01\x12\"\n\x07team_id\x18\x02 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\xc8\x01H\x00\x88\x01\x01\x42\n\n\x08_team_id\"Q\n\x19GetBestSubmissionResponse\x12\x34\n\x05\x65ntry\x18\x01 \x01(\x0b\x32%.hansei.validator.v1.LeaderBoardEntry\"\x89\x01\n\x1dListLeaderboardEntriesRequest\x12$\n\x0c\x65xecution_id\x18\x01 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\xc8\x01\x12 \n\tpage_size\x18\x02 \x01(\x05\x42\r\xe2\x41\x01\x01\xbaH\x06\x1a\x04\x18\x64(\x00\x12 \n\npage_token\x18\x03 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\xe8\x07\"q\n\x1eListLeaderboardEntriesResponse\x12\x36\n\x07\x65ntries\x18\x01 \x03(\x0b\x32%.hansei.validator.v1.LeaderBoardEntry\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*f\n\x0cRankingOrder\x12\x1d\n\x19RANKING_ORDER_UNSPECIFIED\x10\x00\x12\x1b\n\x17RANKING_ORDER_MAX_SCORE\x10\x01\x12\x1a\n\x16RANKING_ORDER_SHRUNKEN\x10\x02\x32\xdd\x04\n\x12LeaderboardService\x12\x81\x01\n\x16UpsertLeaderboardEntry\x12\x32.hansei.validator.v1.UpsertLeaderboardEntryRequest\x1a\x33.hansei.validator.v1.UpsertLeaderboardEntryResponse\x12l\n\x0fRecordJudgement\x12+.hansei.validator.v1.RecordJudgementRequest\x1a,.hansei.validator.v1.RecordJudgementResponse\x12]\n\nGetRanking\x12&.hansei.validator.v1.GetRankingRequest\x1a\'.hansei.validator.v1.GetRankingResponse\x12r\n\x11GetBestSubmission\x12-.hansei.validator.v1.GetBestSubmissionRequest\x1a..hansei.validator.v1.GetBestSubmissionResponse\x12\x81\x01\n\x16ListLeaderboardEntries\x12\x32.hansei.validator.v1.ListLeaderboardEntriesRequest\x1a\x33.hansei.validator.v1.ListLeaderboardEntriesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-hansei/validator/v1/leaderboard_service.proto\x12\x13hansei.validator.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a$hansei/validator/v1/evaluation.proto\"t\n\x08RoundKey\x12$\n\x0c\x65xecution_id\x18\x01 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\xc8\x01\x12\x1f\n\x07team_id\x18\x02 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\xc8\x01\x12!\n\x0cround_number\x18\x03 \x01(\x05\x42\x0b\xe2\x41\x01\x02\xbaH\x04\x1a\x02(\x01\"\xc9\x04\n\x10LeaderBoardEntry\x12\x10\n\x02id\x18\x01 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x36\n\x03key\x18\x02 \x01(\x0b\x32\x1d.hansei.validator.v1.RoundKeyB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\x12!\n\tteam_name\x18\x03 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\xc8\x01\x12)\n\x12submission_content\x18\x04 \x01(\tB\r\xe2\x41\x01\x02\xbaH\x06r\x04\x18\xa0\xc2\x1e\x12&\n\x11submission_format\x18\x05 \x01(\tB\x0b\xe2\x41\x01\x01\xbaH\x04r\x02\x18\x14\x12,\n\x05score\x18\x06 \x01(\x01\x42\x1d\xe2\x41\x01\x02\xbaH\x16\x12\x14\x19\x00\x00\x00\x00\x00\x00Y@)\x00\x00\x00\x00\x00\x00\x00\x00@\x01\x12\x42\n\rscore_details\x18\x07 \x01(\x0b\x32%.hansei.validator.v1.EvaluationResultB\x04\xe2\x41\x01\x01\x12\x1e\n\x10\x66inal_submission\x18\x08 \x01(\x08\x42\x04\xe2\x41\x01\x01\x12&\n\x0b\x65xit_reason\x18\t \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\xc8\x01H\x00\x88\x01\x01\x12\x35\n\x0b\x63reate_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x35\n\x0bupdate_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12=\n\tjudgement\x18\x0c \x01(\x0b\x32$.hansei.validator.v1.JudgementRecordB\x04\xe2\x41\x01\x03\x42\x0e\n\x0c_exit_reason\"\xd1\x01\n\x0fJudgementRecord\x12\"\n\x0fshould_continue\x18\x01 \x01(\x08\x42\x04\xe2\x41\x01\x01H\x00\x88\x01\x01\x12%\n\treasoning\x18\x02 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xa0\x8d\x06H\x01\x88\x01\x01\x12<\n\x10\x63onfidence_score\x18\x03 \x01(\x01\x42\x1d\xe2\x41\x01\x01\xbaH\x16\x12\x14\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\x00\x00@\x01H\x02\x88\x01\x01\x42\x12\n\x10_should_continueB\x0c\n\n_reasoningB\x13\n\x11_confidence_score\"\xc7\x01\n\nRankingRow\x12\x0c\n\x04rank\x18\x01 \x01(\x05\x12\x0f\n\x07team_id\x18\x02 \x01(\t\x12\x11\n\tteam_name\x18\x03 \x01(\t\x12\x11\n\tmax_score\x18\x04 \x01(\x01\x12\x14\n\x0ctotal_rounds\x18\x05 \x01(\x05\x12\x1b\n\x0eshrunken_score\x18\x06 \x01(\x01H\x00\x88\x01\x01\x12\x1b\n\x0estandard_error\x18\x07 \x01(\x01H\x01\x88\x01\x01\x42\x11\n\x0f_shrunken_scoreB\x11\n\x0f_standard_error\"\x83\x01\n\x1dUpsertLeaderboardEntryRequest\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12@\n\x05\x65ntry\x18\x02 \x01(\x0b\x32%.hansei.validator.v1.LeaderBoardEntryB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\"q\n\x1eUpsertLeaderboardEntryResponse\x12\x34\n\x05\x65ntry\x18\x01 \x01(\x0b\x32%.hansei.validator.v1.LeaderBoardEntry\x12\x19\n\x11\x62\x65st_round_number\x18\x02 \x01(\x05\"\xb1\x01\n\x16RecordJudgementRequest\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12\x36\n\x03key\x18\x02 \x01(\x0b\x32\x1d.hansei.validator.v1.RoundKeyB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\x12=\n\tjudgement\x18\x03 \x01(\x0b\x32$.hansei.validator.v1.JudgementRecordB\x04\xe2\x41\x01\x01\"\x19\n\x17RecordJudgementResponse\"y\n\x11GetRankingRequest\x12$\n\x0c\x65xecution_id\x18\x01 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\xc8\x01\x12>\n\x05order\x18\x02 \x01(\x0e\x32!.hansei.validator.v1.RankingOrderB\x0c\xe2\x41\x01\x01\xbaH\x05\x82\x01\x02\x10\x01\"C\n\x12GetRankingResponse\x12-\n\x04rows\x18\x01 \x03(\x0b\x32\x1f.hansei.validator.v1.RankingRow\"p\n\x18GetBestSubmissionRequest\x12$\n\x0c\x65xecution_id\x18\x01 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\xc8\x01\x12\"\n\x07team_id\x18\x02 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\xc8\x01H\x00\x88\x01\x01\x42\n\n\x08_team_id\"Q\n\x19GetBestSubmissionResponse\x12\x34\n\x05\x65ntry\x18\x01 \x01(\x0b\x32%.hansei.validator.v1.LeaderBoardEntry\"\x89\x01\n\x1dListLeaderboardEntriesRequest\x12$\n\x0c\x65xecution_id\x18\x01 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\xc8\x01\x12 \n\tpage_size\x18\x02 \x01(\x05\x42\r\xe2\x41\x01\x01\xbaH\x06\x1a\x04\x18\x64(\x00\x12 \n\npage_token\x18\x03 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\xe8\x07\"q\n\x1eListLeaderboardEntriesResponse\x12\x36\n\x07\x65ntries\x18\x01 \x03(\x0b\x32%.hansei.validator.v1.LeaderBoardEntry\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*f\n\x0cRankingOrder\x12\x1d\n\x19RANKING_ORDER_UNSPECIFIED\x10\x00\x12\x1b\n\x17RANKING_ORDER_MAX_SCORE\x10\x01\x12\x1a\n\x16RANKING_ORDER_SHRUNKEN\x10\x02\x32\xdd\x05\n\x12LeaderboardService\x12\x81\x01\n\x16UpsertLeaderboardEntry\x12\x32.hansei.validator.v1.UpsertLeaderboardEntryRequest\x1a\x33.hansei.validator.v1.UpsertLeaderboardEntryResponse\x12l\n\x0fRecordJudgement\x12+.hansei.validator.v1.RecordJudgementRequest\x1a,.hansei.validator.v1.RecordJudgementResponse\x12\x88\x01\n\nGetRanking\x12&.hansei.validator.v1.GetRankingRequest\x1a\'.hansei.validator.v1.GetRankingResponse\")\x82\xd3\xe4\x93\x02#\x12!/v1/rounds/{execution_id}/ranking\x12\x9a\x01\n\x11GetBestSubmission\x12-.hansei.validator.v1.GetBestSubmissionRequest\x1a..hansei.validator.v1.GetBestSubmissionResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/v1/rounds/{execution_id}/best\x12\xac\x01\n\x16ListLeaderboardEntries\x12\x32.hansei.validator.v1.ListLeaderboardEntriesRequest\x1a\x33.hansei.validator.v1.ListLeaderboardEntriesResponse\")\x82\xd3\xe4\x93\x02#\x12!/v1/rounds/{execution_id}/entriesb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -95,36 +96,42 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTLEADERBOARDENTRIESREQUEST'].fields_by_name['page_size']._serialized_options = b'\342A\001\001\272H\006\032\004\030d(\000'
   _globals['_LISTLEADERBOARDENTRIESREQUEST'].fields_by_name['page_token']._loaded_options = None
   _globals['_LISTLEADERBOARDENTRIESREQUEST'].fields_by_name['page_token']._serialized_options = b'\342A\001\001\272H\005r\003\030\350\007'
-  _globals['_RANKINGORDER']._serialized_start=2396
-  _globals['_RANKINGORDER']._serialized_end=2498
-  _globals['_ROUNDKEY']._serialized_start=203
-  _globals['_ROUNDKEY']._serialized_end=319
-  _globals['_LEADERBOARDENTRY']._serialized_start=322
-  _globals['_LEADERBOARDENTRY']._serialized_end=907
-  _globals['_JUDGEMENTRECORD']._serialized_start=910
-  _globals['_JUDGEMENTRECORD']._serialized_end=1119
-  _globals['_RANKINGROW']._serialized_start=1122
-  _globals['_RANKINGROW']._serialized_end=1321
-  _globals['_UPSERTLEADERBOARDENTRYREQUEST']._serialized_start=1324
-  _globals['_UPSERTLEADERBOARDENTRYREQUEST']._serialized_end=1455
-  _globals['_UPSERTLEADERBOARDENTRYRESPONSE']._serialized_start=1457
-  _globals['_UPSERTLEADERBOARDENTRYRESPONSE']._serialized_end=1543
-  _globals['_RECORDJUDGEMENTREQUEST']._serialized_start=1546
-  _globals['_RECORDJUDGEMENTREQUEST']._serialized_end=1723
-  _globals['_RECORDJUDGEMENTRESPONSE']._serialized_start=1725
-  _globals['_RECORDJUDGEMENTRESPONSE']._serialized_end=1750
-  _globals['_GETRANKINGREQUEST']._serialized_start=1752
-  _globals['_GETRANKINGREQUEST']._serialized_end=1873
-  _globals['_GETRANKINGRESPONSE']._serialized_start=1875
-  _globals['_GETRANKINGRESPONSE']._serialized_end=1942
-  _globals['_GETBESTSUBMISSIONREQUEST']._serialized_start=1944
-  _globals['_GETBESTSUBMISSIONREQUEST']._serialized_end=2056
-  _globals['_GETBESTSUBMISSIONRESPONSE']._serialized_start=2058
-  _globals['_GETBESTSUBMISSIONRESPONSE']._serialized_end=2139
-  _globals['_LISTLEADERBOARDENTRIESREQUEST']._serialized_start=2142
-  _globals['_LISTLEADERBOARDENTRIESREQUEST']._serialized_end=2279
-  _globals['_LISTLEADERBOARDENTRIESRESPONSE']._serialized_start=2281
-  _globals['_LISTLEADERBOARDENTRIESRESPONSE']._serialized_end=2394
-  _globals['_LEADERBOARDSERVICE']._serialized_start=2501
-  _globals['_LEADERBOARDSERVICE']._serialized_end=3106
+  _globals['_LEADERBOARDSERVICE'].methods_by_name['GetRanking']._loaded_options = None
+  _globals['_LEADERBOARDSERVICE'].methods_by_name['GetRanking']._serialized_options = b'\202\323\344\223\002#\022!/v1/rounds/{execution_id}/ranking'
+  _globals['_LEADERBOARDSERVICE'].methods_by_name['GetBestSubmission']._loaded_options = None
+  _globals['_LEADERBOARDSERVICE'].methods_by_name['GetBestSubmission']._serialized_options = b'\202\323\344\223\002 \022\036/v1/rounds/{execution_id}/best'
+  _globals['_LEADERBOARDSERVICE'].methods_by_name['ListLeaderboardEntries']._loaded_options = None
+  _globals['_LEADERBOARDSERVICE'].methods_by_name['ListLeaderboardEntries']._serialized_options = b'\202\323\344\223\002#\022!/v1/rounds/{execution_id}/entries'
+  _globals['_RANKINGORDER']._serialized_start=2453
+  _globals['_RANKINGORDER']._serialized_end=2555
+  _globals['_ROUNDKEY']._serialized_start=233
+  _globals['_ROUNDKEY']._serialized_end=349
+  _globals['_LEADERBOARDENTRY']._serialized_start=352
+  _globals['_LEADERBOARDENTRY']._serialized_end=937
+  _globals['_JUDGEMENTRECORD']._serialized_start=940
+  _globals['_JUDGEMENTRECORD']._serialized_end=1149
+  _globals['_RANKINGROW']._serialized_start=1152
+  _globals['_RANKINGROW']._serialized_end=1351
+  _globals['_UPSERTLEADERBOARDENTRYREQUEST']._serialized_start=1354
+  _globals['_UPSERTLEADERBOARDENTRYREQUEST']._serialized_end=1485
+  _globals['_UPSERTLEADERBOARDENTRYRESPONSE']._serialized_start=1487
+  _globals['_UPSERTLEADERBOARDENTRYRESPONSE']._serialized_end=1600
+  _globals['_RECORDJUDGEMENTREQUEST']._serialized_start=1603
+  _globals['_RECORDJUDGEMENTREQUEST']._serialized_end=1780
+  _globals['_RECORDJUDGEMENTRESPONSE']._serialized_start=1782
+  _globals['_RECORDJUDGEMENTRESPONSE']._serialized_end=1807
+  _globals['_GETRANKINGREQUEST']._serialized_start=1809
+  _globals['_GETRANKINGREQUEST']._serialized_end=1930
+  _globals['_GETRANKINGRESPONSE']._serialized_start=1932
+  _globals['_GETRANKINGRESPONSE']._serialized_end=1999
+  _globals['_GETBESTSUBMISSIONREQUEST']._serialized_start=2001
+  _globals['_GETBESTSUBMISSIONREQUEST']._serialized_end=2113
+  _globals['_GETBESTSUBMISSIONRESPONSE']._serialized_start=2115
+  _globals['_GETBESTSUBMISSIONRESPONSE']._serialized_end=2196
+  _globals['_LISTLEADERBOARDENTRIESREQUEST']._serialized_start=2199
+  _globals['_LISTLEADERBOARDENTRIESREQUEST']._serialized_end=2336
+  _globals['_LISTLEADERBOARDENTRIESRESPONSE']._serialized_start=2338
+  _globals['_LISTLEADERBOARDENTRIESRESPONSE']._serialized_end=2451
+  _globals['_LEADERBOARDSERVICE']._serialized_start=2558
+  _globals['_LEADERBOARDSERVICE']._serialized_end=3291
 # @@protoc_insertion_point(module_scope)

@@ -282,6 +282,11 @@ class UpsertLeaderboardEntryResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ENTRY_FIELD_NUMBER: _builtins.int
+    BEST_ROUND_NUMBER_FIELD_NUMBER: _builtins.int
+    best_round_number: _builtins.int
+    """The team's best round by now, whose entry is the final one when the team ends: the highest score, of equal ones the
+    later round.
+    """
     @_builtins.property
     def entry(self) -> Global___LeaderBoardEntry:
         """The entry as stored."""
@@ -290,10 +295,11 @@ class UpsertLeaderboardEntryResponse(_message.Message):
         self,
         *,
         entry: Global___LeaderBoardEntry | None = ...,
+        best_round_number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["entry", b"entry"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["entry", b"entry"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["best_round_number", b"best_round_number", "entry", b"entry"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -13,26 +13,28 @@ from hansei.client.cli.show.words import FAINT, counted
 
 if TYPE_CHECKING:
     from hansei.client.cli.foresight import Foresight
-    from services.reflector.usecases.evaluate_blame import BlameScores
-    from services.search.usecases.evaluate import Quality
 
 
-def retrieval(qualities: Mapping[str, Quality]) -> RenderableType:
+def retrieval(qualities: Mapping[str, Mapping[str, Any]]) -> RenderableType:
     """One line for each way to rank."""
     table = _table("ranking", "nDCG@10", "recall@5", "recall@10")
     for name, each in qualities.items():
-        table.add_row(name, f"{each.ndcg_at_10:.4f}", f"{each.recall_at_5:.4f}", f"{each.recall_at_10:.4f}")
-    queries = max((each.queries for each in qualities.values()), default=0)
+        table.add_row(name, *(f"{each[measure]:.4f}" for measure in ("ndcg_at_10", "recall_at_5", "recall_at_10")))
+    queries = max((each["queries"] for each in qualities.values()), default=0)
     return Group(table, Text(f"{queries} judged queries", FAINT))
 
 
-def blame(scores: BlameScores) -> RenderableType:
+def blame(scores: Mapping[str, Any]) -> RenderableType:
     """The rules, and beneath them rules of one line for comparison."""
     table = _table("rule", "step", "agent")
-    table.add_row("hansei, offline", f"{scores.step_accuracy:.3f}", f"{scores.agent_accuracy:.3f}")
-    for name, each in scores.baselines.items():
-        table.add_row(name.replace("_", " "), f"{each.step_accuracy:.3f}", f"{each.agent_accuracy:.3f}")
-    return Group(table, Text(f"share named as people did, {counted(scores.n, 'labelled run')}", FAINT))
+    table.add_row("hansei, offline", *_accuracies(scores))
+    for name, each in scores["baselines"].items():
+        table.add_row(name.replace("_", " "), *_accuracies(each))
+    return Group(table, Text(f"share named as people did, {counted(scores['n'], 'labelled run')}", FAINT))
+
+
+def _accuracies(scores: Mapping[str, Any]) -> tuple[str, str]:
+    return f"{scores['step_accuracy']:.3f}", f"{scores['agent_accuracy']:.3f}"
 
 
 def foresight(found: Foresight) -> RenderableType:

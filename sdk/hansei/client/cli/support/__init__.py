@@ -16,6 +16,7 @@ from hansei.client.cli.show.checks import document
 from hansei.client.cli.support import archive, logs, machine, schemas, servers
 from hansei.client.cli.support.archive import LeftOut, Part
 from hansei.client.cli.support.masking import Masking
+from hansei.client.server import ServerNotInstalledError
 
 NEVER_INCLUDED = (
     LeftOut("bullets, trajectories, prompts and documents", "they are yours; of playbooks only sizes and revisions"),
@@ -61,6 +62,8 @@ def _gathered(name: str, source: Source) -> Iterator[Part | LeftOut]:
     """The parts of a source up to where it breaks, if it does: the others are still wanted then."""
     try:
         yield from source()
+    except ServerNotInstalledError as error:
+        yield LeftOut(name, str(error))
     except Exception as error:
         frames = logs.frames_of(error)[-FRAMES:]
         yield LeftOut(name, f"{type(error).__name__} at {' < '.join(reversed(frames))}")

@@ -6,13 +6,13 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
-from importlib import import_module, metadata
+from importlib import metadata
 from typing import Any
 
 from chassis.logging import REDACTED
 from chassis.settings import PREFIX, ServiceSettings, SettingRow, settings_table
-from hansei.client.cli.checks import SETTINGS
 from hansei.client.cli.support.archive import LeftOut, Part
+from hansei.client.server import ServerNotInstalledError, server
 
 OURS = (PREFIX, "LLM_", "EMBEDDING_", "OTEL_")
 """How the names of variables begin that hansei may be meant by."""
@@ -35,10 +35,7 @@ def settings() -> Iterator[Part | LeftOut]:
     """The settings of each service, each with the variable it comes from."""
     found: dict[str, Any] = {}
     known: set[str] = set()
-    for service, settings_class in settings_classes():
-        if isinstance(settings_class, LeftOut):
-            yield settings_class
-            continue
+    for service, settings_class in server().settings_classes().items():
         rows = settings_table(settings_class)
         known.update(variable for row in rows for variable in row.variables)
         found[service] = {row.variables[-1]: _setting(row) for row in rows}
@@ -47,19 +44,12 @@ def settings() -> Iterator[Part | LeftOut]:
     yield Part("settings.json", "the settings here and where each comes from; a server may have others", document)
 
 
-def settings_classes() -> Iterator[tuple[str, type[ServiceSettings] | LeftOut]]:
-    """Of each service: its settings class, or that it is not installed."""
-    for service, place in SETTINGS.items():
-        module, _, name = place.rpartition(".")
-        try:
-            yield service, getattr(import_module(module), name)
-        except ImportError as error:
-            yield service, LeftOut(f"settings of the {service}", f"it is not installed: {error}")
-
-
 def secret_variables() -> frozenset[str]:
-    """The variables of settings that are declared secret."""
-    classes = [each for _, each in settings_classes() if not isinstance(each, LeftOut)]
+    """The variables of settings that are declared secret, of all services that are installed."""
+    try:
+        classes = server().settings_classes().values()
+    except ServerNotInstalledError:
+        classes = (ServiceSettings,)
     return frozenset(
         variable for each in classes for row in settings_table(each) if row.secret for variable in row.variables
     )

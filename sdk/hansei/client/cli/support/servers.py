@@ -20,6 +20,7 @@ from hansei.client.cli.checks import SECONDS
 from hansei.client.cli.support import contracts
 from hansei.client.cli.support.archive import LeftOut, Part
 from hansei.client.cli.support.machine import given
+from hansei.client.server import ServerNotInstalledError, server
 from hansei.client.tls import Tls, credentials_of
 
 MAX_METRICS_BYTES = 2 * 1024 * 1024
@@ -97,14 +98,13 @@ def _read(address: str) -> str:
 
 def _addresses(address: str | None) -> dict[str, str]:
     """The gateway, and those services behind it that are processes of their own."""
-    from gateway.settings import GatewaySettings
     from hansei.client.client import address_or_default
 
-    peers = {
-        row.name.removesuffix("_addr"): given(row)[0]
-        for row in settings_table(GatewaySettings)
-        if row.name.endswith("_addr")
-    }
+    try:
+        rows = settings_table(server().settings_classes()["gateway"])
+    except ServerNotInstalledError:
+        rows = []
+    peers = {row.name.removesuffix("_addr"): given(row)[0] for row in rows if row.name.endswith("_addr")}
     return {"gateway": address_or_default(address)} | {name: at for name, at in peers.items() if at not in ("", "self")}
 
 

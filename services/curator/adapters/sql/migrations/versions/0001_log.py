@@ -19,12 +19,7 @@ def upgrade() -> None:
     _log_tables()
     _vote_table()
     _other_tables()
-
-
-def downgrade() -> None:
-    """Drops all tables."""
-    for name in ("pending", "request", "bullet", "vote", "change", "revision", "dataset"):
-        op.drop_table(name)
+    _embedding_table()
 
 
 def _text(name: str) -> sa.Column[Any]:
@@ -33,6 +28,10 @@ def _text(name: str) -> sa.Column[Any]:
 
 def _big(name: str) -> sa.Column[Any]:
     return sa.Column(name, sa.BigInteger, nullable=False)
+
+
+def _bytes(name: str) -> sa.Column[Any]:
+    return sa.Column(name, sa.LargeBinary, nullable=False)
 
 
 def _int(name: str) -> sa.Column[Any]:
@@ -45,11 +44,12 @@ def _log_tables() -> None:
         _text("name"),
         _big("revision"),
         _int("bullets"),
+        _int("retired"),
         _big("next_slot"),
         _big("committed"),
         _text("created_at"),
         _text("updated_at"),
-        _text("policy"),
+        sa.Column("policy", sa.Text),
         sa.PrimaryKeyConstraint("name"),
     )
     op.create_table(
@@ -66,7 +66,7 @@ def _log_tables() -> None:
         _text("summary"),
         _int("bullets_before"),
         _int("bullets_after"),
-        _text("outcome"),
+        _text("report"),
         sa.PrimaryKeyConstraint("dataset", "number"),
     )
     op.create_index("revision_committed", "revision", ["dataset", "committed"])
@@ -133,13 +133,13 @@ def _other_tables() -> None:
         "request",
         _text("request_id"),
         _text("method"),
-        _text("digest"),
-        sa.Column("payload", sa.LargeBinary, nullable=False),
-        sa.Column("response", sa.LargeBinary, nullable=False),
-        _big("answered"),
+        _bytes("digest"),
+        _bytes("payload"),
+        _bytes("response"),
+        _big("stored_at"),
         sa.PrimaryKeyConstraint("request_id"),
     )
-    op.create_index("request_answered", "request", ["answered"])
+    op.create_index("request_stored_at", "request", ["stored_at"])
     op.create_table(
         "pending",
         _text("id"),
@@ -152,3 +152,13 @@ def _other_tables() -> None:
     )
     op.create_index("pending_dataset", "pending", ["dataset", "proposed", "id"])
     op.create_index("pending_expires", "pending", ["state", "expires"])
+
+
+def _embedding_table() -> None:
+    op.create_table(
+        "embeddings",
+        sa.Column("model", sa.String(256), nullable=False),
+        sa.Column("content_hash", sa.LargeBinary(32), nullable=False),
+        sa.Column("vector", sa.LargeBinary, nullable=False),
+        sa.PrimaryKeyConstraint("model", "content_hash"),
+    )

@@ -13,7 +13,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Creates all tables."""
+    """Create the tables."""
     op.create_table(
         "leaderboard_entry",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
@@ -49,13 +49,8 @@ def upgrade() -> None:
     op.create_table(
         "validator_request",
         sa.Column("request_id", sa.Text, primary_key=True),
-        sa.Column("fingerprint", sa.Text, nullable=False),
-        sa.Column("answer", sa.Text, nullable=False),
-        sa.Column("done_at", sa.BigInteger, nullable=False),
+        sa.Column("method", sa.Text, nullable=False),
+        *(sa.Column(name, sa.LargeBinary, nullable=False) for name in ("digest", "payload", "response")),
+        sa.Column("stored_at", sa.BigInteger, nullable=False),
     )
-
-
-def downgrade() -> None:
-    """Drops all tables."""
-    for name in ("validator_request", "report_kind", "round_judgement", "leaderboard_entry"):
-        op.drop_table(name)
+    op.create_index("validator_request_stored_at", "validator_request", ["stored_at"])

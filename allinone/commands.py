@@ -1,0 +1,135 @@
+"""Offer the servers' code to the client's commands; `hansei.client.server` is the only importer.
+
+Functions import what they need when they are called, so that a command loads only its own part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import chassis
+
+if TYPE_CHECKING:
+    from chassis.server.lifecycle import Running
+    from hansei.reflector.v1.trajectory_pb2 import Trajectory
+    from services.reflector.domain.trajectory import Step
+
+
+def settings_classes() -> dict[str, type[chassis.ServiceSettings]]:
+    """Return the settings class of each service, by the service's name."""
+    from gateway.settings import GatewaySettings
+    from services.curator.settings import CuratorSettings
+    from services.planner.settings import PlannerSettings
+    from services.reflector.settings import ReflectorSettings
+    from services.search.settings import SearchSettings
+    from services.validator.settings import ValidatorSettings
+
+    return {
+        "curator": CuratorSettings,
+        "reflector": ReflectorSettings,
+        "search": SearchSettings,
+        "planner": PlannerSettings,
+        "validator": ValidatorSettings,
+        "gateway": GatewaySettings,
+    }
+
+
+def run_stack(address: str | None, announce: Callable[[str], None]) -> None:
+    """Run every service in this process until a signal; `announce` gets the address once all have started."""
+    from allinone.bootstrap import StackSettings, build
+
+    def announced(settings: StackSettings, peers: chassis.Peers) -> Sequence[chassis.Service]:
+        async def start() -> None:
+            announce(peers.own_address)
+
+        return [*build(settings, peers), chassis.Service(name="announcement", registrations=(), start=start)]
+
+    given = {"listen_address": address} if address else {}
+    chassis.run(announced, chassis.load(StackSettings, **given))
+
+
+def serve_stack() -> AbstractAsyncContextManager[Running]:
+    """Serve every service in the running loop, on a free port, as long as the context lasts."""
+    from allinone.bootstrap import stack
+
+    return stack()
+
+
+def retrieval_variants() -> Sequence[str]:
+    """Return the names of the ways to rank that `evaluate_retrieval` takes."""
+    from services.search.usecases.evaluate import NAMED_VARIANTS
+
+    return tuple(NAMED_VARIANTS)
+
+
+def evaluate_retrieval(file: Path, variants: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Measure search on a retrieval set with the settings of the environment, and with each variant."""
+    from services.search.bootstrap import evaluate_file
+    from services.search.settings import SearchSettings
+
+    qualities = asyncio.run(evaluate_file(chassis.load(SearchSettings), file, variants))
+    return {name: asdict(quality) for name, quality in qualities.items()}
+
+
+def evaluate_blame(file: Path) -> dict[str, Any]:
+    """Measure on labelled runs how often the rules blame the right step and agent."""
+    from services.reflector.adapters.importers.labels import read_labelled
+    from services.reflector.usecases.evaluate_blame import evaluate_blame
+
+    scores = evaluate_blame(read_labelled(file.read_bytes()))
+    baselines = {name: asdict(accuracy) for name, accuracy in scores.baselines.items()}
+    return {**asdict(scores), "baselines": baselines}
+
+
+def failed_calls(trajectory: Trajectory) -> list[dict[str, str]]:
+    """Return the tool calls of a trajectory that failed.
+
+    Of each: what a user said last before it, the operation, its arguments, and the error without its variable parts.
+    """
+    from services.reflector.rpc.convert import trajectory_from
+
+    return failed_calls_of(trajectory_from(trajectory, "trajectory").transcript)
+
+
+def failed_calls_of(steps: Sequence[Step]) -> list[dict[str, str]]:
+    """Return the same for the steps of a trajectory of the reflector's domain."""
+    from services.reflector.domain.actions import actions_of
+
+    return [
+        {
+            "said": next((s.content for s in reversed(steps[: call.call_step]) if s.role == "user" and s.content), ""),
+            "operation": call.operation,
+            "arguments": call.arguments,
+            "error": call.error.kind,
+        }
+        for call in actions_of(steps)
+        if call.error is not None
+    ]
+
+
+def init_config(
+    component: str | None, output_path: Path | None, *, force: bool, workspace: Path | None
+) -> Sequence[Path]:
+    """Write configuration files with the defaults. Raises BadSetting; then nothing was written."""
+    from libs.prompts.config_init import init_config
+
+    return init_config(component, output_path, force=force, workspace=workspace)
+
+
+def database_schema(settings: chassis.ServiceSettings) -> dict[str, Any] | None:
+    """Describe the schema of a service's database, as `allinone.databases.schema` does; None if it has none."""
+    from allinone import databases
+
+    return databases.schema(settings)
+
+
+def connect_database(database: str, variable: str) -> str:
+    """Connect to a database once, as `allinone.databases.connect` does, and return its address without the password."""
+    from allinone import databases
+
+    return databases.connect(database, variable)

@@ -1,0 +1,93 @@
+"""Look at the databases that settings name. Nothing is made, changed or migrated."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import Engine, Text, column, create_engine, inspect, select, table
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import SQLAlchemyError
+
+from chassis.errors import Unavailable, shortened
+from chassis.settings import ServiceSettings
+from libs.storage.engines import create_database_engine, display_name, is_sqlite, parse_location
+from libs.storage.migrations import VERSION_COLUMN, newest_revision
+from libs.storage.startup import report_setting
+
+APPLICATION = "hansei doctor"
+
+
+def connect(database: str, variable: str) -> str:
+    """Connect to a database server once and return its address without the password.
+
+    Raises BadSetting, which names `variable`, for an address that cannot be read, and Unavailable when it refuses.
+    """
+    with report_setting(variable):
+        url = parse_location(database)
+        engine = create_database_engine(url, APPLICATION, writes=False)
+    try:
+        with engine.connect() as connection:
+            connection.exec_driver_sql("SELECT 1")
+    except SQLAlchemyError as error:
+        reason = shortened(str(getattr(error, "orig", None) or error).partition("\n")[0])
+        raise Unavailable(f"{display_name(url)} does not let us in: {reason}", reason="DATABASE_UNAVAILABLE") from error
+    finally:
+        engine.dispose()
+    return display_name(url)
+
+
+def schema(settings: ServiceSettings) -> dict[str, Any] | None:
+    """Return where the database is, what its tables of versions hold, and the newest migrations known here.
+
+    None for a service without a database. Raises what drivers raise.
+    """
+    database = _database(settings)
+    if database is None:
+        return None
+    return {**_versions(parse_location(database)), "newest_here": _newest(type(settings))}
+
+
+def _database(settings: ServiceSettings) -> str | None:
+    """Return the database that the settings name; the curator derives its own from two of them."""
+    if hasattr(settings, "database_url"):
+        return str(settings.database_url)
+    names = [name for name in type(settings).model_fields if name.endswith("_database_url")]
+    return str(getattr(settings, names[-1])) if names else None
+
+
+def _versions(url: URL) -> dict[str, Any]:
+    about: dict[str, Any] = {"database": display_name(url)}
+    if not is_sqlite(url):
+        return about | {"versions": _tables(create_database_engine(url, APPLICATION, writes=False))}
+    file = Path(url.database or "")
+    if not file.is_file():
+        return about | {"versions": {}, "there": False}
+    # Engines of services create the file and its log; this one cannot write.
+    address = url.set(database=f"file:{quote(str(file.absolute()))}", query={"mode": "ro", "uri": "true"})
+    return about | {"versions": _tables(create_engine(address)), "bytes": file.stat().st_size}
+
+
+def _tables(engine: Engine) -> dict[str, list[str]]:
+    """Return the content of each table of versions; Alembic's have one column."""
+    try:
+        inspector = inspect(engine)
+        names = [
+            name
+            for name in inspector.get_table_names()
+            if [each["name"] for each in inspector.get_columns(name)] == [VERSION_COLUMN]
+        ]
+        versions = {name: select(column(VERSION_COLUMN, Text)).select_from(table(name)) for name in names}
+        with engine.connect() as connection:
+            return {name: list(connection.scalars(query)) for name, query in versions.items()}
+    finally:
+        engine.dispose()
+
+
+def _newest(settings_class: type[ServiceSettings]) -> dict[str, str]:
+    """Return the last migration in each folder of migrations of a service."""
+    service = Path(str(sys.modules[settings_class.__module__].__file__)).parent
+    folders = [environment.parent for environment in sorted(service.rglob("migrations/versions"))]
+    return {str(folder.relative_to(service)): newest_revision(folder) for folder in folders}

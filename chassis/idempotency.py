@@ -1,0 +1,51 @@
+"""The idempotency key of a mutation: a UUID in the contract field `request_id` (AIP-155).
+
+The edges write it in one spelling before anything reads it, so two spellings of one UUID are one key in every service.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import Message
+
+FIELD = "request_id"
+_UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+
+
+def key_holder(message: Message) -> Any:
+    """Return the message that has the key: this one, or one that it wraps (`head`, `learn`); None if there is none."""
+    path = _path(message.DESCRIPTOR)
+    if path is None:
+        return None
+    if not path:
+        return message
+    return next((getattr(message, name) for name in path if message.HasField(name)), None)
+
+
+def normalize_key(message: Message) -> str:
+    """Write the key of a request in lower case and return it; empty if it has none, or one that is no UUID."""
+    holder = key_holder(message)
+    if holder is None or not _UUID.fullmatch(holder.request_id):
+        return ""
+    key = normalize_request_id(holder.request_id)
+    if key != holder.request_id:
+        holder.request_id = key
+    return key
+
+
+def normalize_request_id(request_id: str) -> str:
+    """Return the one form in which keys are compared and stored."""
+    return request_id.lower()
+
+
+@cache
+def _path(kind: Descriptor) -> tuple[str, ...] | None:
+    """Return the fields that may wrap the key; none if the message type has it itself; None if it has no key."""
+    if FIELD in kind.fields_by_name:
+        return ()
+    wrapping = (field for field in kind.fields if (inner := field.message_type) and FIELD in inner.fields_by_name)
+    return tuple(field.name for field in wrapping if not field.is_repeated) or None

@@ -1,0 +1,188 @@
+"""The gRPC server of a process: its options, its port, and the services on it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from chassis.guard import Guard
+from chassis.policy import Policies, installed_policies
+from chassis.server.admission import Admission
+from chassis.server.edge import MethodEdge, ServiceGate
+from chassis.server.health import Health
+from chassis.server.progress import CallsInProgress
+from chassis.server.service import Registration, Service
+from chassis.settings import BadSetting, ServiceSettings
+from chassis.tls import Callers, Certificates, require_plaintext_allowed
+
+HEALTH_SERVICE = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+_MS = 1000
+
+
+def server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
+    """The channel arguments of a server; each is there for a reason."""
+    return [
+        # On by default: a second server on the same port would silently take half of the calls.
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_receive_message_length", settings.max_message_bytes),
+        ("grpc.max_send_message_length", settings.max_message_bytes),
+        # Clients look up addresses again when a connection ends; so they find servers that came later.
+        ("grpc.max_connection_age_ms", settings.max_connection_age_seconds * _MS),
+        # Clients ping idle connections every minute; the default limit would cut them off for that.
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 30 * _MS),
+        ("grpc.keepalive_time_ms", 120 * _MS),
+        ("grpc.keepalive_timeout_ms", 20 * _MS),
+    ]
+
+
+class Server:
+    """A ``grpc.aio`` server with health, reflection and any number of services behind their edge."""
+
+    def __init__(self, settings: ServiceSettings, certificates: Certificates | None = None) -> None:
+        """With `certificates` it speaks TLS, and asks callers for theirs if the settings name who may call."""
+        self._settings = settings
+        self._certificates = certificates
+        self._callers = _callers(settings, certificates)
+        self._grpc: Any = grpc.aio.server(options=server_options(settings))
+        self._gates: dict[str, list[ServiceGate]] = {}
+        self._names: dict[str, list[str]] = {}
+        self._for_probes: grpc.aio.Server | None = None
+        self.progress = CallsInProgress()
+        self.health = Health(())
+
+    def bind(self, address: str) -> str:
+        """Take a port, without answering on it yet; returns the address with the real port."""
+        try:
+            if self._certificates is not None:
+                credentials = self._certificates.for_server(ask_callers=self._callers is not None)
+                port = self._grpc.add_secure_port(address, credentials)
+            else:
+                require_plaintext_allowed("grpc", address, "HANSEI_LISTEN_ADDRESS", self._settings.plaintext_kinds)
+                port = self._grpc.add_insecure_port(address)
+        except RuntimeError as error:
+            raise BadSetting(f"HANSEI_LISTEN_ADDRESS: cannot listen on {address!r}: {error}") from error
+        return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
+
+    def bind_for_probes(self, address: str) -> None:
+        """Take a port on which nothing but health is told, without TLS: probes of Kubernetes do not speak it."""
+        require_plaintext_allowed("health", address, "HANSEI_HEALTH_ADDRESS", self._settings.plaintext_kinds)
+        self._for_probes = grpc.aio.server(options=server_options(self._settings))
+        try:
+            self._for_probes.add_insecure_port(address)
+        except RuntimeError as error:
+            raise BadSetting(f"HANSEI_HEALTH_ADDRESS: cannot listen on {address!r}: {error}") from error
+
+    def register(self, services: Sequence[Service]) -> None:
+        """Put services on the server; before `start`."""
+        policies = installed_policies()
+        for service in services:
+            self._gates[service.name], self._names[service.name] = [], []
+            for registration in service.registrations:
+                self._register(service, registration, policies)
+        names = [name for names in self._names.values() for name in names]
+        self.health = Health(names)
+        health_pb2_grpc.add_HealthServicer_to_server(self.health, self._grpc)
+        if self._for_probes is not None:
+            health_pb2_grpc.add_HealthServicer_to_server(self.health, self._for_probes)
+        if self._settings.reflection:
+            reflection.enable_server_reflection([*names, HEALTH_SERVICE, reflection.SERVICE_NAME], self._grpc)
+
+    def _register(self, owner: Service, registration: Registration, policies: Policies) -> None:
+        for name, handlers in handlers_of(registration).items():
+            endless = endless_methods(name, handlers, registration, policies)
+            gate = self._gate(name, owner.guard)
+            wrapped = {
+                method: MethodEdge(f"/{name}/{method}", handler, gate, endless=method in endless).handler
+                for method, handler in handlers.items()
+            }
+            self._gates[owner.name].append(gate)
+            self._names[owner.name].append(name)
+            self._grpc.add_registered_method_handlers(name, wrapped)
+
+    def _gate(self, name: str, guard: Guard) -> ServiceGate:
+        settings = self._settings
+        return ServiceGate(
+            name=short_name(name),
+            callers=self._callers,
+            progress=self.progress,
+            calls=Admission(f"calls of {name}", settings.max_concurrent_calls, settings.overload_retry_seconds),
+            streams=Admission(f"streams of {name}", settings.max_concurrent_streams, settings.overload_retry_seconds),
+            guard=guard,
+        )
+
+    async def start(self) -> None:
+        """Answer on the port: health and reflection at once, each service when it is said to be ready."""
+        await self._grpc.start()
+        if self._for_probes is not None:
+            await self._for_probes.start()
+
+    def set_ready(self, service: Service) -> None:
+        """From now on the calls of a service reach its handlers."""
+        for gate in self._gates[service.name]:
+            gate.ready = True
+        self.health.set_serving(self._names[service.name])
+
+    def names(self, service: Service) -> Collection[str]:
+        """The full gRPC names of a service."""
+        return self._names[service.name]
+
+    async def stop(self, grace: float) -> None:
+        """Take no more calls, wait `grace` seconds for those in progress, cancel the rest."""
+        self.health.end_watches()
+        await self._grpc.stop(grace)
+        if self._for_probes is not None:
+            await self._for_probes.stop(0)
+
+
+def _callers(settings: ServiceSettings, certificates: Certificates | None) -> Callers | None:
+    """Who may call; None if everyone may. Several services in one process call each other by its own certificate."""
+    if not settings.allowed_callers:
+        return None
+    if certificates is None:
+        raise BadSetting("HANSEI_TLS_CALLERS: callers are known by their certificates, so HANSEI_TLS_* must be set")
+    return Callers([*settings.allowed_callers, *certificates.current().names])
+
+
+class _Collector:
+    """Stands in for a server while the generated code registers, to get hold of the handlers."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[str, dict[str, Any]] = {}
+
+    def add_generic_rpc_handlers(self, handlers: object) -> None:
+        """Not needed: the generated code also registers each method by name."""
+
+    def add_registered_method_handlers(self, service: str, handlers: dict[str, Any]) -> None:
+        self.handlers[service] = handlers
+
+
+def handlers_of(registration: Registration) -> dict[str, dict[str, Any]]:
+    """Full names of the services that a registration brings, to their handlers by method."""
+    collector = _Collector()
+    registration.add(registration.servicer, collector)
+    if not collector.handlers:
+        raise TypeError(f"{registration.add} registers no methods by name")
+    return collector.handlers
+
+
+def endless_methods(
+    name: str, methods: Collection[str], registration: Registration, policies: Policies
+) -> frozenset[str]:
+    """The methods that end only when someone leaves: those without a timeout in their policy, and those named so."""
+    unknown = set(registration.endless) - set(methods)
+    if unknown:
+        raise ValueError(f"{name} has no method {sorted(unknown)}")
+    unbounded = (m for m in methods if (p := policies.get(f"/{name}/{m}")) is not None and p.timeout_seconds is None)
+    return frozenset([*registration.endless, *unbounded])
+
+
+def short_name(full_name: str) -> str:
+    """`hansei.search.v1.SearchService` is `search`: the last part of the package that is not a version."""
+    parts = [part for part in full_name.split(".")[:-1] if not re.fullmatch(r"v\d+\w*", part)]
+    return parts[-1] if parts else full_name

@@ -1,0 +1,75 @@
+"""Real servers on loopback ports, and peers that call them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from chassis import Peers, Running, ServiceSettings, serve
+from chassis.tests.probe import Probe, policies, service, stub
+from tests.conftest import of_one_run as of_one_run
+from tests.conftest import run_folder as run_folder
+
+Serve = Callable[..., Awaitable["Served"]]
+Connect = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Served:
+    """A probe that is being served."""
+
+    probe: Probe
+    running: Running
+
+    @property
+    def address(self) -> str:
+        return self.running.address
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Give the other side its turns until the condition holds."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110  there is nothing to wait on: the other side does not know us
+            await asyncio.sleep(0)
+
+
+async def collect(responses: AsyncIterator[Any], into: list[Any]) -> None:
+    """Append what comes, so that what came before an error is known."""
+    async for response in responses:
+        into.append(response)
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+async def served(stack: AsyncExitStack) -> Serve:
+    """Serve a probe until the test ends: ``await served(probe, max_concurrent_calls=1)``."""
+
+    async def start(probe: Probe | None = None, **settings: Any) -> Served:
+        probe = probe or Probe()
+        chosen = ServiceSettings(**{"lame_duck_seconds": 0, "drain_grace_seconds": 5} | settings)
+        running = await stack.enter_async_context(serve(service(probe), settings=chosen))
+        return Served(probe, running)
+
+    return start
+
+
+@pytest.fixture
+async def connected(stack: AsyncExitStack) -> Connect:
+    """A stub of the probe at an address, for as long as the test runs."""
+
+    def connect(address: str, *, timeout: float | None = 30, retry: bool = True, **more: Any) -> Any:
+        peers = Peers({"probe": address}, policies=policies(timeout=timeout, retry=retry), **more)
+        stack.push_async_callback(peers.close)
+        return stub(peers)
+
+    return connect

@@ -1,0 +1,261 @@
+"""From the environment to the last flushed span."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import urllib.request
+from contextlib import AsyncExitStack
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from chassis import BadSetting, Peers, Registration, Service, errors, serve
+from chassis.server.cpu import CpuPool
+from chassis.server.health import LIVENESS, OVERALL
+from chassis.tests.conftest import Connect, Serve, until
+from chassis.tests.probe import SERVICE, Probe, pb, policies, rpc, service, stub
+from chassis.tests.process import probe_process
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+async def health_of(address: str, name: str) -> int:
+    async with grpc.aio.insecure_channel(address) as channel:
+        request = health_pb2.HealthCheckRequest(service=name)
+        return int((await health_pb2_grpc.HealthStub(channel).Check(request, timeout=20)).status)
+
+
+async def test_health_is_known_by_service_overall_and_as_liveness(served: Serve) -> None:  # G-14
+    address = (await served()).address
+
+    assert [await health_of(address, name) for name in (SERVICE, OVERALL, LIVENESS)] == [SERVING] * 3
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await health_of(address, "nobody")
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_a_service_that_is_starting_says_so_and_refuses_calls() -> None:  # G-14
+    own: list[str] = []
+    go = asyncio.Event()
+
+    def composed(address: str) -> Service:
+        own.append(address)
+        return service(Probe(), start=go.wait)
+
+    async def stay(started: asyncio.Event) -> None:
+        async with serve(composed):
+            started.set()
+            await go.wait()
+
+    started = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(stay(started))
+        await until(lambda: bool(own))
+        statuses = [await health_of(own[0], name) for name in (SERVICE, OVERALL, LIVENESS)]
+        async with grpc.aio.insecure_channel(own[0]) as channel:
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await rpc.ProbeServiceStub(channel).Echo(pb.EchoRequest(), timeout=20)
+        assert not started.is_set()
+        go.set()
+
+    assert statuses == [NOT_SERVING, NOT_SERVING, SERVING]
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert refused.value.details() == "probe is starting"
+    assert started.is_set()
+
+
+async def test_a_background_task_that_dies_is_noticed(capsys: pytest.CaptureFixture[str]) -> None:
+    async def die() -> None:
+        raise RuntimeError("the feed broke")
+
+    async with serve(service(Probe(), tasks={"feed": die})) as running:
+        await until(lambda: running.health.status(OVERALL) == NOT_SERVING)
+        statuses = [running.health.status(name) for name in (SERVICE, LIVENESS)]
+
+    assert statuses == [NOT_SERVING, NOT_SERVING]
+    logged = capsys.readouterr().err
+    assert "background task died" in logged
+    assert "probe/feed" in logged
+    assert "the feed broke" in logged
+
+
+async def test_what_started_is_closed_in_reverse_when_a_later_start_fails() -> None:
+    order: list[str] = []
+
+    def part(name: str, failure: Exception | None = None) -> Service:
+        async def start() -> None:
+            order.append(f"start {name}")
+            if failure:
+                raise failure
+
+        async def close() -> None:
+            order.append(f"close {name}")
+
+        return Service(name, [], start=start, close=close)
+
+    with pytest.raises(OSError, match="disk full"):
+        async with serve([part("a"), part("b", OSError("disk full")), part("c")]):
+            pass
+
+    assert order == ["start a", "start b", "close b", "close a"]
+
+
+async def test_a_port_that_is_taken_is_a_bad_setting_and_not_shared(served: Serve) -> None:
+    address = (await served()).address
+
+    with pytest.raises(BadSetting, match="HANSEI_LISTEN_ADDRESS"):
+        async with serve(service(Probe()), address):
+            pass
+
+
+async def test_handlers_must_be_asynchronous() -> None:
+    class Blocking(Probe):
+        def Echo(self, request: Any, context: Any) -> Any:
+            return pb.EchoResponse()
+
+    with pytest.raises(TypeError, match=r"/probe.v1.ProbeService/Echo must be an coroutine function"):
+        async with serve(service(Blocking())):
+            pass
+
+
+async def test_reflection_lists_every_service_of_the_process() -> None:
+    def add(servicer: Any, server: Any) -> None:
+        server.add_registered_method_handlers("other.v1.OtherService", {})
+
+    both = [service(Probe()), Service("other", [Registration(add, object())])]
+    async with serve(both) as running, grpc.aio.insecure_channel(running.address) as channel:
+        request = reflection_pb2.ServerReflectionRequest(list_services="")
+        call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter([request]), timeout=20)
+        (answer,) = [response async for response in call]
+
+    names = {entry.name for entry in answer.list_services_response.service}
+    assert {SERVICE, "other.v1.OtherService", "grpc.health.v1.Health"} <= names
+
+
+async def test_reflection_can_be_off(served: Serve) -> None:
+    async with grpc.aio.insecure_channel((await served(reflection=False)).address) as channel:
+        request = reflection_pb2.ServerReflectionRequest(list_services="")
+        call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter([request]), timeout=20)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call.read()
+
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_health_answers_while_every_processor_is_busy(stack: AsyncExitStack) -> None:
+    pool, busy, done = CpuPool("busy", workers=2), threading.Barrier(3), threading.Event()
+
+    def work() -> None:
+        busy.wait()
+        done.wait()
+
+    class Computing(Probe):
+        async def Wait(self, request: Any, context: Any) -> Any:
+            await pool.run(work)
+            return pb.WaitResponse()
+
+    running = await stack.enter_async_context(serve(service(Computing())))
+    peers = Peers({"probe": running.address}, policies=policies())
+    calls = [asyncio.create_task(stub(peers).Wait(pb.WaitRequest())) for _ in range(2)]
+    await asyncio.to_thread(busy.wait)
+
+    assert await health_of(running.address, OVERALL) == SERVING
+
+    done.set()
+    assert await asyncio.gather(*calls) == [pb.WaitResponse()] * 2
+    await peers.close()
+    await pool.close()
+
+
+async def test_a_process_with_a_bad_setting_exits_with_1_and_names_it() -> None:  # G-10
+    async with probe_process(HANSEI_MAX_CONCURRENT_CALLS="many") as process:
+        complaint = (await process.written.read()).decode()
+
+        assert await process.finished() == 1
+        assert complaint.startswith("HANSEI_MAX_CONCURRENT_CALLS: ")
+        assert "Traceback" not in complaint
+
+
+async def test_a_process_whose_port_is_taken_exits_with_1(served: Serve) -> None:
+    async with probe_process(HANSEI_LISTEN_ADDRESS=(await served()).address) as process:
+        complaint = (await process.written.read()).decode()
+
+        assert await process.finished() == 1
+        assert "HANSEI_LISTEN_ADDRESS: cannot listen" in complaint
+        assert "Traceback" not in complaint
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_both_signals_drain(number: signal.Signals) -> None:
+    async with probe_process(HANSEI_LAME_DUCK_SECONDS="0") as process:
+        await process.logged("serving")
+        process.process.send_signal(number)
+
+        assert await process.finished() == 0
+        assert process.records[-1]["event"] == "drained"
+
+
+async def test_a_second_signal_does_not_wait_for_calls_in_progress(connected: Connect) -> None:
+    async with probe_process(HANSEI_LAME_DUCK_SECONDS="0", HANSEI_DRAIN_GRACE_SECONDS="3600") as process:
+        address = (await process.logged("serving"))["address"]
+        probe = connected(address, retry=False)
+        stuck = asyncio.create_task(probe.Wait(pb.WaitRequest()))
+        await asyncio.sleep(0)  # Wait goes out first
+        await probe.Echo(pb.EchoRequest())  # on the same connection: once answered, Wait has arrived, too
+        process.terminate()
+        await process.logged("draining")
+        process.terminate()
+
+        assert await process.finished() == 1
+        with pytest.raises(errors.Unavailable):
+            await stuck
+
+
+async def test_metrics_of_every_call_are_served_for_prometheus(connected: Connect) -> None:
+    async with probe_process(HANSEI_METRICS_ADDRESS="127.0.0.1:0") as process:
+        serving = await process.logged("serving")
+        probe = connected(serving["address"])
+        await probe.Echo(pb.EchoRequest())
+        with pytest.raises(errors.InvalidArgument):
+            await probe.Echo(pb.EchoRequest(dataset="a b"))
+
+        page = await asyncio.to_thread(_read, f"http://{serving['metrics_address']}/metrics")
+
+    counts = [line for line in page.splitlines() if line.startswith("rpc_server_duration_seconds_count")]
+    assert len(counts) == 2
+    for code in ("OK", "INVALID_ARGUMENT"):
+        (line,) = [line for line in counts if f'rpc_grpc_status_code="{code}"' in line]
+        assert 'rpc_method="Echo"' in line
+        assert line.endswith(" 1.0")
+
+
+def _read(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=20) as response:
+        return str(response.read().decode())
+
+
+async def test_a_metrics_address_that_is_unusable_is_named() -> None:
+    async with probe_process(HANSEI_METRICS_ADDRESS="nowhere") as process:
+        complaint = (await process.written.read()).decode()
+
+        assert await process.finished() == 1
+        assert "HANSEI_METRICS_ADDRESS" in complaint
+        assert "Traceback" not in complaint
+
+
+async def test_the_log_of_a_process_names_it(connected: Connect) -> None:
+    async with probe_process(HANSEI_LOG_LEVEL="DEBUG") as process:
+        serving = await process.logged("serving")
+        await connected(serving["address"]).Echo(pb.EchoRequest())
+        call = await process.logged("call")
+
+        assert serving["pid"] == process.process.pid != os.getpid()
+        assert (call["method"], call["code"], len(call["correlation_id"])) == ("/probe.v1.ProbeService/Echo", "OK", 32)
+        assert len(call["trace_id"]) == 32

@@ -1,0 +1,34 @@
+"""Compile what a service imports, and nothing else: `python precompile.py /srv/hansei/chassis /srv/hansei/services …`.
+
+An image is read-only, so nothing is compiled when it runs; compiled, all of its packages take a third more space, of
+which a service reads half. Every module that the code in the folders names in an import is imported here, once.
+"""
+
+import ast
+import compileall
+import importlib
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+
+def imported(folder: Path) -> Iterator[str]:
+    """Yield the absolute names in the imports of a folder's code."""
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                yield node.module
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+if __name__ == "__main__":
+    sys.dont_write_bytecode = False
+    for folder in map(Path, sys.argv[1:]):
+        compileall.compile_dir(folder, quiet=1)
+        for name in sorted(set(imported(folder))):
+            # A name may be that of a class, of an extra that is not there, or of code for tests.
+            with suppress(Exception):
+                importlib.import_module(name)

@@ -1,0 +1,34 @@
+"""Remove from an environment what no service reads: `python3 prune.py /opt/hansei/lib/python3.11/site-packages`.
+
+Tests of packages, type stubs, sources and headers of compiled modules, the installer; and, where `strip` is there, the
+symbols that only a debugger reads.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDERS = {"tests", "include", "__pycache__"}
+ENDINGS = {".a", ".c", ".cc", ".cpp", ".h", ".hpp", ".pxd", ".pxi", ".pyi", ".pyx"}
+INSTALLERS = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
+
+
+def prune(site: Path) -> None:
+    """Remove it all; safe to repeat."""
+    for name in INSTALLERS:
+        for path in (site / name, *site.glob(f"{name}-*.dist-info")):
+            shutil.rmtree(path, ignore_errors=True)
+    for path in sorted(site.rglob("*")):
+        if path.is_dir() and path.name in FOLDERS:
+            shutil.rmtree(path)
+        elif path.is_file() and path.suffix in ENDINGS:
+            path.unlink()
+    strip = shutil.which("strip")
+    for path in site.rglob("*.so*") if strip else ():
+        # A library that cannot be stripped stays as it is.
+        subprocess.run([str(strip), "--strip-unneeded", str(path)], stderr=subprocess.DEVNULL, check=False)
+
+
+if __name__ == "__main__":
+    prune(Path(sys.argv[1]))

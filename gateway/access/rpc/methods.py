@@ -1,0 +1,33 @@
+"""The methods that can be called at the gateway, with what the policies of their contracts require of callers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from google.protobuf.descriptor import MethodDescriptor
+
+from chassis.policy import MethodPolicy
+from gateway.access.domain.principal import ANY
+from gateway.contract import Contract, path_of
+
+READ = "read"
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedMethod:
+    """A method and its policy."""
+
+    path: str
+    descriptor: MethodDescriptor
+    policy: MethodPolicy
+
+    @property
+    def is_audited(self) -> bool:
+        """Return whether the method changes something, so that its calls are recorded."""
+        return self.policy.scope not in (READ, ANY)
+
+
+def guarded_methods(contract: Contract) -> Mapping[str, GuardedMethod]:
+    """Return the methods by their paths. Raises KeyError for a method without a policy."""
+    return {path_of(each): GuardedMethod(path_of(each), each, contract.policy_of(each)) for each in contract.methods()}

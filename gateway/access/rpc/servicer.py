@@ -1,0 +1,103 @@
+"""AccessService: the caller, API keys and audit records."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC
+from typing import Any
+
+from gateway.access.domain.api_key import ApiKeyRequest
+from gateway.access.domain.errors import TenantNotAllowed
+from gateway.access.domain.principal import Allowance, Principal, tenant_prefix, validate_tenant
+from gateway.access.rpc.convert import SCOPE_NAMES, SCOPE_NUMBERS, to_audit_message, to_key_message, to_timestamp
+from gateway.access.rpc.guard import current_principal
+from gateway.access.usecases.api_keys import ApiKeys
+from gateway.access.usecases.ports import ApiKeyStore, AuditLog
+from hansei.gateway.v1 import access_service_pb2 as pb
+from hansei.gateway.v1 import access_service_pb2_grpc as grpc_access
+from libs.storage.page_tokens import decode_page_token, encode_page_token
+
+DEFAULT_PAGE_SIZE = 100
+
+
+class AccessServicer(grpc_access.AccessServiceServicer):
+    """Serves API keys and audit records. A key without limits of its own gets `allowance`; `on_revocation` ends the
+    calls of revoked credentials."""
+
+    def __init__(
+        self,
+        keys: ApiKeys,
+        key_store: ApiKeyStore,
+        audit_log: AuditLog,
+        *,
+        allowance: Allowance,
+        required: bool,
+        on_revocation: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._keys = keys
+        self._key_store = key_store
+        self._audit_log = audit_log
+        self._allowance = allowance
+        self._required = required
+        self._on_revocation = on_revocation
+
+    async def WhoAmI(self, request: pb.WhoAmIRequest, context: Any) -> pb.WhoAmIResponse:
+        """Return the caller."""
+        principal = current_principal.get()
+        return pb.WhoAmIResponse(
+            name=principal.name if self._required else "anonymous",
+            tenant=principal.tenant,
+            prefix=tenant_prefix(principal.tenant),
+            scopes=sorted(SCOPE_NUMBERS[scope] for scope in principal.scopes),
+            expires_at=to_timestamp(principal.expires_at),
+            credentials_required=self._required,
+        )
+
+    async def CreateKey(self, request: pb.CreateKeyRequest, context: Any) -> pb.CreateKeyResponse:
+        """Create a key of the caller's tenant, or of any tenant for the operator."""
+        principal = current_principal.get()
+        key_request = ApiKeyRequest(
+            label=request.label,
+            tenant=_tenant(principal, request.tenant),
+            scopes=[SCOPE_NAMES[number] for number in request.scopes],
+            allowance=Allowance(
+                request.calls_per_second or self._allowance.calls_per_second,
+                request.calls_per_day or self._allowance.calls_per_day,
+            ),
+            expires_at=request.expires_at.ToDatetime(UTC) if request.HasField("expires_at") else None,
+        )
+        key, text = await self._keys.create_key(key_request, principal.name)
+        return pb.CreateKeyResponse(key=to_key_message(key), text=text)
+
+    async def ListKeys(self, request: pb.ListKeysRequest, context: Any) -> pb.ListKeysResponse:
+        """Return a page of keys."""
+        size = request.page_size or DEFAULT_PAGE_SIZE
+        tenant = _tenant(current_principal.get(), request.tenant)
+        (after,) = decode_page_token(request, str, scope=tenant) or ("",)
+        keys = await self._key_store.list_keys(tenant, after, size + 1)
+        next_page_token = encode_page_token(request, keys[size - 1].id, scope=tenant) if len(keys) > size else ""
+        return pb.ListKeysResponse(keys=map(to_key_message, keys[:size]), next_page_token=next_page_token)
+
+    async def RevokeKey(self, request: pb.RevokeKeyRequest, context: Any) -> pb.RevokeKeyResponse:
+        """Revoke a key, and return it."""
+        key = await self._keys.revoke_key(request.key_id, current_principal.get().tenant)
+        await self._on_revocation()
+        return pb.RevokeKeyResponse(key=to_key_message(key))
+
+    async def ListDeeds(self, request: pb.ListDeedsRequest, context: Any) -> pb.ListDeedsResponse:
+        """Return a page of audit records."""
+        size = request.page_size or DEFAULT_PAGE_SIZE
+        tenant = _tenant(current_principal.get(), request.tenant)
+        (before,) = decode_page_token(request, int, scope=tenant) or (None,)
+        records = await self._audit_log.list_records(tenant, before, size + 1)
+        more = len(records) > size
+        next_page_token = encode_page_token(request, records[size - 1][0], scope=tenant) if more else ""
+        messages = [to_audit_message(*record) for record in records[:size]]
+        return pb.ListDeedsResponse(deeds=messages, next_page_token=next_page_token)
+
+
+def _tenant(principal: Principal, requested: str) -> str:
+    """Return the tenant of a request. Raises TenantNotAllowed for another one than the caller's."""
+    if principal.tenant and requested not in ("", principal.tenant):
+        raise TenantNotAllowed
+    return principal.tenant or validate_tenant(requested)

@@ -1,0 +1,85 @@
+"""Who may call, over a real database and clocks that tests set."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from gateway.access.bootstrap import Access, build_access
+from gateway.access.domain.api_key import ApiKeyRequest
+from gateway.access.domain.principal import Allowance, Principal
+from gateway.access.rpc.guard import AccessGuard
+from gateway.access.settings import AccessSettings
+from gateway.contract import installed_contract
+from libs.storage.engines import parse_location
+
+BOOKS = "/hansei.playbook.v1.PlaybookService/"
+PLANS = "/hansei.planner.v1.PlannerService/"
+SEARCH = "/hansei.search.v1.SearchService/Search"
+ACME = Principal("ann", "acme", frozenset({"admin"}))
+EVERYTHING = Principal("root", "", frozenset({"admin"}))
+
+
+@dataclass
+class Clock:
+    """A clock that stands until it is moved."""
+
+    seconds: float = 1000.0
+
+    def move(self, seconds: float) -> None:
+        self.seconds += seconds
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def now(self) -> datetime:
+        return datetime(2026, 5, 1, 12, tzinfo=UTC) + timedelta(seconds=self.seconds)
+
+
+@dataclass
+class Entrance:
+    """Who may call, with what a test needs of it."""
+
+    access: Access
+    clock: Clock
+
+    @property
+    def guard(self) -> AccessGuard:
+        assert self.access.guard is not None
+        return self.access.guard
+
+    async def key(self, tenant: str, *scopes: str, seconds: float | None = None, **allowance: Any) -> str:
+        """The credential of a new key; with `seconds` it ends after them."""
+        ends = None if seconds is None else self.clock.now() + timedelta(seconds=seconds)
+        asked = ApiKeyRequest("test", tenant, scopes, Allowance(**allowance), ends)
+        return "Bearer " + (await self.access.keys.create_key(asked, "test"))[1]
+
+
+@asynccontextmanager
+async def entrance(place: Path | str, **settings: Any) -> AsyncIterator[Entrance]:
+    """An entrance that asks for credentials. `place` is a folder for its database, or where that is."""
+    clock = Clock()
+    url = parse_location(str(place / "gateway.db") if isinstance(place, Path) else place)
+    made = build_access(
+        AccessSettings(**{"auth": "on", **settings}),
+        url,
+        installed_contract(),
+        {},
+        seconds=clock.monotonic,
+        now=clock.now,
+    )
+    await made.repository.database.open()
+    try:
+        yield Entrance(made, clock)
+    finally:
+        await made.close()
+
+
+async def let_in(entry: Entrance, method: str, who: Principal, request: Any) -> Any:
+    """The request as the handler would get it."""
+    async with entry.guard.authorize(method, who) as permit:
+        return await permit.request(request)

@@ -1,0 +1,311 @@
+"""Credentials as an attacker would use them: forged, expired, revoked, of another kind."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+from sqlalchemy import create_engine, text
+
+from chassis.errors import HanseiError, InvalidArgument, NotFound
+from chassis.guard import OWN_CREDENTIAL, credential_of
+from chassis.settings import BadSetting
+from gateway.access.bootstrap import build_access
+from gateway.access.domain.errors import CredentialInvalid, CredentialMissing
+from gateway.access.domain.principal import SYSTEM, tenant_prefix, validate_tenant
+from gateway.access.settings import AccessSettings
+from gateway.access.tests.entrance import Entrance, entrance
+from gateway.contract import installed_contract
+from libs.storage.engines import parse_location
+
+RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+OTHER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+EC = ec.generate_private_key(ec.SECP256R1())
+
+
+async def test_a_key_opens_and_says_who_comes(tmp_path: Path) -> None:
+    async with entrance(tmp_path) as entry:
+        who = await entry.guard.authenticate(await entry.key("acme", "read", "learn", calls_per_day=5))
+    assert (who.tenant, who.scopes, who.allowance.calls_per_day) == ("acme", {"read", "learn"}, 5)
+    assert who.name.startswith("test.")
+
+
+async def test_a_key_is_kept_as_a_hash(tmp_path: Path) -> None:
+    async with entrance(tmp_path) as entry:
+        credential = await entry.key("acme", "read")
+    secret = credential.rpartition("_")[2]
+    for file in list(tmp_path.iterdir()):  # noqa: ASYNC240
+        assert secret.encode() not in file.read_bytes()
+
+
+@pytest.mark.parametrize("wrong", ["", "Basic eDp5", "Bearer", "Bearer ", "token", "Bearer\t"])
+async def test_no_credential_is_missing(tmp_path: Path, wrong: str) -> None:
+    async with entrance(tmp_path) as entry:
+        with pytest.raises(CredentialMissing):
+            await entry.guard.authenticate(wrong)
+
+
+async def test_a_forged_key_opens_nothing_and_learns_nothing(tmp_path: Path) -> None:
+    async with entrance(tmp_path) as entry:
+        good = await entry.key("acme", "read")
+        head, _, secret = good.rpartition("_")
+        unknown = "Bearer hansei_" + "0" * 16 + "_" + secret
+        forged = [
+            f"{head}_{'A' * 43}",
+            unknown,
+            good[:-1],
+            good + "A",
+            good.upper(),
+            "Bearer hansei_x",
+            "Bearer \u00e9",
+        ]
+        told = {str(await refusal(entry, credential)) for credential in forged}
+    assert told == {str(CredentialInvalid())}  # one answer for all
+
+
+async def refusal(entry: Entrance, credential: str) -> HanseiError:
+    with pytest.raises(CredentialInvalid) as caught:
+        await entry.guard.authenticate(credential)
+    return caught.value
+
+
+async def test_a_key_ends_when_it_said(tmp_path: Path) -> None:
+    async with entrance(tmp_path) as entry:
+        credential = await entry.key("acme", "read", seconds=60)
+        entry.clock.move(59)
+        await entry.guard.authenticate(credential)
+        entry.clock.move(1)
+        await refusal(entry, credential)
+
+
+async def test_a_revoked_key_is_refused_at_once_here_and_soon_elsewhere(tmp_path: Path) -> None:
+    async with entrance(tmp_path) as here, entrance(tmp_path) as elsewhere:
+        credential = await here.key("acme", "read")
+        who = await here.guard.authenticate(credential)
+        await elsewhere.guard.authenticate(credential)
+        await here.access.keys.revoke_key(who.key_id, "")
+        await refusal(here, credential)
+        await elsewhere.guard.authenticate(credential)  # what it knows is still fresh
+        elsewhere.clock.move(5)
+        await refusal(elsewhere, credential)
+
+
+async def test_a_tenant_revokes_its_own_keys_only(tmp_path: Path) -> None:
+    async with entrance(tmp_path) as entry:
+        who = await entry.guard.authenticate(await entry.key("acme", "read"))
+        with pytest.raises(NotFound) as others:
+            await entry.access.keys.revoke_key(who.key_id, "evil")
+        with pytest.raises(NotFound) as unknown:
+            await entry.access.keys.revoke_key("0" * 16, "evil")
+        assert (await entry.access.keys.revoke_key(who.key_id, "acme")).revoked_at is not None
+    assert (others.value.reason, unknown.value.reason) == ("KEY_NOT_FOUND", "KEY_NOT_FOUND")
+
+
+async def test_the_last_use_is_written_down(tmp_path: Path) -> None:
+    async with entrance(tmp_path) as entry:
+        await entry.guard.authenticate(await entry.key("acme", "read"))
+        used_at = entry.clock.now()
+        await entry.access.synchronization.synchronize()
+        (key,) = await entry.access.repository.list_keys("acme", "", 10)
+    assert key.last_used_at == used_at
+
+
+async def test_the_process_knows_itself(tmp_path: Path) -> None:
+    async with entrance(tmp_path) as entry:
+        assert await entry.guard.authenticate(OWN_CREDENTIAL) is SYSTEM
+
+
+async def test_a_broken_database_lets_nobody_in(tmp_path: Path) -> None:
+    async with entrance(tmp_path) as entry:
+        credential = await entry.key("acme", "read")
+        with create_engine(f"sqlite:///{tmp_path / 'gateway.db'}").begin() as connection:
+            connection.execute(text("ALTER TABLE access_key RENAME TO gone"))
+        with pytest.raises(HanseiError) as caught:
+            await entry.guard.authenticate(credential)
+        assert caught.value.code == "INTERNAL"
+        assert "access_key" not in caught.value.message
+        with create_engine(f"sqlite:///{tmp_path / 'gateway.db'}").begin() as connection:
+            connection.execute(text("ALTER TABLE gone RENAME TO access_key"))
+
+
+def test_several_credentials_are_none() -> None:
+    assert credential_of([("authorization", "Bearer a")]) == "Bearer a"
+    assert credential_of([("authorization", "Bearer a"), ("authorization", "Bearer b")]) == ""
+    assert credential_of([("authorization", b"Bearer a")]) == ""
+
+
+@pytest.mark.parametrize("tenant", ["a--b", "-a", "a-", "A", "a_b", "a b", "a" * 33, "é"])
+def test_a_tenant_cannot_be_mistaken_for_another(tenant: str) -> None:
+    with pytest.raises(InvalidArgument):
+        validate_tenant(tenant)
+
+
+def test_no_prefix_is_the_beginning_of_another() -> None:
+    tenants = ["a", "ab", "a-b", "a1", "a-b-c"]
+    prefixes = [tenant_prefix(validate_tenant(each)) for each in tenants]
+    assert [(x, y) for x in prefixes for y in prefixes if x != y and y.startswith(x)] == []
+
+
+# Tokens of an issuer
+
+
+def jwks(folder: Path, *keys: tuple[str, Any]) -> str:
+    made = []
+    for kid, key in keys:
+        form = RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else ECAlgorithm
+        made.append({**json.loads(form.to_jwk(key.public_key())), "kid": kid, "use": "sig"})
+    place = folder / "jwks.json"
+    place.write_text(json.dumps({"keys": made}))
+    return str(place)
+
+
+def claims(entry: Entrance, **changes: Any) -> dict[str, Any]:
+    told = {
+        "iss": "https://id.example",
+        "aud": "hansei",
+        "sub": "ann",
+        "exp": entry.clock.now() + timedelta(minutes=5),
+        "tenant": "acme",
+        "scope": "openid read learn",
+        **changes,
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def signed(told: Mapping[str, Any], key: Any = RSA, alg: str | None = "RS256", **header: Any) -> str:
+    return "Bearer " + jwt.encode(dict(told), key, algorithm=alg, headers={"kid": "one", **header})
+
+
+async def test_a_token_says_who_comes_and_until_when(tmp_path: Path) -> None:
+    async with entrance(tmp_path, **issuer_at(tmp_path)) as entry:
+        who = await entry.guard.authenticate(signed(claims(entry)))
+        listed = await entry.guard.authenticate(signed(claims(entry, scope=["admin", "root"])))
+        elliptic = await entry.guard.authenticate(signed(claims(entry), EC, "ES256", kid="two"))
+    assert (who.name, who.tenant, who.scopes) == ("oidc:ann", "acme", {"read", "learn"})  # unknown scopes are none
+    assert who.expires_at == entry.clock.now() + timedelta(minutes=5, seconds=30)
+    assert listed.scopes == {"admin"}
+    assert elliptic == who
+
+
+def issuer_at(folder: Path) -> dict[str, Any]:
+    settings = {"oidc_issuer": "https://id.example", "oidc_audience": "hansei"}
+    return {**settings, "oidc_jwks": jwks(folder, ("one", RSA), ("two", EC))}
+
+
+async def test_forged_tokens_open_nothing(tmp_path: Path) -> None:
+    async with entrance(tmp_path, **issuer_at(tmp_path)) as entry:
+        good = claims(entry)
+        public = RSA.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        header, payload, signature = signed(good).removeprefix("Bearer ").split(".")
+        admin = jwt.encode({**good, "scope": "admin"}, OTHER, algorithm="RS256").split(".")[1]
+        now = entry.clock.now()
+        forged = {
+            "alg none": signed(good, None, "none"),
+            "no signature": f"Bearer {header}.{payload}.",
+            "other key": signed(good, OTHER),
+            "claims exchanged": f"Bearer {header}.{admin}.{signature}",
+            "public key as secret": "Bearer " + hmac_signed(good, public),
+            "unknown kid": signed(good, OTHER, kid="three"),
+            "key of another algorithm": signed(good, EC, "ES256", kid="one"),
+            "own key in the header": signed(good, OTHER, jwk=json.loads(RSAAlgorithm.to_jwk(OTHER.public_key()))),
+            "critical header": signed(good, crit=["exp"], exp=1),
+            "expired": signed({**good, "exp": now - timedelta(seconds=30)}),
+            "not yet": signed({**good, "nbf": now + timedelta(seconds=31)}),
+            "from the future": signed({**good, "iat": now + timedelta(seconds=31)}),
+            "other issuer": signed({**good, "iss": "https://evil.example"}),
+            "other audience": signed({**good, "aud": "another"}),
+            "no end": signed(claims(entry, exp=None)),
+            "endless": signed({**good, "exp": 10**30}),
+            "no subject": signed(claims(entry, sub=None)),
+            "no tenant": signed(claims(entry, tenant=None)),
+            "empty tenant": signed({**good, "tenant": ""}),
+            "tenant of another shape": signed({**good, "tenant": ["acme"]}),
+            "tenant with a prefix in it": signed({**good, "tenant": "acme--x"}),
+            "subject with a line break": signed({**good, "sub": "a\nb"}),
+            "too long": "Bearer " + "a" * 20_000,
+            "no token": "Bearer a.b.c",
+        }
+        for name, credential in forged.items():
+            with pytest.raises(CredentialInvalid):
+                raise AssertionError(f"{name}: {await entry.guard.authenticate(credential)}")
+
+
+def hmac_signed(told: Mapping[str, Any], secret: bytes) -> str:
+    """What an attacker sends to a server that takes the public key for an HMAC secret; PyJWT refuses to make it."""
+
+    def part(value: bytes) -> str:
+        return base64.urlsafe_b64encode(value).decode().rstrip("=")
+
+    header = json.dumps({"alg": "HS256", "kid": "one"}).encode()
+    head = f"{part(header)}.{part(json.dumps(told, default=lambda at: at.timestamp()).encode())}"
+    return f"{head}.{part(hmac.new(secret, head.encode(), hashlib.sha256).digest())}"
+
+
+async def test_only_the_named_tenant_is_the_operator(tmp_path: Path) -> None:
+    settings = issuer_at(tmp_path)
+    async with entrance(tmp_path, oidc_operator_tenant="ops", **settings) as entry:
+        operator = await entry.guard.authenticate(signed(claims(entry, tenant="ops", scope="read")))
+        tenant = await entry.guard.authenticate(signed(claims(entry)))
+    assert (operator.tenant, tenant.tenant) == ("", "acme")
+
+
+async def test_new_keys_of_the_issuer_are_found_and_its_absence_locks_nobody_out(tmp_path: Path) -> None:
+    async with entrance(tmp_path, **issuer_at(tmp_path)) as entry:
+        await entry.guard.authenticate(signed(claims(entry)))
+        jwks(tmp_path, ("one", RSA), ("new", OTHER))
+        entry.clock.move(10)
+        await entry.guard.authenticate(signed(claims(entry), OTHER, kid="new"))
+        (tmp_path / "jwks.json").unlink()
+        entry.clock.move(400)
+        await entry.guard.authenticate(signed(claims(entry), OTHER, kid="new"))
+
+
+# Where a credential is asked for
+
+
+@pytest.mark.parametrize(
+    ("settings", "address", "outcome"),
+    [
+        ({}, "127.0.0.1:0", False),
+        ({}, "[::1]:0", False),
+        ({"auth": "off"}, "0.0.0.0:80", False),
+        ({"GATEWAY_API_TOKEN": "t"}, "127.0.0.1:0", True),
+        ({"auth": "on"}, "127.0.0.1:0", True),
+        ({}, "0.0.0.0:80", "HANSEI_HTTP_ADDRESS"),
+        ({}, "10.0.0.1:80", "HANSEI_HTTP_ADDRESS"),
+        ({"auth": "off", "GATEWAY_API_TOKEN": "t"}, "127.0.0.1:0", "GATEWAY_API_TOKEN"),
+        ({"oidc_issuer": "https://id"}, "127.0.0.1:0", "HANSEI_OIDC_AUDIENCE"),
+        ({"oidc_issuer": "https://id", "oidc_audience": "a"}, "127.0.0.1:0", "HANSEI_OIDC_JWKS"),
+        (
+            {"oidc_issuer": "https://id", "oidc_audience": "a", "oidc_jwks": "http://id.example/keys"},
+            "127.0.0.1:0",
+            "HANSEI_OIDC_JWKS",
+        ),
+        (
+            {"oidc_issuer": "https://id", "oidc_audience": "a", "oidc_jwks": "f", "oidc_algorithms": "RS256,HS256"},
+            "127.0.0.1:0",
+            "HANSEI_OIDC_ALGORITHMS",
+        ),
+    ],
+)
+def test_nobody_serves_others_without_asking_by_accident(
+    tmp_path: Path, settings: dict[str, Any], address: str, outcome: bool | str
+) -> None:
+    url = parse_location(str(tmp_path / "gateway.db"))
+    if isinstance(outcome, str):
+        with pytest.raises(BadSetting, match=outcome):
+            build_access(AccessSettings(**settings), url, installed_contract(), {"HANSEI_HTTP_ADDRESS": address})
+    else:
+        made = build_access(AccessSettings(**settings), url, installed_contract(), {"HANSEI_HTTP_ADDRESS": address})
+        assert (made.guard is not None) is outcome

@@ -1,0 +1,183 @@
+"""What a known caller may do: scopes, authors, limits; and what is written down of it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from chassis.errors import NotFound, PermissionDenied, ResourceExhausted
+from gateway.access.domain.errors import CredentialRevoked, ScopeMissing
+from gateway.access.domain.principal import SYSTEM, Principal
+from gateway.access.tests.entrance import ACME, BOOKS, EVERYTHING, SEARCH, entrance, let_in
+from gateway.tests.scripted_http import Peers, client_of
+from hansei.playbook.v1 import playbook_service_pb2 as playbook
+from hansei.search.v1 import search_service_pb2 as search
+
+
+@pytest.mark.parametrize(
+    ("method", "scopes", "admitted"),
+    [
+        ("GetPlaybook", {"read"}, True),
+        ("GetPlaybook", {"learn"}, False),
+        ("GetPlaybook", {"admin"}, True),
+        ("ApplyDeltas", {"read"}, False),
+        ("ApplyDeltas", {"learn"}, True),
+        ("DecidePendingChanges", {"read", "learn"}, False),
+        ("DecidePendingChanges", {"review"}, True),
+        ("SetPolicy", {"read", "learn", "review"}, False),
+        ("GetPlaybook", {"READ", "read ", "*", "root"}, False),
+        ("GetPlaybook", set(), False),
+    ],
+)
+async def test_a_method_needs_its_scope(tmp_path: Path, method: str, scopes: set[str], admitted: bool) -> None:
+    async with entrance(tmp_path) as entry:
+        who = Principal("ann", "acme", frozenset(scopes))
+        request = playbook.GetPlaybookRequest(dataset="acme--d")
+        if admitted:
+            await let_in(entry, BOOKS + method, who, request)
+        else:
+            with pytest.raises(ScopeMissing):
+                await let_in(entry, BOOKS + method, who, request)
+
+
+async def test_what_all_share_is_the_operators(tmp_path: Path) -> None:
+    feedback = "/hansei.planner.v1.PlannerService/SubmitFeedback"
+    async with entrance(tmp_path) as entry:
+        with pytest.raises(PermissionDenied) as caught:
+            await let_in(entry, feedback, ACME, b"")
+        await let_in(entry, feedback, EVERYTHING, b"")
+    assert caught.value.reason == "OPERATOR_ONLY"
+
+
+async def test_changes_bear_the_name_of_who_makes_them(tmp_path: Path) -> None:
+    """Trust in a source depends on its author, so a key for learning must not choose one."""
+    learner = Principal("ci.1", "acme", frozenset({"learn"}))
+    async with entrance(tmp_path) as entry:
+
+        async def author(who: Principal, given: str) -> str:
+            request = playbook.ApplyDeltasRequest(dataset="acme--d", author=given)
+            read = await let_in(entry, BOOKS + "ApplyDeltas", who, request.SerializeToString())
+            return playbook.ApplyDeltasRequest.FromString(read).author
+
+        assert [await author(learner, ""), await author(learner, "ci.1")] == ["ci.1", "ci.1"]
+        assert await author(ACME, "bob") == "bob"
+        with pytest.raises(PermissionDenied, match="author 'bob' is not you"):
+            await author(learner, "bob")
+
+
+async def test_what_was_changed_is_written_down_with_its_outcome(tmp_path: Path) -> None:
+    async with entrance(tmp_path) as entry:
+        await let_in(entry, BOOKS + "ApplyDeltas", ACME, playbook.ApplyDeltasRequest(dataset="acme--d"))
+        await let_in(entry, BOOKS + "GetPlaybook", ACME, playbook.GetPlaybookRequest(dataset="acme--d"))
+        with pytest.raises(NotFound):
+            await let_in(entry, BOOKS + "RestoreRevision", ACME, playbook.RestoreRevisionRequest(dataset="evil--d"))
+        await let_in(entry, BOOKS + "ApplyDeltas", EVERYTHING, playbook.ApplyDeltasRequest(dataset="d"))
+        await let_in(entry, BOOKS + "ApplyDeltas", SYSTEM, playbook.ApplyDeltasRequest(dataset="d"))
+        everything = [deed for _, deed in await entry.access.repository.list_records("", None, 10)]
+        own = [deed for _, deed in await entry.access.repository.list_records("acme", None, 10)]
+    assert [(deed.who, deed.method.rpartition("/")[2], deed.names, deed.code) for deed in everything] == [
+        ("root", "ApplyDeltas", ("d",), "OK"),
+        ("ann", "RestoreRevision", (), "NOT_FOUND"),
+        ("ann", "ApplyDeltas", ("acme--d",), "OK"),
+    ]
+    assert own == everything[1:]
+
+
+async def test_a_record_of_deeds_does_not_grow_with_what_is_named(tmp_path: Path) -> None:
+    names = ["acme--" + "x" * 100_000, *(f"acme--{n}" for n in range(100))]
+    async with entrance(tmp_path) as entry:
+        request = playbook.MergePlaybooksRequest(dataset="acme--d", from_datasets=names)
+        await let_in(entry, BOOKS + "MergePlaybooks", ACME, request)
+        ((_, deed),) = await entry.access.repository.list_records("", None, 10)
+    assert (len(deed.names), max(map(len, deed.names))) == (20, 200)
+
+
+async def test_calls_a_second_are_limited_and_said_when_to_come_back(tmp_path: Path) -> None:
+    async with entrance(tmp_path) as entry:
+        who = await entry.guard.authenticate(await entry.key("acme", "read", calls_per_second=2))
+        for _ in range(2):
+            await let_in(entry, SEARCH, who, search.SearchRequest(dataset="acme--d"))
+        with pytest.raises(ResourceExhausted) as caught:
+            await let_in(entry, SEARCH, who, search.SearchRequest(dataset="acme--d"))
+        assert (caught.value.reason, caught.value.retry_after) == ("RATE_EXCEEDED", 0.5)
+        entry.clock.move(0.5)
+        await let_in(entry, SEARCH, who, search.SearchRequest(dataset="acme--d"))
+
+
+async def test_calls_a_day_are_counted_by_all_gateways_together(tmp_path: Path) -> None:
+    async with entrance(tmp_path) as one, entrance(tmp_path) as two:
+        credential = await one.key("acme", "read", calls_per_day=3)
+        asked = search.SearchRequest(dataset="acme--d")
+        for _ in range(2):
+            await let_in(one, SEARCH, await one.guard.authenticate(credential), asked)
+        await let_in(two, SEARCH, await two.guard.authenticate(credential), asked)
+        for entry in (one, two, one):
+            await entry.access.synchronization.synchronize()
+        for entry in (one, two):
+            with pytest.raises(ResourceExhausted) as caught:
+                await let_in(entry, SEARCH, await entry.guard.authenticate(credential), asked)
+            assert caught.value.reason == "QUOTA_EXCEEDED"
+            assert 0 < (caught.value.retry_after or 0) <= 86_400
+        one.clock.move(86_400)
+        await let_in(one, SEARCH, await one.guard.authenticate(credential), asked)
+
+
+@pytest.mark.parametrize("ends", ["revoked", "expired"])
+async def test_a_call_in_progress_ends_with_its_credential(tmp_path: Path, ends: str) -> None:
+    async with entrance(tmp_path) as entry:
+        who = await entry.guard.authenticate(await entry.key("acme", "read", seconds=60))
+        other = await entry.guard.authenticate(await entry.key("acme", "read"))
+        watching, begun = [], asyncio.Semaphore(0)
+
+        async def watch(caller: Principal) -> None:
+            async with entry.guard.authorize(BOOKS + "WatchPlaybook", caller):
+                begun.release()
+                await asyncio.Event().wait()
+
+        watching = [asyncio.create_task(watch(caller)) for caller in (who, other)]
+        await begun.acquire()
+        await begun.acquire()
+        if ends == "revoked":
+            await entry.access.keys.revoke_key(who.key_id, "")
+        else:
+            entry.clock.move(60)
+        await entry.access.synchronization.synchronize()
+        with pytest.raises(CredentialRevoked):
+            await watching[0]
+        assert not watching[1].done()
+        watching[1].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await watching[1]
+
+
+async def test_over_http_the_same_rules_hold(tmp_path: Path) -> None:
+    peers = Peers()
+    async with entrance(tmp_path) as entry, client_of(peers, guard=entry.guard) as client:
+        reader = {"Authorization": await entry.key("acme", "read", calls_per_second=4)}
+        own = await client.get("/v1/playbooks/acme--d", headers=reader)
+        foreign = await client.get("/v1/playbooks/evil--d", headers=reader)
+        change = await client.post("/v1/playbooks/acme--d/revoke", headers=reader, json={"request_id": "x" * 36})
+        watch = await client.get("/v1/playbooks/evil--d/events", headers={**reader, "Last-Event-ID": "3"})
+        answer = await client.post("/workflow/run", headers=reader, json={"query": "q", "dataset": "evil--d"})
+        nobody = await client.get("/v1/playbooks/acme--d")
+    assert own.status_code == 200
+    assert (foreign.status_code, foreign.json()["reason"]) == (404, "NOT_FOUND")
+    assert change.status_code == 400  # its shape is read first; it never reached a handler
+    assert (watch.status_code, watch.json()["reason"]) == (404, "NOT_FOUND")
+    assert (answer.status_code, answer.json()) == (404, {"detail": "no dataset 'evil--d'"})
+    assert (nobody.status_code, nobody.json()) == (401, {"error": "Unauthorized"})  # G-30
+    assert [asked.dataset for asked in peers.asked] == ["acme--d"]
+
+
+async def test_over_http_a_refusal_says_when_to_come_back(tmp_path: Path) -> None:
+    async with entrance(tmp_path) as entry, client_of(Peers(), guard=entry.guard) as client:
+        reader = {"Authorization": await entry.key("acme", "read", calls_per_second=1)}
+        allowed = await client.get("/v1/playbooks/acme--d", headers=reader)
+        refused = await client.get("/v1/playbooks/acme--d", headers=reader)
+        scope = await client.post(
+            "/v1/playbooks/acme--d/restore", headers=reader, json={"request_id": "5c0a4b86-1f0f-4b8f-9b52-2a5f6c1d7e02"}
+        )
+    assert (allowed.status_code, refused.status_code, refused.headers["Retry-After"]) == (200, 429, "1")
+    assert (scope.status_code, scope.json()["reason"]) == (429, "RATE_EXCEEDED")

@@ -1,0 +1,237 @@
+"""What a known caller may name: of a tenant's only its own, and what is another's is not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Engine, event
+
+from chassis.errors import HanseiError, NotFound
+from gateway.access.domain.principal import Principal
+from gateway.access.rpc.named_resources import ResourceKind, find_named_resources
+from gateway.access.tests.entrance import ACME, BOOKS, EVERYTHING, PLANS, SEARCH, entrance, let_in
+from hansei.curator.v1 import curator_service_pb2 as curator
+from hansei.gateway.v1 import bulk_service_pb2 as bulk
+from hansei.gateway.v1 import gateway_service_pb2 as gateway
+from hansei.gateway.v1 import rounds_service_pb2 as rounds
+from hansei.planner.v1 import planner_service_pb2 as planner
+from hansei.planner.v1.planner_pb2 import Plan, PlanStep
+from hansei.playbook.v1 import playbook_service_pb2 as playbook
+from hansei.search.v1 import collection_service_pb2 as collections
+from hansei.search.v1 import search_service_pb2 as search
+from hansei.validator.v1 import leaderboard_service_pb2 as leaderboard
+
+COLLECTIONS = "/hansei.search.v1.CollectionService/"
+LEARN = "/hansei.gateway.v1.GatewayService/Learn"
+NAMED = [
+    (BOOKS + "GetPlaybook", playbook.GetPlaybookRequest, lambda name: {"dataset": name}),
+    (BOOKS + "WatchPlaybook", playbook.WatchPlaybookRequest, lambda name: {"dataset": name, "from_revision": 3}),
+    (BOOKS + "MergePlaybooks", playbook.MergePlaybooksRequest, lambda n: {"dataset": "acme--d", "from_datasets": [n]}),
+    (BOOKS + "ImportPlaybook", playbook.ImportPlaybookRequest, lambda name: {"head": {"dataset": name}}),
+    (BOOKS + "ListDatasets", playbook.ListDatasetsRequest, lambda name: {"prefix": name}),
+    (SEARCH, search.SearchRequest, lambda name: {"dataset": name}),
+    (LEARN, gateway.LearnRequest, lambda n: {"dataset": "acme--d", "trajectory": {"dataset": n}}),
+    (
+        LEARN,
+        gateway.LearnRequest,
+        lambda n: {"dataset": "acme--d", "trajectory": {"dataset": "acme--d"}, "siblings": [{"dataset": n}]},
+    ),
+    (LEARN + "WithProgress", gateway.LearnWithProgressRequest, lambda name: {"learn": {"dataset": name}}),
+    (
+        "/hansei.gateway.v1.RoundsService/RunRounds",
+        rounds.RunRoundsRequest,
+        lambda n: {"execution_id": "acme--e", "teams": [{"dataset": "acme--d"}, {"dataset": n}]},
+    ),
+    (
+        "/hansei.validator.v1.LeaderboardService/UpsertLeaderboardEntry",
+        leaderboard.UpsertLeaderboardEntryRequest,
+        lambda name: {"entry": {"key": {"execution_id": name}}},
+    ),
+    (
+        "/hansei.curator.v1.CuratorService/Curate",
+        curator.CurateRequest,
+        lambda n: {"dataset": "acme--d", "reflection_result": {"trajectory_dataset": n}},
+    ),
+    (COLLECTIONS + "ListCollections", collections.ListCollectionsRequest, lambda name: {"prefix": name}),
+    (COLLECTIONS + "LoadDocuments", collections.LoadDocumentsRequest, lambda name: {"head": {"collection": name}}),
+    (PLANS + "ListExecutions", planner.ListExecutionsRequest, lambda name: {"prefix": name}),
+    (PLANS + "CreatePlan", planner.CreatePlanRequest, lambda name: {"query": "q", "prefix": name}),
+    (PLANS + "RefinePlan", planner.RefinePlanRequest, lambda name: {"prefix": name}),
+    (PLANS + "RefinePlan", planner.RefinePlanRequest, lambda name: {"plan": {"plan_id": name}}),
+    (PLANS + "RunPlan", planner.RunPlanRequest, lambda name: {"prefix": name}),
+    (PLANS + "RunPlan", planner.RunPlanRequest, lambda name: {"plan": {"plan_id": name}}),
+    (PLANS + "RunPlan", planner.RunPlanRequest, lambda n: {"plan": {"steps": [{}, {"collection": n}]}}),
+    (PLANS + "ExecutePlan", planner.ExecutePlanRequest, lambda name: {"prefix": name}),
+    (PLANS + "ExecutePlan", planner.ExecutePlanRequest, lambda name: {"plan": {"plan_id": name}}),
+    (PLANS + "ExecutePlan", planner.ExecutePlanRequest, lambda n: {"plan": {"steps": [{"collection": n}]}}),
+    (PLANS + "DrawPlan", planner.DrawPlanRequest, lambda name: {"execution_id": name}),
+    (PLANS + "DrawPlan", planner.DrawPlanRequest, lambda name: {"plan": {"plan_id": name}}),
+    (PLANS + "GetExecution", planner.GetExecutionRequest, lambda name: {"execution_id": name}),
+    (PLANS + "WatchExecution", planner.WatchExecutionRequest, lambda n: {"execution_id": n, "after_sequence": 2}),
+    (PLANS + "CancelExecution", planner.CancelExecutionRequest, lambda name: {"execution_id": name}),
+    (PLANS + "AddInformation", planner.AddInformationRequest, lambda name: {"execution_id": name}),
+    (PLANS + "AuditExecution", planner.AuditExecutionRequest, lambda name: {"execution_id": name}),
+    (PLANS + "ResumePlan", planner.ResumePlanRequest, lambda n: {"execution_id": n, "answer_token": "t"}),
+    (
+        PLANS + "ResumePlan",
+        planner.ResumePlanRequest,
+        lambda n: {"execution_id": "acme--e", "response": {"modified_plan": {"steps": [{"collection": n}]}}},
+    ),
+]
+FOREIGN = ["evil--d", "d", "acme", "acme-d", "acme-", "Acme--d", "acmes--d", " acme--d", "e--acme--d"]
+
+
+@pytest.mark.parametrize("as_bytes", [False, True])
+@pytest.mark.parametrize(("method", "kind", "fields"), NAMED)
+async def test_a_tenant_names_only_what_is_its_own_at_any_depth(
+    tmp_path: Path, method: str, kind: Any, fields: Any, as_bytes: bool
+) -> None:
+    def sent(name: str) -> Any:
+        message = kind(**fields(name))
+        return message.SerializeToString() if as_bytes else message
+
+    async with entrance(tmp_path) as entry:
+        for name in FOREIGN:
+            with pytest.raises(NotFound) as caught:
+                await let_in(entry, method, ACME, sent(name))
+            assert caught.value.reason == "NOT_FOUND"
+        await let_in(entry, method, ACME, sent("acme--d"))
+        for name in FOREIGN:
+            await let_in(entry, method, EVERYTHING, sent(name))
+
+
+async def test_a_dataset_left_out_is_not_the_default_one_of_all(tmp_path: Path) -> None:
+    async with entrance(tmp_path) as entry:
+        for request in (gateway.RunWorkflowRequest(query="q"), gateway.RunWorkflowRequest(query="q", dataset="")):
+            with pytest.raises(NotFound, match="must be named"):
+                await let_in(entry, "/hansei.gateway.v1.GatewayService/RunWorkflow", ACME, request)
+        team = rounds.RunRoundsRequest(execution_id="acme--e", teams=[rounds.Team(team_id="a")])
+        with pytest.raises(NotFound):
+            await let_in(entry, "/hansei.gateway.v1.RoundsService/RunRounds", ACME, team)
+
+
+async def test_a_list_of_all_is_a_list_of_ones_own(tmp_path: Path) -> None:
+    async with entrance(tmp_path) as entry:
+        asked = playbook.ListDatasetsRequest(page_size=5)
+        own = await let_in(entry, BOOKS + "ListDatasets", ACME, asked.SerializeToString())
+        everything = await let_in(entry, BOOKS + "ListDatasets", EVERYTHING, playbook.ListDatasetsRequest())
+    assert playbook.ListDatasetsRequest.FromString(own) == playbook.ListDatasetsRequest(page_size=5, prefix="acme--")
+    assert everything.prefix == ""
+
+
+async def test_what_we_do_not_know_is_not_handed_on_for_a_tenant(tmp_path: Path) -> None:
+    """A newer service may have more fields that name datasets than this gateway can check."""
+    request = playbook.GetPlaybookRequest(dataset="acme--d").SerializeToString()
+    unknown = request + b"\xfa\x3e\x07evil--d"  # field 1007, text
+    async with entrance(tmp_path) as entry:
+        assert await let_in(entry, BOOKS + "GetPlaybook", ACME, unknown) == request
+        assert await let_in(entry, BOOKS + "GetPlaybook", EVERYTHING, unknown) == unknown
+
+
+async def test_the_last_of_two_values_is_the_one_that_is_checked(tmp_path: Path) -> None:
+    twice = b"\n\x07acme--d" + b"\n\x07evil--d"  # proto3: the last one counts
+    async with entrance(tmp_path) as entry:
+        with pytest.raises(NotFound):
+            await let_in(entry, BOOKS + "GetPlaybook", ACME, twice)
+
+
+async def test_bytes_that_are_no_message_are_refused(tmp_path: Path) -> None:
+    async with entrance(tmp_path) as entry:
+        with pytest.raises(HanseiError, match="not a GetPlaybookRequest"):
+            await let_in(entry, BOOKS + "GetPlaybook", ACME, b"\xff\xff")
+
+
+async def test_what_a_plan_leaves_out_is_chosen_within_the_callers_prefix(tmp_path: Path) -> None:
+    async with entrance(tmp_path) as entry:
+        for name, kind in (("ExecutePlan", planner.ExecutePlanRequest), ("RunPlan", planner.RunPlanRequest)):
+            asked = kind(plan=Plan(original_query="q", steps=[PlanStep(step_id=1)]))
+            taken = kind.FromString(await let_in(entry, PLANS + name, ACME, asked.SerializeToString()))
+            assert (taken.prefix, taken.plan) == ("acme--", asked.plan)
+            narrower = kind(plan=asked.plan, prefix="acme--team-")
+            assert (await let_in(entry, PLANS + name, ACME, narrower)).prefix == "acme--team-"
+            assert (await let_in(entry, PLANS + name, EVERYTHING, asked)).prefix == ""
+        listed = await let_in(entry, PLANS + "ListExecutions", ACME, planner.ListExecutionsRequest())
+        assert listed.prefix == "acme--"
+        with pytest.raises(NotFound, match="must be named"):
+            await let_in(entry, PLANS + "DrawPlan", ACME, planner.DrawPlanRequest())
+
+
+ABSENT_OR_ANOTHERS: dict[str, tuple[str, Any]] = {
+    "dataset": (BOOKS + "GetPlaybook", lambda name: playbook.GetPlaybookRequest(dataset=name)),
+    "collection": (COLLECTIONS + "GetCollection", lambda name: collections.GetCollectionRequest(name=name)),
+    "execution": (PLANS + "GetExecution", lambda name: planner.GetExecutionRequest(execution_id=name)),
+    "leaderboard": (
+        "/hansei.validator.v1.LeaderboardService/GetRanking",
+        lambda name: leaderboard.GetRankingRequest(execution_id=name),
+    ),
+    "job": ("/hansei.gateway.v1.BulkService/GetJob", lambda name: bulk.GetJobRequest(job_id=name)),
+}
+
+
+@pytest.mark.parametrize("family", ABSENT_OR_ANOTHERS)
+async def test_what_is_anothers_takes_the_same_look_ups_as_what_is_not_there(tmp_path: Path, family: str) -> None:
+    """So that its duration tells nothing either; bench/access.py measures it."""
+    method, asking_for = ABSENT_OR_ANOTHERS[family]
+    evil = Principal("eve", "evil", frozenset({"admin"}))
+    looked_up: list[tuple[str, int]] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        looked_up.append((statement, len(parameters)))
+
+    async with entrance(tmp_path) as entry:
+        await entry.access.repository.add_owner(family, "acme--one", "acme")
+        taken: list[tuple[list[tuple[str, int]], str]] = []
+        event.listen(Engine, "before_cursor_execute", note)
+        try:
+            for name in ("acme--one", "acme--two"):
+                looked_up.clear()
+                with pytest.raises(NotFound) as caught:
+                    await let_in(entry, method, evil, asking_for(name))
+                taken.append((list(looked_up), str(caught.value).replace(name, "")))
+        finally:
+            event.remove(Engine, "before_cursor_execute", note)
+    assert taken[0] == taken[1]
+    assert sum("SELECT" in statement for statement, _ in taken[0][0]) == (1 if family == "job" else 0)
+
+
+async def test_a_job_is_its_makers_and_nobody_else_can_tell_that_it_exists(tmp_path: Path) -> None:
+    submit, get = (f"/hansei.gateway.v1.BulkService/{name}" for name in ("SubmitTrajectories", "GetJob"))
+    made = bulk.SubmitTrajectoriesResponse()
+    made.job.job_id = "j-1"
+    evil = Principal("eve", "evil", frozenset({"admin"}))
+    async with entrance(tmp_path) as entry:
+        async with entry.guard.authorize(submit, ACME) as permit:
+            await permit.response(made)
+        await let_in(entry, get, ACME, bulk.GetJobRequest(job_id="j-1"))
+        told = []
+        for name in ("j-1", "j-2"):
+            with pytest.raises(NotFound) as caught:
+                await let_in(entry, get, evil, bulk.GetJobRequest(job_id=name))
+            told.append((caught.value.reason, str(caught.value).replace(name, "")))
+        async with entry.guard.authorize(submit, evil) as permit:
+            await permit.response(made)  # a job keeps its owner
+        await let_in(entry, get, ACME, bulk.GetJobRequest(job_id="j-1"))
+    assert told[0] == told[1]
+
+
+NAMES = st.from_regex(r"\A[A-Za-z0-9_-]{1,20}\Z")
+
+
+@settings(max_examples=200)
+@given(tenant=st.from_regex(r"\A[a-z0-9]{1,5}(-[a-z0-9]{1,3}){0,2}\Z"), name=NAMES)
+def test_for_all_names_a_tenant_owns_exactly_those_with_its_prefix(tenant: str, name: str) -> None:
+    who = Principal("x", tenant, frozenset())
+    assert who.owns(name) == (name.split("--", 1)[0] == tenant and "--" in name)
+
+
+@given(depth=st.integers(0, 3), name=NAMES)
+def test_for_all_depths_a_name_is_found(depth: int, name: str) -> None:
+    request = gateway.LearnRequest(dataset="a")
+    for _ in range(depth):
+        request.siblings.add(dataset=name)
+    found = [each.value for each in find_named_resources(request) if each.kind is ResourceKind.DATASET]
+    assert found == ["a", *[name] * depth]

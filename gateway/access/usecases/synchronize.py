@@ -1,0 +1,52 @@
+"""Synchronisation with the other gateways: revoked credentials, counts of calls, times of last use."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from chassis.errors import HanseiError
+from chassis.logging import get_logger
+from gateway.access.domain.call_limits import CallLimits
+from gateway.access.usecases.api_keys import ApiKeys
+from gateway.access.usecases.ports import CallCountStore
+
+log = get_logger("hansei.gateway.access")
+
+
+class Synchronization:
+    """Saves what this gateway counted and reads what others saved, every `interval_seconds`."""
+
+    def __init__(
+        self,
+        keys: ApiKeys,
+        limits: CallLimits,
+        counts: CallCountStore,
+        cancel_revoked_calls: Callable[[], Awaitable[None]],
+        interval_seconds: float,
+    ) -> None:
+        self._keys = keys
+        self._limits = limits
+        self._counts = counts
+        self._cancel_revoked_calls = cancel_revoked_calls
+        self._interval_seconds = interval_seconds
+
+    async def run(self) -> None:
+        """Synchronise for as long as the process lives; a database that fails is logged."""
+        while True:
+            await asyncio.sleep(self._interval_seconds)
+            await self.try_once()
+
+    async def try_once(self) -> None:
+        """Synchronise, and log a database that fails."""
+        try:
+            await self.synchronize()
+        except HanseiError as error:
+            log.warning("api key refresh failed; using cached keys", why=error.message)
+
+    async def synchronize(self) -> None:
+        """End calls of revoked credentials, save last uses and counts, read the totals. Raises StoreUnavailable."""
+        await self._cancel_revoked_calls()
+        await self._keys.save_last_uses()
+        day, counts = self._limits.take_unsaved_counts()
+        self._limits.update_totals(day, await self._counts.add_calls(day, counts))

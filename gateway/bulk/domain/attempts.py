@@ -1,0 +1,67 @@
+"""Attempts at learning a trajectory, and their outcomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from chassis.errors import HanseiError, shortened
+
+MAX_MESSAGE_CHARS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class PendingTrajectory:
+    """A trajectory to learn: a serialized QueuedTrajectory, and the number of failed attempts."""
+
+    job_id: str
+    dataset: str
+    max_iterations: int | None
+    payload: bytes
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """The commit of the curator for a trajectory."""
+
+    edits: int
+    votes: int
+    revision: int
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The reason why an attempt failed. Another attempt at a transient one may succeed, after `retry_after` seconds."""
+
+    code: str
+    reason: str
+    message: str
+    is_transient: bool
+    retry_after: float | None = None
+
+    @classmethod
+    def from_error(cls, error: HanseiError, *, is_transient: bool) -> Failure:
+        """Return the failure of an error of a service."""
+        message = shortened(error.message, MAX_MESSAGE_CHARS)
+        return cls(error.code, error.reason, message, is_transient, error.retry_after)
+
+
+class AttemptResult(StrEnum):
+    """The result of an attempt; a FAILED one is repeated."""
+
+    LEARNED = "learned"
+    FAILED = "failed"
+    DEAD = "dead"
+
+
+def result_of(attempt: int, attempts: int | None, outcome: Learned | Failure) -> AttemptResult:
+    """Return the result of an attempt, counted from 1, of at most `attempts`."""
+    if isinstance(outcome, Learned):
+        return AttemptResult.LEARNED
+    return (
+        AttemptResult.FAILED
+        if outcome.is_transient and (attempts is None or attempt < attempts)
+        else AttemptResult.DEAD
+    )

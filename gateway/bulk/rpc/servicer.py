@@ -1,0 +1,79 @@
+"""BulkService: jobs of bulk learning."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+from gateway.bulk.rpc.convert import to_dead_letter_message, to_job_message
+from gateway.bulk.usecases.maintain_jobs import BulkLearning
+from gateway.bulk.usecases.ports import JobStore
+from hansei.gateway.v1 import bulk_service_pb2 as service
+from hansei.gateway.v1 import bulk_service_pb2_grpc as grpc_bulk
+from libs.storage.idempotency import IdempotencyKey
+from libs.storage.page_tokens import decode_page_token, encode_page_token
+from libs.storage.timestamps import from_microseconds, to_microseconds
+
+DEFAULT_PAGE_SIZE = 50
+
+
+class BulkServicer(grpc_bulk.BulkServiceServicer):
+    """Serves jobs."""
+
+    def __init__(self, bulk: BulkLearning, jobs: JobStore) -> None:
+        self._bulk = bulk
+        self._jobs = jobs
+
+    async def SubmitTrajectories(
+        self, request_iterator: AsyncIterator[service.SubmitTrajectoriesRequest], context: Any
+    ) -> service.SubmitTrajectoriesResponse:
+        """Accept a job, whole or not at all."""
+        job = await self._bulk.submit(request_iterator)
+        return service.SubmitTrajectoriesResponse(job=to_job_message(job))
+
+    async def GetJob(self, request: service.GetJobRequest, context: Any) -> service.GetJobResponse:
+        """Return a job."""
+        return service.GetJobResponse(job=to_job_message(await self._jobs.find(request.job_id)))
+
+    async def ListJobs(self, request: service.ListJobsRequest, context: Any) -> service.ListJobsResponse:
+        """Return a page of jobs, newest first."""
+        size = request.page_size or DEFAULT_PAGE_SIZE
+        dataset = request.dataset if request.HasField("dataset") else None
+        cursor = decode_page_token(request, int, str)
+        before = None if cursor is None else (from_microseconds(cursor[0]), cursor[1])
+        jobs = await self._jobs.list_jobs(dataset, before, size + 1)
+        token = ""
+        if len(jobs) > size:
+            last = jobs[size - 1]
+            token = encode_page_token(request, to_microseconds(last.created_at), last.key)
+        return service.ListJobsResponse(jobs=map(to_job_message, jobs[:size]), next_page_token=token)
+
+    async def WatchJob(self, request: service.WatchJobRequest, context: Any) -> AsyncIterator[service.WatchJobResponse]:
+        """Send a job whenever it changes."""
+        async with aclosing(self._bulk.watch(request.job_id)) as jobs:
+            async for job in jobs:
+                yield service.WatchJobResponse(job=to_job_message(job))
+
+    async def CancelJob(self, request: service.CancelJobRequest, context: Any) -> service.CancelJobResponse:
+        """Cancel the pending trajectories of a job."""
+        job = await self._bulk.cancel(request.job_id, IdempotencyKey.for_message(request))
+        return service.CancelJobResponse(job=to_job_message(job))
+
+    async def ListDeadLetters(
+        self, request: service.ListDeadLettersRequest, context: Any
+    ) -> service.ListDeadLettersResponse:
+        """Return a page of the dead letters of a job."""
+        size = request.page_size or DEFAULT_PAGE_SIZE
+        (after,) = decode_page_token(request, int) or (-1,)
+        letters = await self._jobs.dead_letters(request.job_id, after, size + 1)
+        token = encode_page_token(request, letters[size - 1].index) if len(letters) > size else ""
+        messages = map(to_dead_letter_message, letters[:size])
+        return service.ListDeadLettersResponse(dead_letters=messages, next_page_token=token)
+
+    async def RetryDeadLetters(
+        self, request: service.RetryDeadLettersRequest, context: Any
+    ) -> service.RetryDeadLettersResponse:
+        """Queue the dead letters of a job again."""
+        job = await self._bulk.retry(request.job_id, IdempotencyKey.for_message(request))
+        return service.RetryDeadLettersResponse(job=to_job_message(job))

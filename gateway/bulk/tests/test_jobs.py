@@ -1,0 +1,226 @@
+"""Jobs of bulk learning: taken whole or not at all, once, within bounds; looked after, cancelled, forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chassis.errors import InvalidArgument, RequestIdReused
+from gateway.bulk.adapters.dbos_queue import BatchConcurrency, DbosQueue
+from gateway.bulk.adapters.sql.repository import REQUEUE_AFTER
+from gateway.bulk.domain.attempts import Learned
+from gateway.bulk.domain.batches import MAX_BATCH, split_positions
+from gateway.bulk.domain.errors import JobNotFound, QueueFull
+from gateway.bulk.domain.job import JobState, JobTotals, NewJob, QueueCapacity
+from gateway.bulk.tests.desk import AT_ONCE, NOW, Book, Desk, item, messages
+from gateway.bulk.usecases.learn_batches import BatchLearner
+from gateway.bulk.usecases.maintain_jobs import BulkLearning, MaintenancePolicy
+from gateway.bulk.usecases.submit_job import submit_job
+from hansei.gateway.v1 import bulk_service_pb2 as service
+from libs.storage.engines import parse_location
+from libs.storage.errors import StoreUnavailable
+
+
+async def test_a_submission_that_breaks_off_leaves_nothing(desk: Desk) -> None:
+    job_id = str(uuid.uuid4())
+
+    async def broken() -> AsyncIterator[service.SubmitTrajectoriesRequest]:
+        async for message in messages(3, job_id):
+            yield message
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await submit_job(desk.jobs, broken())
+
+    with pytest.raises(JobNotFound):
+        await desk.jobs.find(job_id)
+    assert not await desk.batches.has_waiting()
+    assert (await desk.submit(3, job_id))[0] == job_id
+
+
+async def test_a_file_that_is_read_again_is_the_same_job_and_another_one_is_not(desk: Desk) -> None:
+    job_id = str(uuid.uuid4())
+    later = item(0)
+    later.trajectory.created_at.FromDatetime(NOW)
+    await desk.submit(1, job_id)
+
+    assert await submit_job(desk.jobs, messages(0, job_id, items=[later])) == (job_id, None)
+    with pytest.raises(RequestIdReused):
+        await submit_job(desk.jobs, messages(0, job_id, items=[item(1)]))
+
+
+async def test_two_submissions_of_one_job_at_once_are_one_job(desk: Desk) -> None:
+    job_id = str(uuid.uuid4())
+
+    found = await asyncio.gather(*(desk.submit(30, job_id, size=5) for _ in range(4)))
+
+    assert sum(bool(key) for _, key in found) == 1
+    assert (await desk.jobs.find(job_id)).total == 30
+
+
+async def test_room_is_bounded_in_trajectories_and_in_bytes(tmp_path: Path) -> None:
+    for room in (QueueCapacity(10, 10_000), QueueCapacity(1000, 500)):
+        desk = Desk(tmp_path / str(room.bytes), room)
+        await desk.database.open()
+        with pytest.raises(QueueFull) as refused:
+            await desk.submit(100, size=3)
+        assert refused.value.retry_after
+        assert not await desk.batches.has_waiting()
+        _, key = await desk.submit(10)
+        await desk.learn(key, Book())
+        await desk.submit(10)  # what is learned makes room
+        await desk.database.close()
+
+
+async def test_cancel_and_retry_happen_once_per_request(desk: Desk) -> None:
+    job_id, key = await desk.submit(4)
+    dead = Book([InvalidArgument("no")] * 2)
+    await desk.learn(key, dead)
+    again, cancelled = str(uuid.uuid4()), str(uuid.uuid4())
+
+    assert (await desk.retry(job_id, again)).waiting == 2
+    assert (await desk.cancel(job_id, cancelled)).dropped == 2
+    assert (await desk.retry(job_id, again)).state == JobState.CANCELLED
+    with pytest.raises(JobNotFound):
+        await desk.cancel(str(uuid.uuid4()), cancelled)
+
+
+async def test_what_was_learned_although_it_was_dropped_counts(desk: Desk) -> None:
+    job_id, key = await desk.submit(3)
+    await desk.cancel(job_id)
+
+    await desk.batches.save_learned(key, 1, Learned(1, 0, 4, changed=True))
+    await desk.batches.save_learned(key, 1, Learned(1, 0, 4, changed=True))
+
+    job = await desk.jobs.find(job_id)
+    assert (job.state, job.learned, job.dropped) == (JobState.CANCELLED, 1, 2)
+
+
+async def test_what_nobody_queued_is_looked_after_by_one(desk: Desk) -> None:
+    _, key = await desk.submit(3)
+    assert await desk.batches.overdue() == []  # whoever took it is about to
+    desk.clock.now += REQUEUE_AFTER
+
+    assert await desk.batches.overdue() == [(key, 0)]
+    assert [await desk.batches.start_generation(key, 0) for _ in range(3)] == [True, False, False]
+    assert await desk.batches.overdue() == []
+    assert (await desk.batches.batches(key))[0].batch_id.startswith(f"{key}/1/")
+
+
+@pytest.mark.parametrize("moved", [timedelta(seconds=5), timedelta(0), timedelta(hours=-1)])
+async def test_a_replica_that_works_changes_its_mark_whatever_its_clock_does(desk: Desk, moved: timedelta) -> None:
+    one, two = desk.replica("one"), desk.replica("two")
+    await one.renew()
+    await two.renew()
+    before = {state.name: state for state in await one.states()}
+    desk.clock.now += moved
+    await two.renew()
+    after = {state.name: state for state in await one.states()}
+    assert after["one"] == before["one"]
+    assert after["two"] != before["two"]
+
+
+async def test_a_replica_that_left_is_forgotten_unless_it_is_back(desk: Desk) -> None:
+    one, other = desk.replica("one"), desk.replica("other")
+    await one.renew()
+    await one.release()
+    (left,) = await other.states()
+    assert left.owner is None
+    await one.renew()
+    await other.delete(left)  # it is back
+    (back,) = await other.states()
+    assert back.owner == "one"
+    await other.delete(back)
+    assert await other.states() == []
+    await one.renew()  # its lease was deleted while it worked
+    assert [state.owner for state in await other.states()] == ["one"]
+
+
+async def test_what_a_clock_put_off_that_ran_ahead_is_looked_after(desk: Desk) -> None:
+    desk.clock.now += timedelta(hours=1)
+    _, key = await desk.submit(3)
+    desk.clock.now -= timedelta(hours=1)
+    assert await desk.batches.overdue() == [(key, 0)]
+    assert await desk.batches.start_generation(key, 0)
+    assert await desk.batches.overdue() == []
+
+
+async def test_jobs_are_kept_for_their_retention(desk: Desk) -> None:
+    job_id, key = await desk.submit(2)
+    await desk.learn(key, Book())
+    desk.clock.now += timedelta(hours=2)
+    _, running = await desk.submit(1)
+    await desk.jobs.begin("cut off", NewJob(job_id, "d", None))
+    desk.clock.now += timedelta(hours=2)
+    assert await desk.jobs.expired_keys(timedelta(hours=5), timedelta(hours=3)) == []
+    assert sorted(await desk.jobs.expired_keys(timedelta(hours=3), timedelta(hours=1))) == sorted([key, "cut off"])
+    await desk.jobs.discard(key)
+    with pytest.raises(JobNotFound):
+        await desk.jobs.find(job_id)
+    assert await desk.batches.batches(running)
+
+
+@given(count=st.integers(1, 3000), spread=st.integers(1, 64))
+def test_batches_cover_a_job_and_small_jobs_are_spread(count: int, spread: int) -> None:
+    cuts = split_positions(list(range(count)), spread)
+    assert [position for each in cuts for position in each] == list(range(count))
+    assert all(1 <= len(each) <= MAX_BATCH for each in cuts)
+    assert len(cuts) >= min(count, 4 * spread)
+
+
+async def test_totals_are_the_sums_of_the_jobs(desk: Desk) -> None:
+    assert await desk.jobs.totals() == JobTotals(
+        dict.fromkeys(["running", "completed", "incomplete", "cancelled"], 0),
+        dict.fromkeys(["waiting", "learned", "dead", "dropped"], 0),
+    )
+    for refused in ([], [InvalidArgument("no")], [InvalidArgument("no")] * 3):
+        _, key = await desk.submit(3)
+        await desk.learn(key, Book(refused))
+    left, _ = await desk.submit(4)
+    await desk.cancel(left)
+    await desk.submit(5)
+    await desk.jobs.begin("still arriving", NewJob(left, "d", None))
+
+    assert await desk.jobs.totals() == JobTotals(
+        {"running": 1, "completed": 1, "incomplete": 2, "cancelled": 1},
+        {"waiting": 5, "learned": 5, "dead": 4, "dropped": 4},
+    )
+
+
+async def test_a_gateway_starts_without_its_jobs_and_has_them_as_soon_as_it_can(tmp_path: Path) -> None:
+    """Everything else it does needs no database."""
+    obstacle = tmp_path / "gateway.db"
+    obstacle.mkdir()  # a folder where the file should be
+    desk = Desk(tmp_path)
+    learner = BatchLearner(Book(), desk.batches, AT_ONCE)
+    queue = DbosQueue(parse_location("unused.db"), "one", BatchConcurrency(1, 1), learner.run)
+    upkeep = MaintenancePolicy(timedelta(seconds=0.2), timedelta(hours=1))
+    totals: list[JobTotals] = []
+    learning = BulkLearning(
+        desk.database.open, desk.jobs, desk.batches, desk.replica("one"), queue, learner, upkeep, totals.append
+    )
+
+    await learning.open()
+    with pytest.raises(StoreUnavailable):
+        await desk.jobs.find(str(uuid.uuid4()))
+
+    obstacle.rmdir()
+    keeping = asyncio.create_task(learning.run_maintenance())
+    async with asyncio.timeout(30):
+        while not totals:  # noqa: ASYNC110  nobody tells
+            await asyncio.sleep(0)
+        await desk.database.open()
+    with pytest.raises(JobNotFound):
+        await desk.jobs.find(str(uuid.uuid4()))
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    await learning.drain()
+    await learning.close()
+    await desk.database.close()

@@ -1,0 +1,207 @@
+"""How the trajectories of a job are learned: each once, tried again where that can help, and never lost."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from chassis.errors import InvalidArgument, ResourceExhausted, Unavailable
+from gateway.bulk.adapters.metrics import BulkMetrics
+from gateway.bulk.adapters.sql.batch_repository import MAX_STARTS
+from gateway.bulk.domain.attempts import Failure, Learned
+from gateway.bulk.domain.batches import Batch, learn_request_id
+from gateway.bulk.domain.job import JobState
+from gateway.bulk.tests.desk import AT_ONCE, NOW, Answer, Book, Desk, saved
+from gateway.bulk.usecases.learn_batches import BatchLearner, outcome_of
+from hansei.curator.v1 import curator_service_pb2 as curator
+from hansei.gateway.v1 import gateway_service_pb2 as gateway
+from libs.storage.errors import StoreConflict, StoreFull, StoreUnavailable
+from tests.campaigns import sized
+
+
+async def test_each_trajectory_is_learned_under_an_id_of_its_own_that_never_changes(desk: Desk) -> None:
+    job_id, key = await desk.submit(5)
+    book = Book()
+
+    await desk.learn(key, book)
+
+    assert book.asked == [learn_request_id(job_id, position) for position in range(5)]
+    job = await desk.jobs.find(job_id)
+    assert (job.state, job.learned, job.edits, job.revision) == (JobState.COMPLETED, 5, 5, 5)
+    assert job.ended_at == NOW
+
+
+async def test_the_request_is_what_was_submitted(desk: Desk) -> None:
+    _, key = await desk.submit(1)
+    book = Book()
+    await desk.learn(key, book)
+    (request,) = book.requests
+    assert (request.trajectory.id, request.ground_truth, request.dataset) == ("t0", "42", "d")
+    assert request.max_iterations == 2
+
+
+async def test_what_passes_is_tried_again_and_counted(desk: Desk) -> None:
+    job_id, key = await desk.submit(1)
+    book = Book([Unavailable("away"), ResourceExhausted("busy", retry_after=1e-6)])
+
+    await desk.learn(key, book)
+
+    assert len(book.asked) == 3
+    assert (await desk.jobs.find(job_id)).state == JobState.COMPLETED
+
+
+async def test_after_the_last_attempt_it_is_a_dead_letter_that_says_why(desk: Desk) -> None:
+    job_id, key = await desk.submit(2)
+
+    await desk.learn(key, Book([Unavailable("the reflector is away", reason="PEER_UNAVAILABLE")] * 3))
+
+    job = await desk.jobs.find(job_id)
+    assert (job.state, job.learned, job.dead) == (JobState.INCOMPLETE, 1, 1)
+    (letter,) = await desk.jobs.dead_letters(job_id, -1, 10)
+    assert (letter.index, letter.attempts, letter.code, letter.reason, letter.message) == (
+        0,
+        3,
+        "UNAVAILABLE",
+        "PEER_UNAVAILABLE",
+        "the reflector is away",
+    )
+
+
+async def test_what_another_attempt_cannot_mend_is_tried_once(desk: Desk) -> None:
+    job_id, key = await desk.submit(2)
+    book = Book([InvalidArgument("no query"), RuntimeError("a bug with a secret in it")])
+
+    await desk.learn(key, book)
+
+    letters = await desk.jobs.dead_letters(job_id, -1, 10)
+    assert [(letter.code, letter.attempts) for letter in letters] == [("INVALID_ARGUMENT", 1), ("INTERNAL", 1)]
+    assert "secret" not in letters[1].message
+
+
+@pytest.mark.parametrize(
+    ("response", "reason"),
+    [
+        (gateway.LearnResponse(), "REFLECTION_FAILED"),  # G-43
+        (gateway.LearnResponse(curation=curator.CurateResponse(saved=False, error="x")), "NOT_SAVED"),  # G-45
+    ],
+)
+def test_nothing_stored_is_never_counted_as_learned(response: gateway.LearnResponse, reason: str) -> None:
+    outcome = outcome_of(response)
+    assert isinstance(outcome, Failure)
+    assert (outcome.reason, outcome.is_transient) == (reason, True)
+
+
+def test_an_outcome_tells_what_the_curator_applied() -> None:
+    assert outcome_of(saved(revision=7, edits=2, votes=3)) == Learned(2, 3, 7, changed=True)
+    assert outcome_of(saved(revision=7, edits=0)) == Learned(0, 0, 7, changed=False)
+
+
+async def test_a_trajectory_that_ends_its_process_is_given_up_and_the_others_go_on(desk: Desk) -> None:
+    job_id, key = await desk.submit(1000 // 8)
+    (batch, *_) = await desk.batches.batches(key)
+    for _ in range(MAX_STARTS):
+        assert (await desk.batches.start_batch(batch))[0] == 0
+
+    assert (await desk.batches.start_batch(batch))[0] == 1
+
+    (letter,) = await desk.jobs.dead_letters(job_id, -1, 10)
+    assert (letter.index, letter.reason) == (0, "LEARNING_NEVER_ENDED")
+
+
+async def test_a_learner_that_is_stopped_finishes_what_it_began_and_leaves_the_rest(desk: Desk) -> None:
+    job_id, key = await desk.submit(1)
+    (batch,) = await desk.batches.batches(key)
+    wide = Batch(batch.batch_id, key, "d", 0, 9)
+    book = Book()
+    learner = BatchLearner(book, desk.batches, AT_ONCE)
+    stopping: list[asyncio.Task[None]] = []
+    book.before = lambda: stopping.append(asyncio.ensure_future(learner.stop()))
+
+    await learner.run(wide)
+    await asyncio.gather(*stopping)
+
+    assert (await desk.jobs.find(job_id)).learned == 1
+    other_id, other = await desk.submit(1)
+    with pytest.raises(asyncio.CancelledError):
+        await learner.run((await desk.batches.batches(other))[0])
+    assert (await desk.jobs.find(other_id)).state == JobState.RUNNING
+
+
+async def test_attempts_are_measured_by_what_they_end_in(desk: Desk) -> None:
+    reader = InMemoryMetricReader()
+    metrics = BulkMetrics(MeterProvider([reader], shutdown_on_exit=False).get_meter("test"))
+    _, key = await desk.submit(3)
+    book, seconds = Book([Unavailable("away"), InvalidArgument("no")]), 0.0
+
+    def later() -> None:
+        nonlocal seconds
+        seconds += 2.5
+
+    book.before = later
+    told, clock = metrics.record_attempt, lambda: seconds
+    learner = BatchLearner(book, desk.batches, AT_ONCE, record_attempt=told, monotonic=clock)
+    for batch in await desk.batches.batches(key):
+        await learner.run(batch)
+    metrics.record_totals(await desk.jobs.totals())
+
+    data: Any = reader.get_metrics_data()
+    points = {each.name: each.data.data_points for each in data.resource_metrics[0].scope_metrics[0].metrics}
+    attempts = points["hansei.bulk.attempt.duration"]
+    assert {each.attributes["outcome"]: (each.count, each.sum) for each in attempts} == {
+        "failed": (1, 2.5),
+        "dead": (1, 2.5),
+        "learned": (2, 5.0),
+    }
+    jobs, trajectories = (
+        {each.attributes["state"]: each.value for each in points[name]}
+        for name in ("hansei.bulk.jobs", "hansei.bulk.trajectories")
+    )
+    assert jobs == {"running": 0, "completed": 0, "incomplete": 1, "cancelled": 0}
+    assert trajectories == {"waiting": 0, "learned": 2, "dead": 1, "dropped": 0}
+
+
+async def test_a_learner_waits_for_its_database(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, key = await desk.submit(1)
+    write, failures = desk.database.write, [StoreUnavailable("away"), StoreFull("full"), StoreConflict("first")]
+
+    async def unsteady(work: Any, key: str) -> object:
+        if failures:
+            raise failures.pop()
+        return await write(work, key)
+
+    batches = await desk.batches.batches(key)
+    monkeypatch.setattr(desk.database, "write", unsteady)
+    await BatchLearner(Book(), desk.batches, AT_ONCE).run(batches[0])
+    assert failures == []
+
+
+@settings(max_examples=sized(100, 40), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    count=st.integers(1, 12),
+    fates=st.lists(st.sampled_from(["saved", "passing", "dead", "unsaved"]), max_size=20),
+    beginnings=st.integers(1, 3),
+)
+async def test_counts_always_add_up_and_nothing_is_committed_twice(
+    desk: Desk, count: int, fates: list[str], beginnings: int
+) -> None:
+    """However attempts end, and however often batches are begun again from the start."""
+    job_id, key = await desk.submit(count)
+    answers: dict[str, Answer] = {
+        "passing": Unavailable("away"),
+        "dead": InvalidArgument("no"),
+        "unsaved": gateway.LearnResponse(),
+    }
+    book = Book(answers.get(fate) or saved() for fate in fates)
+    for _ in range(beginnings):
+        await desk.learn(key, book)
+    job = await desk.jobs.find(job_id)
+    assert (job.waiting, job.learned + job.dead, job.dropped) == (0, count, 0)
+    assert len(await desk.jobs.dead_letters(job_id, -1, 500)) == job.dead
+    assert set(book.asked) == {learn_request_id(job_id, position) for position in range(count)}
+    assert (job.state == JobState.COMPLETED) == (job.dead == 0)

@@ -1,0 +1,159 @@
+"""Learn the trajectories of a batch one after the other, each exactly once, also when batches run twice.
+
+Only the outcome of each trajectory is stored: Learn returns what its `request_id` has committed (docs/adr/004), so a
+batch that runs again, or twice at once, learns nothing twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import ParamSpec, TypeVar
+
+from chassis.calls import Call, current_call, new_id
+from chassis.errors import Aborted, HanseiError, ResourceExhausted, Unavailable
+from chassis.logging import get_logger
+from chassis.retry import RetryPolicy
+from gateway.bulk.domain.attempts import AttemptResult, Failure, Learned, PendingTrajectory, result_of
+from gateway.bulk.domain.batches import Batch, learn_request_id
+from gateway.bulk.usecases.ports import LearnChain, ProgressStore
+from hansei.gateway.v1 import bulk_pb2 as bulk
+from hansei.gateway.v1 import gateway_service_pb2 as gateway
+
+log = get_logger("hansei.bulk")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+TRANSIENT_CODES = frozenset({"UNAVAILABLE", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED", "ABORTED"})
+"""Statuses after which another attempt may succeed."""
+
+
+class Stopping(Exception):
+    """The process is about to end: unfinished work is left for the next one."""
+
+
+class BatchLearner:
+    """Learns batches until it is stopped."""
+
+    def __init__(
+        self,
+        chain: LearnChain,
+        store: ProgressStore,
+        policy: RetryPolicy,
+        jitter: Callable[[], float] = random.random,
+        *,
+        record_attempt: Callable[[AttemptResult, float], None] = lambda result, seconds: None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`record_attempt` gets the result of each attempt and the seconds it took."""
+        self._chain = chain
+        self._store = store
+        self._policy = policy
+        self._jitter = jitter
+        self._record_attempt = record_attempt
+        self._monotonic = monotonic
+        self._stopping = asyncio.Event()
+        self._busy = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def run(self, batch: Batch) -> None:
+        """Learn the waiting trajectories of a batch. Raises CancelledError when stopped: the batch is then not done."""
+        try:
+            for position in await self._retry(self._store.start_batch, batch):
+                await self._learn_trajectory(batch.key, position)
+        except Stopping:
+            raise asyncio.CancelledError from None
+
+    async def stop(self) -> None:
+        """Start nothing more, and wait for the attempts in progress."""
+        self._stopping.set()
+        await self._idle.wait()
+
+    async def _learn_trajectory(self, key: str, position: int) -> None:
+        """Try a trajectory until it is learned, given up, or does not wait any more."""
+        while True:
+            pending = await self._retry(self._store.find_pending, key, position)
+            if pending is None:
+                return None
+            attempt, started_at = pending.attempts + 1, self._monotonic()
+            outcome = await self._attempt(_learn_request(pending, position))
+            result = result_of(attempt, self._policy.attempts, outcome)
+            self._record_attempt(result, self._monotonic() - started_at)
+            if isinstance(outcome, Learned):
+                return await self._retry(self._store.save_learned, key, position, outcome)
+            if result is AttemptResult.DEAD:
+                return await self._retry(self._store.save_dead_letter, key, position, outcome)
+            await self._retry(self._store.save_failure, key, position, outcome)
+            await self._pause(self._policy.pause(attempt, outcome.retry_after, self._jitter))
+
+    async def _attempt(self, request: gateway.LearnRequest) -> Learned | Failure:
+        """Make one attempt. An attempt in progress is finished, also when the learner is stopped."""
+        if self._stopping.is_set():
+            raise Stopping
+        self._busy += 1
+        self._idle.clear()
+        try:
+            current_call.set(Call("bulk", new_id(), request.request_id))
+            return outcome_of(await self._chain.learn(request))
+        except HanseiError as error:
+            return Failure.from_error(error, is_transient=error.code in TRANSIENT_CODES)
+        except Exception:
+            log.exception("trajectory of a job could not be learned")
+            return Failure("INTERNAL", "INTERNAL", "an unexpected error; the gateway's log has it", is_transient=False)
+        finally:
+            self._busy -= 1
+            if not self._busy:
+                self._idle.set()
+
+    async def _retry(self, work: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Return the result of the store, however long its database is away or full."""
+        result, _ = await replace(self._policy, attempts=None).run(
+            lambda: work(*args, **kwargs),
+            lambda error: isinstance(error, Unavailable | Aborted | ResourceExhausted),
+            before_pause=lambda attempt, pause, error: log.warning(
+                "database of bulk learning does not answer; trying again", attempt=attempt, why=str(error)
+            ),
+            sleep=self._pause,
+            rng=self._jitter,
+        )
+        return result
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait. Raises Stopping when the learner is stopped meanwhile."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            return
+        raise Stopping
+
+
+def _learn_request(pending: PendingTrajectory, position: int) -> gateway.LearnRequest:
+    item = bulk.QueuedTrajectory.FromString(pending.payload)
+    return gateway.LearnRequest(
+        request_id=learn_request_id(pending.job_id, position),
+        dataset=pending.dataset,
+        trajectory=item.trajectory,
+        ground_truth=item.ground_truth,
+        test_report=item.test_report,
+        siblings=item.siblings,
+        max_iterations=pending.max_iterations,
+    )
+
+
+def outcome_of(response: gateway.LearnResponse) -> Learned | Failure:
+    """Return the outcome of Learn. A response that committed nothing is a failure: no job counts it (G-43, G-45)."""
+    if not response.HasField("curation"):
+        message = "the reflection failed; nothing was learned"
+        return Failure("ABORTED", "REFLECTION_FAILED", message, is_transient=True)
+    curation = response.curation
+    if not curation.saved:
+        return Failure("ABORTED", "NOT_SAVED", curation.error or "the curation was not saved", is_transient=True)
+    edits = sum(operation.applied for operation in curation.operations)
+    votes = sum(vote.applied for vote in curation.votes)
+    return Learned(edits, votes, curation.revision, changed=bool(edits or votes or curation.pending))

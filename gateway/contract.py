@@ -1,0 +1,110 @@
+"""The installed contract: which services there are, who serves them, and what each method allows its callers.
+
+`make protos` writes all of it beside the generated code: `services.json` is the part of `deploy/services.yaml` that
+says who serves what, the policy files say what a method allows, `sources.binpb` has the descriptors with their
+comments. So a new service or method needs no line here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+
+from chassis.policy import CONTRACT_ROOT, MethodPolicy, Policies, installed_policies
+
+GATEWAY = "gateway"
+LIST = "services.json"
+SOURCES = "sources.binpb"
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """The gRPC services by the name of the hansei service that serves them, and the policies of their methods."""
+
+    services: Mapping[str, Sequence[ServiceDescriptor]]
+    policies: Policies
+
+    @property
+    def peers(self) -> list[str]:
+        """The services behind the gateway."""
+        return [name for name in self.services if name != GATEWAY]
+
+    def methods(self) -> Iterator[MethodDescriptor]:
+        """Every method that can be called at the gateway."""
+        for services in self.services.values():
+            for service in services:
+                yield from service.methods
+
+    def server_of(self, method: MethodDescriptor) -> str:
+        """The name of the service that serves a method. Raises KeyError."""
+        service = method.containing_service.full_name
+        for name, services in self.services.items():
+            if any(each.full_name == service for each in services):
+                return name
+        raise KeyError(service)
+
+    def policy_of(self, method: MethodDescriptor) -> MethodPolicy:
+        """The policy of a method. Raises KeyError."""
+        return self.policies[path_of(method)]
+
+
+def path_of(method: MethodDescriptor) -> str:
+    """Return the path of a method, such as `/hansei.search.v1.SearchService/Search`."""
+    return f"/{method.containing_service.full_name}/{method.name}"
+
+
+def kind_of(method: MethodDescriptor) -> str:
+    """Return what grpc calls the kind of a method: `unary_stream` takes one request and answers with a stream."""
+    kinds = {False: "unary", True: "stream"}
+    return f"{kinds[method.client_streaming]}_{kinds[method.server_streaming]}"
+
+
+@cache
+def installed_contract() -> Contract:
+    """Return the contract on the import path; it is read once a process.
+
+    Raises KeyError if the list of services names one without generated code.
+    """
+    roots = [Path(root) for root in importlib.import_module(CONTRACT_ROOT).__path__]
+    for root in roots:
+        for file in sorted(root.glob("*/v*/*_service_pb2.py")):
+            importlib.import_module(".".join((CONTRACT_ROOT, *file.relative_to(root).with_suffix("").parts)))
+    pool = descriptor_pool.Default()
+    services = {
+        name: [pool.FindServiceByName(each) for each in served]
+        for root in roots
+        for file in root.glob(LIST)
+        for name, served in json.loads(file.read_text(encoding="utf-8")).items()
+    }
+    return Contract(services, installed_policies())
+
+
+@cache
+def installed_comments() -> Mapping[str, str]:
+    """Return what the protos say of each declaration, by its full name; read when it is first asked for."""
+    return {
+        _name_at(file, location.path): " ".join(location.leading_comments.split())
+        for root in importlib.import_module(CONTRACT_ROOT).__path__
+        for path in Path(root).glob(f"*/v*/{SOURCES}")
+        for file in descriptor_pb2.FileDescriptorSet.FromString(path.read_bytes()).file
+        for location in file.source_code_info.location
+        if location.leading_comments and len(location.path) % 2 == 0
+    }
+
+
+def _name_at(file: descriptor_pb2.FileDescriptorProto, path: Sequence[int]) -> str:
+    """Return the full name of the declaration at a path: pairs of a field's number and a position in it."""
+    declaration: Any = file
+    names = [file.package]
+    for number, position in zip(path[::2], path[1::2], strict=True):
+        declaration = getattr(declaration, declaration.DESCRIPTOR.fields_by_number[number].name)[position]
+        names.append(declaration.name)
+    return ".".join(names)

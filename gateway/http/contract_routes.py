@@ -1,0 +1,145 @@
+"""Routes of the contract's methods: one handler for all, made from a method's descriptor and its HTTP rule."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import ExitStack, aclosing
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message_factory import GetMessageClass
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from chassis.calls import Call, correlation_id, current_call
+from chassis.errors import InvalidArgument, Violation, shortened
+from chassis.idempotency import normalize_key
+from chassis.server.admission import Admission
+from chassis.server.progress import CallsInProgress
+from gateway.contract import path_of
+from gateway.http.bindings import Binding
+from gateway.http.calls import ContractCalls
+from gateway.http.events import Event, EventStream
+from gateway.http.json_codec import JsonEncoder, decode, decode_all, off_loop, parse_list, parse_object
+from gateway.http.middleware import SLOT
+from gateway.http.resumption import LAST_EVENT, RESUMPTIONS
+
+_BOOLS = {"true": True, "false": False}
+
+
+class ContractRoutes:
+    """Makes a route of each binding. Streams have a limit of their own and end when the server goes."""
+
+    def __init__(self, calls: ContractCalls, streams: Admission, progress: CallsInProgress) -> None:
+        self._calls = calls
+        self._streams = streams
+        self._progress = progress
+
+    def routes(self, bindings: Sequence[Binding]) -> list[Route]:
+        """Return the routes, in the order of the bindings."""
+        self._encoder = JsonEncoder(binding.method.output_type for binding in bindings)
+        return [Route(each.route, self._handler(each), methods=[each.verb]) for each in bindings]
+
+    def _handler(self, binding: Binding) -> Callable[[Request], Any]:
+        answer = self._stream if binding.method.server_streaming else self._unary
+        path = path_of(binding.method)
+
+        async def handle(request: Request) -> Response:
+            message = await read_request(binding, request)
+            call = Call(path, correlation_id())
+            for each in message if isinstance(message, list) else [message]:
+                call.request_id = call.request_id or normalize_key(each)
+            current_call.set(call)
+            return await answer(binding, request, message)
+
+        return handle
+
+    async def _unary(self, binding: Binding, request: Request, message: Any) -> Response:
+        response = await self._calls.unary(binding.method, request, message)
+        text = await off_loop(len(response), self._encoder.encode, binding.method.output_type, response)
+        return Response(text, media_type="application/json")
+
+    async def _stream(self, binding: Binding, request: Request, message: Any) -> Response:
+        if resumption := RESUMPTIONS.get(binding.method.full_name):
+            resumption.resume(message, request.headers.get(LAST_EVENT, ""))
+        with ExitStack() as entering:
+            entering.enter_context(self._streams)
+            request.scope[SLOT].close()  # streams are counted among themselves
+            slot = entering.pop_all()
+        events, seconds = self._events(binding, request, message), self._calls.seconds(binding.method)
+        return await EventStream(events, seconds=seconds, progress=self._progress, slot=slot).response()
+
+    async def _events(self, binding: Binding, request: Request, message: Any) -> AsyncIterator[Event]:
+        kind = binding.method.output_type
+        resumption = RESUMPTIONS.get(binding.method.full_name)
+        async with aclosing(self._calls.stream(binding.method, request, message)) as responses:  # type: ignore[type-var]
+            async for response in responses:
+                position = resumption.position(GetMessageClass(kind).FromString(response)) if resumption else None
+                yield Event("message", self._encoder.encode(kind, response), position)
+
+
+async def read_request(binding: Binding, request: Request) -> Any:
+    """Return the message of a request, or the list of those of a stream. Raises InvalidArgument."""
+    kind, body = binding.method.input_type, await request.body()
+    if binding.method.client_streaming:
+        return await off_loop(len(body), decode_all, parse_list(body), kind)
+    fields: dict[str, Any] = {}
+    if binding.reads_query:
+        _put_query(fields, request.query_params, kind)
+    if binding.takes_file:
+        _put_path(fields, binding, request)
+        return decode(fields, kind, files={binding.body: body})
+    if binding.body_field:
+        fields[binding.body] = parse_object(body)
+    elif binding.body:
+        fields = parse_object(body)
+    _put_path(fields, binding, request)
+    return await off_loop(len(body), decode, fields, kind)
+
+
+def _put_path(fields: dict[str, Any], binding: Binding, request: Request) -> None:
+    """Add the fields in the path. Raises InvalidArgument where body or query contradict them."""
+    for number, path in enumerate(binding.variables):
+        value = request.path_params[f"v{number}"]
+        parent, name = _parent(fields, path)
+        if parent.get(name, value) != value:
+            source = "query" if binding.reads_query else "body"
+            rule = f"{path} is {shortened(repr(parent[name]))} in the {source} and {shortened(repr(value))} in the path"
+            raise InvalidArgument(rule, violations=[Violation(path, rule)])
+        parent[name] = value
+
+
+def _put_query(fields: dict[str, Any], query: QueryParams, kind: Descriptor) -> None:
+    """Add the fields in a query, where everything is text; a repeated field takes all its values."""
+    for path in query:
+        parent, name = _parent(fields, path)
+        parent[name] = _query_value(_field_at(kind, path), query.getlist(path))
+
+
+def _parent(fields: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
+    """Return the object that holds a field, and its name there. Raises InvalidArgument where something else stands."""
+    *parents, name = path.split(".")
+    for each in parents:
+        fields = fields.setdefault(each, {})
+        if not isinstance(fields, dict):
+            rule = f"{shortened(path)} names a field of {each}, which is given a value, too"
+            raise InvalidArgument(rule, violations=[Violation(shortened(path), rule)])
+    return fields, name
+
+
+def _field_at(kind: Descriptor | None, path: str) -> FieldDescriptor | None:
+    """Return the field at a dotted path; None if there is none."""
+    field = None
+    for name in path.split("."):
+        fields: Mapping[str, FieldDescriptor] = kind.fields_by_name if kind is not None else {}
+        field = fields.get(name)
+        kind = field.message_type if field is not None else None
+    return field
+
+
+def _query_value(field: FieldDescriptor | None, texts: list[str]) -> Any:
+    is_bool = field is not None and field.type == FieldDescriptor.TYPE_BOOL
+    values = [_BOOLS.get(text, text) for text in texts] if is_bool else texts
+    return values if field is not None and field.is_repeated else values[-1]

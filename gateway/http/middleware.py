@@ -1,0 +1,84 @@
+"""What every request passes before its endpoint: authentication, limits on requests and their size, its id."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from fastapi.responses import JSONResponse
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from chassis.calls import CORRELATION_ID_KEY, Call, correlation_id_from, current_call
+from chassis.errors import ResourceExhausted, Unauthenticated, Unavailable
+from chassis.server.admission import Admission
+from gateway.http.auth import CALLER, Authentication
+from gateway.http.paths import routed_path
+from gateway.http.problems import problem, too_large, too_slow
+
+HEALTH = "/health"
+SLOT = "hansei.slot"
+"""Key of the scope: the admission slot of a request, to be closed by one that is counted elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """ASGI middleware. Health passes always; behind a guard everything else needs a credential (G-30)."""
+
+    app: ASGIApp
+    authentication: Authentication
+    admission: Admission
+    max_body_bytes: int
+    body_seconds: float
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it."""
+        if scope["type"] != "http" or scope["path"] == HEALTH:
+            return await self.app(scope, receive, send)
+        headers = Headers(scope=scope)
+        correlation_id = correlation_id_from([(CORRELATION_ID_KEY, headers.get(CORRELATION_ID_KEY, ""))])
+        current_call.set(Call(f"{scope['method']} {scope['path']}", correlation_id))
+        scope["path"] = routed_path(scope)
+        try:
+            scope[CALLER] = await self.authentication.caller(headers)
+            with ExitStack() as slot:
+                slot.enter_context(self.admission)
+                scope[SLOT] = slot
+                try:
+                    async with asyncio.timeout(self.body_seconds):
+                        body = await self._body(headers, receive)
+                except TimeoutError:
+                    return await too_slow(self.body_seconds)(scope, receive, send)
+                if body is None:
+                    return await too_large(self.max_body_bytes)(scope, receive, send)
+                return await self.app(scope, _replaying(body, receive), send)
+        except Unauthenticated:
+            refusal = JSONResponse({"error": "Unauthorized"}, 401, {"WWW-Authenticate": "Bearer"})
+            return await refusal(scope, receive, send)
+        except (ResourceExhausted, Unavailable) as refused:
+            return await problem(refused)(scope, receive, send)
+
+    async def _body(self, headers: Headers, receive: Receive) -> bytes | None:
+        """Return the whole body; None if it is larger than allowed, and then the rest is not read."""
+        declared = headers.get("content-length", "0")
+        if declared.isdecimal() and int(declared) > self.max_body_bytes:
+            return None
+        body = bytearray()
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if len(body) > self.max_body_bytes:
+                return None
+            if not message.get("more_body", False):
+                return bytes(body)
+
+
+def _replaying(body: bytes, receive: Receive) -> Receive:
+    """Return a function that gives the body that was read, then whatever comes after it."""
+    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        return pending.pop() if pending else await receive()
+
+    return again

@@ -1,0 +1,66 @@
+"""Ids of server-sent events, by which a reader resumes a stream; a stream that is not listed here has none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from chassis.errors import InvalidArgument, Violation, shortened
+from hansei.playbook.v1 import playbook_service_pb2 as playbook
+
+LAST_EVENT = "last-event-id"
+POSITION = "[0-9]{1,18}"
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """How a stream resumes after an event. `position` returns the id of a message, a number.
+
+    `after` is the request's field for the id in `Last-Event-ID`; empty where another endpoint resumes the stream.
+    `cleared` are fields that only a first call may set.
+    """
+
+    position: Callable[[Any], int | None]
+    after: str = ""
+    cleared: Sequence[str] = ()
+
+    def resume(self, request: Any, last_event: str) -> None:
+        """Let a request resume after the last event that its reader saw. Raises InvalidArgument."""
+        if not last_event or not self.after:
+            return
+        if not re.fullmatch(POSITION, last_event):
+            rule = f"Last-Event-ID must be the id of an event of this stream, not {shortened(repr(last_event))}"
+            raise InvalidArgument(rule, violations=[Violation(LAST_EVENT, rule)])
+        setattr(request, self.after, int(last_event))
+        for name in self.cleared:
+            request.ClearField(name)
+
+
+def _revision(response: playbook.WatchPlaybookResponse) -> int | None:
+    """Return the revision up to which a feed is complete with this event."""
+    match response.WhichOneof("event"):
+        case "revision":
+            return response.revision.revision
+        case "progress":
+            return response.progress.revision
+        case "snapshot" if response.snapshot.last:
+            return response.snapshot.playbook.revision
+        case _:
+            return None
+
+
+def _sequence(response: Any) -> int:
+    """Return the sequence number of an execution's event."""
+    number: int = response.event.sequence
+    return number
+
+
+RESUMPTIONS: Mapping[str, Resumption] = {
+    "hansei.playbook.v1.PlaybookService.WatchPlaybook": Resumption(_revision, "from_revision", cleared=("snapshot",)),
+    "hansei.planner.v1.PlannerService.ExecutePlan": Resumption(_sequence),
+    "hansei.planner.v1.PlannerService.ResumePlan": Resumption(_sequence),
+    "hansei.planner.v1.PlannerService.WatchExecution": Resumption(_sequence, "after_sequence"),
+}
+"""The resumption of each stream that has one, by the full name of its method."""

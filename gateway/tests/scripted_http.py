@@ -1,0 +1,185 @@
+"""The HTTP application over scripted peers, and a client of it that needs no socket."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message_factory import GetMessageClass
+
+from chassis.calls import correlation_id
+from chassis.server.admission import Admission
+from chassis.server.progress import CallsInProgress
+from gateway.access.rpc.guard import AccessGuard
+from gateway.adapters.health import ServiceHealth
+from gateway.adapters.methods import ContractMethods
+from gateway.contract import Contract, installed_contract, path_of
+from gateway.http.app import create_app
+from gateway.http.bindings import Binding, bindings_of
+from gateway.orchestrator.learn import Learning
+from gateway.orchestrator.workflow import ReflectionWorkflow
+from gateway.rpc.servicer import GatewayServicer
+from hansei.curator.v1 import curator_service_pb2 as curator
+from hansei.planner.v1 import generator_service_pb2 as generation
+from hansei.playbook.v1 import playbook_pb2
+from hansei.playbook.v1 import playbook_service_pb2 as playbook
+from hansei.reflector.v1 import reflector_service_pb2 as reflector
+from hansei.reflector.v1 import trajectory_pb2 as trajectory
+from hansei.search.v1 import search_pb2
+from hansei.search.v1 import search_service_pb2 as search
+from tests.contract.readmes import call_of, example_lines
+
+VALUES = {
+    "dataset": "d",
+    "execution_id": "0a1b2c3d4e5f",
+    "bullet_id": "b-1",
+    "key_id": "0123456789abcdef",
+    "job_id": "5d0c9d0e-3a4e-4b57-8c0c-0d8f3f5f2c01",
+}
+"""What can stand in a path or must stand in a query."""
+
+
+CONTRACT = installed_contract()
+BINDINGS = bindings_of(CONTRACT.methods())
+FOUND = search.SearchResponse(
+    results=[
+        search_pb2.SearchResult(bullet=playbook_pb2.Bullet(id=name, content=f"日本語 {name}"), combined_score=0.5)
+        for name in ("b-1", "b-2")
+    ],
+    revision=3,
+)
+
+
+@dataclass
+class Peers:
+    """Every service behind the gateway. `raises` names a method and what it raises; `asked` keeps what it was asked."""
+
+    raises: dict[str, Exception] = field(default_factory=dict)
+    asked: list[Any] = field(default_factory=list)
+    answers: dict[str, list[Any]] = field(default_factory=dict)
+    correlation_ids: list[str] = field(default_factory=list)
+    failure: str = ""
+
+    def _heard(self, method: str, request: Any) -> None:
+        self.asked.append(request)
+        self.correlation_ids.append(correlation_id())
+        if method in self.raises:
+            raise self.raises[method]
+
+    async def dataset(self, request: playbook.GetDatasetRequest) -> playbook.GetDatasetResponse:
+        self._heard("dataset", request)
+        return playbook.GetDatasetResponse(dataset=playbook.Dataset(revision=3))
+
+    async def search(self, request: search.SearchRequest) -> search.SearchResponse:
+        self._heard("search", request)
+        return FOUND
+
+    async def generate(self, request: generation.GenerateRequest) -> generation.GenerateResponse:
+        self._heard("generate", request)
+        attempt = trajectory.Trajectory(generated_answer="答え {x}", status=trajectory.TRAJECTORY_STATUS_SUCCESS)
+        if self.failure:
+            attempt = trajectory.Trajectory(status=trajectory.TRAJECTORY_STATUS_FAILURE, error_message=self.failure)
+        return generation.GenerateResponse(trajectory=attempt, model="scripted")
+
+    async def curate(self, request: curator.CurateRequest) -> curator.CurateResponse:
+        self._heard("curate", request)
+        return curator.CurateResponse(saved=True, revision=4)
+
+    async def prepare(self, request: curator.PrepareCurationRequest) -> curator.PrepareCurationResponse:
+        self._heard("prepare", request)
+        return curator.PrepareCurationResponse(revision=3)
+
+    async def reflect(self, request: reflector.ReflectRequest) -> reflector.ReflectResponse:
+        self._heard("reflect", request)
+        return reflector.ReflectResponse(result=trajectory.ReflectionResult(iteration_count=1))
+
+    def function(self, method: MethodDescriptor) -> Callable[[Any], Any]:
+        """Learning as it is, everything else as scripted: what `answers` has for the method, or an empty message."""
+        if method.containing_service.name == "GatewayService":
+            servicer = GatewayServicer(Learning(self, self), ReflectionWorkflow(self, self, self))
+            return ContractMethods(self.channel, CONTRACT, {method.containing_service.full_name: servicer}).function(
+                method
+            )
+        scripted = self.answers.get(method.name, [GetMessageClass(method.output_type)()])
+        if method.name == "Search" and not self.answers:
+            scripted = [FOUND]
+
+        async def one(request: Any) -> bytes:
+            self._heard(method.name, request)
+            return bytes(scripted[0].SerializeToString())
+
+        async def all_of(requests: AsyncIterator[Any]) -> bytes:
+            async for request in requests:
+                self._heard(method.name, request)
+            return bytes(scripted[0].SerializeToString())
+
+        async def many(request: Any) -> AsyncIterator[bytes]:
+            for answer in scripted:
+                yield answer.SerializeToString()
+            self._heard(method.name, request)
+
+        if method.client_streaming:
+            return all_of
+        return many if method.server_streaming else one
+
+    def channel(self, peer: str) -> Any:
+        raise AssertionError(f"{peer} is scripted")
+
+    async def states(self) -> list[ServiceHealth]:
+        return [ServiceHealth("curator", "SERVING"), ServiceHealth("search", "UNREACHABLE", "search does not answer")]
+
+
+def example_of(method: str) -> Any:
+    """The JSON of the first README line that calls a method, such as `search.v1.SearchService/Search`."""
+    lines = (each for each in example_lines() if re.search(rf"hansei\.{re.escape(method)}(\s|$)", each.command))
+    text, decoder, found = call_of(next(lines)).data.strip() or "{}", json.JSONDecoder(), []
+    while text:
+        document, end = decoder.raw_decode(text)
+        found.append(document)
+        text = text[end:].lstrip()
+    return found if len(found) > 1 else found[0]
+
+
+def sent(binding: Binding, **values: str) -> dict[str, Any]:
+    """The arguments of `httpx` for the README's example of a method, with these values in the path."""
+    path = binding.path.format(**(VALUES | values))
+    request: dict[str, Any] = {"method": binding.verb, "url": path}
+    example = example_of(path_of(binding.method).removeprefix("/hansei.")) if binding.body else {}
+    if binding.takes_file:
+        return request | {"content": base64.b64decode(example.pop(binding.body)), "params": example}
+    if isinstance(example, dict):
+        example = {name: value for name, value in example.items() if name not in binding.variables}
+    return request | ({"json": example[binding.body] if binding.body_field else example} if binding.body else {})
+
+
+@asynccontextmanager
+async def client_of(
+    peers: Peers,
+    *,
+    guard: AccessGuard | None = None,
+    limit: int = 10,
+    contract: Contract = CONTRACT,
+    **options: Any,
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the application over these peers."""
+    app = create_app(
+        contract,
+        peers,
+        peers.states,
+        admission=Admission("HTTP requests", limit, 1.5),
+        streams=Admission("HTTP streams", limit, 1.5),
+        progress=options.pop("progress", None) or CallsInProgress(),
+        guard=guard,
+        **options,
+    )
+    # What a handler did not foresee is answered and raised again for the server's log; here only the answer counts.
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
+        yield client

@@ -1,0 +1,56 @@
+"""The text of an error that nobody foresaw is in no answer, whatever kind of endpoint raised it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from google.protobuf.descriptor import MethodDescriptor
+
+from gateway.adapters.health import ServiceHealth
+from gateway.tests.scripted_http import BINDINGS, Peers, client_of, sent
+
+SECRET = "postgresql://hansei:s3cret@db/"
+DASHBOARD: dict[str, Any] = {"trays": {"in_progress": []}}
+
+
+class Failing(Peers):
+    """Every method, and the look at the services, fails with an error that nobody foresaw."""
+
+    def function(self, method: MethodDescriptor) -> Callable[[Any], Any]:
+        async def one(request: Any) -> bytes:
+            raise RuntimeError(SECRET)
+
+        async def many(request: Any) -> AsyncIterator[bytes]:
+            raise RuntimeError(SECRET)
+            yield b""
+
+        return many if method.server_streaming else one
+
+    async def states(self) -> list[ServiceHealth]:
+        raise RuntimeError(SECRET)
+
+
+KINDS: dict[str, Any] = {
+    "workflow": {"method": "POST", "url": "/workflow/run", "json": {"query": "Q"}},
+    "organizer": {"method": "POST", "url": "/api/organizer/run", "json": {"dashboard": DASHBOARD}},
+    "advisor": {"method": "POST", "url": "/api/advisor/run", "json": {"dashboard": DASHBOARD}},
+    "validate": {
+        "method": "POST",
+        "url": "/api/proposal-quality/validate",
+        "json": {"type": "advisor", "report": {}},
+    },
+    "services": {"method": "GET", "url": "/v1/services"},
+} | {f"{each.verb} {each.path}": sent(each) for each in BINDINGS}
+
+
+@pytest.mark.parametrize("request_", KINDS.values(), ids=KINDS)
+async def test_an_unforeseen_error_tells_nothing_of_itself(request_: dict[str, Any]) -> None:  # G-25
+    async with client_of(Failing()) as client:
+        response = await client.request(**request_)
+    assert response.status_code == 500
+    assert "the log has it under " in response.text
+    for part in (SECRET, "s3cret", "postgresql", "RuntimeError"):
+        assert part not in response.text
+        assert part not in str(response.headers)

@@ -1,0 +1,108 @@
+"""Text to vector through one cache: by model id and content hash, in memory and in a store (S-17)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from cachetools import LRUCache
+
+from chassis.errors import DeadlineExceeded
+from libs.embedding.errors import EmbeddingFailed, MalformedVectors
+from libs.embedding.model import EmbeddingModel, Float32s, check_vectors, content_hash, normalize
+from libs.embedding.store import EmbeddingStore
+
+BATCH = 256
+CAPACITY = 2048
+"""Vectors of documents, and of queries, that are cached in memory."""
+
+Count = Callable[[str, int, int], None]
+"""Receives the kind of texts (`documents`, `queries`), the number of cached vectors and of vectors made."""
+
+
+def count_nothing(kind: str, cached: int, made: int) -> None:
+    """Ignore the counts."""
+
+
+class TextEmbedder:
+    """Embeds texts with one model; each text goes to the model once while its vector is cached.
+
+    All vectors are float32, finite, and of unit length, or zero. `store` holds vectors of documents only.
+    """
+
+    def __init__(
+        self,
+        model: EmbeddingModel,
+        store: EmbeddingStore | None = None,
+        *,
+        capacity: int = CAPACITY,
+        count: Count = count_nothing,
+    ) -> None:
+        self.model = model
+        self._store = store
+        self._documents: LRUCache[bytes, Float32s] = LRUCache(capacity)
+        self._queries: LRUCache[str, Float32s] = LRUCache(capacity)
+        self._count = count
+        self._dimension = 0
+
+    async def cached(self, texts: Sequence[str], model_id: str = "") -> dict[str, Float32s]:
+        """Return the vectors of those texts that are in memory or in the store; `model_id` defaults to the own one."""
+        own = model_id in ("", self.model.model_id)
+        hashes = {text: content_hash(text) for text in dict.fromkeys(texts)}
+        found: dict[bytes, Float32s] = {}
+        if own:
+            found = {digest: self._documents[digest] for digest in hashes.values() if digest in self._documents}
+        absent = [digest for digest in hashes.values() if digest not in found]
+        if absent and self._store is not None:
+            stored = await self._store.get(model_id or self.model.model_id, absent)
+            found.update(stored)
+            if own:
+                self._documents.update(stored)
+        return {text: found[digest] for text, digest in hashes.items() if digest in found}
+
+    async def embed_documents(self, texts: Sequence[str], *, persist: bool = True) -> Float32s:
+        """Return the vectors of texts that are searched or compared, shape (n, d).
+
+        `persist` puts new vectors into the store, not only into memory. Raises `EmbeddingFailed`.
+        """
+        vectors = await self.cached(texts)
+        absent = [text for text in dict.fromkeys(texts) if text not in vectors]
+        self._count("documents", len(vectors), len(absent))
+        for start in range(0, len(absent), BATCH):
+            batch = absent[start : start + BATCH]
+            made = dict(zip(batch, await self._embed(batch), strict=True))
+            vectors.update(made)
+            hashed = {content_hash(text): vector for text, vector in made.items()}
+            self._documents.update(hashed)
+            if persist and self._store is not None:
+                await self._store.put(self.model.model_id, hashed)
+        return self._stacked([vectors[text] for text in texts])
+
+    async def embed_queries(self, texts: Sequence[str]) -> Float32s:
+        """Return the vectors of texts that are searched with, shape (n, d). Raises `EmbeddingFailed`."""
+        absent = [text for text in dict.fromkeys(texts) if text not in self._queries]
+        self._count("queries", len(set(texts)) - len(absent), len(absent))
+        made: Mapping[str, Float32s] = {}
+        if absent:
+            made = dict(zip(absent, await self._embed(absent), strict=True))
+        vectors = [made[text] if text in made else self._queries[text] for text in texts]
+        self._queries.update(made)
+        return self._stacked(vectors)
+
+    async def _embed(self, texts: Sequence[str]) -> Float32s:
+        try:
+            vectors = check_vectors(await self.model.embed(texts), len(texts), self._dimension)
+        except MalformedVectors as error:
+            raise EmbeddingFailed(str(error)) from error
+        except (EmbeddingFailed, DeadlineExceeded):
+            raise
+        except Exception as error:
+            raise EmbeddingFailed(str(error)) from error
+        self._dimension = vectors.shape[1]
+        return normalize(vectors)
+
+    def _stacked(self, vectors: Sequence[Float32s]) -> Float32s:
+        """Return the vectors as one matrix. A store may hold vectors of another dimension than the model makes now."""
+        try:
+            return check_vectors(vectors, len(vectors), self._dimension)  # type: ignore[arg-type]
+        except MalformedVectors as error:
+            raise EmbeddingFailed(str(error)) from error

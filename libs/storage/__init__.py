@@ -1,0 +1,1 @@
+"""Storage of every service that keeps state: SQLite files and PostgreSQL servers behind one `Database`."""

@@ -1,0 +1,129 @@
+"""The database of a service: one writer that commits in groups, and threads that read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.engine import URL
+
+from chassis.errors import HanseiError
+from chassis.logging import get_logger
+from libs.storage.engines import LOCK_SECONDS, create_database_engine, display_name, is_sqlite, parse_location
+from libs.storage.errors import translate_error, unavailable_error
+from libs.storage.group_commit import GroupCommitWriter
+from libs.storage.migrations import Migrations, upgrade
+
+T = TypeVar("T")
+
+READER_THREADS = 4
+
+_log = get_logger(__name__)
+
+
+class Database:
+    """A SQLite file or a PostgreSQL server.
+
+    Work gets a connection inside a transaction and runs on a thread of the database, because drivers block: it must
+    wait for nothing else. What it raises reaches the caller; errors of drivers become those of `libs.storage.errors`.
+    """
+
+    def __init__(
+        self,
+        location: str | URL,
+        migrations: Migrations,
+        *,
+        service: str,
+        store: str,
+        reader_threads: int = READER_THREADS,
+        lock_seconds: float = LOCK_SECONDS,
+        statement_seconds: float = 0,
+        durable: bool = True,
+    ) -> None:
+        """`location` is a URL or the name of a SQLite file; `store` names the contents in messages.
+
+        A statement that hangs holds up everything behind it: `statement_seconds` bounds each on a server, 0 none.
+        Without `durable` a power cut may take the last commits. Raises SQLAlchemy's ArgumentError, ImportError,
+        OSError: see `libs.storage.startup.report_setting`.
+        """
+        self.url = parse_location(location) if isinstance(location, str) else location
+        self.name = f"{store} {display_name(self.url)}"
+        self.is_postgresql = not is_sqlite(self.url)
+        self._migrations = migrations
+        create_engine = partial(
+            create_database_engine,
+            self.url,
+            f"hansei-{service}",
+            lock_seconds=lock_seconds,
+            statement_seconds=statement_seconds,
+        )
+        self.write_engine = create_engine(writes=True, durable=durable)
+        self._read_engine = create_engine(writes=False, connections=reader_threads)
+        self._writer = GroupCommitWriter(self.write_engine, service, self._translate_error)
+        self._readers = ThreadPoolExecutor(reader_threads, thread_name_prefix=f"{service}-reader")
+        self._is_open = self._is_closed = False
+
+    async def open(self) -> None:
+        """Bring the schema up to date and start the writer; nothing if it is open. Raises SchemaNewer and its own."""
+        if not self._is_open:
+            await self._run_on_reader(lambda: upgrade(self.write_engine, self._migrations))
+            if not self._is_open:  # another call may have opened it meanwhile
+                self._writer.start()
+                self._is_open = True
+
+    async def close(self) -> None:
+        """Finish the accepted work and give the connections back."""
+        self._is_closed = True
+        await self._writer.close()
+        await asyncio.to_thread(self._readers.shutdown)
+        self.write_engine.dispose()
+        self._read_engine.dispose()
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """Return the result of `work`, which sees one state of the database and waits for no writer."""
+        self._require_open()
+
+        def run() -> T:
+            with self._read_engine.begin() as connection:
+                return work(connection)
+
+        return await self._run_on_reader(run)
+
+    async def write(
+        self, work: Callable[[Connection], T], key: str = "", on_commit: Callable[[T], None] | None = None
+    ) -> T:
+        """Return the result of `work` once it is on disk; nothing of it stays when it raises.
+
+        `key` names what `work` locks: work that is committed together runs in the order of its keys. `on_commit` is
+        called with the result on the caller's loop, also when the caller does not wait any more. `work` may run beside
+        other work in one transaction, and has no part in its end.
+        """
+        self._require_open()
+        return await self._writer.run(work, key, on_commit)
+
+    def _require_open(self) -> None:
+        if self._is_closed or not self._is_open:
+            raise unavailable_error(self.name, "is closed")
+
+    async def _run_on_reader(self, work: Callable[[], T]) -> T:
+        if self._is_closed:
+            raise unavailable_error(self.name, "is closed")
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+        except HanseiError:
+            raise
+        except Exception as error:
+            translated = self._translate_error(error)
+            if translated is error:
+                raise
+            raise translated from error
+
+    def _translate_error(self, error: Exception) -> Exception:
+        translated = translate_error(error, self.name)
+        if translated is not error:
+            _log.warning("database error", database=self.name, exc_info=error)
+        return translated

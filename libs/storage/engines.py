@@ -1,0 +1,130 @@
+"""Create engines for SQLite and PostgreSQL with the settings that durability and isolation rest on.
+
+A committed transaction survives a power cut. A reader sees one state and never waits for a writer. A writer takes
+SQLite's only write lock when its transaction begins, because taking it later can fail halfway.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+
+LOCK_SECONDS = 30.0
+"""How long a statement waits for the lock that another writer holds."""
+POSTGRES_CONNECT_SECONDS = 5
+_CACHE_KIB = 32_768
+_WAL_RETRY_SECONDS = 0.01
+
+
+def parse_location(location: str) -> URL:
+    """Return the URL of a location: a URL or the name of a SQLite file. Raises SQLAlchemy's ArgumentError."""
+    if "://" not in location:
+        return URL.create("sqlite", database=location)
+    url = make_url(location)
+    return url.set(drivername="postgresql+psycopg") if url.drivername in ("postgresql", "postgres") else url
+
+
+def display_name(url: URL) -> str:
+    """Return the name of the database in messages: the file, or the server without password and options."""
+    return url.database or "" if is_sqlite(url) else url.set(query={}).render_as_string(hide_password=True)
+
+
+def is_sqlite(url: URL) -> bool:
+    """Return True for a SQLite file."""
+    return url.drivername.startswith("sqlite")
+
+
+def create_database_engine(
+    url: URL,
+    application: str,
+    *,
+    writes: bool,
+    connections: int = 1,
+    lock_seconds: float = LOCK_SECONDS,
+    statement_seconds: float = 0,
+    durable: bool = True,
+) -> Engine:
+    """Return an engine whose transactions write, or see one state of the database.
+
+    `application` is the name that the server shows. `statement_seconds` bounds a statement on a server; 0 sets no
+    bound. Without `durable` the last commits may be lost in a power cut, never consistency: for data that can be made
+    again. Errors hold no parameters of statements, which may be user data.
+    """
+    if is_sqlite(url):
+        engine = create_engine(
+            url,
+            pool_size=connections,
+            max_overflow=0,
+            hide_parameters=True,
+            connect_args={"timeout": lock_seconds},
+        )
+        begin, synchronous = "BEGIN IMMEDIATE" if writes else "BEGIN", "FULL" if durable else "NORMAL"
+        return _configure_sqlite(engine, begin, synchronous, lock_seconds)
+    limits = {"lock_timeout": lock_seconds, "statement_timeout": statement_seconds}
+    options = " ".join(f"-c {name}={round(seconds * 1000)}" for name, seconds in limits.items()) + " -c timezone=UTC"
+    if not durable:
+        options += " -c synchronous_commit=off"
+    arguments = {"connect_timeout": POSTGRES_CONNECT_SECONDS, "application_name": application, "options": options}
+    return create_engine(
+        url,
+        pool_size=connections,
+        max_overflow=0,
+        pool_pre_ping=True,
+        hide_parameters=True,
+        isolation_level="READ COMMITTED" if writes else "REPEATABLE READ",
+        connect_args=arguments,
+    )
+
+
+def insert_for(dialect: str) -> Callable[[Any], Any]:
+    """Return the INSERT with ON CONFLICT of a dialect, `sqlite` or `postgresql`.
+
+    The dialect that is not in use is not imported: that takes longer than opening a database.
+    """
+    insert: Callable[[Any], Any] = import_module(f"sqlalchemy.dialects.{dialect}").insert
+    return insert
+
+
+def sqlite_error_name(error: BaseException) -> str:
+    """Return SQLite's name of an error, such as `SQLITE_FULL`; empty for any other error."""
+    cause = getattr(error, "orig", None) or error
+    return str(getattr(cause, "sqlite_errorname", "") or "")
+
+
+def _configure_sqlite(engine: Engine, begin: str, synchronous: str, lock_seconds: float) -> Engine:
+    if engine.url.database and not engine.url.database.startswith("file:"):
+        Path(engine.url.database).parent.mkdir(parents=True, exist_ok=True)
+
+    @event.listens_for(engine, "connect")
+    def configure_connection(connection: sqlite3.Connection, _record: Any) -> None:
+        # The driver's own transaction control is off; the listener below begins transactions.
+        connection.isolation_level = None
+        _enable_wal(connection, lock_seconds)
+        connection.execute(f"PRAGMA synchronous={synchronous}")
+        connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
+
+    @event.listens_for(engine, "begin")
+    def begin_transaction(connection: Any) -> None:
+        connection.exec_driver_sql(begin)
+
+    return engine
+
+
+def _enable_wal(connection: sqlite3.Connection, lock_seconds: float) -> None:
+    """Turn write-ahead logging on; SQLite does not wait by itself while another connection is turning it on."""
+    deadline = time.monotonic() + lock_seconds
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(_WAL_RETRY_SECONDS)

@@ -1,0 +1,163 @@
+"""Idempotency: a mutation with a `request_id` (AIP-155) happens once, and repeating it returns the stored response.
+
+The response is stored in the transaction of the change. A service puts one `IdempotencyTable` into its MetaData and
+either runs its work by `run_once`, which reads the row first, or, where the work can be done again on any state, calls
+`store_response` at its end, which reads nothing unless the request was done before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from google.protobuf.message import Message
+from sqlalchemy import Column, Connection, Index, LargeBinary, MetaData, Row, Table, Text, bindparam, delete, select
+
+from chassis.errors import Aborted, RequestIdReused
+from chassis.idempotency import normalize_request_id
+from libs.storage.engines import insert_for
+from libs.storage.timestamps import Timestamp
+
+RETRY_AFTER_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyKey:
+    """The key of a mutation: the same id with the same method and payload is the same request.
+
+    The id is a UUID and is compared in lower case. `scope` separates callers whose ids are independent of each other,
+    so that nobody learns which ids others have used.
+    """
+
+    request_id: str
+    method: str
+    digest: bytes
+    scope: str = ""
+
+    def __post_init__(self) -> None:
+        """Normalise the id."""
+        object.__setattr__(self, "request_id", normalize_request_id(self.request_id))
+
+    @classmethod
+    def for_message(cls, message: Message, *, scope: str = "") -> IdempotencyKey:
+        """Return the key of a request message with a `request_id`; its method is the message's name.
+
+        The digest covers every field, unknown ones included.
+        """
+        request_id: str = getattr(message, "request_id", "")
+        normalized = normalize_request_id(request_id)
+        if normalized != request_id:
+            copy = type(message)()
+            copy.CopyFrom(message)
+            message = copy
+            setattr(message, "request_id", normalized)  # noqa: B010  not every message has the field
+        digest = hashlib.sha256(message.SerializeToString(deterministic=True)).digest()
+        return cls(normalized, message.DESCRIPTOR.name.removesuffix("Request"), digest, scope)
+
+    @property
+    def row_id(self) -> str:
+        """Return the id under which the response is stored."""
+        return f"{self.scope}{self.request_id}"
+
+
+class RequestDone(Aborted):
+    """The request was done before, by a caller that was faster; `response` is its stored response.
+
+    The transaction that finds this out must be rolled back. A store that does not catch it tells the caller to send
+    the request again, which then gets the response.
+    """
+
+    reason = "REQUEST_DONE"
+
+    def __init__(self, response: bytes) -> None:
+        super().__init__("another call with this request_id was first: send it again", retry_after=RETRY_AFTER_SECONDS)
+        self.response = response
+
+
+class IdempotencyTable:
+    """The stored responses of one service."""
+
+    def __init__(self, metadata: MetaData, name: str) -> None:
+        self.table = Table(
+            name,
+            metadata,
+            Column("request_id", Text, primary_key=True),
+            Column("method", Text, nullable=False),
+            Column("digest", LargeBinary, nullable=False),
+            Column("payload", LargeBinary, nullable=False),
+            Column("response", LargeBinary, nullable=False),
+            Column("stored_at", Timestamp, nullable=False),
+            Index(f"{name}_stored_at", "stored_at"),
+        )
+        columns = self.table.c
+        self._row = select(self.table).where(columns.request_id == bindparam("id"))
+        self._older = delete(self.table).where(columns.stored_at < bindparam("limit"))
+        self._inserts: dict[str, Any] = {}
+
+    def stored_response(self, connection: Connection, key: IdempotencyKey | None) -> bytes | None:
+        """Return the stored response of a request; None for one that is not done, or has no key.
+
+        Raises RequestIdReused when the id was used with another method or payload.
+        """
+        row = None if key is None else connection.execute(self._row, {"id": key.row_id}).first()
+        return None if row is None or key is None else _response(row, key)
+
+    def stored_request(self, connection: Connection, request_id: str, method: str) -> tuple[bytes, bytes] | None:
+        """Return the payload and the response stored for a request id; None if no call of `method` is."""
+        row = connection.execute(self._row, {"id": normalize_request_id(request_id)}).first()
+        return (bytes(row.payload), bytes(row.response)) if row is not None and row.method == method else None
+
+    def store_response(
+        self,
+        connection: Connection,
+        key: IdempotencyKey | None,
+        response: bytes,
+        now: datetime,
+        payload: bytes = b"",
+    ) -> None:
+        """Store a response, and the part of the request worth keeping with it, unless there is no key.
+
+        Raises RequestDone when the request was done before, RequestIdReused when its id was used otherwise; then the
+        transaction, or its savepoint, must be rolled back.
+        """
+        if key is None:
+            return
+        values = {"request_id": key.row_id, "method": key.method, "digest": key.digest, "payload": payload}
+        insert = self._insert(connection.dialect.name)
+        if connection.execute(insert, {**values, "response": response, "stored_at": now}).rowcount == 0:
+            raise RequestDone(_response(connection.execute(self._row, {"id": key.row_id}).one(), key))
+
+    def run_once(
+        self,
+        connection: Connection,
+        key: IdempotencyKey | None,
+        now: datetime,
+        work: Callable[[], bytes],
+        payload: bytes = b"",
+    ) -> bytes:
+        """Return the stored response of a request that is done, else the response of `work`, which is then stored."""
+        stored = self.stored_response(connection, key)
+        if stored is not None:
+            return stored
+        response = work()
+        self.store_response(connection, key, response, now, payload)
+        return response
+
+    def delete_older(self, connection: Connection, limit: datetime) -> int:
+        """Delete the responses stored before `limit` and return their number; their requests could be done again."""
+        return connection.execute(self._older, {"limit": limit}).rowcount
+
+    def _insert(self, dialect: str) -> Any:
+        if dialect not in self._inserts:
+            statement = insert_for(dialect)(self.table).on_conflict_do_nothing(index_elements=["request_id"])
+            self._inserts[dialect] = statement.execution_options(preserve_rowcount=True)
+        return self._inserts[dialect]
+
+
+def _response(row: Row[Any], key: IdempotencyKey) -> bytes:
+    if (row.method, bytes(row.digest)) != (key.method, key.digest):
+        raise RequestIdReused(key.request_id)
+    return bytes(row.response)

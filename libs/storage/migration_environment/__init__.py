@@ -1,0 +1,1 @@
+"""Alembic's script location, shared by all services: each brings only its `versions`."""

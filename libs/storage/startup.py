@@ -1,0 +1,97 @@
+"""Open the database of a service at its start: wait for it, and name the setting in one line when that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from chassis.errors import Aborted, HanseiError, Unavailable, shortened
+from chassis.logging import get_logger
+from chassis.settings import BadSetting
+from libs.storage.engines import display_name, sqlite_error_name
+
+PAUSE_SECONDS = 1.0
+_TRANSIENT_CODES = ("SQLITE_BUSY", "SQLITE_LOCKED")
+# Of PostgreSQL: connection, resources, lock, operator (it starts or stops). No state: no server answered.
+_TRANSIENT_STATES = ("08", "53", "55", "57")
+_REASON_CHARS = 200
+
+_log = get_logger(__name__)
+
+
+@contextmanager
+def report_setting(setting: str) -> Iterator[None]:
+    """Raise BadSetting with the name of the setting for a broken URL, an unknown driver, a folder that cannot exist."""
+    try:
+        yield
+    except (ArgumentError, ImportError, OSError) as error:
+        raise BadSetting(f"{setting}: {shortened(str(error), _REASON_CHARS)}") from error
+    except ValueError as error:  # its text holds parts of the URL
+        raise BadSetting(f"{setting}: not the URL of a database") from error
+
+
+async def wait_until_open(
+    open_database: Callable[[], Awaitable[None]],
+    url: URL,
+    setting: str,
+    seconds: float,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Open a database, trying for `seconds` while it does not answer. Raises BadSetting, which names the setting.
+
+    Only transient errors are waited for: a server that is not there yet, a file that another process has locked.
+    """
+    deadline = clock() + seconds
+    while True:
+        try:
+            await open_database()
+            return
+        except (HanseiError, SQLAlchemyError, sqlite3.Error, OSError) as error:
+            database = f"the database {display_name(url)}"
+            if not _is_transient(error):
+                own = error.message if isinstance(error, HanseiError) and not isinstance(error, Unavailable) else ""
+                raise BadSetting(f"{setting}: {own or f'{database} cannot be used: {_reason(error, url)}'}") from error
+            if clock() + PAUSE_SECONDS > deadline:
+                outcome = f"did not answer for {seconds:g} s"
+                raise BadSetting(f"{setting}: {database} {outcome}: {_reason(error, url)}") from error
+            _log.warning("database does not answer; trying again", database=database, reason=_reason(error, url))
+        await sleep(PAUSE_SECONDS)
+
+
+def _root_cause(error: BaseException) -> BaseException:
+    """Return the first error of a chain. Chains that lead back to themselves exist: migrations raise some."""
+    chain = [error]
+    while True:
+        cause = getattr(error, "orig", None) or error.__cause__
+        if not isinstance(cause, BaseException) or any(cause is earlier for earlier in chain):
+            return error
+        chain.append(cause)
+        error = cause
+
+
+def _is_transient(error: BaseException) -> bool:
+    if isinstance(error, HanseiError) and not isinstance(error, Unavailable | Aborted):
+        return False
+    cause = _root_cause(error)
+    if isinstance(cause, sqlite3.Error):
+        return sqlite_error_name(cause).startswith(_TRANSIENT_CODES)
+    if isinstance(cause, HanseiError):
+        return isinstance(cause, Unavailable | Aborted)
+    state = getattr(cause, "sqlstate", None) or ""
+    return not isinstance(cause, OSError) and (not state or state.startswith(_TRANSIENT_STATES))
+
+
+def _reason(error: BaseException, url: URL) -> str:
+    cause = _root_cause(error)
+    lines = str(cause).strip().splitlines() or [type(cause).__name__]
+    # Drivers do not repeat passwords; should one ever do so, it stays out of the log all the same.
+    line = lines[0].replace(url.password, "***") if url.password else lines[0]
+    return shortened(line, _REASON_CHARS)

@@ -1,0 +1,32 @@
+"""A database of each engine with a few tables, as a service has them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from libs.storage.database import Database
+from libs.storage.migrations import Migrations
+from libs.storage.tests.tables import migrations_of
+from tests.conftest import new_place, of_one_run, place, postgres, run_folder
+
+__all__ = ["new_place", "of_one_run", "place", "postgres", "run_folder"]
+
+OpenDatabase = Callable[[], Database]
+
+
+@pytest.fixture
+def migrations(tmp_path: Path) -> Migrations:
+    """The migrations that make the tables of these tests."""
+    return migrations_of(tmp_path / "migrations")
+
+
+@pytest.fixture
+async def database(place: str, migrations: Migrations) -> AsyncIterator[Database]:
+    """An open database."""
+    opened = Database(place, migrations, service="test", store="test store")
+    await opened.open()
+    yield opened
+    await opened.close()

@@ -1,0 +1,182 @@
+"""A mutation with an idempotency key happens once, and repeating it returns the stored response."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import pytest
+from sqlalchemy import Connection, Engine, event
+
+from chassis.errors import NotFound, RequestIdReused
+from hansei.playbook.v1 import playbook_service_pb2 as service
+from libs.storage.database import Database
+from libs.storage.idempotency import IdempotencyKey, RequestDone
+from libs.storage.migrations import Migrations
+from libs.storage.tests.tables import add_item, item_names, requests
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+ID = "0b8f2c1e-7a60-4c9e-9d39-6a1c5a3a9f01"
+KEY = IdempotencyKey(ID, "Add", b"digest")
+
+
+async def add_once(database: Database, key: IdempotencyKey | None, name: str, response: bytes = b"added") -> bytes:
+    def work(connection: Connection) -> bytes:
+        def add() -> bytes:
+            add_item(connection, name)
+            return response
+
+        return requests.run_once(connection, key, NOW, add, b"payload")
+
+    return await database.write(work)
+
+
+def statements_on(engine: Engine) -> list[str]:
+    """Return a list that gets the statements that name the table of requests."""
+    found: list[str] = []
+
+    def note(_c: object, _cursor: object, statement: str, *_: object) -> None:
+        if "test_request" in statement:
+            found.append(statement.split()[0])
+
+    event.listen(engine, "before_cursor_execute", note)
+    return found
+
+
+async def test_a_repeated_request_gets_the_stored_response_and_changes_nothing(database: Database) -> None:
+    assert await add_once(database, KEY, "a", b"first") == b"first"
+    assert await add_once(database, KEY, "b", b"second") == b"first"
+    assert await database.read(item_names) == ["a"]
+
+
+async def test_without_a_key_the_work_is_done_each_time(database: Database) -> None:
+    assert await add_once(database, None, "a") == await add_once(database, None, "b")
+    assert await database.read(item_names) == ["a", "b"]
+
+
+@pytest.mark.parametrize("other", [IdempotencyKey(ID, "Add", b"another"), IdempotencyKey(ID, "Remove", b"digest")])
+async def test_an_id_that_was_used_otherwise_is_refused(database: Database, other: IdempotencyKey) -> None:
+    await add_once(database, KEY, "a")
+    with pytest.raises(RequestIdReused):
+        await add_once(database, other, "b")
+    assert await database.read(item_names) == ["a"]
+
+
+async def test_what_fails_is_not_stored_and_may_be_sent_again(database: Database) -> None:
+    def broken() -> bytes:
+        raise NotFound("not there")
+
+    with pytest.raises(NotFound):
+        await database.write(lambda connection: requests.run_once(connection, KEY, NOW, broken))
+    assert await add_once(database, KEY, "a") == b"added"
+
+
+async def test_ids_of_different_scopes_are_independent(database: Database) -> None:
+    one, two = (IdempotencyKey(ID, "Add", b"digest", scope) for scope in ("one.", "two."))
+    await add_once(database, one, "a", b"first")
+    assert await add_once(database, two, "b", b"second") == b"second"
+    assert await add_once(database, one, "c", b"third") == b"first"
+
+
+async def test_a_commit_finds_out_by_its_insert_whether_the_request_is_done(database: Database) -> None:
+    """The work is done first; nothing of it stays when the request turns out to be done."""
+
+    def work(connection: Connection) -> bytes:
+        add_item(connection, "a")
+        requests.store_response(connection, KEY, b"first", NOW)
+        return b"first"
+
+    statements = statements_on(database.write_engine)
+    await database.write(work)
+    assert statements == ["INSERT"]
+
+    def again(connection: Connection) -> None:
+        add_item(connection, "b")
+        requests.store_response(connection, KEY, b"second", NOW)
+
+    with pytest.raises(RequestDone) as caught:
+        await database.write(again)
+    assert caught.value.response == b"first"
+    assert await database.read(item_names) == ["a"]
+
+
+async def test_a_request_reads_its_row_once(database: Database) -> None:
+    statements = statements_on(database.write_engine)
+    await add_once(database, KEY, "a")
+    assert statements == ["SELECT", "INSERT"]
+    await add_once(database, KEY, "a")
+    assert statements == ["SELECT", "INSERT", "SELECT"]
+
+
+async def test_of_two_processes_with_one_request_one_does_it(place: str, migrations: Migrations) -> None:
+    one, other = (Database(place, migrations, service="test", store="test store") for _ in range(2))
+    await asyncio.gather(one.open(), other.open())
+    has_read, go_on = threading.Event(), threading.Event()
+
+    def slow(connection: Connection) -> bytes:
+        def add() -> bytes:
+            has_read.set()
+            go_on.wait()
+            add_item(connection, "slow")
+            return b"slow"
+
+        return requests.run_once(connection, KEY, NOW, add)
+
+    first = asyncio.create_task(one.write(slow))
+    await asyncio.to_thread(has_read.wait)
+    second = asyncio.create_task(add_once(other, KEY, "fast", b"fast"))
+    if one.is_postgresql:
+        assert await second == b"fast"
+    go_on.set()
+    if one.is_postgresql:
+        with pytest.raises(RequestDone) as caught:
+            await first
+        assert caught.value.response == b"fast"
+        assert await one.read(item_names) == ["fast"]
+    else:  # SQLite has one writer: the second one waits
+        assert await first == await second == b"slow"
+        assert await one.read(item_names) == ["slow"]
+    await one.close()
+    await other.close()
+
+
+async def test_the_payload_is_kept_with_the_response(database: Database) -> None:
+    await add_once(database, KEY, "a")
+
+    async def stored(request_id: str, method: str) -> tuple[bytes, bytes] | None:
+        return await database.read(lambda connection: requests.stored_request(connection, request_id, method))
+
+    assert await stored(ID.upper(), "Add") == (b"payload", b"added")
+    assert await stored(ID, "Remove") is None
+    assert await stored("0b8f2c1e-7a60-4c9e-9d39-6a1c5a3a9f02", "Add") is None
+
+
+async def test_responses_are_deleted_after_an_age(database: Database) -> None:
+    await add_once(database, KEY, "a")
+    for limit, deleted in ((NOW, 0), (NOW + timedelta(microseconds=1), 1)):
+        assert await database.write(partial(requests.delete_older, limit=limit)) == deleted
+    assert await add_once(database, KEY, "b", b"second") == b"second"
+
+
+def test_an_id_is_the_same_in_upper_and_lower_case() -> None:
+    lower, upper = (
+        IdempotencyKey.for_message(service.SetPolicyRequest(request_id=text, dataset="d"))
+        for text in (ID.lower(), ID.upper())
+    )
+    assert lower == upper
+    assert lower.request_id == ID
+
+
+def test_the_digest_covers_every_field_and_the_method_is_the_messages() -> None:
+    keys = [
+        IdempotencyKey.for_message(message)
+        for message in (
+            service.SetPolicyRequest(request_id=ID, dataset="d"),
+            service.SetPolicyRequest(request_id=ID, dataset="e"),
+            service.RevokeTrajectoryRequest(request_id=ID, dataset="d"),
+        )
+    ]
+    assert [key.method for key in keys] == ["SetPolicy", "SetPolicy", "RevokeTrajectory"]
+    assert keys[0].digest != keys[1].digest

@@ -1,0 +1,159 @@
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
+
+from chassis.errors import DataLoss, Unavailable
+from chassis.settings import BadSetting
+from libs.storage.engines import create_database_engine, parse_location
+from libs.storage.startup import report_setting, wait_until_open
+
+SERVER = parse_location("postgresql://me:geheim@db.example/plans")
+
+
+class Clock:
+    """Time that passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Database:
+    """Fails with each of these in turn, then opens."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self._failures = list(failures)
+        self.attempts = 0
+
+    async def open(self) -> None:
+        self.attempts += 1
+        if self._failures:
+            raise self._failures.pop(0)
+
+
+def refused(said: str = "connection refused\nmore lines", state: str | None = None) -> Exception:
+    return OperationalError("SELECT 1", {}, ConnectionFailure(said, state))
+
+
+class ConnectionFailure(Exception):
+    """A driver's own error; without a state the server could not be talked to."""
+
+    def __init__(self, said: str, sqlstate: str | None = None) -> None:
+        super().__init__(said)
+        self.sqlstate = sqlstate
+
+
+async def started(database: Database, seconds: float = 30) -> Clock:
+    clock = Clock()
+    await wait_until_open(database.open, SERVER, "PLANNER_DATABASE_URL", seconds, clock=clock, sleep=clock.sleep)
+    return clock
+
+
+async def test_a_server_that_comes_up_late_is_waited_for() -> None:
+    database = Database(refused(), Unavailable("not yet"), refused("the database system is starting up", "57P03"))
+    clock = await started(database)
+    assert (database.attempts, clock.now) == (4, 3.0)
+
+
+async def test_a_server_that_stays_away_is_one_line_with_the_setting_and_without_the_password() -> None:
+    database = Database(*(refused("geheim is no password of mine\nsecond line") for _ in range(99)))
+    with pytest.raises(BadSetting) as caught:
+        await started(database, 5)
+    assert database.attempts == 6
+    assert str(caught.value) == (
+        "PLANNER_DATABASE_URL: the database postgresql+psycopg://me:***@db.example/plans did not answer for 5 s:"
+        " *** is no password of mine"
+    )
+
+
+async def test_what_does_not_pass_is_said_at_once_in_the_words_of_the_service() -> None:
+    database = Database(DataLoss("the store is damaged; put back a backup"))
+    with pytest.raises(BadSetting, match=r"^PLANNER_DATABASE_URL: the store is damaged; put back a backup$"):
+        await started(database)
+    assert database.attempts == 1
+
+
+async def test_what_a_server_refuses_for_good_is_not_waited_for() -> None:
+    database = Database(refused('permission denied for schema "public"', "42501"))
+    with pytest.raises(BadSetting, match=r"cannot be used: permission denied for schema"):
+        await started(database)
+    assert database.attempts == 1
+
+
+def opening(engine: Engine) -> Callable[[], None]:
+    def connect() -> None:
+        with engine.begin():
+            pass
+
+    return connect
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(2, "did not answer for 2 s: database is locked"), (0, "did not answer for 0 s")]
+)
+async def test_a_locked_file_is_waited_for(tmp_path: Path, seconds: float, said: str) -> None:
+    path, clock = tmp_path / "a.db", Clock()
+    engine = create_database_engine(parse_location(str(path)), "test", writes=True)
+    opening(engine)()
+    engine.dispose()
+    impatient = create_database_engine(parse_location(str(path)), "test", writes=True, lock_seconds=0)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    async def connect() -> None:
+        opening(impatient)()
+
+    with pytest.raises(BadSetting, match=said):
+        await wait_until_open(connect, impatient.url, "PLANNER_DATABASE_URL", seconds, clock=clock, sleep=clock.sleep)
+    assert clock.now == seconds
+    other.close()
+    impatient.dispose()
+
+
+async def test_a_file_that_is_no_database_is_not_waited_for(tmp_path: Path) -> None:
+    path, clock = tmp_path / "a.db", Clock()
+    path.write_bytes(b"something else" * 1000)
+    engine = create_database_engine(parse_location(str(path)), "test", writes=True)
+
+    async def connect() -> None:
+        opening(engine)()
+
+    with pytest.raises(
+        BadSetting, match=r"^PLANNER_DATABASE_URL: the database .*a\.db cannot be used: file is not a database$"
+    ):
+        await wait_until_open(connect, engine.url, "PLANNER_DATABASE_URL", 30, clock=clock, sleep=clock.sleep)
+    assert clock.now == 0
+    engine.dispose()
+
+
+@pytest.mark.parametrize(
+    "place", ["nosuch://me:geheim@db/x", "postgresql://me:geheim@db:port/x", "mysql://me:geheim@db/x", "://geheim"]
+)
+def test_a_place_that_is_no_database_names_the_setting(place: str) -> None:
+    with pytest.raises(BadSetting, match=r"^PLANNER_DATABASE_URL: ") as caught, report_setting("PLANNER_DATABASE_URL"):
+        create_database_engine(parse_location(place), "test", writes=True)
+    assert "geheim" not in str(caught.value)
+
+
+def test_a_folder_that_cannot_be_made_names_the_setting(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(BadSetting, match=r"^PLANNER_DATABASE_URL: "), report_setting("PLANNER_DATABASE_URL"):
+        create_database_engine(parse_location(str(tmp_path / "file" / "a.db")), "test", writes=True)
+
+
+async def test_an_error_that_is_its_own_cause_ends_the_start_all_the_same() -> None:
+    one, other = ValueError("migrations of another version"), KeyError("0009")
+    one.__cause__, other.__cause__ = other, one
+    failure = DataLoss("the schema is newer than this service", reason="SCHEMA_NEWER")
+    failure.__cause__ = one
+    with pytest.raises(BadSetting, match="the schema is newer than this service"):
+        await started(Database(failure))

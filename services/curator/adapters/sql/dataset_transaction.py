@@ -1,0 +1,264 @@
+"""Add to the log of a dataset: a revision, its changes and votes, and their fold, in one transaction."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from sqlalchemy import Connection, bindparam, func, select, update
+
+from libs.embedding.store import insert_embeddings
+from libs.storage.idempotency import IdempotencyKey
+from services.curator.adapters.sql import schema
+from services.curator.adapters.sql.locked_dataset import LockedDataset
+from services.curator.adapters.sql.notifications import notify
+from services.curator.domain.curation import Operation, VoteOutcome
+from services.curator.domain.draft import Draft
+from services.curator.domain.ids import number_of
+from services.curator.domain.log import Change, Origin, Revision, Stamp, Stored
+from services.curator.domain.playbook import estimated_tokens, fingerprint
+from services.curator.domain.review import PendingChange
+from services.curator.domain.rules import Policy
+from services.curator.usecases.embed_new_texts import NewEmbeddings
+
+# Counting the bullets before a slot is a range scan; beyond this many it is cheaper to read all slots once.
+_POSITIONS_BY_COUNT = 16
+
+
+_ADD_BULLET = schema.bullet.insert()
+_DROP_BULLET = schema.bullet.delete().where(
+    schema.bullet.c.dataset == bindparam("of_dataset"), schema.bullet.c.slot == bindparam("in_slot")
+)
+_ADD_REVISION = schema.revision.insert()
+_ADD_CHANGE = schema.change.insert()
+_ADD_VOTE = schema.vote.insert()
+_BEFORE_SLOT = (
+    select(func.count())
+    .select_from(schema.bullet)
+    .where(schema.bullet.c.dataset == bindparam("of_dataset"), schema.bullet.c.slot < bindparam("in_slot"))
+)
+_ADVANCE = (
+    update(schema.dataset)
+    .where(schema.dataset.c.name == bindparam("of_dataset"))
+    .values(
+        {name: bindparam(name) for name in ("revision", "bullets", "retired", "next_slot", "committed", "updated_at")}
+    )
+)
+
+
+class SqlDatasetTransaction(LockedDataset):
+    """A locked dataset that can be written to. Implements `DatasetTransaction`; `revisions` are those it appended."""
+
+    def __init__(self, connection: Connection, dataset: str, now: datetime, policy: Policy) -> None:
+        super().__init__(connection, dataset, now, policy)
+        self.revisions: list[Revision] = []
+
+    def stored_response(self, key: IdempotencyKey) -> bytes | None:
+        """Return the stored response of a request that is done. Raises RequestIdReused."""
+        return schema.requests.stored_response(self._connection, key)
+
+    def store_response(self, key: IdempotencyKey, response: bytes, payload: bytes) -> None:
+        """Store the response, and the payload worth keeping with it. Raises RequestDone, RequestIdReused."""
+        schema.requests.store_response(self._connection, key, response, self._now, payload)
+
+    def store_embeddings(self, embeddings: NewEmbeddings) -> None:
+        """Store the vectors of texts together with what the request changes."""
+        insert_embeddings(self._connection, schema.embeddings, embeddings.model_id, embeddings.vectors)
+
+    def draft(self) -> Draft:
+        """Return a draft of the next revision."""
+        return Draft(self, Stamp(self.revision + 1, self.now))
+
+    def append(
+        self,
+        draft: Draft,
+        origin: Origin,
+        summary: str,
+        operations: Sequence[Operation] = (),
+        votes: Sequence[VoteOutcome] = (),
+    ) -> Revision:
+        """Adds the draft to the log as the next revision, and to the fold."""
+        if draft.stamp.revision != self.revision + 1:
+            raise ValueError(f"the draft is for revision {draft.stamp.revision}, the next one is {self.revision + 1}")
+        changes = draft.changes
+        self._write_fold(changes)
+        self._write_votes(draft, changes)
+        changes = self._placed(changes, draft.bullets)
+        written = Revision(
+            self.dataset,
+            draft.stamp,
+            origin,
+            summary,
+            bullets_before=self.bullets,
+            bullets_after=draft.bullets,
+            operations=tuple(operations),
+            votes=tuple(votes),
+            changes=tuple(changes),
+        )
+        self._write_log(written)
+        self._retired += sum(_is_retired(change.after) - _is_retired(change.before) for change in changes)
+        self._advance(draft)
+        notify(self._connection, self.dataset, written.number)
+        self.revisions.append(written)
+        return written
+
+    def set_policy(self, policy: Policy) -> None:
+        """Replaces the rules of the dataset."""
+        self._policy = policy
+        table = schema.dataset
+        self._connection.execute(update(table).where(table.c.name == self.dataset).values(policy=policy))
+
+    def set_created_at(self, created_at: datetime) -> None:
+        """Takes over the creation time of an imported playbook, as it is (C-20)."""
+        table = schema.dataset
+        self._created_at = created_at.isoformat()
+        values = {"created_at": self._created_at}
+        self._connection.execute(update(table).where(table.c.name == self.dataset).values(**values))
+
+    def keep_pending(self, change: PendingChange) -> None:
+        """Stores a pending change, new or decided."""
+        table = schema.pending
+        self._connection.execute(table.delete().where(table.c.id == change.id))
+        row = {
+            "id": change.id,
+            "dataset": self.dataset,
+            "state": change.state.value,
+            "proposed": change.proposed,
+            "expires": change.expires,
+            "body": change,
+        }
+        self._connection.execute(table.insert(), row)
+
+    def _write_fold(self, changes: Sequence[Change]) -> None:
+        gone = [{"of_dataset": self.dataset, "in_slot": change.slot} for change in changes if change.before]
+        if gone:
+            self._connection.execute(_DROP_BULLET, gone)
+        rows = [self._row(change.after) for change in changes if change.after]
+        if rows:
+            self._connection.execute(_ADD_BULLET, rows)
+
+    def _row(self, stored: Stored) -> dict[str, object]:
+        return {
+            "dataset": self.dataset,
+            "slot": stored.slot,
+            "bullet_id": stored.bullet.id,
+            "number": number_of(stored.bullet.id),
+            "mark": fingerprint(stored.bullet.content),
+            "tokens": estimated_tokens(stored.bullet.content),
+            "body": stored,
+        }
+
+    def _write_votes(self, draft: Draft, changes: Sequence[Change]) -> None:
+        table = schema.vote
+        standing = (table.c.dataset == self.dataset, table.c.withdrawn_in.is_(None))
+        withdraw = update(table).values(withdrawn_in=draft.stamp.revision)
+        removed = [{"in_slot": change.slot} for change in changes if change.after is None]
+        if removed:
+            self._connection.execute(withdraw.where(*standing, table.c.slot == bindparam("in_slot")), removed)
+        withdrawn = [
+            {"in_slot": slot, "of": trajectory, "in_round": round_}
+            for slot, trajectory, round_ in sorted(draft.withdrawn)
+        ]
+        if withdrawn:
+            one = (table.c.slot == bindparam("in_slot"), table.c.trajectory == bindparam("of"))
+            self._connection.execute(withdraw.where(*standing, *one, table.c.round == bindparam("in_round")), withdrawn)
+        cast = [
+            {
+                "dataset": self.dataset,
+                "slot": ballot.slot,
+                "trajectory": ballot.trajectory,
+                "round": ballot.round,
+                "cast_in": draft.stamp.revision,
+                "helpful": ballot.helpful,
+                "harmful": ballot.harmful,
+                "reason": ballot.reason,
+            }
+            for ballot in draft.cast.values()
+        ]
+        if cast:
+            self._connection.execute(_ADD_VOTE, cast)
+
+    def _placed(self, changes: Sequence[Change], bullets_after: int) -> list[Change]:
+        """The changes with the place of each bullet: after the revision, or before it for a removed one."""
+        ranks = self._ranks(changes, bullets_after)
+        removed = sorted(change.slot for change in changes if change.after is None)
+        inserted = sorted(change.slot for change in changes if change.before is None)
+
+        def place(change: Change) -> int:
+            if change.after is not None:
+                return ranks[change.slot]
+            return ranks[change.slot] + bisect_left(removed, change.slot) - bisect_left(inserted, change.slot)
+
+        return [replace(change, position=place(change)) for change in changes]
+
+    def _ranks(self, changes: Sequence[Change], bullets_after: int) -> dict[int, int]:
+        """How many bullets now stand before each changed slot."""
+        appended = [change.slot for change in changes if change.slot >= self.next_slot]
+        ranks = {slot: bullets_after - len(appended) + index for index, slot in enumerate(appended)}
+        inner = [change.slot for change in changes if change.slot < self.next_slot]
+        if len(inner) <= _POSITIONS_BY_COUNT:
+            for slot in inner:
+                key = {"of_dataset": self.dataset, "in_slot": slot}
+                ranks[slot] = self._connection.execute(_BEFORE_SLOT, key).scalar() or 0
+            return ranks
+        table = schema.bullet
+        slots = self._connection.execute(select(table.c.slot).where(table.c.dataset == self.dataset)).scalars()
+        standing = sorted(slots)
+        return ranks | {slot: bisect_left(standing, slot) for slot in inner}
+
+    def _write_log(self, written: Revision) -> None:
+        origin = written.origin
+        self._connection.execute(
+            _ADD_REVISION,
+            {
+                "dataset": self.dataset,
+                "number": written.number,
+                "committed": written.stamp.at,
+                "kind": origin.kind.value,
+                "author": origin.author,
+                "reason": origin.reason,
+                "request_id": origin.request_id,
+                "source_trajectory": origin.source_trajectory,
+                "model": origin.model,
+                "summary": written.summary,
+                "bullets_before": written.bullets_before,
+                "bullets_after": written.bullets_after,
+                "report": schema.BatchReport(written.operations, written.votes, written.origin.signal),
+            },
+        )
+        rows = [
+            {
+                "dataset": self.dataset,
+                "revision": written.number,
+                "slot": change.slot,
+                "bullet_id": change.bullet_id,
+                "position": change.position,
+                "before": change.before,
+                "after": change.after,
+            }
+            for change in written.changes
+        ]
+        if rows:
+            self._connection.execute(_ADD_CHANGE, rows)
+
+    def _advance(self, draft: Draft) -> None:
+        self._committed = draft.stamp.at
+        if self.revision == 0 and not self._created_at:
+            self._created_at = draft.stamp.at.isoformat()
+        self.revision, self.bullets, self.next_slot = draft.stamp.revision, draft.bullets, draft.next_slot
+        values = {
+            "of_dataset": self.dataset,
+            "revision": self.revision,
+            "bullets": self.bullets,
+            "retired": self._retired,
+            "next_slot": self.next_slot,
+            "committed": self._committed,
+            "updated_at": draft.stamp.at.isoformat(),
+        }
+        self._connection.execute(_ADVANCE, values)
+
+
+def _is_retired(stored: Stored | None) -> bool:
+    return stored is not None and bool(stored.bullet.retired)

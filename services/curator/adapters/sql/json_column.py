@@ -1,0 +1,76 @@
+"""Domain objects in text columns, as JSON without their defaults."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from cachetools import LRUCache
+from pydantic import TypeAdapter, ValidationError
+from sqlalchemy import Text
+from sqlalchemy.types import TypeDecorator
+
+from libs.storage.errors import UndecodableRow
+
+T = TypeVar("T")
+
+
+class JsonColumn(TypeDecorator[T], Generic[T]):
+    """A column of immutable objects of one class. Reading one that does not parse raises UndecodableRow.
+
+    Texts of up to `cached_characters` in all are cached with their objects, for objects that are read or written again
+    soon: a bullet stands in the fold and in the changes that led to it.
+    """
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, kind: type[T], cached_characters: int = 0) -> None:
+        super().__init__()
+        self.kind = kind
+        self.cached_characters = cached_characters
+        self._adapter: TypeAdapter[T] = TypeAdapter(kind)
+        self._by_text: LRUCache[str, tuple[T, str]] = LRUCache(cached_characters, _characters)
+        self._by_identity: LRUCache[int, tuple[T, str]] = LRUCache(cached_characters, _characters)
+        self._lock = threading.Lock()
+
+    def process_bind_param(self, value: T | None, dialect: Any) -> str | None:
+        """Return the stored text."""
+        if value is None:
+            return None
+        return self._cached(self._by_identity, id(value), lambda: (value, self._encoded(value)))[1]
+
+    def process_result_value(self, value: Any, dialect: Any) -> T | None:
+        """Return the object."""
+        if value is None:
+            return None
+        return self._cached(self._by_text, value, lambda: (self._decoded(value), value))[0]
+
+    def _encoded(self, value: T) -> str:
+        return self._adapter.dump_json(value, exclude_defaults=True).decode()
+
+    def _decoded(self, text: str) -> T:
+        try:
+            return self._adapter.validate_json(text)
+        except ValidationError as error:
+            # The input stays out of the message: it is a user's text.
+            what = f"a stored {self.kind.__name__} does not parse"
+            raise UndecodableRow(f"{what}: {error.errors()[0]['msg']}") from error
+
+    def _cached(
+        self, cache: LRUCache[Any, tuple[T, str]], key: Any, make: Callable[[], tuple[T, str]]
+    ) -> tuple[T, str]:
+        with self._lock:
+            entry = cache.get(key)
+        if entry is None:
+            entry = make()
+            if len(entry[1]) <= self.cached_characters:
+                with self._lock:
+                    # The entry holds its object, so that no other object can have its identity.
+                    self._by_text[entry[1]] = self._by_identity[id(entry[0])] = entry
+        return entry
+
+
+def _characters(entry: tuple[object, str]) -> int:
+    return len(entry[1])

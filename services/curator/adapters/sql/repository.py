@@ -1,0 +1,205 @@
+"""The playbook store on SQL: `libs.storage` runs the transactions, and what was read last is cached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Concatenate, ParamSpec, TypeVar
+
+from cachetools import LRUCache
+from sqlalchemy import Connection
+
+from libs.embedding.store import TableStore
+from libs.storage.database import Database
+from libs.storage.engines import display_name
+from libs.storage.errors import StoreCorrupt
+from libs.storage.idempotency import IdempotencyKey
+from services.curator.adapters.sql import queries, schema
+from services.curator.adapters.sql.dataset_transaction import SqlDatasetTransaction
+from services.curator.adapters.sql.notifications import listen
+from services.curator.domain.errors import RevisionAhead
+from services.curator.domain.log import Change, Revision
+from services.curator.domain.playbook import checked_dataset, utc_now
+from services.curator.domain.review import PendingChange, PendingState
+from services.curator.domain.rules import Policy
+from services.curator.domain.snapshot import Snapshot
+from services.curator.usecases.ports import Dataset, DatasetHead, DatasetTransaction
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+CACHED_SNAPSHOTS = 16
+"""Snapshots in memory, one per dataset; a playbook of 10,000 bullets takes some 15 MB."""
+
+
+class SqlPlaybookStore:
+    """Playbooks in the database at `database_url` (`sqlite:///FILE` or `postgresql://…`). Implements `PlaybookStore`.
+
+    `committed` is called on the event loop with each revision after it is on disk. `clock` gives aware UTC times.
+    """
+
+    def __init__(
+        self,
+        database_url: str,
+        *,
+        policy: Policy | None = None,
+        clock: Callable[[], datetime] = utc_now,
+        committed: Callable[[Revision], None] = lambda revision: None,
+    ) -> None:
+        self.database = Database(database_url, schema.MIGRATIONS, service="curator", store="playbook store")
+        self.name = display_name(self.database.url)
+        self._policy = policy or Policy()
+        self._clock = clock
+        self._committed = committed
+        self._snapshots: LRUCache[str, Snapshot] = LRUCache(CACHED_SNAPSHOTS)
+
+    async def open(self) -> None:
+        """Bring the schema up to date and start the threads. Raises StoreCorrupt and its siblings."""
+        await self.database.open()
+
+    async def close(self) -> None:
+        """Finish accepted writes and give the connections back."""
+        await self.database.close()
+
+    @property
+    def notifies(self) -> bool:
+        """Return True if the database itself reports the commits of other processes."""
+        return self.database.is_postgresql
+
+    async def listen(self, reached: Callable[[str, int], None]) -> None:
+        """Call `reached(dataset, revision)` for every commit of any process, forever."""
+        await listen(self.database.url, reached)
+
+    async def write(self, dataset: str, work: Callable[[DatasetTransaction], T]) -> T:
+        """Run `work` in a transaction on `dataset`; nothing of it stays when it raises."""
+        checked_dataset(dataset)
+
+        def run(connection: Connection) -> tuple[T, list[Revision]]:
+            transaction = SqlDatasetTransaction(connection, dataset, self._clock(), self._policy)
+            return work(transaction), transaction.revisions
+
+        with _dataset_in_errors(dataset):
+            result, _ = await self.database.write(run, dataset, self._publish)
+        return result
+
+    async def stored_response(self, key: IdempotencyKey) -> bytes | None:
+        """Return the stored response of a request that is done. Raises RequestIdReused."""
+        return await self._read(schema.requests.stored_response, key)
+
+    async def stored_request(self, request_id: str, method: str) -> tuple[bytes, bytes] | None:
+        """Return the payload and the response of a request that is done, None when none is known."""
+        return await self._read(schema.requests.stored_request, request_id, method)
+
+    async def delete_responses(self, older_than: timedelta) -> int:
+        """Delete responses stored longer ago than `older_than`; their requests could be done again."""
+        limit = self._clock() - older_than
+        return await self.database.write(lambda connection: schema.requests.delete_older(connection, limit))
+
+    async def expire_pending(self) -> int:
+        """Mark the pending changes that nobody decided in time and return their number."""
+        return await self.database.write(lambda connection: queries.expire_pending(connection, self._clock()))
+
+    async def pending_counts(self) -> dict[PendingState, int]:
+        """Return the number of pending changes in each state, over all datasets."""
+        return await self._read(queries.pending_counts)
+
+    async def load(self, dataset: str, revision: int | None = None) -> Snapshot:
+        """Return the bullets as of a revision (None = the newest). Raises RevisionAhead beyond the newest."""
+        cached = self._snapshots.get(checked_dataset(dataset))
+        usable = cached if cached is not None and (revision is None or cached.revision <= revision) else None
+        with _dataset_in_errors(dataset):
+            loaded = await self._read(queries.snapshot, dataset, revision, usable)
+        return loaded if revision is not None else self._newest(loaded)
+
+    async def load_with_request(
+        self, dataset: str, request_id: str, method: str
+    ) -> tuple[Snapshot, tuple[bytes, bytes] | None]:
+        """Return the newest bullets, and payload and response of a request if it is done, from one read."""
+        cached = self._snapshots.get(checked_dataset(dataset))
+
+        def read(connection: Connection) -> tuple[Snapshot, tuple[bytes, bytes] | None]:
+            stored = schema.requests.stored_request(connection, request_id, method)
+            return queries.snapshot(connection, dataset, None, cached), stored
+
+        with _dataset_in_errors(dataset):
+            loaded, stored = await self.database.read(read)
+        return self._newest(loaded), stored
+
+    async def revision_at(self, dataset: str, at: datetime) -> int:
+        """Return the newest revision committed at or before `at`, 0 if none."""
+        return await self._read(queries.revision_at, checked_dataset(dataset), at)
+
+    async def datasets(self, after: str, limit: int) -> list[Dataset]:
+        """Return datasets with a revision whose name sorts after `after`, by name."""
+        return await self._read(queries.datasets, after, limit)
+
+    async def head(self, dataset: str) -> DatasetHead:
+        """Return the newest state of a dataset without its bullets."""
+        return await self._read(queries.dataset_head, checked_dataset(dataset), self._policy)
+
+    async def heads(self) -> dict[str, int]:
+        """Return the newest revision of every dataset."""
+        return await self._read(queries.heads)
+
+    async def history(self, dataset: str, before: int | None, limit: int) -> list[Revision]:
+        """Return revisions below `before` (None = all), newest first."""
+        return await self._read(queries.history, checked_dataset(dataset), before, limit)
+
+    async def bullet_history(self, dataset: str, bullet_id: str) -> list[Revision]:
+        """Return the revisions that changed a bullet, oldest first, each with only that bullet's changes."""
+        return await self._read(queries.bullet_history, checked_dataset(dataset), bullet_id)
+
+    async def changes_between(self, dataset: str, low: int, high: int) -> list[Change]:
+        """Return the changes of the revisions in (low, high], in log order. Raises RevisionAhead."""
+        checked_dataset(dataset)
+
+        def read(connection: Connection) -> list[Change]:
+            head = queries.head_of(connection, dataset)
+            newest = head.revision if head else 0
+            if max(low, high) > newest:
+                raise RevisionAhead(dataset, max(low, high), newest)
+            return queries.changes_between(connection, dataset, low, high)
+
+        return await self.database.read(read)
+
+    async def revisions_after(self, dataset: str, revision: int, limit: int) -> list[Revision]:
+        """Return revisions after `revision`, oldest first."""
+        return await self._read(queries.revisions_after, checked_dataset(dataset), revision, limit)
+
+    async def policy(self, dataset: str) -> Policy:
+        """Return the rules of a dataset, defaults filled in."""
+        return await self._read(queries.policy_of, checked_dataset(dataset)) or self._policy
+
+    async def pending(
+        self, dataset: str, states: Sequence[PendingState], after: str, limit: int
+    ) -> list[PendingChange]:
+        """Return pending changes in these states, oldest first, after the one with id `after` (empty = all)."""
+        return await self._read(queries.pending, checked_dataset(dataset), states, after, limit)
+
+    def embedding_store(self) -> TableStore:
+        """Return the durable part of the cache of vectors."""
+        return TableStore(schema.embeddings, self.database.read, self.database.write)
+
+    def _newest(self, loaded: Snapshot) -> Snapshot:
+        """Cache a snapshot of the newest revision, unless a later one was read meanwhile."""
+        cached = self._snapshots.get(loaded.dataset)
+        if loaded.revision >= (cached.revision if cached else 1):
+            self._snapshots[loaded.dataset] = loaded
+        return loaded
+
+    def _publish(self, written: tuple[object, list[Revision]]) -> None:
+        for revision in written[1]:
+            self._committed(revision)
+
+    async def _read(self, query: Callable[Concatenate[Connection, P], T], *arguments: P.args, **options: P.kwargs) -> T:
+        return await self.database.read(lambda connection: query(connection, *arguments, **options))
+
+
+@contextmanager
+def _dataset_in_errors(dataset: str) -> Iterator[None]:
+    """Name the dataset that cannot be read in the error of a damaged store (C-74)."""
+    try:
+        yield
+    except StoreCorrupt as error:
+        raise StoreCorrupt(f"Playbook file is corrupt: {dataset}. {error.message}", metadata=error.metadata) from error

@@ -1,0 +1,145 @@
+"""The similarity of lessons and bullets by the vectors of an embedding model, all bullets in one matrix product."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from libs.embedding.model import Float32s, SimilarityThresholds
+from services.curator.domain.log import Stored
+from services.curator.domain.similarity import Similarity, Subject, find_subject, negates
+
+NO_SUBJECT = -1
+
+
+class TextMatrix:
+    """Vectors and forms of the texts of one playbook, a row each. Rows are only appended, so readers need no lock."""
+
+    def __init__(self, dimension: int = 0) -> None:
+        self.rows: dict[str, int] = {}
+        self._subjects: dict[Subject, int] = {}
+        self._vectors = np.empty((0, dimension), np.float32)
+        self._subject_numbers = np.empty(0, np.int32)
+        self._negations = np.empty(0, np.bool_)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def vectors(self) -> Float32s:
+        """The vectors of all rows, shape (len, d), unit length."""
+        return self._vectors[: len(self.rows)]
+
+    @property
+    def subject_numbers(self) -> NDArray[np.int32]:
+        """The number of each row's subject, `NO_SUBJECT` without one; shape (len,)."""
+        return self._subject_numbers[: len(self.rows)]
+
+    @property
+    def negations(self) -> NDArray[np.bool_]:
+        """True for the rows whose text negates; shape (len,)."""
+        return self._negations[: len(self.rows)]
+
+    def subject_number(self, subject: Subject) -> int:
+        """Return the number of a subject, the same whenever it is asked for."""
+        return self._subjects.setdefault(subject, len(self._subjects))
+
+    def append(self, texts: Sequence[str], vectors: Float32s) -> None:
+        """Add texts that have no row, with their vectors, shape (n, d)."""
+        start, end = len(self.rows), len(self.rows) + len(texts)
+        if end > len(self._vectors):
+            room = max(end, 2 * start)
+            self._vectors = _grow(self._vectors.reshape(-1, vectors.shape[1]), start, room)
+            self._subject_numbers = _grow(self._subject_numbers, start, room)
+            self._negations = _grow(self._negations, start, room)
+        self._vectors[start:end] = vectors
+        for row, text in enumerate(texts, start):
+            subject = find_subject(text)
+            self._subject_numbers[row] = NO_SUBJECT if subject is None else self.subject_number(subject)
+            self._negations[row] = negates(text)
+        self.rows.update((text, row) for row, text in enumerate(texts, start))
+
+    def keep(self, texts: Iterable[str]) -> TextMatrix:
+        """Return a matrix with the rows of these texts only."""
+        kept = TextMatrix(self._vectors.shape[1])
+        present = [text for text in texts if text in self.rows]
+        kept.append(present, self.vectors[[self.rows[text] for text in present]])
+        return kept
+
+
+class EmbeddingSimilarity(Similarity):
+    """Compares lessons with each other and with the texts of a matrix. `lessons` are their vectors, shape (d,)."""
+
+    def __init__(
+        self, model_id: str, thresholds: SimilarityThresholds, matrix: TextMatrix, lessons: Mapping[str, Float32s]
+    ) -> None:
+        self.name = f"cosine of {model_id}"
+        self.thresholds = thresholds
+        self._matrix = matrix
+        self._lessons = lessons
+        self._products: dict[str, Float32s] = {}
+        # Of this moment: others may append rows meanwhile.
+        self._vectors, self._subjects, self._negations = matrix.vectors, matrix.subject_numbers, matrix.negations
+
+    def cosine(self, one: str, other: str) -> float:
+        """Return the cosine of two texts; 0 for a text that is neither a lesson nor in the matrix."""
+        first, second = self._vector(one), self._vector(other)
+        return 0.0 if first is None or second is None else float(first @ second)
+
+    def nearest(self, content: str, bullets: Sequence[Stored]) -> tuple[Stored | None, float]:
+        """Return the bullet most similar to `content`, the first of equals, and its score; (None, 0.0) without any."""
+        cosines = self._cosines(content) if bullets else None
+        if cosines is None:
+            return None, 0.0
+        scores = self._scores(content, cosines)[self._rows_of(bullets)]
+        best = int(scores.argmax())
+        return (bullets[best], float(scores[best])) if scores[best] > 0.0 else (None, 0.0)
+
+    def rank(self, content: str, bullets: Sequence[Stored], limit: int) -> list[Stored]:
+        """Return at most `limit` bullets, by the cosine of their text and `content`, best first."""
+        cosines = self._cosines(content) if bullets else None
+        if cosines is None:
+            return []
+        ranked = np.argsort(-cosines[self._rows_of(bullets)], kind="stable")
+        return [bullets[place] for place in ranked[:limit].tolist()]
+
+    def _cosines(self, content: str) -> Float32s | None:
+        """Return the cosines of a lesson and all rows, shape (rows,), computed once; None for a text without vector."""
+        if content not in self._products and (vector := self._lessons.get(content)) is not None:
+            self._products[content] = self._vectors @ vector
+        return self._products.get(content)
+
+    def _scores(self, content: str, cosines: Float32s) -> Float32s:
+        """Return the `score` of `content` and every row, shape (rows,)."""
+        thresholds = self.thresholds
+        scores = np.clip(cosines, 0.0, 1.0)
+        subject = find_subject(content)
+        if subject is not None:
+            number = self._matrix.subject_number(subject)
+            if subject.named:
+                scores[(self._subjects == number) & (scores >= thresholds.same_subject)] = 1.0
+        negated = self._negations != negates(content)
+        # The cap comes after the form: a "do" and a "do not" are never the same.
+        scores[negated] = np.minimum(scores[negated], np.float32(thresholds.same_subject))
+        if subject is not None:
+            scores[(self._subjects != NO_SUBJECT) & (self._subjects != number)] = 0.0
+        return scores
+
+    def _rows_of(self, bullets: Sequence[Stored]) -> NDArray[np.intp]:
+        rows = self._matrix.rows
+        return np.fromiter((rows[stored.bullet.content] for stored in bullets), np.intp, len(bullets))
+
+    def _vector(self, text: str) -> Float32s | None:
+        lesson = self._lessons.get(text)
+        if lesson is not None:
+            return lesson
+        row = self._matrix.rows.get(text)
+        return None if row is None else self._matrix.vectors[row]
+
+
+def _grow(array: NDArray, used: int, room: int) -> NDArray:  # type: ignore[type-arg]
+    grown = np.empty((room, *array.shape[1:]), array.dtype)
+    grown[:used] = array[:used]
+    return grown

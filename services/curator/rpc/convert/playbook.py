@@ -1,0 +1,295 @@
+"""Between the messages of the playbook contract and the domain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from hansei.playbook.v1 import playbook_pb2 as pb
+from hansei.playbook.v1 import playbook_service_pb2 as service_pb
+from hansei.playbook.v1 import review_pb2
+from libs.embedding.model import Float32s
+from services.curator.domain.curation import (
+    DeltaContextItem,
+    DeltaType,
+    Operation,
+    Proposal,
+    Tag,
+    Vote,
+    VoteOutcome,
+)
+from services.curator.domain.log import Change, Revision, Stored
+from services.curator.domain.playbook import Bullet, Source
+from services.curator.domain.review import PendingChange, PendingState
+from services.curator.domain.rules import DEFAULT_MAX_BULLETS, DEFAULT_PENDING_LIFETIME, Policy, ReviewMode, Trust
+from services.curator.domain.snapshot import Snapshot
+from services.curator.usecases.ports import Dataset, DatasetHead
+
+_DELTA_TYPES: dict[int, DeltaType] = {
+    pb.DELTA_TYPE_ADD: "ADD",
+    pb.DELTA_TYPE_UPDATE: "UPDATE",
+    pb.DELTA_TYPE_DELETE: "DELETE",
+}
+_TAGS: dict[int, Tag] = {
+    pb.VOTE_TAG_HELPFUL: "helpful",
+    pb.VOTE_TAG_HARMFUL: "harmful",
+    pb.VOTE_TAG_NEUTRAL: "neutral",
+}
+_TRUST: dict[int, Trust] = {review_pb2.TRUST_TIER_LOW: Trust.LOW, review_pb2.TRUST_TIER_HIGH: Trust.HIGH}
+_MODES: dict[int, ReviewMode] = {
+    review_pb2.REVIEW_MODE_AUTO: ReviewMode.AUTO,
+    review_pb2.REVIEW_MODE_REVIEW: ReviewMode.REVIEW,
+    review_pb2.REVIEW_MODE_TIERED: ReviewMode.TIERED,
+}
+
+
+def timestamp(at: datetime | None) -> Timestamp | None:
+    """A time on the wire; one without a zone (C-20) is taken as UTC there."""
+    if at is None:
+        return None
+    message = Timestamp()
+    message.FromDatetime(at if at.tzinfo is None else at.astimezone(UTC))
+    return message
+
+
+def bullet_message(bullet: Bullet) -> pb.Bullet:
+    """A bullet outside a store: without revisions and times."""
+    return pb.Bullet(
+        id=bullet.id,
+        section=bullet.section,
+        content=bullet.content,
+        searchable_text=bullet.searchable_text,
+        keywords=bullet.keywords,
+        helpful=bullet.helpful,
+        harmful=bullet.harmful,
+        source_trajectory=bullet.source_trajectory,
+        confidence_score=bullet.confidence_score,
+        sources=[source_message(source) for source in bullet.sources],
+        state=pb.BULLET_STATE_RETIRED if bullet.retired else pb.BULLET_STATE_ACTIVE,
+    )
+
+
+def stored_message(stored: Stored) -> pb.Bullet:
+    """A bullet as it stands in a playbook."""
+    message = bullet_message(stored.bullet)
+    message.created_revision = stored.created.revision
+    message.updated_revision = stored.updated.revision
+    message.created_at.FromDatetime(stored.created.at)
+    message.updated_at.FromDatetime(stored.updated.at)
+    return message
+
+
+def source_message(source: Source) -> pb.Source:
+    """A trajectory and its steps."""
+    return pb.Source(trajectory_id=source.trajectory, steps=source.steps)
+
+
+def playbook_message(snapshot: Snapshot) -> pb.Playbook:
+    """All bullets of a dataset at one revision."""
+    return playbook_part(snapshot, snapshot.everything())
+
+
+def embedding_message(model_id: str, vector: Float32s | None) -> pb.Embedding:
+    """Return the message of a vector, shape (d,); without values for None."""
+    if vector is None:
+        return pb.Embedding()
+    return pb.Embedding(model_id=model_id, dimension=len(vector), values=vector.astype("<f4", copy=False).tobytes())
+
+
+def playbook_part(snapshot: Snapshot, stored: Sequence[Stored]) -> pb.Playbook:
+    """Some bullets of a dataset at one revision."""
+    return pb.Playbook(
+        dataset=snapshot.dataset,
+        revision=snapshot.revision,
+        created_at=timestamp(snapshot.created_at),
+        updated_at=timestamp(snapshot.updated_at),
+        bullets=[stored_message(one) for one in stored],
+    )
+
+
+def proposal_from(message: pb.Delta, trajectory: str) -> Proposal:
+    """A delta of a request; without sources of its own it rests on the request's trajectory."""
+    delta = DeltaContextItem(
+        type=_DELTA_TYPES[message.type],
+        section=message.section,
+        bullet_id=message.bullet_id if message.HasField("bullet_id") else None,
+        content=message.content,
+        reasoning=message.reasoning,
+    )
+    sources = tuple(Source(trajectory=one.trajectory_id, steps=tuple(one.steps)) for one in message.sources)
+    if not sources and trajectory:
+        sources = (Source(trajectory=trajectory),)
+    return Proposal(delta, sources)
+
+
+def delta_message(proposal: Proposal) -> pb.Delta:
+    """A delta as it was given."""
+    delta = proposal.delta
+    return pb.Delta(
+        type=pb.DeltaType.Value(f"DELTA_TYPE_{delta.type}"),
+        section=delta.section,
+        bullet_id=delta.bullet_id,
+        content=delta.content,
+        reasoning=delta.reasoning,
+        sources=[source_message(source) for source in proposal.sources],
+    )
+
+
+def tag_from(tag: int) -> Tag:
+    """A verdict."""
+    return _TAGS[tag]
+
+
+def vote_from(message: pb.Vote) -> Vote:
+    """A vote of a request."""
+    return Vote(message.bullet_id, _TAGS[message.tag], message.trajectory_id, message.round, message.reason)
+
+
+def vote_message(outcome: VoteOutcome) -> pb.VoteOutcome:
+    """What became of a vote."""
+    vote = outcome.vote
+    return pb.VoteOutcome(
+        vote=pb.Vote(
+            bullet_id=vote.bullet_id,
+            tag=pb.VoteTag.Value(f"VOTE_TAG_{vote.tag.upper()}"),
+            trajectory_id=vote.trajectory,
+            round=vote.round,
+            reason=vote.reason,
+        ),
+        applied=outcome.applied,
+        skipped_reason=outcome.skipped,
+    )
+
+
+def operation_message(operation: Operation) -> pb.Operation:
+    """What became of a delta."""
+    return pb.Operation(
+        delta=delta_message(operation.proposal),
+        applied=operation.applied,
+        bullet_id=operation.bullet_id,
+        skipped_reason=operation.skipped,
+    )
+
+
+def conflict_messages(operations: Sequence[Operation]) -> list[pb.Conflict]:
+    """The deltas that lost against newer changes."""
+    return [
+        pb.Conflict(
+            delta=delta_message(operation.proposal),
+            base_revision=operation.conflict.base,
+            present=None if operation.conflict.present is None else bullet_message(operation.conflict.present),
+            reason=operation.conflict.explained,
+        )
+        for operation in operations
+        if operation.conflict
+    ]
+
+
+def change_message(change: Change) -> pb.BulletChange:
+    """How one bullet looked before and after."""
+    return pb.BulletChange(
+        bullet_id=change.bullet_id,
+        before=None if change.before is None else stored_message(change.before),
+        after=None if change.after is None else stored_message(change.after),
+        position=change.position,
+    )
+
+
+def revision_message(revision: Revision) -> pb.Revision:
+    """An entry of a dataset's log."""
+    origin = revision.origin
+    return pb.Revision(
+        dataset=revision.dataset,
+        revision=revision.number,
+        committed_at=timestamp(revision.stamp.at),
+        kind=pb.RevisionKind.Value(f"REVISION_KIND_{origin.kind.name}"),
+        author=origin.author,
+        reason=origin.reason,
+        request_id=origin.request_id,
+        source_trajectory=origin.source_trajectory,
+        model=origin.model,
+        signal=origin.signal,
+        summary=revision.summary,
+        bullets_before=revision.bullets_before,
+        bullets_after=revision.bullets_after,
+        operations=[operation_message(operation) for operation in revision.operations],
+        votes=[vote_message(vote) for vote in revision.votes],
+        changes=[change_message(change) for change in revision.changes],
+    )
+
+
+def pending_message(change: PendingChange, present: Bullet | None = None) -> review_pb2.PendingChange:
+    """A change that waits, or waited; `present` is its target as it stands now."""
+    return review_pb2.PendingChange(
+        id=change.id,
+        dataset=change.dataset,
+        delta=delta_message(change.proposal),
+        base_revision=change.base,
+        author=change.author,
+        source_trajectory=change.source_trajectory,
+        waits_because=change.waits_because,
+        state=review_pb2.PendingState.Value(f"PENDING_STATE_{change.state.name}"),
+        created_at=timestamp(change.proposed),
+        expires_at=timestamp(change.expires),
+        decided_by=change.decided_by,
+        decision_reason=change.decision_reason,
+        present=None if present is None else bullet_message(present),
+    )
+
+
+def state_from(state: int) -> PendingState:
+    """Where a pending change stands."""
+    return PendingState[review_pb2.PendingState.Name(state).removeprefix("PENDING_STATE_")]  # type: ignore[arg-type]
+
+
+def policy_from(message: review_pb2.DatasetPolicy) -> Policy:
+    """The rules of a request; what is unset gets its default."""
+    lifetime = DEFAULT_PENDING_LIFETIME
+    if message.HasField("pending_lifetime"):
+        lifetime = message.pending_lifetime.ToTimedelta()
+    return Policy(
+        review_mode=_MODES.get(message.review_mode, ReviewMode.AUTO),
+        max_bullets=message.max_bullets or DEFAULT_MAX_BULLETS,
+        max_tokens=message.max_tokens,
+        duplicate_threshold=message.duplicate_threshold if message.HasField("duplicate_threshold") else None,
+        retire_after_harmful=message.retire_after_harmful,
+        trust={author: _TRUST.get(tier, Trust.MEDIUM) for author, tier in message.trust.items()},
+        pending_lifetime=lifetime,
+    )
+
+
+def policy_message(policy: Policy) -> review_pb2.DatasetPolicy:
+    """The rules of a dataset."""
+    message = review_pb2.DatasetPolicy(
+        review_mode=review_pb2.ReviewMode.Value(f"REVIEW_MODE_{policy.review_mode.name}"),
+        max_bullets=policy.max_bullets,
+        max_tokens=policy.max_tokens,
+        duplicate_threshold=policy.duplicate_threshold,
+        retire_after_harmful=policy.retire_after_harmful,
+        trust={
+            author: review_pb2.TrustTier.Value(f"TRUST_TIER_{tier.name}")
+            for author, tier in sorted(policy.trust.items())
+        },
+    )
+    message.pending_lifetime.FromTimedelta(policy.pending_lifetime)
+    return message
+
+
+def dataset_message(dataset: Dataset) -> service_pb.Dataset:
+    """Return the message of a dataset."""
+    updated_at = timestamp(dataset.updated_at)
+    return service_pb.Dataset(
+        name=dataset.name, revision=dataset.revision, bullets=dataset.bullets, updated_at=updated_at
+    )
+
+
+def head_message(head: DatasetHead) -> service_pb.GetDatasetResponse:
+    """Return the message of the newest state of a dataset."""
+    return service_pb.GetDatasetResponse(
+        dataset=dataset_message(head.dataset),
+        retired_bullets=head.retired_bullets,
+        pending_changes=head.pending_changes,
+        policy=policy_message(head.policy),
+    )

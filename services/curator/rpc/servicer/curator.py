@@ -1,0 +1,69 @@
+"""hansei.curator.v1.CuratorService."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chassis.errors import NotFound, RequestIdReused
+from hansei.curator.v1 import curator_service_pb2 as curator_pb
+from hansei.curator.v1 import curator_service_pb2_grpc as curator_grpc
+from libs.storage.idempotency import IdempotencyKey
+from services.curator.rpc.convert import playbook as convert
+from services.curator.rpc.convert.curation import curation_message, reflection_from
+from services.curator.rpc.servicer.mutation import written
+from services.curator.usecases.curate import CuratorAgent
+from services.curator.usecases.ports import PlaybookStore
+
+
+class CuratorServicer(curator_grpc.CuratorServiceServicer):
+    """hansei.curator.v1.CuratorService."""
+
+    def __init__(self, agent: CuratorAgent, store: PlaybookStore) -> None:
+        self._agent = agent
+        self._store = store
+
+    async def Curate(self, request: curator_pb.CurateRequest, context: Any) -> bytes:  # type: ignore[override]
+        """Commit what the playbook learns from one reflection; the response is sent as it is stored."""
+        return await self._agent.run_once(
+            reflection_from(request.reflection_result),
+            request.dataset,
+            IdempotencyKey.for_message(request),
+            lambda curation: written(curation_message(curation)),
+            author=request.author,
+            payload=written(request),
+            prepared_revision=request.prepared_revision if request.HasField("prepared_revision") else None,
+        )
+
+    async def PrepareCuration(
+        self, request: curator_pb.PrepareCurationRequest, context: Any
+    ) -> curator_pb.PrepareCurationResponse:
+        """Return the committed curation of a request, else the bullets that its reflection needs."""
+        snapshot, stored = await self._store.load_with_request(request.dataset, request.request_id, "Curate")
+        if stored is not None:
+            done, response = stored_curation(*stored)
+            if done.dataset != request.dataset:
+                raise RequestIdReused(request.request_id, f"dataset {done.dataset!r}")
+            committed = curator_pb.CommittedCuration(reflection_result=done.reflection_result, response=response)
+            return curator_pb.PrepareCurationResponse(committed=committed, revision=snapshot.revision)
+        ids = frozenset(request.bullet_ids)
+        served = [stored for stored in snapshot.everything() if stored.bullet.id in ids] if ids else []
+        return curator_pb.PrepareCurationResponse(
+            bullets=[convert.stored_message(stored) for stored in served], revision=snapshot.revision
+        )
+
+    async def GetCuration(self, request: curator_pb.GetCurationRequest, context: Any) -> curator_pb.GetCurationResponse:
+        """Return a committed curation with the reflection it came from."""
+        stored = await self._store.stored_request(request.request_id, "Curate")
+        if stored is not None:
+            done, response = stored_curation(*stored)
+            if done.dataset == request.dataset:
+                return curator_pb.GetCurationResponse(reflection_result=done.reflection_result, response=response)
+        raise NotFound(
+            f'dataset "{request.dataset}" has no curation with request_id "{request.request_id}"',
+            reason="CURATION_NOT_FOUND",
+        )
+
+
+def stored_curation(payload: bytes, response: bytes) -> tuple[curator_pb.CurateRequest, curator_pb.CurateResponse]:
+    """Return the request and the response of a committed curation."""
+    return curator_pb.CurateRequest.FromString(payload), curator_pb.CurateResponse.FromString(response)

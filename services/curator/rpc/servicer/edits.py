@@ -1,0 +1,186 @@
+"""PlaybookService: what changes a playbook; each call is done once per request_id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hansei.playbook.v1 import playbook_service_pb2 as service_pb
+from hansei.playbook.v1 import review_pb2
+from libs.storage.idempotency import IdempotencyKey
+from libs.storage.page_tokens import decode_page_token, encode_page_token
+from services.curator.domain.log import Kind, by_id
+from services.curator.domain.merge import new_texts
+from services.curator.domain.review import PendingChange, PendingState
+from services.curator.rpc.convert import playbook as convert
+from services.curator.rpc.servicer.mutation import mutate, origin_of
+from services.curator.usecases.commit import Batch, commit
+from services.curator.usecases.embed_new_texts import EmbedTexts
+from services.curator.usecases.merge_playbooks import merge_playbooks
+from services.curator.usecases.ports import DatasetTransaction, PlaybookStore
+from services.curator.usecases.restore import restore
+from services.curator.usecases.review import Verdict, decide
+from services.curator.usecases.revoke import Revocation, revoke
+from services.curator.usecases.set_policy import set_policy
+
+DEFAULT_PAGE = 100
+
+
+class PlaybookEdits:
+    """Deltas and votes, restore and revoke, merge, policy and review."""
+
+    def __init__(self, store: PlaybookStore, embed_new_texts: EmbedTexts) -> None:
+        self._store = store
+        self._embed_new_texts = embed_new_texts
+
+    async def ApplyDeltas(self, request: service_pb.ApplyDeltasRequest, context: Any) -> service_pb.ApplyDeltasResponse:
+        """Deltas and votes as one revision."""
+        batch = Batch(
+            origin=origin_of(Kind.APPLY, request, request.source_trajectory),
+            proposals=[convert.proposal_from(delta, request.source_trajectory) for delta in request.deltas],
+            votes=[convert.vote_from(vote) for vote in request.votes],
+            base=request.base_revision if request.HasField("base_revision") else None,
+        )
+
+        def work(transaction: DatasetTransaction) -> service_pb.ApplyDeltasResponse:
+            transaction.store_embeddings(embeddings)
+            done = commit(transaction, batch)
+            return service_pb.ApplyDeltasResponse(
+                revision=done.revision,
+                operations=[convert.operation_message(one) for one in done.operations],
+                votes=[convert.vote_message(one) for one in done.votes],
+                conflicts=convert.conflict_messages(done.operations),
+                pending=[convert.pending_message(one) for one in done.pending],
+                bullets_after=done.bullets_after,
+            )
+
+        embeddings = await self._embed_new_texts(new_texts(batch.proposals))
+        key = IdempotencyKey.for_message(request)
+        return await mutate(self._store, request.dataset, key, work, service_pb.ApplyDeltasResponse)
+
+    async def RestoreRevision(
+        self, request: service_pb.RestoreRevisionRequest, context: Any
+    ) -> service_pb.RestoreRevisionResponse:
+        """An earlier revision becomes current again."""
+
+        def work(transaction: DatasetTransaction) -> service_pb.RestoreRevisionResponse:
+            changes = restore(transaction, request.revision, origin_of(Kind.RESTORE, request))
+            return service_pb.RestoreRevisionResponse(
+                revision=transaction.revision, changes=[convert.change_message(one) for one in by_id(changes)]
+            )
+
+        key = IdempotencyKey.for_message(request)
+        return await mutate(self._store, request.dataset, key, work, service_pb.RestoreRevisionResponse)
+
+    async def RevokeTrajectory(
+        self, request: service_pb.RevokeTrajectoryRequest, context: Any
+    ) -> service_pb.RevokeTrajectoryResponse:
+        """Takes back what came from a trajectory; a dry run is no mutation and is not recorded."""
+        origin = origin_of(Kind.REVOKE, request)
+        if request.dry_run:
+            told = await self._store.write(
+                request.dataset, lambda transaction: revoke(transaction, request.trajectory_id, origin, dry_run=True)
+            )
+            return _revoked(told)
+
+        def work(transaction: DatasetTransaction) -> service_pb.RevokeTrajectoryResponse:
+            return _revoked(revoke(transaction, request.trajectory_id, origin, dry_run=False))
+
+        key = IdempotencyKey.for_message(request)
+        return await mutate(self._store, request.dataset, key, work, service_pb.RevokeTrajectoryResponse)
+
+    async def MergePlaybooks(
+        self, request: service_pb.MergePlaybooksRequest, context: Any
+    ) -> service_pb.MergePlaybooksResponse:
+        """Several playbooks into one."""
+        threshold = request.duplicate_threshold if request.HasField("duplicate_threshold") else None
+        names = [name for name in request.from_datasets if name != request.dataset]
+
+        def work(transaction: DatasetTransaction) -> service_pb.MergePlaybooksResponse:
+            merged = merge_playbooks(transaction, names, threshold, origin_of(Kind.MERGE, request))
+            return service_pb.MergePlaybooksResponse(
+                revision=merged.revision,
+                added=merged.added,
+                merged=merged.merged,
+                conflicts=[
+                    service_pb.MergeConflict(
+                        ours=convert.bullet_message(one.ours),
+                        theirs=convert.bullet_message(one.theirs),
+                        from_dataset=one.from_dataset,
+                        new_id=one.new_id,
+                        reason=one.reason,
+                    )
+                    for one in merged.conflicts
+                ],
+            )
+
+        key = IdempotencyKey.for_message(request)
+        return await mutate(self._store, request.dataset, key, work, service_pb.MergePlaybooksResponse)
+
+    async def GetPolicy(self, request: service_pb.GetPolicyRequest, context: Any) -> service_pb.GetPolicyResponse:
+        """The rules of a dataset."""
+        policy = await self._store.policy(request.dataset)
+        return service_pb.GetPolicyResponse(policy=convert.policy_message(policy))
+
+    async def SetPolicy(self, request: service_pb.SetPolicyRequest, context: Any) -> service_pb.SetPolicyResponse:
+        """New rules for a dataset."""
+        policy = convert.policy_from(request.policy)
+
+        def work(transaction: DatasetTransaction) -> service_pb.SetPolicyResponse:
+            return service_pb.SetPolicyResponse(policy=convert.policy_message(set_policy(transaction, policy)))
+
+        key = IdempotencyKey.for_message(request)
+        return await mutate(self._store, request.dataset, key, work, service_pb.SetPolicyResponse)
+
+    async def ListPendingChanges(
+        self, request: service_pb.ListPendingChangesRequest, context: Any
+    ) -> service_pb.ListPendingChangesResponse:
+        """A page of changes that wait, or waited, oldest first, each with its target as it stands now."""
+        states = [convert.state_from(state) for state in request.states if state] or [PendingState.WAITING]
+        (after,) = decode_page_token(request, str) or ("",)
+        size = request.page_size or DEFAULT_PAGE
+        changes = await self._store.pending(request.dataset, states, after, size + 1)
+        snapshot = await self._store.load(request.dataset)
+        present = {one.bullet.id: one.bullet for one in reversed(snapshot.everything())}
+        page = changes[:size]
+        return service_pb.ListPendingChangesResponse(
+            changes=[
+                convert.pending_message(one, present.get(one.proposal.delta.bullet_id or ""))
+                if one.proposal.delta.type != "ADD"
+                else convert.pending_message(one)
+                for one in page
+            ],
+            next_page_token=encode_page_token(request, page[-1].id) if len(changes) > size else "",
+        )
+
+    async def DecidePendingChanges(
+        self, request: service_pb.DecidePendingChangesRequest, context: Any
+    ) -> service_pb.DecidePendingChangesResponse:
+        """Approves or rejects pending changes."""
+        approve = request.decision == service_pb.DECISION_APPROVE
+        verdict = Verdict.APPROVE if approve else Verdict.REJECT
+
+        def work(transaction: DatasetTransaction) -> service_pb.DecidePendingChangesResponse:
+            decided = decide(transaction, request.ids, verdict, origin_of(Kind.REVIEW, request))
+            return service_pb.DecidePendingChangesResponse(
+                revision=decided.revision, changes=[_with_target(transaction, change) for change in decided.changes]
+            )
+
+        key = IdempotencyKey.for_message(request)
+        return await mutate(self._store, request.dataset, key, work, service_pb.DecidePendingChangesResponse)
+
+
+def _with_target(transaction: DatasetTransaction, change: PendingChange) -> review_pb2.PendingChange:
+    delta = change.proposal.delta
+    stored = transaction.named(delta.bullet_id) if delta.bullet_id and delta.type != "ADD" else []
+    return convert.pending_message(change, stored[0].bullet if stored else None)
+
+
+def _revoked(told: Revocation) -> service_pb.RevokeTrajectoryResponse:
+    return service_pb.RevokeTrajectoryResponse(
+        revision=told.revision,
+        changes=[convert.change_message(one) for one in told.changes],
+        removed=told.removed,
+        reverted=told.reverted,
+        votes_removed=told.votes_removed,
+        entangled=told.entangled,
+    )

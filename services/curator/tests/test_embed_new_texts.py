@@ -1,0 +1,161 @@
+"""Vectors before the commit: whatever the model does, a write goes on; what was embedded is stored with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pytest
+
+from libs.embedding.embedder import TextEmbedder
+from libs.embedding.errors import EmbeddingFailed
+from libs.embedding.model import Float32s, content_hash
+from libs.embedding.remote import STRICTEST
+from services.curator.adapters.sql.repository import SqlPlaybookStore
+from services.curator.domain.curation import (
+    DeltaContextItem,
+    DeltaType,
+    Insight,
+    Proposal,
+    Reflection,
+    SectionDefinition,
+)
+from services.curator.domain.merge import new_texts
+from services.curator.domain.playbook import MAX_CONTENT_CHARS
+from services.curator.domain.snapshot import Snapshot
+from services.curator.usecases.curate import CuratorAgent, Proposed
+from services.curator.usecases.embed_new_texts import BATCH, PAUSE_SECONDS, EmbedNewTexts, NewEmbeddings
+from services.curator.usecases.similarity import WordSource
+
+
+class Model:
+    """A model that notes what it is to embed. It fails with `error`, and answers when `open` is set."""
+
+    model_id, trust, only_latin, thresholds = "m", 1.0, False, STRICTEST
+
+    def __init__(self) -> None:
+        self.embedded: list[list[str]] = []
+        self.error: Exception | None = None
+        self.open = asyncio.Event()
+        self.open.set()
+        self.asked = asyncio.Event()
+
+    async def embed(self, texts: Sequence[str]) -> Float32s:
+        self.embedded.append(list(texts))
+        self.asked.set()
+        await self.open.wait()
+        if self.error:
+            raise self.error
+        return np.ones((len(texts), 2), np.float32)
+
+
+async def test_each_text_is_embedded_once() -> None:
+    model, counted = Model(), list[tuple[int, int]]()
+    embed = EmbedNewTexts(TextEmbedder(model), count=lambda *counts: counted.append(counts))
+    made = await embed(["a", "b", "a"])
+    again = await embed(["b", "c"])
+    assert model.embedded == [["a", "b"], ["c"]]
+    assert counted == [(2, 0), (2, 0)]
+    assert (made.model_id, set(made.vectors)) == ("m", {content_hash("a"), content_hash("b")})
+    assert set(again.vectors) == {content_hash("b"), content_hash("c")}
+
+
+async def test_a_model_that_fails_is_left_alone_for_a_while_and_no_write_fails() -> None:
+    model, now = Model(), [0.0]
+    embed = EmbedNewTexts(TextEmbedder(model), clock=lambda: now[0])
+    await embed(["known"])
+    model.error = EmbeddingFailed("no")
+    assert (await embed(["a"])).vectors == {}
+    assert set((await embed(["b", "known"])).vectors) == {content_hash("known")}
+    assert model.embedded == [["known"], ["a"]]
+    now[0], model.error = PAUSE_SECONDS, None
+    assert set((await embed(["b"])).vectors) == {content_hash("b")}
+
+
+async def test_a_write_waits_half_of_its_callers_time_at_most() -> None:
+    model = Model()
+    model.open.clear()
+    assert (await EmbedNewTexts(TextEmbedder(model), remaining=lambda: 0.0)(["a"])).vectors == {}
+    assert model.embedded in ([], [["a"]])
+
+
+async def test_what_was_embedded_before_the_model_failed_is_stored() -> None:
+    class Failing(Model):
+        async def embed(self, texts: Sequence[str]) -> Float32s:
+            vectors = await super().embed(texts)
+            self.error = EmbeddingFailed("no more") if len(self.embedded) == 1 else None
+            return vectors
+
+    texts = [f"text {number}" for number in range(2 * BATCH)]
+    embed = EmbedNewTexts(TextEmbedder(Failing()))
+    assert set((await embed(texts)).vectors) == {content_hash(text) for text in texts[:BATCH]}
+
+
+async def test_a_caller_that_goes_away_takes_the_call_along() -> None:
+    model = Model()
+    model.open.clear()
+    call = asyncio.ensure_future(EmbedNewTexts(TextEmbedder(model))(["a"]))
+    await model.asked.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+
+def proposal(type_: DeltaType, content: str, waits: str = "", declined: str = "", confirms: str = "") -> Proposal:
+    delta = DeltaContextItem(type=type_, section="s", content=content, reasoning="r", bullet_id="b")
+    return Proposal(delta, waits=waits, declined=declined, confirms=confirms)
+
+
+class Proposing:
+    """A curator that proposes what it is given."""
+
+    model = "m"
+
+    def __init__(self, *proposals: Proposal) -> None:
+        self._proposed = Proposed(proposals)
+
+    async def propose(
+        self, reflection: Reflection, playbook: Snapshot, sections: Sequence[SectionDefinition]
+    ) -> Proposed:
+        return self._proposed
+
+
+class NoSections:
+    """No dataset has sections of its own."""
+
+    async def read(self, dataset: str) -> Sequence[SectionDefinition]:
+        return ()
+
+
+async def test_what_a_model_words_is_embedded_before_it_is_committed_and_stored_with_it(
+    store: SqlPlaybookStore,
+) -> None:
+    embedded: list[tuple[Sequence[str], int]] = []
+    embed = EmbedNewTexts(TextEmbedder(Model()))
+
+    async def embed_new_texts(texts: Iterable[str]) -> NewEmbeddings:
+        embedded.append((list(texts), (await store.load("d")).revision))
+        return await embed(embedded[-1][0])
+
+    curator = Proposing(proposal("ADD", "worded"), proposal("DELETE", ""))
+    agent = CuratorAgent(curator, store, NoSections(), WordSource(), embed_new_texts)
+    lesson = Insight("r", "e", "c", "a", "a lesson")
+    assert (await agent.run(Reflection((lesson,), trajectory_id="run"), "d")).revision == 1
+    assert embedded == [(["worded"], 0)]
+    found = await TextEmbedder(Model(), store.embedding_store()).cached(["worded"])
+    assert found["worded"].tolist() == pytest.approx([0.5**0.5] * 2)
+
+
+def test_texts_are_new_that_would_enter_the_playbook() -> None:
+    long = "x" * (MAX_CONTENT_CHARS + 1)
+    proposals = [
+        proposal("ADD", "added"),
+        proposal("UPDATE", "reworded"),
+        proposal("ADD", "waits", waits="for a person"),
+        proposal("DELETE", "removed"),
+        proposal("ADD", "declined", declined="no lesson"),
+        proposal("ADD", "known", confirms="b"),
+        *(proposal("ADD", content) for content in ("", " \n", long, "\x00")),
+    ]
+    assert new_texts(proposals) == ["added", "reworded", "waits"]

@@ -1,0 +1,94 @@
+"""The log of executions with its leases, requests that are done, feedback, audits, and the secret of answer tokens.
+
+Revision ID: 0001
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+
+
+def upgrade() -> None:
+    """Create the tables."""
+    _log_tables()
+    _other_tables()
+
+
+def _column(name: str, kind: Any, **options: Any) -> sa.Column[Any]:
+    return sa.Column(name, kind, nullable=False, **options)
+
+
+def _log_tables() -> None:
+    op.create_table(
+        "planner_execution",
+        _column("execution_id", sa.Text, primary_key=True),
+        _column("query", sa.String(200)),
+        _column("status", sa.Text),
+        _column("sequence", sa.Integer),
+        _column("head_hash", sa.LargeBinary),
+        _column("started_at", sa.BigInteger),
+        _column("updated_at", sa.BigInteger),
+        sa.Column("wake_at", sa.BigInteger),
+        sa.Column("owner", sa.Text),
+        _column("fence", sa.Integer),
+        sa.Column("heartbeat", sa.BigInteger),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("planner_execution_started", "planner_execution", ["started_at", "execution_id"])
+    op.create_index("planner_execution_wake", "planner_execution", ["wake_at"])
+    op.create_index("planner_execution_status", "planner_execution", ["status", "heartbeat"])
+    op.create_table(
+        "planner_event",
+        _column("execution_id", sa.Text, primary_key=True),
+        _column("sequence", sa.Integer, primary_key=True, autoincrement=False),
+        _column("created_at", sa.BigInteger),
+        _column("kind", sa.Text),
+        _column("payload", sa.LargeBinary),
+        _column("hash", sa.LargeBinary),
+        sqlite_with_rowid=False,
+    )
+
+
+def _other_tables() -> None:
+    op.create_table(
+        "planner_request",
+        _column("request_id", sa.Text, primary_key=True),
+        _column("method", sa.Text),
+        _column("digest", sa.LargeBinary),
+        _column("payload", sa.LargeBinary),
+        _column("response", sa.LargeBinary),
+        _column("stored_at", sa.BigInteger),
+    )
+    op.create_index("planner_request_stored_at", "planner_request", ["stored_at"])
+    op.create_table(
+        "planner_feedback",
+        sa.Column("number", sa.Integer, primary_key=True),
+        _column("confidence", sa.Float),
+        _column("correct", sa.Boolean),
+        _column("audit_probability", sa.Float),
+        _column("execution_id", sa.Text),
+        _column("step_id", sa.Integer),
+        _column("created_at", sa.BigInteger),
+    )
+    op.create_table(
+        "planner_audit",
+        sa.Column("number", sa.Integer, primary_key=True),
+        _column("execution_id", sa.Text),
+        _column("step_id", sa.Integer),
+        _column("score", sa.Float),
+        _column("probability", sa.Float),
+        _column("floor", sa.Float),
+        sa.Column("wrong", sa.Boolean),
+    )
+    op.create_index("planner_audit_step", "planner_audit", ["execution_id", "step_id"])
+    op.create_table(
+        "planner_secret",
+        _column("name", sa.Text, primary_key=True),
+        _column("value", sa.LargeBinary),
+    )

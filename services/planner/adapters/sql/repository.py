@@ -1,0 +1,201 @@
+"""The planner's store: SQLite by default, PostgreSQL beyond one machine (ADR 030)."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection, insert, select
+
+from libs.storage.database import Database
+from libs.storage.engines import insert_for
+from libs.storage.idempotency import IdempotencyKey
+from libs.storage.leases import Lease, LeaseState
+from libs.storage.timestamps import to_microseconds
+from services.planner.adapters import metrics
+from services.planner.adapters.sql import queries, schema
+from services.planner.adapters.sql.event_rows import FIRST_HASH
+from services.planner.domain.errors import LeaseLost, PlanAlreadyRun, RunNotFound
+from services.planner.domain.events import Event, Recorded, Started
+from services.planner.domain.execution import ExecutionState
+from services.planner.domain.fold import apply, replayed
+from services.planner.usecases.ports import Audit, Decide, ExecutionStatus, Feedback, Filter, Summary, status_of
+from services.planner.usecases.run import Interleaved
+
+_is_running = schema.executions.c.status == ExecutionStatus.RUNNING.value
+_SECRET_BYTES = 32
+
+
+class SqlExecutionStore:
+    """Implements `ExecutionStore`."""
+
+    def __init__(self, location: str) -> None:
+        """`location`: a file name for SQLite, or a database URL."""
+        self.database = Database(location, schema.MIGRATIONS, service="planner", store="planner store")
+
+    async def open(self) -> None:
+        """Bring the tables to the newest schema. Raises StoreUnavailable and its siblings."""
+        await self.database.open()
+
+    async def close(self) -> None:
+        """Finish what is being written and let go of the database."""
+        await self.database.close()
+
+    async def create(self, started: Started, now: datetime, owner: str, key: IdempotencyKey | None) -> Lease | None:
+        """Begin an execution and take its lease; None for a replay."""
+        execution_id = started.plan.plan_id or ""
+
+        def work(connection: Connection) -> Lease | None:
+            if schema.requests.stored_response(connection, key) is not None:
+                return None
+            if queries.lock_execution(connection, execution_id) is not None:
+                raise PlanAlreadyRun(execution_id)
+            row = {
+                "execution_id": execution_id,
+                "query": started.plan.original_query[: schema.QUERY_CHARS],
+                "status": ExecutionStatus.RUNNING.value,
+                "sequence": 0,
+                "head_hash": FIRST_HASH,
+                "started_at": now,
+                "updated_at": now,
+                "owner": owner,
+                "fence": 1,
+                "heartbeat": to_microseconds(now),
+            }
+            connection.execute(insert(schema.executions).values(row))
+            _apply(connection, execution_id, 0, FIRST_HASH, [(started, now)], ExecutionState(started.plan))
+            schema.requests.store_response(connection, key, execution_id.encode(), now)
+            return Lease(execution_id, owner, 1)
+
+        return await self.database.write(work, execution_id)
+
+    async def acquire(self, seen: LeaseState, owner: str, now: datetime) -> Lease | None:
+        """Take the lease of a running execution whose lease still is as it was seen; None if it is not."""
+        return await self.database.write(
+            lambda connection: schema.leases.acquire(connection, seen, owner, now, _is_running), seen.name
+        )
+
+    async def renew(self, leases: Sequence[Lease], now: datetime) -> dict[str, int]:
+        """Renew leases; the sequence number of each execution whose lease is still held."""
+        ordered = sorted(leases, key=lambda lease: lease.name)
+        rows = await self.database.write(lambda connection: schema.leases.renew(connection, ordered, now, "sequence"))
+        return {name: row.sequence for name, row in rows.items()}
+
+    async def release(self, lease: Lease) -> None:
+        """Give a lease back, if it is still held."""
+        await self.database.write(lambda connection: schema.leases.release(connection, lease), lease.name)
+
+    async def append(
+        self, lease: Lease, events: Sequence[tuple[Event, datetime]], after: int, state: ExecutionState
+    ) -> None:
+        """Append under a lease; `state` is the state with the events. Raises Interleaved, LeaseLost."""
+        status, wake_at = status_of(state), state.expires_at
+
+        def work(connection: Connection) -> None:
+            row = queries.lock_execution(connection, lease.name)
+            if row is None or (row.owner, row.fence) != (lease.owner, lease.fence):
+                raise LeaseLost(lease.name)
+            if row.sequence != after:
+                raise Interleaved
+            queries.append_events(connection, lease.name, after, row.head_hash, events, status, wake_at)
+
+        await self.database.write(work, lease.name)
+        metrics.count(event for event, _ in events)
+
+    async def decide(
+        self, execution_id: str, decision: Decide, now: datetime, owner: str, key: IdempotencyKey | None = None
+    ) -> tuple[int, Lease | None]:
+        """Append what `decision` makes of the state as it is in this very transaction."""
+
+        def work(connection: Connection) -> tuple[int, Lease | None]:
+            row = queries.lock_execution(connection, execution_id)
+            if row is None:
+                raise RunNotFound(execution_id)
+            stored = schema.requests.stored_response(connection, key)
+            if stored is not None:
+                return int(stored), None
+            recorded = queries.read_events(connection, execution_id, 0)
+            state = replayed(recorded)
+            change = decision(state, recorded)
+            # Time never runs backwards in a log, even when the clock does.
+            time = max(now, recorded[-1].created_at)
+            events = [(event, time) for event in change.events]
+            last = _apply(connection, execution_id, row.sequence, row.head_hash, events, state)
+            schema.requests.store_response(connection, key, b"%d" % last, now)
+            if not change.take_lease or state.result is not None or state.is_paused:
+                return last, None
+            free = LeaseState(execution_id, None, row.fence, None)
+            return last, schema.leases.acquire(connection, free, owner, now, _is_running)
+
+        return await self.database.write(work, execution_id)
+
+    async def read(self, execution_id: str, after: int = 0) -> Sequence[Recorded]:
+        """Return the log after a sequence number, its chain of hashes checked. Raises RunNotFound, CorruptLog."""
+
+        def work(connection: Connection) -> Sequence[Recorded]:
+            recorded = queries.read_events(connection, execution_id, after)
+            if not recorded and not queries.has_execution(connection, execution_id):
+                raise RunNotFound(execution_id)
+            return recorded
+
+        return await self.database.read(work)
+
+    async def listed(self, wanted: Filter) -> Sequence[Summary]:
+        """Return executions, newest first."""
+        return await self.database.read(lambda connection: queries.list_executions(connection, wanted))
+
+    async def due(self, now: datetime, limit: int) -> Sequence[str]:
+        """Return paused executions whose question has expired."""
+        return await self.database.read(lambda connection: queries.due_executions(connection, now, limit))
+
+    async def running(self, limit: int) -> Sequence[LeaseState]:
+        """Return the leases of running executions, the free ones first, then those not renewed for longest."""
+        return await self.database.read(lambda connection: schema.leases.states(connection, _is_running, limit=limit))
+
+    async def add_feedback(self, record: Feedback, now: datetime, key: IdempotencyKey | None) -> bool:
+        """Add a record, and label the audit of its step; False for a replay."""
+
+        def work(connection: Connection) -> bool:
+            if schema.requests.stored_response(connection, key) is not None:
+                return False
+            queries.add_feedback(connection, record, now)
+            schema.requests.store_response(connection, key, b"", now)
+            return True
+
+        return await self.database.write(work)
+
+    async def all_feedback(self, after: int = 0) -> Sequence[tuple[int, Feedback]]:
+        """Return feedback records after a number, oldest first."""
+        return await self.database.read(lambda connection: queries.feedback_after(connection, after))
+
+    async def audits(self, after: int = 0) -> Sequence[Audit]:
+        """Return audits after a number, in the order of the decisions."""
+        return await self.database.read(lambda connection: queries.audits_after(connection, after))
+
+    async def answer_key(self) -> bytes:
+        """Return the secret that answer tokens are made with: made once, the same for all replicas."""
+        table, new = schema.secrets, {"name": "answers", "value": secrets.token_bytes(_SECRET_BYTES)}
+
+        def work(connection: Connection) -> bytes:
+            connection.execute(insert_for(connection.dialect.name)(table).values(new).on_conflict_do_nothing())
+            key: bytes = connection.execute(select(table.c.value).where(table.c.name == new["name"])).scalar_one()
+            return key
+
+        return await self.database.write(work)
+
+
+def _apply(
+    connection: Connection,
+    execution_id: str,
+    after: int,
+    head: bytes,
+    events: Sequence[tuple[Event, datetime]],
+    state: ExecutionState,
+) -> int:
+    """Apply events to `state` and append them; return the last sequence number."""
+    for event, time in events:
+        apply(state, event, time)
+    if events:
+        queries.append_events(connection, execution_id, after, head, events, status_of(state), state.expires_at)
+    return after + len(events)

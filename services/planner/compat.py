@@ -1,0 +1,126 @@
+"""The in-process API that the specification names: plans run in a program, without a store (P-36, P-47, P-107)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from services.planner.domain.answers import answered
+from services.planner.domain.confidence import aggregate
+from services.planner.domain.events import (
+    Budget,
+    Event,
+    Finished,
+    InterventionRequested,
+    LogLine,
+    Recorded,
+    Replanned,
+    Started,
+    StepFinished,
+    StepSkipped,
+)
+from services.planner.domain.execution import ExecutionState
+from services.planner.domain.interventions import InterventionResponse
+from services.planner.domain.plans import ExecutionPlan, executable, with_steps
+from services.planner.domain.results import ExecutionResult
+from services.planner.usecases.ask import InterventionHandler, Later
+from services.planner.usecases.execute import Executor
+from services.planner.usecases.run import Run
+
+_CRITICAL_SCORE = 0.3
+_CRITICAL_FACTOR = 0.7
+_REPORTED_EVENTS = (StepFinished, StepSkipped, InterventionRequested, Replanned, Finished)
+
+
+class MemoryLog:
+    """A log that lasts as long as the process."""
+
+    def __init__(self) -> None:
+        self.events: list[Recorded] = []
+
+    async def append(self, events: Sequence[tuple[Event, datetime]], after: int) -> None:
+        """Append the events; there is no other writer."""
+        for number, (event, at) in enumerate(events, start=after + 1):
+            self.events.append(Recorded(sequence=number, created_at=at, event=event))
+
+    async def read(self) -> Sequence[Recorded]:
+        """Return the log; empty if the execution began from a state that the caller passed in."""
+        return self.events if self.events and isinstance(self.events[0].event, Started) else []
+
+
+@dataclass(frozen=True, slots=True)
+class InProcessExecutor(Executor):
+    """An executor that runs whole plans in this process."""
+
+    async def execute_plan(
+        self, plan: ExecutionPlan, budget: Budget | None = None, *, people: InterventionHandler | None = None
+    ) -> ExecutionResult:
+        """Run a plan to its end; `people` answers the questions, None means that nobody does (P-36)."""
+        started = self.started(plan, budget, human_available=people is not None)
+        run = Run(ExecutionState(started.plan), MemoryLog(), self.clock)
+        run.record(started)
+        nobody = InterventionHandler(policy=self.rules.asking, replans=self.rules.replans, clock=self.clock)
+        await self.drive(run, people or nobody)
+        if run.state.result is None:
+            raise RuntimeError("an execution whose questions are answered must end with a result")
+        return run.state.result
+
+    async def execute_plan_generator(
+        self,
+        plan: ExecutionPlan,
+        state: ExecutionState | None = None,
+        response: InterventionResponse | None = None,
+    ) -> AsyncIterator[ExecutionState | LogLine]:
+        """Yield the state after every step, and the log lines, until the execution pauses or ends (P-36, P-47).
+
+        To resume, call it again with the last state and the response to its `intervention_request` (P-48).
+        """
+        reports: asyncio.Queue[ExecutionState | LogLine | None] = asyncio.Queue()
+        first = state.copy() if state else ExecutionState(executable(plan))
+        run = Run(first, MemoryLog(), self.clock, _reporter_to(reports))
+        if state is None:
+            run.record(self.started(run.state.plan))
+        elif state.intervention_request is not None and response is not None:
+            run.record(answered(run.state, state.intervention_request, response, self.rules.asking))
+        driving = asyncio.ensure_future(self.drive(run, Later()))
+        driving.add_done_callback(lambda _: reports.put_nowait(None))
+        try:
+            while (report := await reports.get()) is not None:
+                yield report
+            await driving
+        finally:
+            driving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await driving
+
+
+def aggregate_with_critical_check(scores: Sequence[float]) -> tuple[float, bool]:
+    """Return the mean, times .7 if any step is below .3, and whether one is (P-74)."""
+    mean = aggregate(scores, "mean")
+    has_critical = any(score < _CRITICAL_SCORE for score in scores)
+    return (mean * _CRITICAL_FACTOR if has_critical else mean), has_critical
+
+
+def without_step(plan: ExecutionPlan, step_id: int) -> ExecutionPlan:
+    """Return `plan` without a step and without all references to it (P-107)."""
+    steps = [
+        step.model_copy(update={"depends_on": tuple(d for d in step.depends_on if d != step_id)})
+        for step in plan.steps
+        if step.step_id != step_id
+    ]
+    return with_steps(plan, steps)
+
+
+def _reporter_to(
+    reports: asyncio.Queue[ExecutionState | LogLine | None],
+) -> Callable[[ExecutionState, Event], None]:
+    def report(state: ExecutionState, event: Event) -> None:
+        if isinstance(event, LogLine):
+            reports.put_nowait(event)
+        elif isinstance(event, _REPORTED_EVENTS):
+            reports.put_nowait(state.copy())
+
+    return report

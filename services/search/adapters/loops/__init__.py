@@ -1,0 +1,5 @@
+"""The loops of a query, compiled by numba where it is installed: `LoopsLoader.load` is the way in."""
+
+from services.search.adapters.loops.loader import LoopsLoader, load_loops
+
+__all__ = ["LoopsLoader", "load_loops"]

@@ -1,0 +1,158 @@
+"""The reference engine: ranks with `faiss.IndexFlatIP` and `rank_bm25.BM25Okapi` themselves (`SEARCH_ENGINE`).
+
+It keeps nothing but the entries and computes everything anew for each query. It is slow, and says what the built-in
+engine must answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, NamedTuple
+
+import faiss
+import numpy as np
+from rank_bm25 import BM25Okapi
+
+from libs.embedding.errors import EmbeddingFailed
+from services.search.domain.bm25 import Variant
+from services.search.domain.entry import Entry
+from services.search.domain.fusion import EQUAL_WITHIN, SINGLE_PRECISION_NOISE, Floats, Fusion, fuse
+from services.search.domain.items import Items
+from services.search.domain.query import Filter, ItemT, Ranking, Results, TermScore
+from services.search.domain.snapshot import IndexState
+from services.search.domain.tokenizers import Tokenizer, terms_of
+from services.search.domain.vectors import Float32s, unit
+
+
+class _Row(NamedTuple):
+    entry: Entry[Any]
+    terms: list[str]
+    unit: Float32s
+
+
+class ReferenceView(NamedTuple, Generic[ItemT]):
+    """Implements `SearchView`."""
+
+    revision: int
+    dimension: int
+    entries: Sequence[_Row]
+    variant: Variant
+
+    @property
+    def rows(self) -> int:
+        """Return how many entries there are."""
+        return len(self.entries)
+
+    def count_candidates(self, admitted: Filter) -> int:
+        """Return how many entries the filter lets pass."""
+        return len(self._candidates(admitted))
+
+    def search(
+        self, terms: Sequence[str], query: Float32s, admitted: Filter, fusion: Fusion, count: int, explain: bool = False
+    ) -> Ranking[ItemT]:
+        """See `SearchView`."""
+        chosen = self._candidates(admitted)
+        if not chosen:
+            return Ranking(alpha=fusion.alpha)
+        units, corpus = np.array([row.unit for row in chosen]), [row.terms for row in chosen]
+        cosine, bm25 = _cosines(units, query), self._bm25(corpus, terms)
+        ranked = fuse(cosine, bm25, np.arange(len(chosen)), fusion, count)
+        best = ranked.rows.tolist()
+        matched: list[tuple[TermScore, ...]] = []
+        if explain:
+            known = {term for held in corpus for term in held}
+            parts = {
+                term: self._bm25(corpus, [term] * terms.count(term)) for term in dict.fromkeys(terms) if term in known
+            }
+            matched = [
+                tuple(TermScore(term, float(part[n])) for term, part in parts.items() if term in corpus[n])
+                for n in best
+            ]
+        return Ranking(Results([chosen[n].entry.item for n in best], ranked.scores, matched), len(chosen), fusion.alpha)
+
+    def _candidates(self, admitted: Filter) -> list[_Row]:
+        return [row for row in self.entries if _is_admitted(row.entry, admitted)]
+
+    def _bm25(self, corpus: list[list[str]], terms: Sequence[str]) -> Floats:
+        if not any(corpus):
+            return np.zeros(len(corpus))  # BM25Okapi would divide by the average length (S-25)
+        make = BM25Okapi if self.variant.floored else _LuceneBM25
+        model = make(corpus, k1=self.variant.k1, b=self.variant.b, epsilon=self.variant.epsilon)
+        scores: Floats = np.asarray(model.get_scores(list(terms)), np.float64)
+        return scores * self.variant.gain / (self.variant.k1 + 1.0)
+
+
+class ReferenceIndex(Generic[ItemT]):
+    """Implements `SearchIndex`."""
+
+    def __init__(self, dimension: int, tokenize: Tokenizer, variant: Variant) -> None:
+        self._tokenize = tokenize
+        self._rows: dict[str, _Row] = {}
+        self.view: ReferenceView[ItemT] = ReferenceView(0, dimension, (), variant)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, entry_id: str) -> bool:
+        return entry_id in self._rows
+
+    def holds(self, entry_id: str, item: ItemT) -> bool:
+        """Return whether the entry is there with just this item."""
+        return entry_id in self._rows and self._rows[entry_id].entry.item == item
+
+    def apply(
+        self,
+        entries: Sequence[Entry[ItemT]] = (),
+        vectors: Floats | Float32s | None = None,
+        deleted: Sequence[str] = (),
+        revision: int = 0,
+        order: Sequence[str] | None = None,
+    ) -> ReferenceView[ItemT]:
+        """See `SearchIndex`."""
+        width = self.view.dimension
+        given = np.empty((0, width)) if vectors is None or not entries else np.asarray(vectors, np.float64)
+        if given.shape != (len(entries), width) or not np.isfinite(given).all():
+            raise EmbeddingFailed(f"vectors of shape {given.shape} for an index of {(len(entries), width)}")
+        units = unit(given).astype(np.float32)
+        rows = {entry_id: row for entry_id, row in self._rows.items() if entry_id not in deleted}
+        for entry, vector in zip(entries, units, strict=True):
+            entry.check()
+            rows[entry.id] = _Row(entry, terms_of(entry.text, entry.keywords, self._tokenize), vector)
+        if order is not None:
+            rows = {entry_id: rows[entry_id] for entry_id in dict.fromkeys([*order, *rows]) if entry_id in rows}
+        self._rows = rows
+        self.view = self.view._replace(revision=revision, entries=tuple(rows.values()))
+        return self.view
+
+    def build_neighbours(self) -> bool:
+        """Return False: every entry is always scored."""
+        return False
+
+    def export_state(self) -> IndexState[ItemT]:
+        """Return the revision alone: `NoSnapshots` keeps none of it."""
+        return IndexState(self.view.revision, (), Items(), (), (), {})
+
+
+class _LuceneBM25(BM25Okapi):  # type: ignore[misc]
+    """BM25Okapi with Lucene's idf, which is never negative."""
+
+    def _calc_idf(self, nd: Mapping[str, int]) -> None:
+        self.idf = {term: np.log1p((self.corpus_size - n + 0.5) / (n + 0.5)) for term, n in nd.items()}
+
+
+def _cosines(units: Float32s, query: Float32s) -> Floats:
+    index = faiss.IndexFlatIP(units.shape[1])
+    index.add(units)
+    products, numbers = index.search(query[np.newaxis], len(units))
+    cosine = np.empty(len(units))
+    cosine[numbers[0]] = products[0]
+    if EQUAL_WITHIN < np.ptp(cosine) <= SINGLE_PRECISION_NOISE:  # float32 cannot tell them apart
+        return (units.astype(np.float64) * query).sum(axis=1)  # type: ignore[no-any-return]
+    return cosine
+
+
+def _is_admitted(entry: Entry[Any], admitted: Filter) -> bool:
+    has = {("", entry.section), *entry.attributes}
+    return entry.confidence >= admitted.min_confidence and all(
+        any((name, value) in has for value in values) for name, values in admitted.facets()
+    )

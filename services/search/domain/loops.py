@@ -1,0 +1,143 @@
+"""The loops that a query spends its time in, in plain NumPy.
+
+A faster implementation of the same functions may take their place (`Loops`); the tests compare both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.search.domain.fusion import (
+    EQUAL_WITHIN,
+    SINGLE_PRECISION_NOISE,
+    Floats,
+    Fusion,
+    Int64s,
+    RankedRows,
+    fuse,
+)
+from services.search.domain.postings import Int32s, Mask
+from services.search.domain.vectors import Float32s, Int8s, inner_products
+
+
+class Words(NamedTuple):
+    """The lists of a query's distinct terms, and what counts of BM25 for the candidates at hand.
+
+    List i is `rows[start : start + length]` with `regions[i]` its start and length. A row with `count` occurrences of
+    its term gains `weights[i] · count / (count + shortest + longer · lengths[row])`.
+    """
+
+    rows: Int32s
+    counts: Int32s
+    regions: Int64s
+    weights: Floats
+    lengths: Int32s
+    shortest: float
+    longer: float
+
+    def lists(self) -> list[tuple[Int32s, Int32s, float]]:
+        """Return of every list the rows, how often each holds the term, and the weight."""
+        spans = [slice(start, start + length) for start, length in self.regions.tolist()]
+        weights = self.weights.tolist()
+        return [(self.rows[span], self.counts[span], weight) for span, weight in zip(spans, weights, strict=True)]
+
+    def gain(self, counts: Int32s, rows: NDArray[np.integer], weight: float) -> Floats:
+        """Return what these rows gain by a term that each holds so many times."""
+        norms = self.shortest + self.longer * self.lengths[rows]
+        gained: Floats = weight * counts / (counts + norms)
+        return gained
+
+
+class VectorRows(NamedTuple):
+    """Unit vectors with their codes and bounds (`services.search.domain.vectors`), and what ties follow."""
+
+    units: Float32s
+    codes: Int8s
+    bounds: Float32s
+    order: Int64s
+
+
+class RankRows(Protocol):
+    """Ranks all rows that the mask admits; None admits every row."""
+
+    def __call__(
+        self, vectors: VectorRows, words: Words, query: Float32s, mask: Mask | None, fusion: Fusion, count: int
+    ) -> RankedRows:
+        """Return the `count` best rows by both scores, ties by their order (S-29 to S-34)."""
+        ...
+
+
+class Loops(NamedTuple):
+    """The functions of this module, or others that do the same."""
+
+    rank_rows: RankRows
+    best_by_words: Callable[[Words, Mask | None, int], Int64s]
+    count_admitted: Callable[[Int32s, Int64s, Mask], Int64s]
+
+
+def rank_rows(
+    vectors: VectorRows, words: Words, query: Float32s, mask: Mask | None, fusion: Fusion, count: int
+) -> RankedRows:
+    """See `RankRows`."""
+    bm25 = score_words(words)
+    if mask is None:
+        return rank_scored(vectors.units, query, bm25, vectors.order, fusion, count)
+    rows = np.flatnonzero(mask)
+    ranked = rank_scored(vectors.units[rows], query, bm25[rows], vectors.order[rows], fusion, count)
+    return ranked._replace(rows=rows[ranked.rows])
+
+
+def rank_scored(
+    units: Float32s, query: Float32s, bm25: Floats, order: Int64s, fusion: Fusion, count: int
+) -> RankedRows:
+    """Return the `count` best rows of these vectors and BM25 scores, which follow one another in parallel."""
+    ranked = fuse(inner_products(units, query), bm25, order, fusion, count)
+    if EQUAL_WITHIN < ranked.spread <= SINGLE_PRECISION_NOISE:
+        return fuse((units.astype(np.float64) * query).sum(axis=1), bm25, order, fusion, count)
+    return ranked
+
+
+def score_words(words: Words) -> Floats:
+    """Return the BM25 score of every row (S-23, S-24)."""
+    scores = np.zeros(len(words.lengths))
+    for rows, counts, weight in words.lists():
+        scores[rows] += words.gain(counts, rows, weight)
+    return scores
+
+
+def score_words_of(words: Words, rows: Int64s) -> tuple[NDArray[np.bool_], Floats]:
+    """Return for each list and each of these rows whether it holds the term, and what it gains; shape (lists, rows)."""
+    held = np.zeros((len(words.weights), len(rows)), np.bool_)
+    scores = np.zeros((len(words.weights), len(rows)))
+    for number, (listed, counts, weight) in enumerate(words.lists()):
+        places = np.searchsorted(listed, rows.astype(np.int32))
+        inside = np.flatnonzero(places < len(listed))
+        found = inside[listed[places[inside]] == rows[inside]]
+        held[number, found] = True
+        scores[number, found] = words.gain(counts[places[found]], rows[found], weight)
+    return held, scores
+
+
+def best_by_words(words: Words, mask: Mask | None, count: int) -> Int64s:
+    """Return the admitted rows with the `count` highest BM25 scores above 0, in any order."""
+    scores = score_words(words)
+    rows = np.flatnonzero(scores > 0.0 if mask is None else (scores > 0.0) & mask)
+    return highest(scores[rows], rows, count)
+
+
+def highest(scores: NDArray[np.floating], rows: Int64s, count: int) -> Int64s:
+    """Return those of `rows` with the `count` highest `scores`, in any order."""
+    return rows if count >= len(rows) else rows[np.argpartition(-scores, count)[:count]]
+
+
+def count_admitted(rows: Int32s, regions: Int64s, mask: Mask) -> Int64s:
+    """Return for each list how many of its rows the mask admits."""
+    counts: Sequence[int] = [int(np.count_nonzero(mask[rows[start : start + n]])) for start, n in regions.tolist()]
+    return np.array(counts, np.int64)
+
+
+NUMPY_LOOPS = Loops(rank_rows, best_by_words, count_admitted)

@@ -1,0 +1,193 @@
+"""The leaderboard (spec section 9) and the registered kinds in SQL."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, select
+
+from chassis.errors import Aborted, ResourceExhausted, Unavailable
+from chassis.logging import get_logger
+from libs.storage.database import Database
+from libs.storage.idempotency import IdempotencyKey
+from libs.storage.timestamps import from_microseconds, to_microseconds, utc_now
+from services.validator.adapters.sql import queries
+from services.validator.adapters.sql.schema import MIGRATIONS, kind, requests
+from services.validator.domain.errors import KindNotFound
+from services.validator.domain.kind_definition import KindDefinition
+from services.validator.domain.leaderboard import (
+    JudgementRecord,
+    LeaderBoardEntry,
+    RoundKey,
+    Submission,
+    TeamScores,
+    ranked_by_max_score,
+)
+
+T = TypeVar("T")
+
+RETRY_PAUSES = (1.0, 2.0, 4.0)
+LOCK_SECONDS = 5
+STATEMENT_SECONDS = 10.0
+
+log = get_logger("hansei.validator")
+
+
+class ValidatorDatabase(Database):
+    """The validator's database; failed writes are repeated (V-72)."""
+
+    def __init__(
+        self,
+        location: str,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        lock_seconds: float = LOCK_SECONDS,
+    ) -> None:
+        """`location` is a file name for SQLite or a database URL; SQLite waits `lock_seconds` for another writer."""
+        self._sleep = sleep
+        super().__init__(
+            location,
+            MIGRATIONS,
+            service="validator",
+            store="leaderboard",
+            lock_seconds=lock_seconds,
+            statement_seconds=STATEMENT_SECONDS,
+        )
+
+    async def write(
+        self, work: Callable[[Connection], T], key: str = "", on_commit: Callable[[T], None] | None = None
+    ) -> T:
+        """Return the result of `work`, repeated after 1, 2 and 4 seconds while the database fails (V-72)."""
+        for pause in RETRY_PAUSES:
+            try:
+                return await super().write(work, key, on_commit)
+            except (Unavailable, Aborted, ResourceExhausted) as error:
+                log.warning("leaderboard write failed; trying again", pause_seconds=pause, error=str(error))
+            await self._sleep(pause)
+        return await super().write(work, key, on_commit)
+
+
+class LeaderBoardStore:
+    """Stores the submissions of teams with their scores and judgements."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime] = utc_now) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def upsert(self, request: IdempotencyKey, submission: Submission) -> LeaderBoardEntry:
+        """Write the entry of a round; an existing one keeps `id` and `created_at` (V-68). Raises RequestIdReused."""
+        now = self._clock()
+
+        def work(connection: Connection) -> bytes:
+            def upsert() -> bytes:
+                entry = queries.upsert_entry(connection, submission, now)
+                return _encode(entry.id, to_microseconds(entry.created_at), to_microseconds(now))
+
+            return requests.run_once(connection, request, now, upsert)
+
+        entry_id, created_at, updated_at = json.loads(await self._database.write(work))
+        return LeaderBoardEntry(entry_id, submission, from_microseconds(created_at), from_microseconds(updated_at))
+
+    async def record_judgement(self, request: IdempotencyKey, key: RoundKey, record: JudgementRecord) -> None:
+        """Write the judgement of a round (V-71). Raises RequestIdReused."""
+        await _write_once(
+            self._database,
+            request,
+            self._clock(),
+            lambda connection: queries.upsert_judgement(connection, key, record),
+        )
+
+    async def team_scores(self, execution_id: str) -> list[TeamScores]:
+        """Return the scores of an execution by team; a team has the name of its last round."""
+        return await self._database.read(lambda connection: queries.select_team_scores(connection, execution_id))
+
+    async def get_leader_board_ranking(self, execution_id: str) -> list[dict[str, Any]]:
+        """Return the teams by maximum score, in the form that prompts take (V-70, B-17)."""
+        names = ("team_id", "team_name", "max_score", "total_rounds")
+        rows = ranked_by_max_score(await self.team_scores(execution_id))
+        return [{name: getattr(row, name) for name in names} for row in rows]
+
+    async def best_entry(self, execution_id: str, team_id: str) -> LeaderBoardEntry | None:
+        """Return the entry of a team with the highest score, of equal ones the later round."""
+        return await self._database.read(
+            lambda connection: queries.select_best_entry(connection, execution_id, team_id)
+        )
+
+    async def entries(self, execution_id: str, after: tuple[str, int] | None, limit: int) -> list[LeaderBoardEntry]:
+        """Return at most `limit` entries by team and round, those after a (team, round) pair."""
+        return await self._database.read(
+            lambda connection: queries.select_entries(connection, execution_id, after, limit)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKind:
+    """A definition and the time of its registration."""
+
+    definition: KindDefinition
+    created_at: datetime
+
+
+class KindStore:
+    """Stores registered kinds, their definitions as JSON text."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime] = utc_now) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def add(self, request: IdempotencyKey, definition: KindDefinition) -> StoredKind:
+        """Store a definition. Raises KindExists, RequestIdReused."""
+        now = self._clock()
+
+        def work(connection: Connection) -> bytes:
+            def insert() -> bytes:
+                queries.insert_kind(connection, definition, now)
+                return _encode(to_microseconds(now))
+
+            return requests.run_once(connection, request, now, insert)
+
+        (created_at,) = json.loads(await self._database.write(work))
+        return StoredKind(definition, from_microseconds(created_at))
+
+    async def remove(self, request: IdempotencyKey, name: str) -> None:
+        """Remove a definition. Raises KindNotFound, RequestIdReused."""
+        await _write_once(
+            self._database, request, self._clock(), lambda connection: queries.delete_kind(connection, name)
+        )
+
+    async def get(self, name: str) -> StoredKind:
+        """Return the definition of this name. Raises KindNotFound."""
+        query = select(kind).where(kind.c.name == name)
+        row = await self._database.read(lambda connection: connection.execute(query).one_or_none())
+        if row is None:
+            raise KindNotFound(name)
+        return StoredKind(queries.definition_of(row.definition), row.created_at)
+
+    async def page(self, after: str, limit: int) -> list[StoredKind]:
+        """Return at most `limit` definitions by name, those after a name."""
+        query = select(kind).where(kind.c.name > after).order_by(kind.c.name).limit(limit)
+        rows = await self._database.read(lambda connection: connection.execute(query).all())
+        return [StoredKind(queries.definition_of(row.definition), row.created_at) for row in rows]
+
+
+def _encode(*values: int) -> bytes:
+    return json.dumps(values).encode()
+
+
+async def _write_once(
+    database: Database, request: IdempotencyKey, now: datetime, change: Callable[[Connection], None]
+) -> None:
+    """Make a change that has no response, once for each request."""
+
+    def work(connection: Connection) -> None:
+        def run() -> bytes:
+            change(connection)
+            return b""
+
+        requests.run_once(connection, request, now, run)
+
+    await database.write(work)

@@ -1,0 +1,44 @@
+"""When a team goes on after a round, when the judge is asked, and why a team ends (G-55 to G-57, G-60)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from libs.prompts.contexts import ImprovementJudgment
+
+MAX_ROUNDS_REACHED = "max_rounds_reached"
+NO_IMPROVEMENT_EXPECTED = "no_improvement_expected"
+
+
+@dataclass(frozen=True, slots=True)
+class RoundDecision:
+    """Whether a team goes on; `exit_reason` is empty when it does, `judgment` None when nothing judged the round."""
+
+    exit_reason: str
+    judgment: ImprovementJudgment | None
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRules:
+    """How many rounds a team plays, and whether its last allowed round is judged."""
+
+    min_rounds: int
+    max_rounds: int
+    judge_on_final_round: bool
+
+    def decide_without_judge(self, round_number: int) -> RoundDecision | None:
+        """Return the decision after a round for which no judge is asked, else None."""
+        if round_number < self.min_rounds:
+            reasoning = f"Below minimum rounds ({round_number} < {self.min_rounds})"
+            return RoundDecision(
+                "", ImprovementJudgment(should_continue=True, reasoning=reasoning, confidence_score=1.0)
+            )
+        if round_number >= self.max_rounds and not self.judge_on_final_round:
+            return RoundDecision(MAX_ROUNDS_REACHED, None)
+        return None
+
+    def decide_by(self, judgment: ImprovementJudgment, round_number: int) -> RoundDecision:
+        """Return the decision after a judged round; nothing follows the last one, whatever the judge expects."""
+        if round_number >= self.max_rounds:
+            return RoundDecision(MAX_ROUNDS_REACHED, judgment.model_copy(update={"should_continue": False}))
+        return RoundDecision("" if judgment.should_continue else NO_IMPROVEMENT_EXPECTED, judgment)

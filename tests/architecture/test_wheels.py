@@ -1,0 +1,26 @@
+"""Every file of the wheels can get its names: what `wheels/build.py` refuses is found here, not by who releases."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from wheels.build import EXTRAS, ROOT, WHEELS, files, renamed
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+@pytest.mark.parametrize("wheel", WHEELS)
+def test_every_name_in_a_wheel_is_decided(wheel: str) -> None:
+    sources = [source for source, _ in files(wheel) if source.suffix in (".py", ".pyi")]
+    assert sources
+    for source in sources:
+        renamed(source.read_bytes())
+
+
+def test_the_extras_of_the_client_are_the_servers_of_its_version() -> None:
+    extras = PROJECT["optional-dependencies"]
+    pinned = f"=={PROJECT['version']}"
+    assert extras["server"] == [f"hansei-server{pinned}"]
+    assert [extras[name] for name in EXTRAS] == [[f"hansei-server[{name}]{pinned}"] for name in EXTRAS]

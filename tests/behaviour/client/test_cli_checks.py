@@ -1,0 +1,202 @@
+"""`hansei doctor` and `hansei eval`: what is wrong and what to do; how good retrieval and blame are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests import systems
+from tests.behaviour.postgres_server import PostgresServer
+from tests.commands import Hansei, runner
+
+
+@pytest.fixture
+def hansei(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Hansei:
+    """The command in an empty folder, with nothing of hansei's in the environment."""
+    for name in ("LLM_PROVIDER", "HANSEI_LLM_PROVIDER", "OPENAI_API_KEY", "HANSEI_ADDR", "EMBEDDING_PROVIDER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    return runner(capfd)
+
+
+def test_a_fresh_machine_is_well(hansei: Hansei) -> None:
+    said = hansei("doctor", "--no-server", "--json")
+    assert said.code == 0, said.out
+    assert all(line["ok"] and line["do"] is None for line in said.lines)
+    assert {line["check"].split(":")[0] for line in said.lines} == set(systems.SERVICES)
+
+
+def test_a_missing_key_is_named_with_both_ways_out(hansei: Hansei, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLM_PROVIDER", "openai")
+    said = hansei("doctor", "--no-server", "--json")
+    assert said.code == 1
+    wrong = [line for line in said.lines if not line["ok"]]
+    assert {line["check"] for line in wrong} == {
+        "curator: model",
+        "reflector: model",
+        "search: model",
+        "planner: model",
+    }
+    assert all("OPENAI_API_KEY is not set" in line["found"] and "LLM_PROVIDER=offline" in line["do"] for line in wrong)
+
+
+def test_a_key_is_never_shown(hansei: Hansei, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLM_PROVIDER", "openai")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-do-not-show-this")
+    said = hansei("doctor", "--no-server")
+    assert said.code == 0, said.out
+    assert "do-not-show" not in said.out + said.err
+
+
+def test_a_database_server_is_entered_or_named_without_its_password(
+    hansei: Hansei, monkeypatch: pytest.MonkeyPatch, postgres: PostgresServer
+) -> None:
+    monkeypatch.setenv("HANSEI_CURATOR_DATABASE_URL", postgres.database())
+    assert hansei("doctor", "--no-server").code == 0
+    monkeypatch.setenv("LEADERBOARD_DB", f"postgresql://hansei:hunter2@127.0.0.1:{systems.free_port()}/nothing")
+    said = hansei("doctor", "--no-server", "--json")
+    assert said.code == 1
+    found = {line["check"]: line for line in said.lines if "database" in line["check"]}
+    assert found["curator: curator_database_url"]["ok"]
+    wrong = found["validator: validator_database_url"]
+    assert not wrong["ok"]
+    assert "hunter2" not in said.out
+    assert "LEADERBOARD_DB" in wrong["do"]
+
+
+@pytest.mark.parametrize("place", ["postgresql://h:x:y@/?=", "oracle://h/db"])
+def test_a_broken_database_url_is_a_finding(hansei: Hansei, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    monkeypatch.setenv("HANSEI_GATEWAY_DATABASE_URL", place)
+    said = hansei("doctor", "--no-server", "--json")
+    (wrong,) = (line for line in said.lines if not line["ok"])
+    assert wrong["check"] == "gateway: gateway_database_url"
+    assert "HANSEI_GATEWAY_DATABASE_URL" in wrong["found"] + wrong["do"]
+
+
+def test_a_setting_that_is_out_of_range_is_named(hansei: Hansei, monkeypatch: pytest.MonkeyPatch) -> None:  # G-10
+    monkeypatch.setenv("SEARCH_ALPHA", "7")
+    said = hansei("doctor", "--no-server", "--json")
+    assert said.code == 1
+    (wrong,) = (line for line in said.lines if not line["ok"])
+    assert wrong["check"] == "search: settings"
+    assert "SEARCH_ALPHA" in wrong["found"]
+
+
+def test_data_that_cannot_be_written_is_named(hansei: Hansei, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder", encoding="utf-8")
+    monkeypatch.setenv("PLAYBOOK_DATA_DIR", str(tmp_path / "file" / "playbooks"))
+    said = hansei("doctor", "--no-server", "--json")
+    assert said.code == 1
+    (wrong,) = (line for line in said.lines if not line["ok"])
+    assert wrong["check"] == "curator: playbook_data_dir"
+    assert "PLAYBOOK_DATA_DIR" in wrong["do"]
+
+
+def test_a_server_that_is_not_there_comes_with_what_to_do(hansei: Hansei) -> None:
+    said = hansei("doctor", "--addr", f"127.0.0.1:{systems.free_port()}", "--json")
+    assert said.code == 1
+    (wrong,) = (line for line in said.lines if not line["ok"])
+    assert "does not answer" in wrong["found"]
+    assert "hansei up" in wrong["do"]
+
+
+def test_every_service_behind_a_running_server_is_asked(hansei: Hansei, system: systems.System) -> None:
+    said = hansei("doctor", "--addr", system.address, "--json")
+    assert said.code == 0, said.out
+    asked = {line["check"].removeprefix("server: ") for line in said.lines if line["check"].startswith("server: ")}
+    assert asked == set(systems.SERVICES) - {"gateway"}
+    assert all(line["found"].startswith("answers; ") for line in said.lines if line["check"].startswith("server: "))
+
+
+RETRIEVAL_SET = {
+    "docs": {"git": "Pull before you push to git.", "sql": "Read the schema before you write a query."},
+    "queries": {"q1": "the push was rejected by git", "q2": "which columns does the schema have"},
+    "qrels": {"q1": {"git": 1}, "q2": {"sql": 1}},
+}
+
+
+def test_retrieval_is_measured_beside_named_variants(hansei: Hansei, tmp_path: Path) -> None:
+    file = tmp_path / "set.json"
+    file.write_text(json.dumps(RETRIEVAL_SET), encoding="utf-8")
+    said = hansei("eval", "retrieval", file, "--variant", "bm25", "--json")
+    assert said.code == 0, said.err
+    assert set(said.document) == {"default", "bm25"}
+    assert said.document["default"] == {"ndcg_at_10": 1.0, "recall_at_5": 1.0, "recall_at_10": 1.0, "queries": 2}
+    shown = hansei("eval", "retrieval", file).out
+    assert "nDCG@10" in shown
+    assert "2 judged queries" in shown
+    assert hansei("eval", "retrieval", file, "--variant", "nonsense").code == 2
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"docs": {}, "queries": {}, "qrels": {}}'])
+def test_what_is_no_retrieval_set_is_refused(hansei: Hansei, tmp_path: Path, content: str) -> None:
+    file = tmp_path / "set.json"
+    file.write_text(content, encoding="utf-8")
+    said = hansei("eval", "retrieval", file)
+    assert said.code == 2
+    assert said.err.startswith("Error: ")
+
+
+def test_blame_is_measured_beside_simple_rules(hansei: Hansei, tmp_path: Path) -> None:
+    log = {
+        "history": [
+            {"role": "human", "name": "human", "content": "How many orders are open?"},
+            {"role": "assistant", "name": "Analyst", "content": "There are 7."},
+            {"role": "assistant", "name": "Checker", "content": "Error: 7 stands in no result."},
+        ],
+        "question": "How many orders are open?",
+        "ground_truth": "5",
+        "mistake_agent": "Analyst",
+        "mistake_step": "1",
+        "mistake_reason": "It made the number up.",
+    }
+    file = tmp_path / "logs.jsonl"
+    file.write_text(json.dumps(log) + "\n", encoding="utf-8")
+    said = hansei("eval", "blame", file, "--json")
+    assert said.code == 0, said.err
+    assert said.document["n"] == 1
+    assert said.document["baselines"]["second_turn"] == {"step_accuracy": 1.0, "agent_accuracy": 1.0}
+    assert "1 labelled run" in hansei("eval", "blame", file).out
+
+
+def test_foresight_grows_with_what_was_learned(hansei: Hansei, tmp_path: Path) -> None:
+    def run(number: int, seat: str) -> dict[str, object]:
+        call = {"id": "1", "name": "book_seat", "arguments": json.dumps({"seat": seat})}
+        again = {"id": "2", "name": "book_seat", "arguments": json.dumps({"seat": "30C"})}
+        return {
+            "id": f"run-{number}",
+            "dataset": "seats",
+            "query": f"Book seat {seat}",
+            "status": "success",
+            "generated_answer": "Seat 30C is booked.",
+            "steps": [
+                {"role": "user", "content": f"Book seat {seat}, or else any other"},
+                {"role": "assistant", "content": "I book it.", "tool_calls": [call]},
+                {"role": "tool", "name": "book_seat", "tool_call_id": "1", "content": f"Error: seat {seat} is taken"},
+                {"role": "assistant", "content": "I take another one.", "tool_calls": [again]},
+                {"role": "tool", "name": "book_seat", "tool_call_id": "2", "content": "seat 30C is booked"},
+            ],
+        }
+
+    file = tmp_path / "runs.jsonl"
+    file.write_text("\n".join(json.dumps(run(number, f"1{number}A")) for number in range(3)), encoding="utf-8")
+    said = hansei("eval", "foresight", file, "--json", "--out", tmp_path / "curve")
+    assert said.code == 0, said.err
+    found = said.document
+    assert (found["runs"], found["errors"], found["errors_seen_before"]) == (3, 3, 2)
+    assert (found["foreseen_of_all"], found["foreseen_of_seen"]) == (round(2 / 3, 4), 1.0)
+    assert found["bullets"] >= 1
+    assert set(found["baselines"]) == {"uncurated", "random"}
+    curve = json.loads((tmp_path / "curve" / "foresight.json").read_text(encoding="utf-8"))
+    assert [point["runs"] for point in curve] == [1, 2, 3]
+    assert curve[0]["foreseen_of_all"] == 0
+    assert curve[-1] == found
+
+
+def test_foresight_of_nothing_is_refused(hansei: Hansei, tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text("", encoding="utf-8")
+    said = hansei("eval", "foresight", tmp_path / "empty.jsonl")
+    assert (said.code, said.out) == (2, "")

@@ -1,0 +1,286 @@
+"""The `hansei` command without a server: help, exit codes, configuration files, `up`, `demo` and `--local`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hansei.client import Client, client
+from hansei.client.cli import root_command
+from hansei.client.cli.embedded import throwaway
+from hansei.client.cli.options import EXIT_CODES
+from tests import systems
+from tests.commands import Hansei, recorded, runner
+
+ROOT = Path(__file__).parents[3]
+HANSEI = [sys.executable, "-c", "from hansei.client.cli import main; main()"]
+PATHS = os.pathsep.join(str(ROOT / part) for part in ("", "stubs", "sdk"))
+WRITE_THEIR_OWN_STDOUT = {"up", "playbook export", "mcp"}
+
+
+def environment(**own: str) -> dict[str, str]:
+    """The environment of a user who has set nothing of hansei's."""
+    ours = ("HANSEI_", "OPENAI_", "LLM_", "EMBEDDING_", "PLAYBOOK_", "SEARCH_", "PLANNER_", "LEADERBOARD_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    return {**kept, "PYTHONPATH": PATHS, **own}
+
+
+def commands(group: Any = None, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command with its full name."""
+    root: Any = root_command() if group is None else group
+    for name, command in root.commands.items():
+        full = f"{prefix} {name}".strip()
+        if hasattr(command, "commands"):
+            yield from commands(command, full)
+        else:
+            yield full, command
+
+
+@pytest.fixture
+def hansei(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Hansei:
+    monkeypatch.delenv("HANSEI_WORKSPACE", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    return runner(capfd)
+
+
+def test_help_lists_every_command_and_every_exit_code(hansei: Hansei) -> None:
+    said = hansei("--help")
+    assert said.code == 0
+    assert all(name.split()[0] in said.out for name, _ in commands())
+    told = " ".join(said.out.split())
+    assert all(f"{code.value} {meaning}" in told for code, meaning in EXIT_CODES.items())
+
+
+def test_help_needs_nothing_that_is_slow_to_load() -> None:
+    slow = (
+        "asyncio",
+        "grpc",
+        "rich",
+        "pydantic",
+        "google.protobuf",
+        "opentelemetry",
+        "sqlalchemy",
+        "numpy",
+        "allinone",
+        "services",
+    )
+    check = (
+        "import sys; from hansei.client.cli import main\n"
+        "try: main(['--help'])\n"
+        f"finally: print([name for name in {slow!r} if name in sys.modules], file=sys.stderr)"
+    )
+    ran = subprocess.run([sys.executable, "-c", check], env=environment(), capture_output=True, text=True, check=True)
+    assert ran.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", [name for name, _ in commands()])
+def test_every_command_has_help_and_json(name: str) -> None:
+    command = dict(commands())[name]
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert command.help
+    assert ("--json" in options) == (name not in WRITE_THEIR_OWN_STDOUT)
+
+
+def test_completion_is_offered(hansei: Hansei) -> None:
+    assert "--install-completion" in hansei("--help").out
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["search"], ["search", "x", "--top-k", "0"], ["learn", "x", "--no"]]
+)
+def test_wrong_usage_ends_with_2(hansei: Hansei, arguments: list[str]) -> None:
+    said = hansei(*arguments)
+    assert said.code == 2
+    assert said.out == ""
+    assert said.err
+
+
+class TestConfigInit:
+    def test_writes_both_files(self, hansei: Hansei, tmp_path: Path) -> None:  # B-40, B-41, B-42
+        said = hansei("config", "init", "--workspace", tmp_path, "--json")
+        files = [tmp_path / "configs/config.toml", tmp_path / "configs/prompt_builder.toml"]
+        assert said.code == 0
+        assert said.document == {"written": [str(file) for file in files]}
+        table = tomllib.loads(files[1].read_text(encoding="utf-8"))["prompt_builder"]
+        assert set(table) == {"team_user_prompt", "evaluator_user_prompt", "judgment_user_prompt"}
+
+    def test_takes_the_workspace_from_the_environment(  # B-40, B-41
+        self, hansei: Hansei, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("HANSEI_WORKSPACE", str(tmp_path))
+        assert hansei("config", "init", "-c", "prompt_builder").code == 0
+        assert [file.name for file in (tmp_path / "configs").iterdir()] == ["prompt_builder.toml"]
+
+    def test_overwrites_only_with_force(self, hansei: Hansei, tmp_path: Path) -> None:  # B-43
+        there = tmp_path / "configs/prompt_builder.toml"
+        there.parent.mkdir()
+        there.write_text("mine", encoding="utf-8")
+        said = hansei("config", "init", "--workspace", tmp_path)
+        assert (said.code, said.out) == (1, "")
+        assert said.err == f"Error: {there} already exists. Use --force to overwrite.\n"
+        assert [file.name for file in there.parent.iterdir()] == [there.name]
+        assert there.read_text(encoding="utf-8") == "mine"
+        assert hansei("config", "init", "--workspace", tmp_path, "-f").code == 0
+        assert there.read_text(encoding="utf-8") != "mine"
+
+    def test_needs_a_workspace(self, hansei: Hansei) -> None:  # B-44
+        said = hansei("config", "init")
+        assert said.code == 1
+        text = "Error: Workspace path must be specified via --workspace or HANSEI_WORKSPACE env var.\n"
+        assert said.err == text
+
+    def test_refuses_an_unknown_component(self, hansei: Hansei, tmp_path: Path) -> None:  # B-45
+        said = hansei("config", "init", "-c", "x", "--workspace", tmp_path)
+        assert said.code == 1
+        assert said.err == "Unknown component: 'x'. Valid components: config, prompt_builder\n"
+        assert not list(tmp_path.iterdir())
+
+    def test_writes_one_component_elsewhere(self, hansei: Hansei, tmp_path: Path) -> None:  # B-46
+        assert hansei("config", "init", "-c", "config", "-o", tmp_path / "here.toml").code == 0
+        assert hansei("config", "init", "-o", tmp_path / "there.toml").code == 1
+        assert [file.name for file in tmp_path.iterdir()] == ["here.toml"]
+
+
+def test_demo_shows_the_loop_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    ran = subprocess.run([*HANSEI, "demo", "--json"], cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    chapters = [json.loads(line) for line in ran.stdout.splitlines()]
+    names = [chapter["chapter"] for chapter in chapters]
+    assert names == ["learned"] * 19 + ["searched"] * 2 + ["answered", "used_again"]
+    learned, searched, answered, again = (
+        [chapter for chapter in chapters if chapter["chapter"] == name]
+        for name in ("learned", "searched", "answered", "used_again")
+    )
+    assert not any(chapter["failure"] for chapter in learned)
+    assert any(chapter["response"]["reflection"]["insights"] for chapter in learned)
+    assert {chapter["dataset"] for chapter in learned} == {"devtools", "orders-api"}
+    for chapter in searched:
+        scores = [result["combined_score"] for result in chapter["response"]["results"]]
+        assert scores
+        assert scores == sorted(scores, reverse=True)
+        assert all({"vector_score", "bm25_score"} <= set(result) for result in chapter["response"]["results"])
+    assert answered[0]["response"]["model"] == "offline"
+    before, after = again[0]["bullet_before"], again[0]["bullet_after"]
+    assert before["id"] == after["id"]
+    assert int(after["helpful"]) == int(before["helpful"]) + 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_up_says_where_it_is_and_drains_on_ctrl_c(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*HANSEI, "up", "--listen", "127.0.0.1:0"],
+        cwd=tmp_path,
+        env=environment(HANSEI_HTTP_ADDRESS=""),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        told = [process.stderr.readline()]
+        while told[-1] and "hansei is up at" not in told[-1]:
+            told.append(process.stderr.readline())
+        with Client(told[-1].split()[-1]) as running:
+            assert list(running.playbooks.list_datasets().datasets) == []
+        process.send_signal(signal.SIGINT)
+        # Not `communicate`, which does not know what `readline` has read ahead.
+        told.append(process.stderr.read())
+        assert process.wait(systems.STOP_SECONDS) == 0
+    finally:
+        process.kill()
+        process.communicate()
+    assert "offline: rules, no model and no key" in "".join(told)
+    assert "Traceback" not in "".join(told)
+
+
+def test_the_demo_comes_along_in_the_wheel(tmp_path: Path) -> None:
+    built = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path], cwd=ROOT, capture_output=True
+    )
+    assert built.returncode == 0, built.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    installed = tmp_path / "installed"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(installed)
+    check = "from hansei.client.cli import loop; print(loop.RECORDED)"
+    alone = {**environment(), "PYTHONPATH": str(installed)}
+    ran = subprocess.run([sys.executable, "-c", check], cwd=tmp_path, env=alone, capture_output=True, text=True)
+    found = Path(ran.stdout.strip())
+    assert installed in found.parents, ran.stderr
+    shipped = {file.name: file.read_bytes() for file in found.iterdir()}
+    assert shipped == {file.name: file.read_bytes() for file in (ROOT / "examples/trajectories").glob("*.json")}
+
+
+def test_a_port_that_is_taken_is_a_message_not_a_traceback(tmp_path: Path) -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ran = subprocess.run(
+            [*HANSEI, "up", "--listen", address], cwd=tmp_path, env=environment(), capture_output=True, text=True
+        )
+    assert ran.returncode == 1
+    assert address in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_playbooks_are_imported_and_exported_with_no_server_running(
+    hansei: Hansei, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, value in {**throwaway(tmp_path), "HANSEI_ADDR": ""}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(client, "DEFAULT_ADDRESS", f"127.0.0.1:{systems.free_port()}")
+    (tmp_path / "book.txt").write_text("[a-00001] One lesson.\n", encoding="utf-8")
+    done = hansei("playbook", "import", "book.txt", "--dataset", "books", "--json")
+    assert done.code == 0, done.err
+    assert (done.document["added"], done.document["revision"]) == (1, "1")
+    assert "no server is running here" in done.err
+    text = hansei("playbook", "export", "--dataset", "books", "--format", "text")
+    assert "[a-00001] One lesson." in text.out
+    document = hansei("playbook", "export", "--dataset", "books", "--format", "json").document
+    assert [bullet["content"] for bullet in document["bullets"]] == ["One lesson."]
+    # A server that is named is meant, and not replaced.
+    named = hansei("playbook", "export", "--dataset", "books", "--addr", client.DEFAULT_ADDRESS)
+    assert named.code == 3
+
+
+def test_local_commands_work_on_the_same_data_without_a_server(
+    hansei: Hansei, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (file,) = recorded(tmp_path, "local", "git-push-rebased")
+    nobody = f"127.0.0.1:{systems.free_port()}"
+    learned = subprocess.run(
+        [*HANSEI, "learn", file, "--local", "--json"],
+        cwd=tmp_path,
+        env=environment(HANSEI_ADDR=nobody),
+        capture_output=True,
+        text=True,
+    )
+    assert learned.returncode == 0, learned.stderr
+    # What follows finds on disk what that process left.
+    monkeypatch.chdir(tmp_path)
+    for name in os.environ.keys() - environment().keys():
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HANSEI_ADDR", nobody)
+    shown = hansei("search", "a push was rejected", "--local", "--json")
+    assert shown.code == 0, shown.err
+    ids = {result["bullet"]["id"] for result in shown.document["results"]}
+    assert ids
+    exported = hansei("playbook", "export", "--dataset", "local", "--format", "text", "--local")
+    assert set(re.findall(r"^\[([^\]]+)\]", exported.out, re.MULTILINE)) >= ids
+    (tmp_path / "book.txt").write_text(exported.out, encoding="utf-8")
+    copied = hansei("playbook", "import", "book.txt", "--dataset", "copy", "--local", "--json")
+    assert int(copied.document["added"]) >= len(ids)

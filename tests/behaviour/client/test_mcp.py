@@ -1,0 +1,234 @@
+"""`hansei mcp`, as the official client sees it over both of its transports."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from mcp import Client as McpClient
+from mcp import StdioServerParameters
+
+from hansei.client import Client
+from hansei.client.cli.embedded import throwaway
+from tests import systems
+from tests.behaviour.client.test_cli_shell import HANSEI, environment
+from tests.commands import runner
+
+FAILED = "exit code 128\nfatal: unable to auto-detect email address"
+MESSAGES = [
+    {"role": "user", "content": "Commit the log."},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "1", "type": "function", "function": {"name": "git", "arguments": '{"command": "git commit"}'}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "1", "content": FAILED},
+    {"role": "assistant", "content": "I could not commit."},
+]
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with Client.local(**throwaway(tmp_path_factory.mktemp("mcp"))) as client:
+        yield client
+
+
+def stdio(folder: Path, *arguments: str) -> McpClient:
+    command = [*HANSEI, "mcp", *arguments]
+    return McpClient(StdioServerParameters(command=command[0], args=command[1:], env=environment(), cwd=folder))
+
+
+@contextmanager
+def over_http(folder: Path, *arguments: str) -> Iterator[str]:
+    """The URL of a server process."""
+    process = subprocess.Popen(
+        [*HANSEI, "mcp", "--http", "127.0.0.1:0", *arguments],
+        cwd=folder,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert "is up at http://127.0.0.1:" in line, line + process.stderr.read()
+        yield line.split()[-1]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(systems.STOP_SECONDS) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@asynccontextmanager
+async def http(folder: Path, *arguments: str) -> AsyncIterator[McpClient]:
+    with over_http(folder, *arguments) as url:
+        async with McpClient(url) as client:
+            yield client
+
+
+@pytest.fixture(params=["stdio", "http"])
+def connect(request: pytest.FixtureRequest, stack: Client, tmp_path: Path) -> Any:
+    """Connects to a server over the running stack; arguments are those of `hansei mcp`."""
+
+    def connected(*arguments: str) -> AbstractAsyncContextManager[McpClient]:
+        form = stdio if request.param == "stdio" else http
+        return form(tmp_path, "--addr", stack.address, *arguments)
+
+    return connected
+
+
+async def call(client: McpClient, tool: str, **arguments: Any) -> Any:
+    answer = await client.call_tool(tool, arguments)
+    assert not answer.is_error, answer.content
+    return answer.structured_content
+
+
+async def refusal(client: McpClient, tool: str, **arguments: Any) -> str:
+    answer = await client.call_tool(tool, arguments)
+    assert answer.is_error, answer
+    return str(answer.content[0].text)  # type: ignore[union-attr]
+
+
+def name_of(request: pytest.FixtureRequest) -> str:
+    return "".join(letter for letter in request.node.name if letter.isalnum())[:100]
+
+
+async def test_a_run_teaches_what_the_next_search_finds_and_votes_count_once(
+    connect: Any, request: pytest.FixtureRequest
+) -> None:
+    dataset = name_of(request)
+    async with connect("--dataset", dataset) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert set(tools) == {"search_playbook", "read_playbook", "learn_from_run", "vote"}
+        assert tools["search_playbook"].annotations.read_only_hint
+        assert tools["learn_from_run"].annotations.idempotent_hint
+
+        run = {"messages": MESSAGES, "succeeded": False, "test_report": "failed: no commit"}
+        learned = await call(client, "learn_from_run", **run)
+        assert any("auto-detect email" in lesson for lesson in learned["lessons"])
+        assert learned["added"]
+        assert await call(client, "learn_from_run", **run) == learned
+
+        page = await call(client, "read_playbook")
+        assert (page["dataset"], page["revision"]) == (dataset, learned["revision"])
+        assert set(learned["added"]) <= {each["id"] for each in page["bullets"]}
+        first = learned["added"][0]
+        vote = {"bullet_id": first, "verdict": "helpful", "run_id": "another-run"}
+        assert (await call(client, "vote", **vote))["counted"]
+        again = await call(client, "vote", **vote)
+        assert not again["counted"]
+        assert again["reason"]
+
+        found = await call(client, "search_playbook", query="git commit: unable to auto-detect email address")
+        assert first in {each["id"] for each in found["bullets"]}
+        text = (await client.read_resource(f"playbook://{dataset}")).contents[0].text
+        assert text.splitlines()[0].startswith(f"[{page['bullets'][0]['id']}] ")
+
+
+async def test_wrong_input_is_refused_in_words_a_model_can_act_on(connect: Any, request: pytest.FixtureRequest) -> None:
+    async with connect("--dataset", name_of(request)) as client:
+        assert "Invalid dataset name: 'a b'" in await refusal(client, "search_playbook", query="q", dataset="a b")
+        assert "top_k" in await refusal(client, "search_playbook", query="q", top_k=0)
+        assert "query" in await refusal(client, "search_playbook", query="")
+        assert "verdict" in await refusal(client, "vote", bullet_id="b", verdict="great", run_id="r")
+        robot = [{"role": "robot", "content": "beep"}]
+        refused = await refusal(client, "learn_from_run", messages=robot, succeeded=True)
+        assert "trajectory.messages[0].role: 'robot' must be one of" in refused
+        assert "messages" in await refusal(client, "learn_from_run", messages=[], succeeded=True)
+        unknown = await refusal(client, "learn_from_run", messages=[{"text": "q"}], succeeded=True)
+        assert "as openai: trajectory.messages[0].role" in unknown
+        there = await call(client, "vote", bullet_id="nobody", verdict="helpful", run_id="r")
+        assert not there["counted"]
+
+
+async def test_which_playbook_is_meant_is_asked_when_there_are_several(connect: Any, stack: Client) -> None:
+    for name in ("several-1", "several-2"):
+        stack.playbooks.apply_deltas(dataset=name, deltas=[])
+        stack.import_playbook(name, b"[a-00001] Text.\n")
+    async with connect() as client:
+        told = await refusal(client, "read_playbook")
+        assert "which playbook? Name one with `dataset`; there are " in told
+        assert all(name in told for name in ("several-1", "several-2"))
+        assert (await call(client, "read_playbook", dataset="several-1"))["bullets"]
+
+
+async def test_a_playbook_is_read_by_section_and_within_bounds(connect: Any, stack: Client) -> None:
+    lines = "".join(f"[a-{number:05}] Lesson {number}.\n" for number in range(1, 6))
+    stack.import_playbook("bounded", lines.encode(), replace=True)
+    async with connect("--dataset", "bounded") as client:
+        page = await call(client, "read_playbook", limit=2)
+        assert [len(page["bullets"]), page["more"]] == [2, 3]
+        assert (await call(client, "read_playbook", section="nowhere"))["bullets"] == []
+        assert "limit" in await refusal(client, "read_playbook", limit=100_000)
+
+
+async def test_without_a_server_it_runs_one_itself_and_keeps_what_was_learned(tmp_path: Path) -> None:
+    run = {"messages": MESSAGES, "succeeded": False, "test_report": "failed: no commit"}
+    async with stdio(tmp_path, "--local") as client:
+        learned = await call(client, "learn_from_run", **run)
+        assert learned["added"]
+    async with stdio(tmp_path, "--local") as client:
+        found = await call(client, "read_playbook")
+        assert (found["dataset"], found["revision"]) == ("default", learned["revision"])
+
+
+async def test_a_hansei_that_is_away_is_an_answer_not_a_crash(tmp_path: Path) -> None:
+    async with stdio(tmp_path, "--addr", "127.0.0.1:1", "--dataset", "d") as client:
+        assert "127.0.0.1:1" in await refusal(client, "search_playbook", query="q")
+        assert len((await client.list_tools()).tools) == 4
+
+
+def test_a_page_in_a_browser_cannot_reach_it(stack: Client, tmp_path: Path) -> None:
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    headers = {"Accept": "application/json, text/event-stream"}
+    with over_http(tmp_path, "--addr", stack.address, "--allow-host", "memory.example") as url:
+        strange = httpx.post(url, json=hello, headers={**headers, "Host": "rebound.example"})
+        assert strange.status_code == 421
+        page = httpx.post(url, json=hello, headers={**headers, "Origin": "https://page.example"})
+        assert page.status_code == 403
+        known = httpx.post(url, json=hello, headers={**headers, "Host": "memory.example"})
+        assert known.status_code not in (421, 403)
+        large = httpx.post(url, content=b"x" * (16 * 1024 * 1024), headers=headers)
+        assert large.status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--http", "0.0.0.0:0"], "can be reached by others"),
+        (["--http", "nonsense"], "'nonsense' is no address"),
+        (["--http", "127.0.0.1:99999"], "is no address"),
+    ],
+)
+def test_an_address_that_will_not_do_is_a_message(
+    capfd: pytest.CaptureFixture[str], arguments: list[str], complaint: str
+) -> None:
+    said = runner(capfd)("mcp", *arguments)
+    assert said.code == 1
+    assert complaint in said.err
+    assert "Traceback" not in said.err
+
+
+def test_the_line_for_a_clients_settings_is_the_one_in_the_readme(tmp_path: Path) -> None:
+    readme = (systems.ROOT / "sdk/README.md").read_text(encoding="utf-8")
+    block = readme.split("```json\n", 1)[1].split("```", 1)[0]
+    settings = json.loads(block)["mcpServers"]["hansei"]
+    assert settings == {"command": "hansei", "args": ["mcp", "--local"]}
+    installed = Path(sys.executable).with_name(settings["command"])
+    ran = subprocess.run(
+        [installed, *settings["args"]], cwd=tmp_path, env=environment(), input="", capture_output=True, text=True
+    )
+    assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr
+    assert os.listdir(tmp_path) == ["data"]

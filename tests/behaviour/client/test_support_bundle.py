@@ -1,0 +1,291 @@
+"""`hansei doctor --bundle`: what is in it, that nothing secret is, and that it is made when nothing answers."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import tarfile
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+import chassis
+from allinone.commands import settings_classes
+from chassis.settings import settings_table
+from hansei.client import Client
+from hansei.client.cli.support import servers
+from hansei.client.cli.support.archive import Part
+from hansei.reflector.v1 import trajectory_pb2 as trajectory
+from services.curator.bootstrap import build
+from services.curator.settings import CuratorSettings
+from tests import systems
+from tests.commands import Hansei, runner
+from tests.fakes.authority import Authority
+
+FOLDER = "hansei-support/"
+LOOKS = (
+    "postgresql://hansei:{}@127.0.0.1:1/x",
+    "postgresql://hansei:p@{}/w@127.0.0.1:1/x",
+    "postgresql://127.0.0.1:1/x?sslmode=require&password={}",
+    "https://user:{}@models.example/v1",
+    "https://models.example/v1?key={}",
+    "sk-{}",
+    "Bearer {}",
+    "AIza{}",
+    "hansei_0123456789abcdef_{}",
+    "eyJhbGciOi.eyJpc3Mi.{}",
+    "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----",
+    "OPENAI_API_KEY={}",
+)
+"""What a secret in a place that is not meant for one looks like."""
+
+
+@dataclass
+class Planted:
+    """Secrets of this test, each a word of its own that nothing else holds."""
+
+    words: list[str] = field(default_factory=list)
+
+    def one(self) -> str:
+        self.words.append(f"planted{uuid.uuid4().hex}")
+        return self.words[-1]
+
+    def found_in(self, file: Path) -> list[tuple[str, str]]:
+        """Where any of them stands in a bundle, in a name or in any byte of a file."""
+        assert self.words
+        with tarfile.open(file) as packed:
+            contents = {entry.name: _content(packed, entry) for entry in packed}
+        return [
+            (name, word)
+            for name, content in contents.items()
+            for word in self.words
+            if word.encode() in content or word in name
+        ]
+
+
+def _content(packed: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
+    opened = packed.extractfile(entry)
+    assert opened is not None
+    return opened.read()
+
+
+def documents(file: Path) -> dict[str, Any]:
+    """The JSON documents and texts in a bundle, by their names."""
+    with tarfile.open(file) as packed:
+        contents = {entry.name.removeprefix(FOLDER): _content(packed, entry).decode() for entry in packed}
+    return {name: json.loads(text) if name.endswith(".json") else text for name, text in contents.items()}
+
+
+@pytest.fixture
+def planted() -> Planted:
+    return Planted()
+
+
+@pytest.fixture
+def hansei(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Hansei:
+    """The command in an empty folder, where no server is."""
+    for name in ("LLM_PROVIDER", "HANSEI_LLM_PROVIDER", "OPENAI_API_KEY", "EMBEDDING_PROVIDER"):
+        monkeypatch.delenv(name, raising=False)
+    for name in systems.SERVICES:
+        monkeypatch.setenv(f"{name.upper()}_ADDR", f"127.0.0.1:{systems.free_port()}")
+    monkeypatch.setenv("HANSEI_ADDR", f"127.0.0.1:{systems.free_port()}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    return runner(capfd)
+
+
+def secret_run(dataset: str, planted: Planted) -> trajectory.Trajectory:
+    """A failed run with something secret in every text."""
+    call = trajectory.ToolCall(id="1", name="push", arguments=json.dumps({"token": planted.one()}))
+    return trajectory.Trajectory(
+        id=f"{dataset}-1",
+        dataset=dataset,
+        query=f"Push with the password {planted.one()}",
+        status=trajectory.TRAJECTORY_STATUS_FAILURE,
+        generated_answer=f"I could not push as {planted.one()}.",
+        steps=[
+            trajectory.Step(role=trajectory.STEP_ROLE_ASSISTANT, content=planted.one(), tool_calls=[call]),
+            trajectory.Step(
+                role=trajectory.STEP_ROLE_TOOL,
+                name="push",
+                tool_call_id="1",
+                content=f"exit code 1\nfatal: no access with {planted.one()}",
+            ),
+        ],
+    )
+
+
+def test_it_says_how_a_running_hansei_is_and_holds_no_text_of_it(
+    hansei: Hansei, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, planted: Planted
+) -> None:
+    token, metrics, dataset = planted.one(), f"127.0.0.1:{systems.free_port()}", f"support-{uuid.uuid4().hex[:8]}"
+    settings = {"HANSEI_METRICS_ADDRESS": metrics, "GATEWAY_API_TOKEN": token, "HANSEI_LOG_LEVEL": "DEBUG"}
+    data = tmp_path / "data-of-the-server"
+    data.mkdir()
+    with systems.one_process(data, **settings) as system:
+        with Client(system.address, token=token) as client:
+            learned = client.learn(secret_run(dataset, planted), ground_truth=planted.one(), test_report=planted.one())
+            client.ask(dataset, f"How do I push? {planted.one()}", min_revision=learned.curation.revision)
+        log = data / "allinone.log"
+        assert log.stat().st_size
+        monkeypatch.setenv("HANSEI_METRICS_ADDRESS", metrics)
+        monkeypatch.setenv("HANSEI_TOKEN", token)
+        monkeypatch.setenv("HANSEI_ADDR", system.address)
+        monkeypatch.setenv("CURATOR_DATABASE_URL", "")
+        monkeypatch.setenv("PLAYBOOK_DATA_DIR", str(data / "playbooks"))
+        said = hansei("doctor", "--bundle", "b.tar.gz", "--log", log, "--json")
+    assert said.code == 0, said.err
+    assert planted.found_in(tmp_path / "b.tar.gz") == []
+    found = documents(tmp_path / "b.tar.gz")
+    assert said.document == found["manifest.json"]
+    (book,) = found["playbooks.json"]
+    assert (book["dataset"], book["revision"], book["index_revision"]) == (dataset, 1, 1)
+    assert book["bullets"] >= 1
+    gateway = found["servers.json"]["gateway"]
+    assert gateway["health"]["the process"] == "SERVING"
+    assert {f"hansei.{name}.v1" for name in systems.SERVICES} <= {n.rpartition(".")[0] for n in gateway["health"]}
+    assert gateway["contract"]["digest"] == gateway["contract"]["digest_here"]
+    assert gateway["contract"]["only_here"] == gateway["contract"]["only_there"] == []
+    assert 'rpc_method="Learn"' in found["metrics.txt"]
+    assert found["schemas.json"]["curator"]["versions"] == {"curator_schema_version": ["0001"]}
+    assert found["settings.json"]["settings"]["curator"]["PLAYBOOK_DATA_DIR"] == {
+        "value": str(data / "playbooks"),
+        "from": "PLAYBOOK_DATA_DIR",
+    }
+    assert {each["check"] for each in found["findings.json"]} >= {"server: curator", "gateway: settings"}
+    assert "grpcio" in found["versions.json"]["packages"]
+    assert '"event": "serving"' in found["logs/1-allinone.log"]
+
+
+def test_the_manifest_tells_of_every_file_and_of_what_is_not_there(hansei: Hansei, tmp_path: Path) -> None:
+    said = hansei("doctor", "--bundle", "b.tar.gz")
+    assert said.code == 1  # the server does not answer
+    file = tmp_path / "b.tar.gz"
+    assert file.stat().st_mode & 0o077 == 0
+    manifest = documents(file)["manifest.json"]
+    with tarfile.open(file) as packed:
+        there = {entry.name.removeprefix(FOLDER): _content(packed, entry) for entry in packed}
+    told = {each["file"]: (each["bytes"], each["sha256"]) for each in manifest["files"]}
+    assert told == {
+        name: (len(content), hashlib.sha256(content).hexdigest())
+        for name, content in there.items()
+        if name != "manifest.json"
+    }
+    left_out = {each["what"]: each["why"] for each in manifest["left_out"]}
+    for name in systems.SERVICES:
+        assert "did not answer: UNAVAILABLE" in left_out[f"health and contract of the {name}"]
+    assert {"metrics", "logs", "bullets, trajectories, prompts and documents"} <= set(left_out)
+    assert all(each in said.out for each in [*told, *left_out])
+
+
+def every_setting(planted: Planted) -> Iterator[tuple[str, str]]:
+    """A secret in each variable of each setting: by itself where one belongs, elsewhere with its usual looks."""
+    looks = cycle(LOOKS)
+    for settings in settings_classes().values():
+        for row in settings_table(settings):
+            for variable in row.variables:
+                secret = isinstance(settings.model_fields[row.name].get_default(), SecretStr)
+                yield variable, planted.one() if secret else next(looks).format(planted.one())
+
+
+def usable_settings(planted: Planted) -> Iterator[tuple[str, str]]:
+    """Secrets where they belong, in settings with which everything would start, were the databases there."""
+    for variable in ("OPENAI_API_KEY", "GOOGLE_API_KEY", "GATEWAY_API_TOKEN", "HANSEI_SEARCH_QDRANT_API_KEY"):
+        yield variable, planted.one()
+    for listed in systems.SERVICES.values():
+        if "database" in listed:
+            place = f"127.0.0.1:{systems.free_port()}"
+            yield listed["database"], f"postgresql://hansei:{planted.one()}@{place}/x?sslpassword={planted.one()}"
+    yield "LLM_PROVIDER", "openai"
+    yield "OPENAI_BASE_URL", f"http://user:{planted.one()}@127.0.0.1:{systems.free_port()}/v1"
+
+
+def elsewhere(planted: Planted) -> Iterator[tuple[str, str]]:
+    """Secrets in variables that are no settings."""
+    for variable in ("HANSEI_TOKEN", "AWS_SECRET_ACCESS_KEY", "SOME_PASSWORD", "hansei_own_api_key"):
+        yield variable, planted.one()
+    yield "OTEL_EXPORTER_OTLP_HEADERS", f"x-key={planted.one()},authorization=Basic {planted.one()}"
+    yield "DATABASE_URL", f"mysql://root:{planted.one()}@127.0.0.1/x"
+
+
+@pytest.mark.parametrize("settings", [every_setting, usable_settings])
+def test_nothing_secret_is_in_it_wherever_it_stood(
+    hansei: Hansei, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, planted: Planted, settings: Any
+) -> None:
+    given = {**dict(settings(planted)), **dict(elsewhere(planted))}
+    for variable, value in given.items():
+        monkeypatch.setenv(variable, value)
+    tls = Authority().issue(tmp_path / planted.one(), "localhost") if settings is usable_settings else {}
+    for variable, place in tls.items():
+        monkeypatch.setenv(variable, place)
+        # The folder's name is none, and a path may be told; what is in the files may not.
+        planted.words = [word for word in planted.words if word not in place]
+    if tls:
+        key = Path(tls["HANSEI_TLS_KEY"]).read_text(encoding="ascii")
+        planted.words.extend(key.splitlines()[1:-1])
+    log = tmp_path / "service.log"
+    lines = [
+        *(json.dumps({"event": f"called with {value}", variable: value}) for variable, value in given.items()),
+        *given.values(),
+        json.dumps({"event": "broke", "exception": f'Traceback\n  File "a.py", line 1, in f\nE: {planted.one()}'}),
+        *(Path(place).read_text(encoding="ascii") for place in tls.values()),
+    ]
+    log.write_text("\n".join(lines), encoding="utf-8")
+    said = hansei("doctor", "--bundle", "b.tar.gz", "--log", log)
+    assert said.code == 1
+    assert (tmp_path / "b.tar.gz").exists(), said.err
+    assert planted.found_in(tmp_path / "b.tar.gz") == []
+    assert [word for word in planted.words if word in said.out + said.err] == []
+    assert "a.py:1 f" in documents(tmp_path / "b.tar.gz")["logs/1-service.log"]
+
+
+def test_without_the_server_nobody_is_asked(hansei: Hansei, tmp_path: Path) -> None:
+    said = hansei("doctor", "--bundle", "b.tar.gz", "--no-server", "--json")
+    assert said.code == 0, said.err
+    assert "servers.json" not in documents(tmp_path / "b.tar.gz")
+    assert "servers were not asked" in [each["why"] for each in said.document["left_out"]]
+    # A schema is looked up without making the database.
+    assert documents(tmp_path / "b.tar.gz")["schemas.json"]["planner"]["there"] is False
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("arguments", [["--bundle", "there.tar.gz"], ["--log", "there.tar.gz"]])
+def test_nothing_is_overwritten_and_a_log_alone_is_refused(
+    hansei: Hansei, tmp_path: Path, arguments: list[str]
+) -> None:
+    (tmp_path / "there.tar.gz").write_text("mine", encoding="utf-8")
+    said = hansei("doctor", "--no-server", *arguments)
+    assert said.code == 2
+    assert said.err.startswith("Error: ")
+    assert (tmp_path / "there.tar.gz").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_folder_that_is_not_there_is_named(hansei: Hansei) -> None:
+    said = hansei("doctor", "--no-server", "--bundle", "nowhere/b.tar.gz")
+    assert said.code == 1
+    assert "nowhere/b.tar.gz cannot be written: No such file" in said.err
+
+
+async def test_services_with_tls_are_asked_with_the_certificates_of_this_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, file in Authority().issue(tmp_path, "localhost").items():
+        monkeypatch.setenv(name, file)
+    settings = CuratorSettings(
+        llm_provider="offline", playbook_data_dir=str(tmp_path / "books"), listen_address="127.0.0.1:0"
+    )
+    certificates = chassis.Certificates.of(settings)
+    async with chassis.serve(
+        build(settings, chassis.Peers({})), settings=settings, certificates=certificates
+    ) as running:
+        monkeypatch.setenv("CURATOR_ADDR", running.address.replace("127.0.0.1", "localhost"))
+        found = await asyncio.to_thread(lambda: list(servers.health(f"127.0.0.1:{systems.free_port()}")))
+    (part,) = (each for each in found if isinstance(each, Part))
+    assert part.content["curator"]["health"]["hansei.curator.v1.CuratorService"] == "SERVING"

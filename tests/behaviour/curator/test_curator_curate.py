@@ -1,0 +1,189 @@
+"""Curate over gRPC, with a model behind a real HTTP server, and by rules without one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import chassis
+from chassis.errors import AlreadyExists, HanseiError, NotFound, RequestIdReused
+from hansei.curator.v1 import curator_service_pb2 as curator_pb
+from hansei.curator.v1 import curator_service_pb2_grpc as curator_grpc
+from hansei.playbook.v1 import playbook_pb2 as pb
+from hansei.playbook.v1 import playbook_service_pb2 as service_pb
+from hansei.playbook.v1 import playbook_service_pb2_grpc as playbook_grpc
+from hansei.reflector.v1 import trajectory_pb2
+from services.curator.bootstrap import build
+from services.curator.settings import CuratorSettings
+from tests.behaviour.playbook_client import new_id
+from tests.fakes.openai_answers import chat, chat_json, error
+from tests.fakes.openai_server import OpenAIServer
+
+if TYPE_CHECKING:
+    from hansei.curator.v1.curator_service_pb2_grpc import CuratorServiceAsyncStub
+    from hansei.playbook.v1.playbook_service_pb2_grpc import PlaybookServiceAsyncStub
+
+    Clients = tuple[CuratorServiceAsyncStub, PlaybookServiceAsyncStub]
+
+DELTA = {"type": "ADD", "section": "git", "bullet_id": None, "content": "Set {user.name}.", "reasoning": "new"}
+
+
+@asynccontextmanager
+async def curator(folder: Path, **settings: Any) -> AsyncIterator[Clients]:
+    """Clients of a curator that keeps its playbooks in `folder`."""
+    settings = {"playbook_data_dir": str(folder), "llm_retries": 0, "embedding_provider": "hashing", **settings}
+    async with chassis.serve(build(CuratorSettings(**settings), chassis.Peers({}))) as running:
+        peers = chassis.Peers({"curator": running.address})
+        channel = peers.channel("curator")
+        yield curator_grpc.CuratorServiceStub(channel), playbook_grpc.PlaybookServiceStub(channel)
+        await peers.close()
+
+
+@asynccontextmanager
+async def with_model(folder: Path) -> AsyncIterator[tuple[OpenAIServer, Clients]]:
+    """The same, curated by a scripted model."""
+    with OpenAIServer() as server:
+        settings = {"llm_provider": "openai", "openai_base_url": server.base_url, "openai_api_key": "test"}
+        async with curator(folder, **settings) as clients:
+            yield server, clients
+
+
+def request(*, trajectory: str = "run-1", **fields: Any) -> curator_pb.CurateRequest:
+    insight = trajectory_pb2.Insight(
+        reasoning="r",
+        error_identification="e",
+        root_cause_analysis="c",
+        correct_approach="a",
+        key_insight="Set user.name before the first commit.",
+        steps=[3],
+    )
+    reflection = trajectory_pb2.ReflectionResult(
+        **{"insights": [insight], "trajectory_id": trajectory, "iteration_count": 1, **fields}
+    )
+    return curator_pb.CurateRequest(request_id=new_id(), dataset="d", reflection_result=reflection)
+
+
+async def bullets(playbooks: PlaybookServiceAsyncStub) -> list[pb.Bullet]:
+    answer = await playbooks.GetPlaybook(service_pb.GetPlaybookRequest(dataset="d"))
+    return list(answer.playbook.bullets)
+
+
+async def test_a_curation_with_a_model(tmp_path: Path) -> None:  # C-77
+    async with with_model(tmp_path) as (server, (curators, playbooks)):
+        server.script(chat_json({"deltas": [DELTA]}))
+        answer = await curators.Curate(request())
+        assert (answer.saved, answer.error, answer.revision) == (True, "", 1)
+        assert answer.result.summary == "ADD: 1, UPDATE: 0, DELETE: 0"
+        [bullet] = await bullets(playbooks)
+        assert (bullet.id, bullet.content) == ("git-00001", "Set {user.name}.")
+        assert bullet.sources == [pb.Source(trajectory_id="run-1", steps=[3])]
+        [asked] = server.requests
+        assert [role for role, _ in asked.messages] == ["user"]
+
+
+async def test_a_repeat_is_answered_from_the_store_without_asking_the_model(tmp_path: Path) -> None:
+    async with with_model(tmp_path) as (server, (curators, playbooks)):
+        server.script(chat_json({"deltas": [DELTA]}))
+        asked = request()
+        first = await curators.Curate(asked)
+        again = await curators.Curate(asked)
+        assert first.SerializeToString(deterministic=True) == again.SerializeToString(deterministic=True)
+        assert (len(server.requests), len(await bullets(playbooks))) == (1, 1)
+        asked.reflection_result.insights[0].key_insight = "other"
+        with pytest.raises(RequestIdReused):
+            await curators.Curate(asked)
+
+
+async def test_the_same_request_twice_at_once_is_done_once(tmp_path: Path) -> None:
+    async with with_model(tmp_path) as (server, (curators, playbooks)):
+        server.answer_with(chat_json({"deltas": [DELTA]}))
+        asked = request()
+        answers = await asyncio.gather(*(curators.Curate(asked) for _ in range(5)))
+        assert len({answer.SerializeToString(deterministic=True) for answer in answers}) == 1
+        history = await playbooks.GetHistory(service_pb.GetHistoryRequest(dataset="d"))
+        assert len(history.revisions) == 1
+
+
+async def test_a_failing_model_is_told_and_can_be_tried_again(tmp_path: Path) -> None:  # C-38, C-77, C-79
+    async with with_model(tmp_path) as (server, (curators, playbooks)):
+        server.script(error(500), chat("no json at all"), chat_json({"deltas": [DELTA]}))
+        asked = request()
+        failed = await curators.Curate(asked)
+        assert (failed.saved, bool(failed.error), failed.revision) == (False, True, 0)
+        assert failed.result.summary == "ADD: 0, UPDATE: 0, DELETE: 0"
+        unreadable = await curators.Curate(asked)
+        assert (unreadable.saved, bool(unreadable.error), unreadable.revision) == (True, True, 1)
+        assert await bullets(playbooks) == []
+        done = await curators.Curate(request(trajectory="run-2"))
+        assert (done.saved, done.revision) == (True, 2)
+
+
+async def test_by_rules_without_a_model(tmp_path: Path) -> None:
+    async with curator(tmp_path, llm_provider="offline") as (curators, playbooks):
+        answer = await curators.Curate(request())
+        assert (answer.saved, answer.model, answer.operations[0].delta.reasoning) == (
+            True,
+            "offline",
+            "the playbook is empty",
+        )
+        vote = trajectory_pb2.BulletEvaluation(bullet_id=answer.operations[0].bullet_id, tag=pb.VOTE_TAG_HELPFUL)
+        again = await curators.Curate(request(trajectory="run-2", bullet_evaluations=[vote]))
+        [bullet] = await bullets(playbooks)
+        assert (bullet.helpful, [source.trajectory_id for source in bullet.sources]) == (1, ["run-1", "run-2"])
+        assert [outcome.applied for outcome in again.votes] == [True]
+
+
+async def test_a_lesson_that_was_served_is_not_learned_again(tmp_path: Path) -> None:
+    async with curator(tmp_path, llm_provider="offline") as (curators, playbooks):
+        first = await curators.Curate(request())
+        served = [first.operations[0].bullet_id]
+        await curators.Curate(request(trajectory="run-2", used_bullet_ids=served))
+        [bullet] = await bullets(playbooks)
+        assert [source.trajectory_id for source in bullet.sources] == ["run-1"]
+
+
+async def test_a_committed_curation_can_be_read_again(tmp_path: Path) -> None:
+    async with curator(tmp_path, llm_provider="offline") as (curators, _):
+        asked = request()
+        answer = await curators.Curate(asked)
+        read = curator_pb.GetCurationRequest(request_id=asked.request_id, dataset="d")
+        found = await curators.GetCuration(read)
+        assert (found.reflection_result, found.response) == (asked.reflection_result, answer)
+        read.dataset = "other"
+        with pytest.raises(NotFound):
+            await curators.GetCuration(read)
+
+
+async def test_preparing_reads_the_served_bullets_or_the_committed_curation(tmp_path: Path) -> None:
+    async with curator(tmp_path, llm_provider="offline") as (curators, playbooks):
+        await curators.Curate(request())
+        [bullet] = await bullets(playbooks)
+        asked = request(trajectory="run-2")
+        prepare = curator_pb.PrepareCurationRequest(
+            request_id=asked.request_id, dataset="d", bullet_ids=["unknown", bullet.id]
+        )
+        prepared = await curators.PrepareCuration(prepare)
+        assert (prepared.HasField("committed"), list(prepared.bullets), prepared.revision) == (False, [bullet], 1)
+        asked.prepared_revision = prepared.revision
+        answer = await curators.Curate(asked)
+        assert await curators.Curate(asked) == answer
+        prepared = await curators.PrepareCuration(prepare)
+        assert prepared.committed.reflection_result == asked.reflection_result
+        assert (prepared.committed.response, list(prepared.bullets), prepared.revision) == (answer, [], 2)
+        prepare.dataset = "other"
+        with pytest.raises(AlreadyExists, match="d"):
+            await curators.PrepareCuration(prepare)
+
+
+async def test_an_invalid_dataset_name_is_refused(tmp_path: Path) -> None:  # C-43
+    async with curator(tmp_path, llm_provider="offline") as (curators, _):
+        asked = request()
+        asked.dataset = "a b"
+        with pytest.raises(HanseiError, match="Invalid dataset name: 'a b'") as caught:
+            await curators.Curate(asked)
+        assert caught.value.code == "INVALID_ARGUMENT"

@@ -1,0 +1,131 @@
+"""The change feed over gRPC: in order, without gap or repetition."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from libs.embedding.hashing import Hashing
+from services.curator.domain.errors import RevisionAhead
+from tests.behaviour.playbook_client import (
+    add,
+    apply,
+    curator,
+    delete,
+    import_file,
+    vote,
+    watched,
+)
+
+if TYPE_CHECKING:
+    from hansei.playbook.v1.playbook_service_pb2_grpc import PlaybookServiceAsyncStub as Stub
+
+
+@pytest.fixture
+async def stub(tmp_path: Path) -> AsyncIterator[Stub]:
+    async with curator(tmp_path) as stub:
+        yield stub
+
+
+async def test_a_watcher_gets_the_past_and_then_what_comes(stub: Stub) -> None:
+    await apply(stub, add("one"))
+    watcher = asyncio.create_task(watched(stub, 4))
+    for number in range(3):
+        await apply(stub, add(f"lesson {number}"))
+    events = await watcher
+    assert [event.revision.revision for event in events] == [1, 2, 3, 4]
+    assert events[-1].revision.changes[0].after.content == "lesson 2"
+    assert events[-1].revision.changes[0].position == 3
+    with pytest.raises(RevisionAhead):
+        await watched(stub, 1, from_revision=99)
+
+
+async def test_a_watcher_can_begin_with_a_snapshot(stub: Stub) -> None:
+    await import_file(stub, "\n".join(f"[x-{number:05d}] lesson {number}" for number in range(2_500)).encode())
+    events = await watched(stub, 3, snapshot=True)
+    parts = [event.snapshot for event in events]
+    assert [len(part.playbook.bullets) for part in parts] == [1000, 1000, 500]
+    assert [part.last for part in parts] == [False, False, True]
+    watcher = asyncio.create_task(watched(stub, 1, from_revision=parts[-1].playbook.revision))
+    await apply(stub, add("after the snapshot"))
+    assert [event.revision.revision for event in await watcher] == [2]
+
+
+async def test_a_watcher_resumes_across_a_restart_without_gap_or_repetition(tmp_path: Path) -> None:
+    seen: list[int] = []
+    for start in (0, 5):
+        async with curator(tmp_path) as stub:
+            watcher = asyncio.create_task(watched(stub, 5, from_revision=start))
+            for number in range(5):
+                await apply(stub, add(f"lesson {start} {number}"))
+            seen += [event.revision.revision for event in await watcher]
+    assert seen == list(range(1, 11))
+
+
+async def test_a_watcher_sees_what_another_process_commits(tmp_path: Path) -> None:
+    async with curator(tmp_path) as one, curator(tmp_path) as other:
+        watcher = asyncio.create_task(watched(one, 4))
+        for number in range(4):
+            await apply(other if number % 2 else one, add(f"lesson {number}"))
+        assert [event.revision.revision for event in await watcher] == [1, 2, 3, 4]
+
+
+async def test_five_hundred_watchers_at_once(stub: Stub) -> None:
+    await apply(stub, add("one"))
+    watchers = [asyncio.create_task(watched(stub, 4)) for _ in range(500)]
+    for number in range(3):
+        await apply(stub, add(f"lesson {number}"))
+    for events in await asyncio.gather(*watchers):
+        assert [event.revision.revision for event in events] == [1, 2, 3, 4]
+
+
+def vector_of(text: str) -> bytes:
+    return bytes(Hashing().compute([text])[0].astype("<f4"))
+
+
+async def test_a_watcher_that_asks_for_a_model_gets_the_vector_of_each_changed_bullet(stub: Stub) -> None:
+    (operation,) = (await apply(stub, add("Moor the boat"))).operations
+    await apply(stub, votes=[vote(operation.bullet_id, "run")])
+    await apply(stub, delete(operation.bullet_id))
+    events = await watched(stub, 3, embedding_model_id=Hashing.model_id)
+    added, voted, removed = (event.revision.changes[0] for event in events)
+    for change in (added, voted):
+        assert (change.embedding.model_id, change.embedding.dimension) == (Hashing.model_id, 1536)
+        assert change.embedding.values == vector_of("Moor the boat")
+    assert not removed.HasField("embedding")
+
+
+async def test_a_watcher_that_asks_for_none_or_for_another_model_gets_no_vectors(stub: Stub) -> None:
+    await apply(stub, add("Moor the boat"))
+    for model_id in ("", "another"):
+        (event,) = await watched(stub, 1, embedding_model_id=model_id)
+        assert not event.revision.changes[0].HasField("embedding")
+    (event,) = await watched(stub, 1, snapshot=True)
+    assert len(event.snapshot.embeddings) == 0
+    (event,) = await watched(stub, 1, snapshot=True, embedding_model_id="another")
+    assert [embedding.values for embedding in event.snapshot.embeddings] == [b""]
+
+
+async def test_a_snapshot_brings_vectors_of_what_changed_since_a_revision(stub: Stub) -> None:
+    for text in ("one", "two"):
+        await apply(stub, add(text))
+    for after, expected in ((0, [vector_of("one"), vector_of("two")]), (1, [b"", vector_of("two")])):
+        (event,) = await watched(
+            stub, 1, snapshot=True, embedding_model_id=Hashing.model_id, embeddings_after_revision=after
+        )
+        assert [embedding.values for embedding in event.snapshot.embeddings] == expected
+
+
+async def test_parts_of_a_snapshot_with_vectors_stay_within_a_message(stub: Stub) -> None:
+    await import_file(stub, "\n".join(f"[x-{number:05d}] lesson {number}" for number in range(1_500)).encode())
+    events = await watched(stub, 3, snapshot=True, embedding_model_id=Hashing.model_id)
+    parts = [event.snapshot for event in events]
+    assert max(part.ByteSize() for part in parts) < 5 * 1024 * 1024
+    assert sum(len(part.playbook.bullets) for part in parts) == 1_500
+    assert all(len(part.embeddings) == len(part.playbook.bullets) for part in parts)
+    assert all(embedding.values for part in parts for embedding in part.embeddings)
+    assert [part.last for part in parts] == [False, False, True]

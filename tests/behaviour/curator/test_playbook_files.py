@@ -1,0 +1,94 @@
+"""Playbooks as files over gRPC: what goes in comes out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from chassis.errors import HanseiError
+from hansei.playbook.v1 import playbook_service_pb2 as service_pb
+from services.curator.domain.errors import UnreadablePlaybook
+from tests.behaviour.playbook_client import (
+    add,
+    apply,
+    contents,
+    curator,
+    export_file,
+    import_file,
+    playbook,
+    vote,
+)
+
+if TYPE_CHECKING:
+    from hansei.playbook.v1.playbook_service_pb2_grpc import PlaybookServiceAsyncStub as Stub
+
+
+DATA = Path(os.environ.get("HANSEI_DATA", Path(__file__).parents[3] / "../shared/data"))
+
+
+@pytest.fixture
+async def stub(tmp_path: Path) -> AsyncIterator[Stub]:
+    async with curator(tmp_path) as stub:
+        yield stub
+
+
+async def test_a_json_file_is_exported_as_it_was_imported(stub: Stub) -> None:  # C-17, C-19
+    await apply(stub, add("日本語の教訓 {a}\n二行目"), add("two"), trajectory="run")
+    await apply(stub, votes=[vote("gene-00001", "x")])
+    exported = await export_file(stub, service_pb.PLAYBOOK_FORMAT_JSON)
+    assert "日本語の教訓" in exported.decode()
+    answer = await import_file(stub, exported, dataset="copy")
+    assert (answer.added, answer.format) == (2, service_pb.PLAYBOOK_FORMAT_JSON)
+    copied = await export_file(stub, service_pb.PLAYBOOK_FORMAT_JSON, "copy")
+    assert copied.split(b'"bullets"')[1] == exported.split(b'"bullets"')[1]
+
+
+async def test_a_file_with_an_error_writes_nothing(stub: Stub) -> None:  # C-15
+    await apply(stub, add("one"))
+    for content in (b'{"bullets": [{"id": 5}]}', b"{", b"[x] fine\nnot a bullet\n", b"\xff\xfe"):
+        with pytest.raises(HanseiError) as caught:
+            await import_file(stub, content)
+        assert caught.value.code == "INVALID_ARGUMENT"
+        assert caught.value.reason == UnreadablePlaybook.reason
+    assert await contents(stub) == ["one"]
+
+
+async def test_the_appworld_playbook_comes_out_as_it_went_in(stub: Stub) -> None:
+    path = DATA / "appworld_online_playbook.txt"
+    if not path.exists():
+        pytest.skip(f"{path} is not there; set HANSEI_DATA to the folder that has it")
+    content = path.read_bytes()
+    answer = await import_file(stub, content)
+    assert (answer.added, answer.format) == (359, service_pb.PLAYBOOK_FORMAT_TEXT_PLAIN)
+    exported = await export_file(stub, service_pb.PLAYBOOK_FORMAT_TEXT_PLAIN)
+
+    assert _bullets_under_headings(exported) == _bullets_under_headings(content)
+    counted = await export_file(stub, service_pb.PLAYBOOK_FORMAT_TEXT_COUNTED)
+    await import_file(stub, counted, dataset="again")
+    assert (await export_file(stub, service_pb.PLAYBOOK_FORMAT_TEXT_COUNTED, "again")) == counted
+
+
+async def test_an_import_that_extends_keeps_votes_and_updates_by_id(stub: Stub) -> None:
+    await apply(stub, add("one"), add("two"))
+    await apply(stub, votes=[vote("gene-00001", "x")])
+    content = b"## GENERAL\n[gene-00001] helpful=9 harmful=1 :: ONE\n[new-00007] helpful=2 harmful=0 :: three\n"
+    answer = await import_file(stub, content, replace=False)
+    assert (answer.added, answer.updated, answer.removed) == (1, 1, 0)
+    shown = [(one.id, one.content, one.helpful) for one in (await playbook(stub)).bullets]
+    assert shown == [("gene-00001", "ONE", 1), ("gene-00002", "two", 0), ("new-00007", "three", 2)]
+
+
+def _bullets_under_headings(text: bytes) -> list[tuple[str, str]]:
+    """Each bullet line with the heading above it."""
+    heading = ""
+    found: list[tuple[str, str]] = []
+    for line in text.decode().split("\n"):
+        if line.startswith("## "):
+            heading = line
+        elif line.startswith("["):
+            found.append((heading, line))
+    return found

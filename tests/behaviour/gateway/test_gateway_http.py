@@ -1,0 +1,295 @@
+"""The HTTP face as a caller sees it: the gateway's own process before real services, over real sockets."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from gateway.http.report_documents import DASHBOARD
+from tests import systems
+from tests.fakes.openai_answers import chat, chat_json, error
+from tests.fakes.openai_server import OpenAIServer
+from tests.processes import Process, start
+from tests.shared import CODE
+from tests.zygote import Order
+
+SECONDS = 60
+LESSON = "六の七倍は四十二 {x}"
+LEARN: dict[str, Any] = {
+    "request_id": "0b6c4f6e-6c0a-4a2e-9f27-6d1c5b8f0a11",
+    "dataset": "http-example",
+    "ground_truth": "42",
+    "trajectory": {
+        "id": "run-1",
+        "dataset": "http-example",
+        "query": "6 times 7?",
+        "generated_answer": "41",
+        "status": "TRAJECTORY_STATUS_FAILURE",
+    },
+}
+ADDRESSES = ("CURATOR_ADDR", "REFLECTOR_ADDR", "SEARCH_ADDR", "PLANNER_ADDR", "VALIDATOR_ADDR")
+
+
+@dataclass(frozen=True)
+class Front:
+    """A running gateway: where it serves HTTP and gRPC, and its process."""
+
+    url: str
+    address: str
+    process: Process
+
+    def client(self, **headers: str) -> httpx.Client:
+        """A client of the HTTP face."""
+        return httpx.Client(base_url=self.url, timeout=SECONDS, headers=headers)
+
+
+@contextmanager
+def gateway_before(data: Path, peers: dict[str, str], module: str = "gateway", **environment: str) -> Iterator[Front]:
+    """The process of the gateway, or of another service, until the block ends."""
+    address, http = f"127.0.0.1:{systems.free_port()}", f"127.0.0.1:{systems.free_port()}"
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("HANSEI_", "OPENAI_", "LLM_", "GATEWAY_"))}
+    own = {"HANSEI_LISTEN_ADDRESS": address, "HANSEI_HTTP_ADDRESS": http, "PYTHONPATH": CODE, **peers, **environment}
+    with (data / f"{module}.log").open("wb") as log:
+        process = start(Order(module, str(data), {**kept, **own}), log, log)
+        try:
+            system = systems.System("one service", {module: address}, data, {}, {module: process})
+            systems.wait_until_serving(system, module, address)
+            yield Front(f"http://{http}", address, process)
+        finally:
+            process.terminate()
+            process.wait(systems.STOP_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[OpenAIServer]:
+    with OpenAIServer() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def answering(model: OpenAIServer) -> Iterator[None]:
+    """Each test begins with a model that answers the same to everybody."""
+    model.answer_with(chat("答え {x}"))
+    yield
+    model.release()
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory, model: OpenAIServer) -> Iterator[dict[str, str]]:
+    """The addresses of all services behind the gateway."""
+    model.answer_with(chat("答え {x}"))
+    environment = {
+        "LLM_PROVIDER": "openai",
+        "OPENAI_API_KEY": "k",
+        "OPENAI_BASE_URL": model.base_url,
+        "LLM_RETRIES": "0",
+    }
+    with systems.one_process(tmp_path_factory.mktemp("stack"), **environment) as system:
+        yield dict.fromkeys(ADDRESSES, system.address)
+
+
+@pytest.fixture(scope="module")
+def front(tmp_path_factory: pytest.TempPathFactory, stack: dict[str, str]) -> Iterator[Front]:
+    with gateway_before(tmp_path_factory.mktemp("front"), stack) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    """A gateway with a token and only a validator without a key behind it; nobody else is there."""
+    dead = dict.fromkeys(ADDRESSES, f"127.0.0.1:{systems.free_port()}")
+    data = tmp_path_factory.mktemp("alone")
+    with (
+        gateway_before(data, {}, "services.validator", LEADERBOARD_DB=str(data / "leaderboard.db")) as validator,
+        gateway_before(data, {**dead, "VALIDATOR_ADDR": validator.address}, GATEWAY_API_TOKEN="token") as running,
+    ):
+        yield running
+
+
+def test_the_workflow_answers_in_style_plain(front: Front, model: OpenAIServer) -> None:
+    before = len(model.requests)
+    with front.client() as client:
+        response = client.post("/workflow/run", json={"query": "Q {y}", "dataset": "http-empty"})
+    assert (response.status_code, response.json()) == (
+        200,
+        {"llm_response": "答え {x}", "search_results_count": 0},
+    )  # G-19, G-36
+    assert "答え".encode() in response.content  # G-31
+    assert model.requests[before].prompt == "Context:\n\n\nQuery: Q {y}\n\nAnswer:"  # G-35, G-67
+
+
+def test_a_failed_generation_is_502(front: Front, model: OpenAIServer) -> None:
+    model.answer_with(error(400, "no such model"))
+    with front.client() as client:
+        response = client.post("/workflow/run", json={"query": "Q", "dataset": "http-empty"})
+    assert response.status_code == 502  # G-21
+    assert "400" in response.json()["detail"]
+
+
+def test_what_is_wrong_with_a_request_is_told(front: Front) -> None:
+    with front.client() as client:
+        assert client.post("/workflow/run", json={"dataset": "d"}).status_code == 422  # G-20
+        named = client.post("/workflow/run", json={"query": "Q", "dataset": "a b"})
+    assert (named.status_code, named.json()) == (400, {"detail": "Invalid dataset name: 'a b'"})  # G-20
+
+
+def test_what_is_learned_is_searched_and_read(front: Front, model: OpenAIServer) -> None:
+    dataset = LEARN["dataset"]
+    delta = {"type": "ADD", "section": "math", "content": LESSON, "reasoning": "r", "bullet_id": None}
+    fields = ("reasoning", "error_identification", "root_cause_analysis", "correct_approach", "key_insight")
+    model.answer_with(chat_json({"insights": [dict.fromkeys(fields, LESSON)], "deltas": [delta]}))
+    with front.client() as client:
+        learned = client.post("/v1/learn", json=LEARN)
+        again = client.post("/v1/learn", json=LEARN)
+        book = client.get(f"/v1/playbooks/{dataset}").json()["playbook"]
+        history = client.get(f"/v1/playbooks/{dataset}/history", params={"page_size": 5}).json()
+        diff = client.get(f"/v1/playbooks/{dataset}/diff", params={"from_revision": 0}).json()
+        query = {"dataset": dataset, "query": {"query_text": "commit fails"}, "min_revision": "1"}
+        found = client.post("/v1/search", json=query).json()
+    assert (learned.status_code, learned.json()["curation"]["revision"]) == (200, "1")
+    assert again.json() == learned.json()  # exactly once per request_id
+    assert [bullet["content"] for bullet in book["bullets"]] == [LESSON]  # G-31, G-67
+    assert [revision["revision"] for revision in history["revisions"]] == ["1"]
+    assert [change["after"]["content"] for change in diff["changes"]] == [LESSON]
+    assert [result["bullet"]["content"] for result in found["results"]] == [LESSON]
+
+
+def test_an_organizer_report_is_made_rendered_and_checked(front: Front, model: OpenAIServer) -> None:
+    keys = ("decomposition_proposals", "grouping_proposals", "relation_proposals")
+    made: dict[str, Any] = {**{key: [] for key in keys}, "summary": "まず状況を確認する案があります。"}
+    model.answer_with(chat_json(made))
+    with front.client() as client:
+        run = client.post("/api/organizer/run", json={"dashboard": DASHBOARD})
+        checked = client.post("/api/proposal-quality/validate", json={"type": "organizer", "report": made})
+    assert run.status_code == 200, run.text
+    assert run.json() == {"ok": True, "report": made, "errors": [], "warnings": [], "rendered": run.json()["rendered"]}
+    assert run.json()["rendered"].startswith("まず状況を確認する案があります。")  # G-22
+    assert (checked.status_code, checked.json()) == (200, {"ok": True, "errors": [], "warnings": []})  # G-27
+
+
+def test_a_report_that_stays_invalid_is_an_answer_without_rendering(front: Front, model: OpenAIServer) -> None:
+    model.answer_with(chat_json({"summary": "x"}))
+    with front.client() as client:
+        response = client.post("/api/advisor/run", json={"dashboard": DASHBOARD})
+    assert response.status_code == 200  # G-22
+    assert response.json()["ok"] is False
+    assert response.json()["errors"]
+    assert "rendered" not in response.json()  # G-74
+
+
+@pytest.mark.parametrize("path", ["/api/organizer/run", "/api/advisor/run"])
+@pytest.mark.parametrize("body", [{}, {"dashboard": 5}, {"dashboard": {"trays": []}}])
+def test_a_dashboard_that_is_none_is_400(front: Front, path: str, body: dict[str, Any]) -> None:
+    with front.client() as client:
+        response = client.post(path, json=body)
+    assert response.status_code == 400
+    assert response.json() == {
+        "ok": False,
+        "report": None,
+        "errors": ["dashboard is required (object with trays)"],
+        "warnings": [],
+    }  # G-23
+
+
+def test_a_body_that_is_no_object_is_400(front: Front) -> None:
+    with front.client() as client:
+        response = client.post("/api/proposal-quality/validate", content=b"[]")
+    assert response.status_code == 400
+    assert response.json() == {"ok": False, "errors": ["body must be JSON object"], "warnings": []}  # G-29
+
+
+def test_errors_of_services_are_problems_with_their_reasons(front: Front) -> None:
+    with front.client() as client:
+        response = client.get("/v1/playbooks/http-empty", params={"revision": 99})
+    assert (response.status_code, response.headers["content-type"]) == (400, "application/problem+json")
+    assert response.json()["code"] == "OUT_OF_RANGE"
+
+
+def test_the_advisor_example_of_the_document_is_valid(front: Front) -> None:
+    with front.client() as client:
+        described = client.get("/openapi.json").json()
+        operation = described["paths"]["/api/proposal-quality/validate"]["post"]
+        example = operation["requestBody"]["content"]["application/json"]["example"]
+        response = client.post("/api/proposal-quality/validate", json=example)
+    assert response.json() == {"ok": True, "errors": [], "warnings": []}
+
+
+def test_health_answers_when_nobody_else_does(alone: Front) -> None:
+    with alone.client() as client:
+        response = client.get("/health")
+    assert (response.status_code, response.json()) == (200, {"status": "ok"})  # G-18, G-30
+
+
+def test_without_the_token_nothing_else_does(alone: Front) -> None:
+    with alone.client() as client:
+        response = client.post("/workflow/run", json={"query": "Q"})
+    assert (response.status_code, response.json()) == (401, {"error": "Unauthorized"})  # G-30
+
+
+def test_a_service_that_is_away_is_503(alone: Front) -> None:
+    with alone.client(Authorization="Bearer token") as client:
+        response = client.post("/workflow/run", json={"query": "Q"})
+    assert (response.status_code, response.json()) == (503, {"detail": "curator does not answer"})  # G-21
+
+
+@pytest.mark.parametrize("path", ["/api/organizer/run", "/api/advisor/run"])
+def test_a_missing_key_is_500(alone: Front, path: str) -> None:
+    with alone.client(Authorization="Bearer token") as client:
+        response = client.post(path, json={"dashboard": DASHBOARD})
+    assert response.status_code == 500
+    assert response.json() == {
+        "ok": False,
+        "report": None,
+        "errors": ["OPENAI_API_KEY is not set"],
+        "warnings": [],
+    }  # G-09, G-24
+
+
+def test_a_request_in_progress_is_finished_before_the_process_ends(
+    tmp_path: Path, stack: dict[str, str], model: OpenAIServer
+) -> None:
+    responses: list[httpx.Response] = []
+
+    def ask(url: str) -> None:
+        responses.append(
+            httpx.post(f"{url}/workflow/run", json={"query": "Q", "dataset": "http-empty"}, timeout=SECONDS)
+        )
+
+    with gateway_before(tmp_path, stack, HANSEI_LAME_DUCK_SECONDS="0") as leaving:
+        model.hold()
+        asking = threading.Thread(target=ask, args=(leaving.url,))
+        before = len(model.requests)
+        asking.start()
+        model.wait_for_requests(before + 1)
+        _terminated(leaving)
+        model.release()
+        asking.join(SECONDS)
+        assert leaving.process.wait(systems.STOP_SECONDS) == 0
+    assert [response.status_code for response in responses] == [200]
+
+
+def _terminated(front: Front) -> None:
+    """Send SIGTERM and wait until the process has begun to leave."""
+    with grpc.insecure_channel(front.address) as channel:
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=SECONDS)
+        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        front.process.terminate()
+        assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+def test_an_address_that_is_taken_is_named(tmp_path: Path, front: Front) -> None:
+    address = front.url.removeprefix("http://")
+    status, told = systems.failed_start(tmp_path, "gateway", HANSEI_HTTP_ADDRESS=address)
+    assert status == 1
+    assert f"HANSEI_HTTP_ADDRESS: cannot listen on '{address}'" in told
+    assert "Traceback" not in told

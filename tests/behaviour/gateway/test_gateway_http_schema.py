@@ -1,0 +1,73 @@
+"""Schemathesis against the OpenAPI document: whatever is sent, the answer is one that the document tells of.
+
+Bounded: few generated requests an operation, the same each time; with credentials asked for.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests import systems
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of the packages it brings along
+    import schemathesis
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.core.result import Ok
+    from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
+
+SECONDS = 60
+EXAMPLES = 4
+BEARING = {"Authorization": "Bearer root"}
+CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance]
+ENDLESS = {"/v1/playbooks/{dataset}/events"}
+"""What never ends by itself cannot be read to its end; its tests are elsewhere."""
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    data, http = tmp_path_factory.mktemp("schema"), f"127.0.0.1:{systems.free_port()}"
+    environment = {
+        "GATEWAY_API_TOKEN": "root",
+        "HANSEI_HTTP_ADDRESS": http,
+        "HANSEI_GATEWAY_DATABASE_URL": str(data / "gateway.db"),
+    }
+    with systems.one_process(data, **environment):
+        yield f"http://{http}"
+
+
+@pytest.fixture(scope="module")
+def document(url: str) -> Any:
+    return httpx.get(f"{url}/openapi.json", headers=BEARING, timeout=SECONDS).raise_for_status().json()
+
+
+def test_whatever_is_sent_the_answer_is_one_of_those_told(url: str, document: Any) -> None:
+    sent: list[str] = []
+    for found in schemathesis.openapi.from_dict(document).get_all_operations():
+        assert isinstance(found, Ok)
+        operation = found.ok()
+        if operation.path in ENDLESS:
+            continue
+
+        @settings(max_examples=EXAMPLES, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(case=operation.as_strategy())
+        def answered(case: Any) -> None:
+            response = case.call(base_url=url, headers=BEARING, timeout=SECONDS)
+            sent.append(case.operation.path)
+            case.validate_response(response, checks=CHECKS)
+
+        answered()
+    assert set(sent) == set(document["paths"]) - ENDLESS
+
+
+def test_without_a_credential_every_operation_but_health_says_so(url: str, document: Any) -> None:  # G-30
+    with httpx.Client(base_url=url, timeout=SECONDS) as client:
+        for path, verbs in document["paths"].items():
+            for verb in verbs:
+                assert (path, client.request(verb, path).status_code) == (path, 200 if path == "/health" else 401)

@@ -1,0 +1,92 @@
+"""HTTP over TLS: with the certificate of the process, renewed without a restart; plaintext only where it is meant."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+
+from chassis import Certificates, ServiceSettings
+from chassis.server.progress import CallsInProgress
+from gateway.http.server import HttpServer
+from tests.fakes.authority import Authority
+from tests.systems import failed_start
+
+
+async def hello(scope: Any, receive: Any, send: Any) -> None:
+    """Answers with the scheme it was asked by."""
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": scope["scheme"].encode()})
+
+
+@pytest.fixture
+def authority() -> Authority:
+    return Authority()
+
+
+@pytest.fixture
+async def port(tmp_path: Path, authority: Authority) -> AsyncIterator[str]:
+    files = authority.issue(tmp_path, "localhost")
+    settings = ServiceSettings(**{name.removeprefix("HANSEI_").lower(): path for name, path in files.items()})  # type: ignore[arg-type]
+    certificates = Certificates.of(settings)
+    assert certificates is not None
+    server = HttpServer(hello, "127.0.0.1:0", 1, CallsInProgress(), "HANSEI_HTTP_ADDRESS", certificates.for_http())
+    await server.start()
+    yield server.address.rpartition(":")[2]
+    await server.close()
+
+
+async def asked(port: str, authority: Authority) -> str:
+    context = ssl.create_default_context(cadata=authority.pem.decode())
+    async with httpx.AsyncClient(verify=context) as client:
+        return (await client.get(f"https://localhost:{port}/")).text
+
+
+async def test_requests_come_over_tls(port: str, authority: Authority) -> None:
+    assert await asked(port, authority) == "https"
+    with pytest.raises(httpx.ConnectError):
+        await asked(port, Authority())
+    async with httpx.AsyncClient() as client:
+        with pytest.raises(httpx.RemoteProtocolError):
+            await client.get(f"http://localhost:{port}/")
+
+
+async def test_a_renewed_certificate_is_shown_to_who_comes_next(
+    port: str, authority: Authority, tmp_path: Path
+) -> None:
+    assert await asked(port, authority) == "https"
+    successor = Authority("the next authority")
+    successor.issue(tmp_path, "localhost", valid=timedelta(hours=1))
+    assert await asked(port, successor) == "https"
+    with pytest.raises(httpx.ConnectError):
+        await asked(port, authority)
+
+
+def test_plaintext_beyond_this_machine_must_be_meant(tmp_path: Path) -> None:
+    status, complaint = failed_start(tmp_path, "gateway", HANSEI_HTTP_ADDRESS="0.0.0.0:0", GATEWAY_API_TOKEN="x")
+    assert status == 1
+    assert "HANSEI_HTTP_ADDRESS" in complaint
+    assert "HANSEI_PLAINTEXT=http" in complaint
+
+
+async def test_a_server_that_does_not_end_in_order_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = HttpServer(hello, "127.0.0.1:0", 1, CallsInProgress(), "HANSEI_HTTP_ADDRESS")
+    shutdown = uvicorn.Server.shutdown
+
+    async def failing(self: uvicorn.Server, sockets: list[socket.socket] | None = None) -> None:
+        await shutdown(self, sockets)
+        raise RuntimeError("on purpose")
+
+    monkeypatch.setattr(uvicorn.Server, "shutdown", failing)
+    await server.start()
+    await server.close()
+    assert "the HTTP server did not end in order" in capsys.readouterr().err

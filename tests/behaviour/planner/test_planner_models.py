@@ -1,0 +1,114 @@
+"""The planner with a model behind real HTTP: plans, answers, evaluations, their cost, and broken models."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from chassis import serve
+from chassis.channels import Peers
+from hansei.planner.v1 import planner_pb2 as pb
+from hansei.planner.v1 import planner_service_pb2 as service_pb
+from hansei.planner.v1 import planner_service_pb2_grpc as rpc
+from services.planner.bootstrap import build
+from services.planner.settings import PlannerSettings
+from tests.fakes.openai_answers import chat, chat_json, error
+from tests.fakes.openai_server import OpenAIServer
+
+QUERY = "AとBの違いを比較して詳しく教えて"
+PLAN = {
+    "requires_confirmation": False,
+    "steps": [
+        {"step_id": 1, "action": "reasoning", "description": "first", "query": "what is A?"},
+        {"step_id": 2, "action": "reasoning", "description": "second", "depends_on": [1]},
+    ],
+}
+
+
+@pytest.fixture
+def model() -> Iterator[OpenAIServer]:
+    with OpenAIServer() as running:
+        yield running
+
+
+@asynccontextmanager
+async def planner_with(model: OpenAIServer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
+    """A stub of a planner whose planning model is the shared one."""
+    monkeypatch.setenv("GRACE_LLM_RETRY_MAX_RETRIES", "0")
+    settings = PlannerSettings(
+        llm_provider="openai",
+        llm_model="gpt-4o-mini",
+        openai_api_key="k",
+        openai_base_url=model.base_url,
+        planner_database_url=str(folder / "planner.db"),
+        grace_config=folder / "none.yml",
+        search_addr="127.0.0.1:1",
+        curator_addr="127.0.0.1:1",
+    )
+    peers = Peers(settings.peer_addresses())
+    async with serve(build(settings, peers)) as running, grpc.aio.insecure_channel(running.address) as channel:
+        yield rpc.PlannerServiceStub(channel)
+    await peers.close()
+
+
+async def test_a_plan_of_the_model_runs_with_the_model(
+    model: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # P-15 to P-17, P-40, P-57, P-69, P-127
+    model.script(chat_json(PLAN), chat("A is a."), chat("0.9"), chat("1"), chat("B is b."), chat("0.95"), chat("0.9"))
+    async with planner_with(model, tmp_path, monkeypatch) as stub:
+        made = await stub.CreatePlan(service_pb.CreatePlanRequest(query=QUERY, hints="be quick"))
+        assert (made.from_template, made.plan.original_query, made.plan.complexity) == (False, QUERY, 0.75)
+        request = service_pb.ExecutePlanRequest(plan=made.plan)
+        events = await _events(stub.ExecutePlan(request))
+        finished = [e.step_finished for e in events if e.WhichOneof("event") == "step_finished"]
+        assert finished[0].confidence.breakdown["llm_self_eval"] == 0.9
+        execution = await stub.GetExecution(service_pb.GetExecutionRequest(execution_id=made.plan.plan_id))
+    asked = [request.body["messages"][-1]["content"] for request in model.requests]
+    assert "be quick" in asked[0]
+    assert "what is A?" in asked[1]
+    assert asked[2].startswith(f"質問: {QUERY}\n回答: A is a.")
+    assert execution.execution.usage.tokens > 0
+    assert execution.execution.usage.cost_micro_usd > 0
+
+
+@pytest.mark.parametrize("answer", [error(500, "down"), chat("no json"), chat_json({"steps": []})])
+async def test_a_broken_model_leaves_the_template(
+    model: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Any
+) -> None:  # P-19, P-20
+    model.script(answer)
+    async with planner_with(model, tmp_path, monkeypatch) as stub:
+        made = await stub.CreatePlan(service_pb.CreatePlanRequest(query=QUERY))
+    assert made.from_template
+    assert made.template_reason
+    assert made.plan.complexity == 0.5
+    assert [s.action for s in made.plan.steps] == [pb.ACTION_RAG_SEARCH, pb.ACTION_REASONING]
+
+
+async def test_cancel_reaches_the_call_of_the_model(
+    model: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # P-131
+    model.answer_with(chat("A is a."))
+    model.hold()
+    async with planner_with(model, tmp_path, monkeypatch) as stub:
+        steps = [pb.PlanStep(step_id=i, action=pb.ACTION_REASONING, description="d", query="q") for i in (1, 2)]
+        steps[1].depends_on.append(1)
+        plan = pb.Plan(plan_id="0123456789ab", original_query="q", complexity=0.5, steps=steps)
+        following = asyncio.ensure_future(_events(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=plan))))
+        await asyncio.to_thread(model.wait_for_requests, 1)
+        await stub.CancelExecution(service_pb.CancelExecutionRequest(execution_id=plan.plan_id, reason="enough"))
+        events = await following
+        await asyncio.to_thread(model.wait_until_idle)  # the planner hung up, although the model has not answered
+        model.release()
+    assert events[-1].finished.overall_status == pb.EXECUTION_STATUS_CANCELLED
+    assert [e.step_started.step_id for e in events if e.WhichOneof("event") == "step_started"] == [1]
+    assert len(model.requests) == 1  # nothing starts afterwards
+
+
+async def _events(stream: Any) -> list[pb.ExecutionEvent]:
+    return [response.event async for response in stream]

@@ -1,0 +1,116 @@
+"""Runs of other frameworks are learned as they lie on disk: `hansei learn FILE`, whatever wrote the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.load import dumps
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage, messages_to_dict
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
+
+from tests.commands import Hansei, bullets, dataset, hansei
+from tests.fakes.openai_answers import chat
+from tests.fakes.openai_server import OpenAIServer
+
+__all__ = ["dataset", "hansei"]  # fixtures
+
+FILES = Path(__file__).parents[3] / "services/reflector/tests/files"
+
+
+@tool
+def git(command: str) -> str:
+    """Run git."""
+    if "user.email" in command:
+        return "exit code 0"
+    return "exit code 128\nfatal: unable to auto-detect email address"
+
+
+def conversation(server: OpenAIServer) -> list[BaseMessage]:
+    """What a LangChain agent and a model that is scripted say to each other, over HTTP."""
+    server.script(
+        chat(tool_calls=[("git", {"command": "git commit -m Log"})]),
+        chat(tool_calls=[("git", {"command": "git config user.email me@example.org"})]),
+        chat("I could not commit."),
+    )
+    model = ChatOpenAI(model="scripted", base_url=server.base_url, api_key="none", max_retries=0).bind_tools([git])
+    said: list[BaseMessage] = [HumanMessage("Commit the log.")]
+    for _ in range(3):
+        reply = model.invoke(said)
+        said.append(reply)
+        said += [
+            ToolMessage(git.invoke(call["args"]), tool_call_id=call["id"], name=call["name"])
+            for call in reply.tool_calls
+        ]
+    return said
+
+
+@pytest.fixture(scope="module")
+def said() -> list[BaseMessage]:
+    with OpenAIServer() as server:
+        return conversation(server)
+
+
+def written(form: str, said: list[BaseMessage]) -> str:
+    if form == "state":
+        return json.dumps({"messages": [each.model_dump() for each in said], "status": "failure"})
+    return dumps(said) if form == "dumps" else json.dumps(messages_to_dict(said))
+
+
+@pytest.mark.parametrize("form", ["dumps", "messages_to_dict", "state"])
+def test_what_langchain_said_is_learned(
+    hansei: Hansei, dataset: str, said: list[BaseMessage], form: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "conversation.json"
+    file.write_text(written(form, said), encoding="utf-8")
+    learned = hansei("learn", file, "--dataset", dataset, "--json")
+    assert learned.code == 0, learned.err
+    (insight, *_) = learned.lines[0]["response"]["reflection"]["insights"]
+    assert "unable to auto-detect email address" in insight["error_identification"]
+    assert any("auto-detect email" in bullet["content"] for bullet in bullets(hansei, dataset))
+    # The same run is named by its content, so it is learned once.
+    assert hansei("learn", file, "--dataset", dataset, "--json").lines == learned.lines
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("swe_agent.traj", "attempted relative import"),
+        ("atif.json", "pens must be an integer"),
+        ("anthropic.json", "no city of that name"),
+    ],
+)
+def test_a_folder_of_files_of_several_formats_is_learned(
+    hansei: Hansei, dataset: str, name: str, error: str, tmp_path: Path
+) -> None:
+    learned = hansei("learn", FILES, "--dataset", dataset, "--json")
+    assert learned.code == 0, learned.err
+    by_source = {Path(each["source"]).name: each["response"]["reflection"] for each in learned.lines}
+    assert set(by_source) == {"swe_agent.traj", "atif.json", "anthropic.json"}
+    assert any(error in insight["error_identification"] for insight in by_source[name]["insights"])
+
+
+def test_a_file_of_no_known_format_is_told_what_was_tried(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
+    file = tmp_path / "log.json"
+    file.write_text('{"events": [], "traj": "lost"}', encoding="utf-8")
+    refused = hansei("learn", file, "--dataset", dataset)
+    assert refused.code == 2
+    assert "its fields are events, traj [UNKNOWN_TRAJECTORY_FORMAT]" in refused.err
+    assert "as tau_bench: trajectory.traj: 'lost' must be a list" in refused.err
+    assert refused.err.count("  as ") == 9
+
+
+def test_where_a_failed_run_went_wrong_is_told_as_the_place_in_its_file(
+    hansei: Hansei, dataset: str, tmp_path: Path
+) -> None:
+    run: Any = json.loads((FILES / "atif.json").read_text(encoding="utf-8"))
+    run["extra"] = {"reward": 0.0}
+    file = tmp_path / "failed.json"
+    file.write_text(json.dumps(run), encoding="utf-8")
+    told = hansei("learn", file, "--dataset", dataset, "--verbose")
+    assert told.code == 0, told.err
+    assert "blamed" in told.out
+    assert "steps[2]" in told.out

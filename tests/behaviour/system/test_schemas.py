@@ -1,0 +1,144 @@
+"""Databases of earlier releases: every service brings its own to the newest schema and keeps what is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.script import ScriptDirectory
+from sqlalchemy import Column, DateTime, Engine, LargeBinary, MetaData, String, Table, create_engine, inspect
+from sqlalchemy.engine.interfaces import ReflectedColumn
+
+from libs.storage.engines import create_database_engine, parse_location
+from libs.storage.migrations import Migrations, upgrade
+from tests import systems
+
+ROWS = 3
+FOLDERS = sorted(
+    versions.parent.relative_to(systems.ROOT)
+    for top in ("services", "gateway")
+    for versions in (systems.ROOT / top).rglob("migrations/versions")
+)
+
+Rows = dict[str, list[dict[str, object]]]
+
+
+def migrations_in(folder: Path) -> Migrations:
+    """The migrations of a folder as their service knows them."""
+    schema = import_module(".".join((*folder.parent.parts, "schema")))
+    return Migrations(systems.ROOT / folder, schema.MIGRATIONS.version_table)
+
+
+def revisions(folder: Path) -> list[str]:
+    """Of a folder of migrations, the oldest first."""
+    engine = create_engine("sqlite://")
+    with engine.connect() as connection:
+        scripts = ScriptDirectory.from_config(migrations_in(folder).alembic_config(connection))
+    engine.dispose()
+    return [script.revision for script in scripts.walk_revisions()][::-1]
+
+
+def migrate(engine: Engine, folder: Path, revision: str) -> None:
+    """Bring a database to a revision."""
+    with engine.begin() as connection:
+        command.upgrade(migrations_in(folder).alembic_config(connection), revision)
+
+
+def filled(engine: Engine) -> Rows:
+    """Put rows into every table, whatever it is for, instead of those that are there."""
+    tables = _tables(engine)
+    with engine.begin() as connection:
+        for table in reversed(tables):
+            connection.execute(table.delete())
+        for table in tables:
+            connection.execute(table.insert(), [_row(table, number) for number in range(1, ROWS + 1)])
+    return content(engine)
+
+
+def content(engine: Engine) -> Rows:
+    """What is in every table, by column."""
+    tables = _tables(engine)
+    with engine.connect() as connection:
+        return {
+            table.name: [dict(row) for row in connection.execute(table.select().order_by(*table.columns)).mappings()]
+            for table in tables
+        }
+
+
+def _tables(engine: Engine) -> list[Table]:
+    """All but those of versions, each after those it refers to."""
+    found = MetaData()
+    found.reflect(engine)
+    return [table for table in found.sorted_tables if "version_num" not in table.columns]
+
+
+def _row(table: Table, number: int) -> dict[str, object]:
+    def value(column: Column[Any]) -> object:
+        kind = column.type
+        if isinstance(kind, String):
+            return f"値 {number}"[: kind.length]
+        if isinstance(kind, LargeBinary):
+            return b"\x00\xff%d" % number
+        return datetime(2026, 1, number, tzinfo=UTC) if isinstance(kind, DateTime) else kind.python_type(number)
+
+    return {column.name: value(column) for column in table.columns}
+
+
+def shape(engine: Engine) -> dict[str, object]:
+    """Tables with their columns and indexes."""
+    found = inspect(engine)
+    return {
+        table: (
+            [(each["name"], str(each["type"]), each["nullable"]) for each in found.get_columns(table)],
+            sorted(str(each["name"]) for each in found.get_indexes(table)),
+        )
+        for table in found.get_table_names()
+    }
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=str)
+def test_every_earlier_schema_becomes_the_newest(new_place: Callable[[], str], folder: Path) -> None:
+    with ExitStack() as engines:
+
+        def empty() -> Engine:
+            engine = create_database_engine(parse_location(new_place()), "test", writes=True)
+            engines.callback(engine.dispose)
+            return engine
+
+        fresh = empty()
+        upgrade(fresh, migrations_in(folder))
+        for revision in revisions(folder):
+            old = empty()
+            migrate(old, folder, revision)
+            before = filled(old)
+            upgrade(old, migrations_in(folder))
+            assert shape(old) == shape(fresh)
+            after = content(old)
+            for table, rows in before.items():
+                assert len(rows) == ROWS
+                assert [{name: row[name] for name in rows[0]} for row in after[table]] == rows
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=str)
+def test_a_migration_takes_nothing_from_replicas_that_do_not_know_it(tmp_path: Path, folder: Path) -> None:
+    """Tables stay, and columns; what is new may be left out when a row is written."""
+    engine = create_database_engine(parse_location(str(tmp_path / "old.db")), "test", writes=True)
+    known: dict[str, dict[str, ReflectedColumn]] = {}
+    for revision in revisions(folder):
+        migrate(engine, folder, revision)
+        found = inspect(engine)
+        now = {name: {each["name"]: each for each in found.get_columns(name)} for name in found.get_table_names()}
+        for table, columns in known.items():
+            for name, column in columns.items():
+                assert str(now[table][name]["type"]) == str(column["type"]), (revision, table, name)
+                assert now[table][name]["nullable"] or not column["nullable"], (revision, table, name)
+            for name, column in now[table].items():
+                assert name in columns or column["nullable"] or column["default"], (revision, table, name)
+        known = now
+    engine.dispose()

@@ -1,0 +1,104 @@
+"""The leaderboard on SQLite and on PostgreSQL: two services on one database, and a database that goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+
+from chassis.errors import RequestIdReused
+from libs.storage.errors import StoreUnavailable
+from libs.storage.idempotency import IdempotencyKey
+from services.validator.adapters.sql.repository import KindStore, LeaderBoardStore, ValidatorDatabase
+from services.validator.domain.leaderboard import JudgementRecord, RoundKey, Submission
+from services.validator.tests.risk_review import DEFINITION
+from tests.behaviour.postgres_server import PostgresServer
+
+
+async def soon(seconds: float) -> None:
+    """A pause between writes, shortened to nothing."""
+
+
+@pytest.fixture
+async def replicas(place: str) -> AsyncIterator[list[LeaderBoardStore]]:
+    """Two services that start at once on one database."""
+    opened = [ValidatorDatabase(place, soon) for _ in range(2)]
+    await asyncio.gather(*(database.open() for database in opened))
+    yield [LeaderBoardStore(database) for database in opened]
+    for database in opened:
+        await database.close()
+
+
+def request(text: str = "") -> IdempotencyKey:
+    return IdempotencyKey(text or str(uuid.uuid4()), "Test", b"same")
+
+
+def submission(team: str, number: int, score: float) -> Submission:
+    return Submission(RoundKey("e1", team, number), team.upper(), "案 🏆", score)
+
+
+async def test_what_one_writes_the_other_reads(replicas: list[LeaderBoardStore]) -> None:  # V-68, V-70
+    one, other = replicas
+    written = await one.upsert(request(), submission("t1", 1, 80))
+    assert await other.entries("e1", None, 10) == [written]
+    await other.record_judgement(request(), written.submission.key, JudgementRecord(should_continue=True))
+    updated = await other.upsert(request(), submission("t1", 1, 90))
+    assert (updated.id, updated.created_at) == (written.id, written.created_at)
+    (entry,) = await one.entries("e1", None, 10)
+    assert (entry.submission.score, entry.judgement) == (90, JudgementRecord(should_continue=True))
+    assert [row["max_score"] for row in await one.get_leader_board_ranking("e1")] == [90]
+
+
+async def test_racing_writes_of_one_round_leave_one_row(replicas: list[LeaderBoardStore]) -> None:  # V-68
+    writes = [replicas[turn % 2].upsert(request(), submission("t1", 1, float(turn))) for turn in range(40)]
+    entries = await asyncio.gather(*writes)
+    assert len({entry.id for entry in entries}) == 1
+    (stored,) = await replicas[0].entries("e1", None, 10)
+    assert stored.id == entries[0].id
+
+
+async def test_a_request_is_done_once_whoever_gets_it(replicas: list[LeaderBoardStore]) -> None:
+    writes = [replicas[turn % 2].upsert(request("same"), submission("t1", 1, 80)) for turn in range(10)]
+    entries = await asyncio.gather(*writes)
+    assert len({(entry.id, entry.updated_at) for entry in entries}) == 1
+    with pytest.raises(RequestIdReused):
+        await replicas[0].upsert(IdempotencyKey("same", "Test", b"other"), submission("t1", 1, 1))
+
+
+async def test_kinds_are_kept(place: str) -> None:
+    database = ValidatorDatabase(place, soon)
+    await database.open()
+    store = KindStore(database)
+    await store.add(request(), DEFINITION)
+    assert (await store.get(DEFINITION.name)).definition == DEFINITION
+    await database.close()
+
+
+async def test_a_server_that_goes_away_and_comes_back(lone_postgres: PostgresServer) -> None:  # V-72
+    pauses: list[float] = []
+
+    async def restarted(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            lone_postgres.start()
+
+    database = ValidatorDatabase(lone_postgres.database(), restarted)
+    await database.open()
+    store = LeaderBoardStore(database)
+    await store.upsert(request(), submission("t1", 1, 80))
+    lone_postgres.stop()
+    await store.upsert(request(), submission("t1", 2, 85))
+    assert pauses == [1.0, 2.0]
+    assert len(await store.entries("e1", None, 10)) == 2
+
+    lone_postgres.stop()
+    pauses.extend([0.0, 0.0])  # so that it does not come back by itself
+    with pytest.raises(StoreUnavailable) as raised:
+        await store.upsert(request(), submission("t1", 3, 90))
+    assert "hansei@" in str(raised.value)
+    assert pauses[-3:] == [1.0, 2.0, 4.0]
+    lone_postgres.start()
+    assert len(await store.entries("e1", None, 10)) == 2
+    await database.close()

@@ -1,0 +1,31 @@
+"""What images add to their base, measured as `python -m deploy.sizes` does, against the table in `deploy/README.md`."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from deploy.sizes import ROOT, SERVICES, megabytes
+from tests.campaigns import sized
+
+pytestmark = pytest.mark.long
+
+LIMITS = dict.fromkeys(SERVICES, 200) | {"search": 510, "validator": 480}
+DIFFERENCE = 0.05
+"""Versions of packages for other Pythons differ by this share at most."""
+
+
+def table() -> dict[str, int]:
+    rows = re.findall(r"^\| (\w+) \| (\d+) \|$", (ROOT / "deploy/README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    return {name: int(size) for name, size in rows}
+
+
+def test_the_table_keeps_the_limits() -> None:
+    assert list(table()) == list(SERVICES)
+    assert {name: size for name, size in table().items() if size > LIMITS[name]} == {}
+
+
+@pytest.mark.parametrize("service", sorted(SERVICES)[: sized(len(SERVICES), 1)])
+def test_an_image_is_as_large_as_the_table_says(service: str) -> None:
+    assert megabytes(service) == pytest.approx(table()[service], rel=DIFFERENCE)

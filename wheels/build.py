@@ -1,0 +1,220 @@
+"""Build the wheels `hansei` and `hansei-server` from the folders of this repository.
+
+The repository imports its folders by their own names (`services.curator`), which an environment of somebody else must
+not get. So a wheel holds copies of them under names that begin with `hansei`, and in the copies absolute imports, and
+strings that are the name of a module, have the new names. A name that cannot be decided ends the build.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
+
+ROOT = Path(__file__).resolve().parents[1]
+
+PACKAGES = {
+    "allinone": "hansei_server.allinone",
+    "buf": "hansei_buf",
+    "chassis": "hansei_chassis",
+    "gateway": "hansei_server.gateway",
+    "libs": "hansei_server.libs",
+    "services": "hansei_server.services",
+}
+"""The packages of the repository that have another name in a wheel."""
+ABSENT = ("bench", "examples", "tests", "third_party")
+"""Packages of the repository that are in no wheel."""
+
+WHEELS = {
+    "hansei": {
+        "chassis": "hansei_chassis",
+        "examples/trajectories": "hansei/client/cli/recorded",
+        "sdk/hansei": "hansei",
+        "stubs/buf": "hansei_buf",
+        "stubs/hansei": "hansei",
+    },
+    "hansei-server": {
+        "allinone": "hansei_server/allinone",
+        "chassis/server": "hansei_chassis/server",
+        "config": "hansei_server/config",
+        "gateway": "hansei_server/gateway",
+        "libs": "hansei_server/libs",
+        "services": "hansei_server/services",
+    },
+}
+"""Of each wheel: the folders in it, and where they are there."""
+OF_THE_OTHER = {"hansei": ("chassis/server",), "hansei-server": ()}
+LEFT_OUT = ("tests", "__pycache__", "README.md")
+
+SERVICES = re.findall(r"^  (\w+):$", (ROOT / "deploy/services.yaml").read_text(encoding="utf-8"), re.MULTILINE)
+EXTRAS = ("bedrock", "google", "onnx", "sudachi")
+
+_NAMES = "|".join(PACKAGES)
+_MODULE = re.compile(rf"({_NAMES})(\.\w+)+")
+_MENTION = re.compile(rf"(?<![\w./-])({_MODULE.pattern})")
+_BEGINNING = re.compile(rf"(?<![\w./-])({_NAMES})(\.\w+)*\.$")
+
+
+class UndecidedNameError(Exception):
+    """A name in the source may be that of a module, or not."""
+
+
+class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Put the folders of a wheel into it."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Copy and rename; an editable wheel points to the folders as they are."""
+        if version == "editable":
+            return
+        tree = self._tree = Path(tempfile.mkdtemp(prefix=self.metadata.name))
+        for source, target in files(self.metadata.name):
+            copy(source, tree / target)
+        build_data["force_include"] |= {str(path): path.name for path in tree.iterdir()}
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove the copies."""
+        if version != "editable":
+            shutil.rmtree(self._tree)
+
+
+class MetadataHook(MetadataHookInterface):
+    """The version and the dependencies of `hansei-server`: `pyproject.toml` of the repository has both."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Depend on the client of the same version, and on what every service needs."""
+        document = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+        project, groups = document["project"], document["dependency-groups"]
+        needed = {requirement for service in SERVICES for requirement in requirements(groups, service)}
+        metadata["version"] = project["version"]
+        metadata["dependencies"] = [f"hansei=={project['version']}", *sorted(needed)]
+        metadata["optional-dependencies"] = {extra: list(requirements(groups, extra)) for extra in EXTRAS}
+        for name in ("classifiers", "keywords", "license", "requires-python"):
+            metadata[name] = project[name]
+
+
+def requirements(groups: dict[str, Sequence[Any]], name: str) -> Iterator[str]:
+    """Yield the requirements of a dependency group, with those of the groups that it includes."""
+    for entry in groups[name]:
+        if isinstance(entry, str):
+            yield entry
+        else:
+            yield from requirements(groups, entry["include-group"])
+
+
+def files(wheel: str) -> Iterator[tuple[Path, Path]]:
+    """Yield each file of a wheel: where it is here, and where it is there."""
+    for folder, place in WHEELS[wheel].items():
+        for source in sorted((ROOT / folder).rglob("*")):
+            left_out = any(source.is_relative_to(ROOT / other) for other in OF_THE_OTHER[wheel])
+            if source.is_file() and not left_out and not set(LEFT_OUT) & set(source.relative_to(ROOT / folder).parts):
+                yield source, Path(place) / source.relative_to(ROOT / folder)
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a file; Python with the names of the wheel. Raises UndecidedNameError."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.suffix not in (".py", ".pyi"):
+        shutil.copyfile(source, target)
+        return
+    try:
+        target.write_bytes(renamed(source.read_bytes()))
+    except UndecidedNameError as error:
+        raise UndecidedNameError(f"{source.relative_to(ROOT)}:{error}") from None
+
+
+def renamed(source: bytes) -> bytes:
+    """Return Python source with the names of the wheel, every line where it was. Raises UndecidedNameError."""
+    lines = source.splitlines(keepends=True)
+    for line, column, old, new in sorted(_edits(ast.parse(source), lines), reverse=True):
+        text = lines[line - 1]
+        assert text[column:].startswith(old.encode())
+        lines[line - 1] = text[:column] + new.encode() + text[column + len(old.encode()) :]
+    return b"".join(lines)
+
+
+Edit = tuple[int, int, str, str]
+"""Line, column in bytes, the old text and the new."""
+
+
+def _edits(tree: ast.Module, lines: Sequence[bytes]) -> Iterator[Edit]:
+    prose = {
+        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    within = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _imported(alias)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from _imported_from(node, lines)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
+            yield from _named(node, lines, id(node) in within)
+        elif isinstance(node, ast.List | ast.Tuple):
+            _refuse_programs(node.elts)
+
+
+def _imported(alias: ast.alias) -> Iterator[Edit]:
+    first, _, rest = alias.name.partition(".")
+    _refuse_absent(first, alias)
+    if first not in PACKAGES:
+        return
+    if rest and not alias.asname:
+        raise UndecidedNameError(f"{alias.lineno}: `import {alias.name}` binds `{first}`: import it `as` a name")
+    new = PACKAGES[first] if alias.asname else f"{PACKAGES[first]} as {first}"
+    yield alias.lineno, alias.col_offset, first, new
+
+
+def _imported_from(node: ast.ImportFrom, lines: Sequence[bytes]) -> Iterator[Edit]:
+    first = str(node.module).partition(".")[0]
+    _refuse_absent(first, node)
+    if first not in PACKAGES:
+        return
+    found = re.match(rb"from\s+" + first.encode() + rb"\b", lines[node.lineno - 1][node.col_offset :])
+    if not found:
+        raise UndecidedNameError(f"{node.lineno}: `from` and `{first}` are on different lines")
+    yield node.lineno, node.col_offset + found.end() - len(first), first, PACKAGES[first]
+
+
+def _refuse_absent(first: str, node: ast.alias | ast.ImportFrom) -> None:
+    if first in ABSENT:
+        raise UndecidedNameError(f"{node.lineno}: `{first}` is in no wheel")
+
+
+def _refuse_programs(elements: Sequence[ast.expr]) -> None:
+    """Refuse `-m gateway`: by itself the name of a package is also that of a service."""
+    values = [each.value if isinstance(each, ast.Constant) else None for each in elements]
+    for line, (option, name) in zip(elements, pairwise(values), strict=False):
+        if option == "-m" and name in PACKAGES:
+            raise UndecidedNameError(f"{line.lineno}: `-m {name}` may be the name of a module")
+
+
+def _named(node: ast.Constant, lines: Sequence[bytes], formatted: bool) -> Iterator[Edit]:
+    """Rename a string that is the name of a module, or of something in one; refuse a longer text that has one."""
+    text = str(node.value)
+    if not formatted and _MODULE.fullmatch(text) and _is_here(text):
+        first = text.partition(".")[0]
+        written = lines[node.lineno - 1][node.col_offset : node.end_col_offset]
+        if node.lineno != node.end_lineno or written[1:-1] != text.encode():
+            raise UndecidedNameError(f"{node.lineno}: write {text!r} as one plain string")
+        yield node.lineno, node.col_offset + 1, first, PACKAGES[first]
+        return
+    beginning = _BEGINNING.search(text) if formatted else None
+    mentions = [mention for mention, *_ in _MENTION.findall(text) if _is_here(mention)]
+    if beginning or mentions:
+        raise UndecidedNameError(f"{node.lineno}: {text!r} may hold the name of a module: make it relative, or plain")
+
+
+def _is_here(name: str) -> bool:
+    """Say whether a dotted name is that of a module here, or of something in a module."""
+    root = ROOT / "stubs" if name.startswith("buf.") else ROOT
+    path = root.joinpath(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").is_file() or path.parent.with_suffix(".py").is_file()
