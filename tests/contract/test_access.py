@@ -113,7 +113,7 @@ def test_a_tenant_can_call_nothing_that_lists_without_naming_its_own(path: str) 
         return
     kinds = {kind_of(field) for field in fields} - {None, ResourceKind.AUTHOR}
     public = {"hansei.validator.v1.ValidatorService/ListReportKinds"}  # the operator's, for all tenants
-    checked_itself = {f"hansei.gateway.v1.AccessService/{name}" for name in ("ListKeys", "ListDeeds")}
+    checked_itself = {f"hansei.gateway.v1.AccessService/{name}" for name in ("ListKeys", "ListAuditRecords")}
     assert kinds or path in public | checked_itself
 
 
@@ -137,7 +137,7 @@ def test_what_a_method_creates_is_where_its_policy_says(path: str) -> None:
 
 
 def test_what_changes_something_is_not_for_readers() -> None:
-    """A keyed mutation is one; so nothing that is written slips past the record of deeds."""
+    """A keyed mutation is one; so nothing that is written slips past the audit records."""
     policies = installed_policies()
     keyed = {path for path in METHODS if policies["/" + path].idempotency == "request_id"}
     assert {path for path in keyed if policies["/" + path].scope in ("read", ANY)} == set()

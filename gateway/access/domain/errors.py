@@ -1,7 +1,7 @@
 """Errors of authentication and authorisation.
 
 Unauthenticated  CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_REVOKED
-PermissionDenied SCOPE_MISSING, OPERATOR_ONLY, AUTHOR_NOT_ALLOWED, TENANT_NOT_YOURS
+PermissionDenied SCOPE_MISSING, OPERATOR_ONLY, AUTHOR_NOT_ALLOWED, TENANT_NOT_ALLOWED
 NotFound         NOT_FOUND, KEY_NOT_FOUND
 ResourceExhausted RATE_EXCEEDED, QUOTA_EXCEEDED
 """
@@ -69,7 +69,7 @@ class AuthorNotAllowed(PermissionDenied):
 class TenantNotAllowed(PermissionDenied):
     """API keys and audit records are accessible to their own tenant only."""
 
-    reason = "TENANT_NOT_YOURS"
+    reason = "TENANT_NOT_ALLOWED"
 
     def __init__(self) -> None:
         super().__init__("API keys and audit records of other tenants are not accessible")

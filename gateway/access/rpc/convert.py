@@ -34,9 +34,9 @@ def to_key_message(key: ApiKey) -> pb.ApiKey:
     )
 
 
-def to_audit_message(number: int, record: AuditRecord) -> pb.Deed:
+def to_audit_message(number: int, record: AuditRecord) -> pb.AuditRecord:
     """Return the message of an audit record."""
-    return pb.Deed(
+    return pb.AuditRecord(
         number=number,
         at=to_timestamp(record.at),
         who=record.who,

@@ -84,7 +84,7 @@ class AccessServicer(grpc_access.AccessServiceServicer):
         await self._on_revocation()
         return pb.RevokeKeyResponse(key=to_key_message(key))
 
-    async def ListDeeds(self, request: pb.ListDeedsRequest, context: Any) -> pb.ListDeedsResponse:
+    async def ListAuditRecords(self, request: pb.ListAuditRecordsRequest, context: Any) -> pb.ListAuditRecordsResponse:
         """Return a page of audit records."""
         size = request.page_size or DEFAULT_PAGE_SIZE
         tenant = _tenant(current_principal.get(), request.tenant)
@@ -93,7 +93,7 @@ class AccessServicer(grpc_access.AccessServiceServicer):
         more = len(records) > size
         next_page_token = encode_page_token(request, records[size - 1][0], scope=tenant) if more else ""
         messages = [to_audit_message(*record) for record in records[:size]]
-        return pb.ListDeedsResponse(deeds=messages, next_page_token=next_page_token)
+        return pb.ListAuditRecordsResponse(audit_records=messages, next_page_token=next_page_token)
 
 
 def _tenant(principal: Principal, requested: str) -> str:

@@ -44,7 +44,7 @@ async def test_a_key_opens_and_says_who_comes(tmp_path: Path) -> None:
 async def test_a_key_is_kept_as_a_hash(tmp_path: Path) -> None:
     async with entrance(tmp_path) as entry:
         credential = await entry.key("acme", "read")
-    secret = credential.rpartition("_")[2]
+    secret = credential.split("_", 2)[2]
     for file in list(tmp_path.iterdir()):  # noqa: ASYNC240
         assert secret.encode() not in file.read_bytes()
 

@@ -75,9 +75,9 @@ async def test_what_was_changed_is_written_down_with_its_outcome(tmp_path: Path)
             await let_in(entry, BOOKS + "RestoreRevision", ACME, playbook.RestoreRevisionRequest(dataset="evil--d"))
         await let_in(entry, BOOKS + "ApplyDeltas", EVERYTHING, playbook.ApplyDeltasRequest(dataset="d"))
         await let_in(entry, BOOKS + "ApplyDeltas", SYSTEM, playbook.ApplyDeltasRequest(dataset="d"))
-        everything = [deed for _, deed in await entry.access.repository.list_records("", None, 10)]
-        own = [deed for _, deed in await entry.access.repository.list_records("acme", None, 10)]
-    assert [(deed.who, deed.method.rpartition("/")[2], deed.names, deed.code) for deed in everything] == [
+        everything = [record for _, record in await entry.access.repository.list_records("", None, 10)]
+        own = [record for _, record in await entry.access.repository.list_records("acme", None, 10)]
+    assert [(record.who, record.method.rpartition("/")[2], record.names, record.code) for record in everything] == [
         ("root", "ApplyDeltas", ("d",), "OK"),
         ("ann", "RestoreRevision", (), "NOT_FOUND"),
         ("ann", "ApplyDeltas", ("acme--d",), "OK"),
@@ -85,13 +85,13 @@ async def test_what_was_changed_is_written_down_with_its_outcome(tmp_path: Path)
     assert own == everything[1:]
 
 
-async def test_a_record_of_deeds_does_not_grow_with_what_is_named(tmp_path: Path) -> None:
+async def test_an_audit_record_does_not_grow_with_the_names_in_it(tmp_path: Path) -> None:
     names = ["acme--" + "x" * 100_000, *(f"acme--{n}" for n in range(100))]
     async with entrance(tmp_path) as entry:
         request = playbook.MergePlaybooksRequest(dataset="acme--d", from_datasets=names)
         await let_in(entry, BOOKS + "MergePlaybooks", ACME, request)
-        ((_, deed),) = await entry.access.repository.list_records("", None, 10)
-    assert (len(deed.names), max(map(len, deed.names))) == (20, 200)
+        ((_, record),) = await entry.access.repository.list_records("", None, 10)
+    assert (len(record.names), max(map(len, record.names))) == (20, 200)
 
 
 async def test_calls_a_second_are_limited_and_said_when_to_come_back(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ class Access(Service[M]):
     create_key = Unary(access.CreateKeyRequest, access.CreateKeyResponse)
     list_keys = Unary(access.ListKeysRequest, access.ListKeysResponse)
     revoke_key = Unary(access.RevokeKeyRequest, access.RevokeKeyResponse)
-    list_deeds = Unary(access.ListDeedsRequest, access.ListDeedsResponse)
+    list_audit_records = Unary(access.ListAuditRecordsRequest, access.ListAuditRecordsResponse)
 
 
 class Rounds(Service[M]):

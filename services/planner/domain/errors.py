@@ -53,7 +53,7 @@ class AnswerRefused(InvalidArgument):
 class RunNotFound(NotFound):
     """No execution has this id (P-130)."""
 
-    reason = "RUN_NOT_FOUND"
+    reason = "EXECUTION_NOT_FOUND"
 
     def __init__(self, execution_id: str) -> None:
         super().__init__(f"Run {execution_id} not found")
@@ -62,7 +62,7 @@ class RunNotFound(NotFound):
 class RunNotPaused(FailedPrecondition):
     """The execution has no open question (P-130)."""
 
-    reason = "RUN_NOT_PAUSED"
+    reason = "EXECUTION_NOT_PAUSED"
 
     def __init__(self, execution_id: str) -> None:
         super().__init__(f"Run {execution_id} is not paused")
@@ -71,7 +71,7 @@ class RunNotPaused(FailedPrecondition):
 class RunEnded(FailedPrecondition):
     """The execution has ended and takes nothing more."""
 
-    reason = "RUN_ENDED"
+    reason = "EXECUTION_ENDED"
 
     def __init__(self, execution_id: str) -> None:
         super().__init__(f"Run {execution_id} has ended")

@@ -94,7 +94,7 @@ def test_scopes_are_not_confused(gate: Gate, book: str) -> None:
             lambda: add(client, book, "x"),
             lambda: client.playbooks.restore_revision(dataset=book, revision=0),
             lambda: key_of(client, "mine", "acme", "ADMIN"),
-            lambda: client.access.list_deeds(),
+            lambda: client.access.list_audit_records(),
         ):
             with pytest.raises(PermissionDenied) as caught:
                 call()
@@ -333,15 +333,17 @@ def test_collections_are_a_tenants_own(gate: Gate) -> None:
 def test_who_changed_what_is_written_down_and_told_to_its_tenant(gate: Gate, book: str) -> None:
     with gate.client("evil") as client:
         add(client, "evil--d", "x")
-        seen = list(client.access.list_deeds().deeds)
+        seen = list(client.access.list_audit_records().audit_records)
     with gate.client("root") as client:
-        everything = list(client.access.list_deeds().deeds)
-    assert {deed.tenant for deed in seen} == {"evil"}
+        everything = list(client.access.list_audit_records().audit_records)
+    assert {record.tenant for record in seen} == {"evil"}
     assert ("ApplyDeltas", ["evil--d"], "OK") in [
-        (deed.method.rpartition("/")[2], list(deed.names), deed.code) for deed in seen
+        (record.method.rpartition("/")[2], list(record.names), record.code) for record in seen
     ]
-    assert {"acme", "evil", ""} <= {deed.tenant for deed in everything}
-    (added,) = [deed for deed in seen if deed.method.endswith("/ApplyDeltas") and list(deed.names) == ["evil--d"]]
+    assert {"acme", "evil", ""} <= {record.tenant for record in everything}
+    (added,) = [
+        record for record in seen if record.method.endswith("/ApplyDeltas") and list(record.names) == ["evil--d"]
+    ]
     assert uuid.UUID(added.request_id)
     assert re.fullmatch("[0-9a-f]{32}", added.correlation_id)
     told = str(everything)

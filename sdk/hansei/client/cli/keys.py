@@ -1,4 +1,4 @@
-"""`hansei keys`: who may call the gateway, and who changed what."""
+"""`hansei keys` manages API keys, `hansei audit` lists audit records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from hansei.client.client import Client
 
-app = typer.Typer(help="API keys of the gateway, and who changed what with them.", no_args_is_help=True)
+app = typer.Typer(help="API keys of the gateway.", no_args_is_help=True)
 
 
 class Scope(StrEnum):
@@ -83,15 +83,14 @@ def revoke(
     _shown([key], as_json, "", _line)
 
 
-@app.command()
-def deeds(tenant: Tenant = "", limit: Limit = 20, addr: Address = None, as_json: AsJson = False) -> None:
-    """Show who changed what, newest first."""
+def audit(tenant: Tenant = "", limit: Limit = 20, addr: Address = None, as_json: AsJson = False) -> None:
+    """List audit records: who changed what, newest first."""
     with connected(addr, local=False) as client:
-        found = list(client.access.list_deeds(tenant=tenant, page_size=limit).deeds)
+        found = list(client.access.list_audit_records(tenant=tenant, page_size=limit).audit_records)
 
-    def line(deed: Any) -> str:
-        what = f"{deed.method} {' '.join(deed.names)}".strip()
-        return f"{deed.at.ToDatetime():%Y-%m-%d %H:%M:%S}  {deed.code:<12} {deed.who:<24} {what}"
+    def line(record: Any) -> str:
+        what = f"{record.method} {' '.join(record.names)}".strip()
+        return f"{record.at.ToDatetime():%Y-%m-%d %H:%M:%S}  {record.code:<12} {record.who:<24} {what}"
 
     _shown(found, as_json, "Nothing was changed.", line)
 

@@ -35,7 +35,7 @@ class _AccessScopeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AccessSco
     ACCESS_SCOPE_REVIEW: _AccessScope.ValueType  # 3
     """Approve and reject changes, restore revisions, revoke trajectories."""
     ACCESS_SCOPE_ADMIN: _AccessScope.ValueType  # 4
-    """Everything, with keys, rules of datasets and the record of deeds."""
+    """Everything, with keys, rules of datasets and the audit records."""
 
 class AccessScope(_AccessScope, metaclass=_AccessScopeEnumTypeWrapper):
     """What a caller may do."""
@@ -49,7 +49,7 @@ ACCESS_SCOPE_LEARN: AccessScope.ValueType  # 2
 ACCESS_SCOPE_REVIEW: AccessScope.ValueType  # 3
 """Approve and reject changes, restore revisions, revoke trajectories."""
 ACCESS_SCOPE_ADMIN: AccessScope.ValueType  # 4
-"""Everything, with keys, rules of datasets and the record of deeds."""
+"""Everything, with keys, rules of datasets and the audit records."""
 Global___AccessScope: _TypeAlias = AccessScope  # noqa: Y015
 
 @_typing.final
@@ -82,7 +82,7 @@ class WhoAmIResponse(_message.Message):
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
     CREDENTIALS_REQUIRED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """The caller, as author of its changes and in the record of deeds; `anonymous` where no credential is asked for."""
+    """The caller, as author of its changes and in the audit records; `anonymous` where no credential is asked for."""
     tenant: _builtins.str
     """Its tenant; empty for the operator, who has none."""
     prefix: _builtins.str
@@ -366,7 +366,7 @@ class RevokeKeyResponse(_message.Message):
 Global___RevokeKeyResponse: _TypeAlias = RevokeKeyResponse  # noqa: Y015
 
 @_typing.final
-class Deed(_message.Message):
+class AuditRecord(_message.Message):
     """One call that was to change something."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -421,11 +421,11 @@ class Deed(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Deed: _TypeAlias = Deed  # noqa: Y015
+Global___AuditRecord: _TypeAlias = AuditRecord  # noqa: Y015
 
 @_typing.final
-class ListDeedsRequest(_message.Message):
-    """Request of ListDeeds."""
+class ListAuditRecordsRequest(_message.Message):
+    """Request of ListAuditRecords."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -433,9 +433,9 @@ class ListDeedsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     tenant: _builtins.str
-    """Only deeds of this tenant; empty: all the caller may see."""
+    """Only audit records of this tenant; empty: all the caller may see."""
     page_size: _builtins.int
-    """Most deeds a page; 0 means 100, more than 1,000 is refused."""
+    """Most audit records on a page; 0 means 100, more than 1,000 is refused."""
     page_token: _builtins.str
     """From the previous page's `next_page_token`; empty for the first page."""
     def __init__(
@@ -451,32 +451,32 @@ class ListDeedsRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ListDeedsRequest: _TypeAlias = ListDeedsRequest  # noqa: Y015
+Global___ListAuditRecordsRequest: _TypeAlias = ListAuditRecordsRequest  # noqa: Y015
 
 @_typing.final
-class ListDeedsResponse(_message.Message):
-    """Response of ListDeeds."""
+class ListAuditRecordsResponse(_message.Message):
+    """Response of ListAuditRecords."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    DEEDS_FIELD_NUMBER: _builtins.int
+    AUDIT_RECORDS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty on the last page."""
     @_builtins.property
-    def deeds(self) -> _containers.RepeatedCompositeFieldContainer[Global___Deed]:
+    def audit_records(self) -> _containers.RepeatedCompositeFieldContainer[Global___AuditRecord]:
         """Newest first."""
 
     def __init__(
         self,
         *,
-        deeds: _abc.Iterable[Global___Deed] | None = ...,
+        audit_records: _abc.Iterable[Global___AuditRecord] | None = ...,
         next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deeds", b"deeds", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audit_records", b"audit_records", "next_page_token", b"next_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ListDeedsResponse: _TypeAlias = ListDeedsResponse  # noqa: Y015
+Global___ListAuditRecordsResponse: _TypeAlias = ListAuditRecordsResponse  # noqa: Y015

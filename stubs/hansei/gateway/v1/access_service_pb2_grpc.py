@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class AccessServiceStub:
-    """Keys and deeds. A caller with a tenant sees and makes only its own tenant's.
+    """Keys and audit records. A caller with a tenant sees and makes only its own tenant's.
     """
 
     def __init__(self, channel):
@@ -55,15 +55,15 @@ class AccessServiceStub:
                 request_serializer=hansei_dot_gateway_dot_v1_dot_access__service__pb2.RevokeKeyRequest.SerializeToString,
                 response_deserializer=hansei_dot_gateway_dot_v1_dot_access__service__pb2.RevokeKeyResponse.FromString,
                 _registered_method=True)
-        self.ListDeeds = channel.unary_unary(
-                '/hansei.gateway.v1.AccessService/ListDeeds',
-                request_serializer=hansei_dot_gateway_dot_v1_dot_access__service__pb2.ListDeedsRequest.SerializeToString,
-                response_deserializer=hansei_dot_gateway_dot_v1_dot_access__service__pb2.ListDeedsResponse.FromString,
+        self.ListAuditRecords = channel.unary_unary(
+                '/hansei.gateway.v1.AccessService/ListAuditRecords',
+                request_serializer=hansei_dot_gateway_dot_v1_dot_access__service__pb2.ListAuditRecordsRequest.SerializeToString,
+                response_deserializer=hansei_dot_gateway_dot_v1_dot_access__service__pb2.ListAuditRecordsResponse.FromString,
                 _registered_method=True)
 
 
 class AccessServiceServicer:
-    """Keys and deeds. A caller with a tenant sees and makes only its own tenant's.
+    """Keys and audit records. A caller with a tenant sees and makes only its own tenant's.
     """
 
     def WhoAmI(self, request, context):
@@ -94,7 +94,7 @@ class AccessServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ListDeeds(self, request, context):
+    def ListAuditRecords(self, request, context):
         """Lists who changed what, newest first. Entries are added and never changed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -124,10 +124,10 @@ def add_AccessServiceServicer_to_server(servicer, server):
                     request_deserializer=hansei_dot_gateway_dot_v1_dot_access__service__pb2.RevokeKeyRequest.FromString,
                     response_serializer=hansei_dot_gateway_dot_v1_dot_access__service__pb2.RevokeKeyResponse.SerializeToString,
             ),
-            'ListDeeds': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListDeeds,
-                    request_deserializer=hansei_dot_gateway_dot_v1_dot_access__service__pb2.ListDeedsRequest.FromString,
-                    response_serializer=hansei_dot_gateway_dot_v1_dot_access__service__pb2.ListDeedsResponse.SerializeToString,
+            'ListAuditRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAuditRecords,
+                    request_deserializer=hansei_dot_gateway_dot_v1_dot_access__service__pb2.ListAuditRecordsRequest.FromString,
+                    response_serializer=hansei_dot_gateway_dot_v1_dot_access__service__pb2.ListAuditRecordsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -138,7 +138,7 @@ def add_AccessServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AccessService:
-    """Keys and deeds. A caller with a tenant sees and makes only its own tenant's.
+    """Keys and audit records. A caller with a tenant sees and makes only its own tenant's.
     """
 
     @staticmethod
@@ -250,7 +250,7 @@ class AccessService:
             _registered_method=True)
 
     @staticmethod
-    def ListDeeds(request,
+    def ListAuditRecords(request,
             target,
             options=(),
             channel_credentials=None,
@@ -263,9 +263,9 @@ class AccessService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/hansei.gateway.v1.AccessService/ListDeeds',
-            hansei_dot_gateway_dot_v1_dot_access__service__pb2.ListDeedsRequest.SerializeToString,
-            hansei_dot_gateway_dot_v1_dot_access__service__pb2.ListDeedsResponse.FromString,
+            '/hansei.gateway.v1.AccessService/ListAuditRecords',
+            hansei_dot_gateway_dot_v1_dot_access__service__pb2.ListAuditRecordsRequest.SerializeToString,
+            hansei_dot_gateway_dot_v1_dot_access__service__pb2.ListAuditRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AccessServiceStub:
-    """Keys and deeds. A caller with a tenant sees and makes only its own tenant's."""
+    """Keys and audit records. A caller with a tenant sees and makes only its own tenant's."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -41,12 +41,12 @@ class AccessServiceStub:
     """Lists keys by id, without their texts."""
     RevokeKey: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.RevokeKeyRequest, _access_service_pb2.RevokeKeyResponse]
     """Revokes a key: calls in progress with it end. One that is revoked stays as it is. NOT_FOUND `KEY_NOT_FOUND`."""
-    ListDeeds: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.ListDeedsRequest, _access_service_pb2.ListDeedsResponse]
+    ListAuditRecords: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.ListAuditRecordsRequest, _access_service_pb2.ListAuditRecordsResponse]
     """Lists who changed what, newest first. Entries are added and never changed."""
 
 @_typing.type_check_only
 class AccessServiceAsyncStub(AccessServiceStub):
-    """Keys and deeds. A caller with a tenant sees and makes only its own tenant's."""
+    """Keys and audit records. A caller with a tenant sees and makes only its own tenant's."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     WhoAmI: _aio.UnaryUnaryMultiCallable[_access_service_pb2.WhoAmIRequest, _access_service_pb2.WhoAmIResponse]  # type: ignore[assignment]
@@ -57,11 +57,11 @@ class AccessServiceAsyncStub(AccessServiceStub):
     """Lists keys by id, without their texts."""
     RevokeKey: _aio.UnaryUnaryMultiCallable[_access_service_pb2.RevokeKeyRequest, _access_service_pb2.RevokeKeyResponse]  # type: ignore[assignment]
     """Revokes a key: calls in progress with it end. One that is revoked stays as it is. NOT_FOUND `KEY_NOT_FOUND`."""
-    ListDeeds: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ListDeedsRequest, _access_service_pb2.ListDeedsResponse]  # type: ignore[assignment]
+    ListAuditRecords: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ListAuditRecordsRequest, _access_service_pb2.ListAuditRecordsResponse]  # type: ignore[assignment]
     """Lists who changed what, newest first. Entries are added and never changed."""
 
 class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Keys and deeds. A caller with a tenant sees and makes only its own tenant's."""
+    """Keys and audit records. A caller with a tenant sees and makes only its own tenant's."""
 
     @_abc_1.abstractmethod
     def WhoAmI(
@@ -96,11 +96,11 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         """Revokes a key: calls in progress with it end. One that is revoked stays as it is. NOT_FOUND `KEY_NOT_FOUND`."""
 
     @_abc_1.abstractmethod
-    def ListDeeds(
+    def ListAuditRecords(
         self,
-        request: _access_service_pb2.ListDeedsRequest,
+        request: _access_service_pb2.ListAuditRecordsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_access_service_pb2.ListDeedsResponse, _abc.Awaitable[_access_service_pb2.ListDeedsResponse]]:
+    ) -> _typing.Union[_access_service_pb2.ListAuditRecordsResponse, _abc.Awaitable[_access_service_pb2.ListAuditRecordsResponse]]:
         """Lists who changed what, newest first. Entries are added and never changed."""
 
 def add_AccessServiceServicer_to_server(servicer: AccessServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

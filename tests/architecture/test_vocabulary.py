@@ -1,0 +1,187 @@
+"""Hold the names and sentences of the code to `docs/lexicon.md`."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+GENERATED = ("stubs/", "third_party/")
+
+EXCEPTIONS: dict[str, str] = {}
+"""What may stand although a rule forbids it, as `path:name`, and why. At most twenty."""
+
+
+def word_set(words: str) -> frozenset[str]:
+    """Return the words of a text."""
+    return frozenset(words.split())
+
+
+NOT_YET = tuple(
+    word_set("""
+    allinone/ bench/ chassis/ conftest.py deploy/ docs/ examples/ gateway/ libs/embedding/ libs/llm/ libs/prompts/
+    libs/storage/ sdk/ services/curator/ services/planner/ services/reflector/ services/search/ services/validator/
+    tests/ wheels/
+""")
+)
+"""Folders whose names and sentences still wait to be rewritten."""
+
+PARTICIPLES = word_set("""
+    told given written held kept made found cut seen known left taken shown drawn chosen spoken broken begun done
+    gone sent spent built bound met won lost said heard meant brought caught thought stood understood grown thrown
+    torn worn hidden forgotten driven risen fallen laid paid sold felt led fed
+""")
+ADJECTIVES = word_set("""
+    due own alike near apart alone ready dead alive same whole full empty fresh stale everything anything nothing
+    something likely useful able worth fit
+""")
+PREPOSITIONS = word_set("""
+    of at by on over in to from with for within between into under above below after before through without about
+    against among since until upon per via beside off out up down again surely ahead aside
+""")
+PRONOUNS = word_set("""
+    it this that these those each one ones all any what who which whom they them he she we us mine ours yours theirs
+    its other others both none some such every another everyone nobody somebody
+""")
+VERBS_IN_ED = {"embed", "feed", "need", "seed", "shed", "speed", "proceed", "exceed", "succeed", "bed"}
+
+FORBIDDEN_WORDS = word_set("""
+    ticket tickets deed deeds door doors permit permits patience bury buried tend bill bills told heard unheard
+    alike likeness successor room rooms measures surely equipment face faces
+""")
+"""Words that no identifier contains."""
+FORBIDDEN_NAMES = {"each", "one", "asked", "kept", "known", "place", "places", "told", "held", "said", "given"}
+"""Names that no variable, parameter or attribute has: they do not say what the value is."""
+
+CLAUSE = re.compile(r"(what|whether|who|whom|whose|which|where|how|when|that|why|if|as|until|because)\b", re.IGNORECASE)
+CLAUSE_ID = re.compile(r"[A-Z]+-\d+[a-z]?[.:,)]?$")
+FORBIDDEN_TEXT = re.compile(
+    r"\b(told|unheard|anew|surely|not yours|comes along|goes on|does not say|says what"
+    r"|bears?|is heard|was heard|as they were)\b"
+)
+CLAUSE_TEXT = re.compile(r"(What|Whether|Who|Whose|Which) [^?]*$")
+
+
+def is_bare(name: str) -> bool:
+    """Return whether a name is one bare participle, adjective, preposition or pronoun."""
+    word = name.strip("_")
+    if name.startswith("__") or "_" in word or not word.islower():
+        return False
+    return word in PARTICIPLES | ADJECTIVES | PREPOSITIONS | PRONOUNS or (
+        word.endswith("ed") and word not in VERBS_IN_ED
+    )
+
+
+def is_clause(docstring: str | None) -> bool:
+    """Return whether the first line of a docstring is a clause or a bare clause id instead of a statement."""
+    first_line = (docstring or "").strip().partition("\n")[0]
+    return bool(CLAUSE.match(first_line) or CLAUSE_ID.fullmatch(first_line))
+
+
+def words_of(name: str) -> set[str]:
+    """Return the words of an identifier in snake case or camel case."""
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
+
+
+def source_files() -> list[str]:
+    """Return the Python files of the repository that people write."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    return [file for file in listed if (ROOT / file).exists() and not file.startswith(GENERATED)]
+
+
+def stored_names(node: ast.AST) -> Iterator[str]:
+    """Yield the variables, parameters and attributes that a node introduces."""
+    if isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+    elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        yield node.attr
+
+
+def docstrings(tree: ast.AST) -> set[int]:
+    """Return the ids of the nodes that are docstrings, those of attributes included."""
+    return {
+        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+
+
+def violations(file: str, source: str) -> Iterator[tuple[str, str]]:
+    """Yield each broken rule of one file: the name that breaks it, and a sentence with the line."""
+    is_test = "tests/" in file
+    module = file.rpartition("/")[2].removesuffix(".py")
+    if is_bare(module):
+        yield module, f"{file}: the module is named by a bare word: {module}"
+    tree = ast.parse(source)
+    not_texts = docstrings(tree)
+    for node in ast.walk(tree):
+        where = f"{file}:{getattr(node, 'lineno', 1)}"
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            if not isinstance(node, ast.ClassDef) and is_bare(node.name):
+                yield node.name, f"{where}: the function is named by a bare word: {node.name}"
+            if not node.name.startswith("test_") and words_of(node.name) & FORBIDDEN_WORDS:
+                yield node.name, f"{where}: the lexicon forbids a word of {node.name}"
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
+            docstring = ast.get_docstring(node)
+            if is_clause(docstring):
+                yield getattr(node, "name", module), f"{where}: the docstring is no statement: {docstring!r:.90}"
+        for name in stored_names(node):
+            if name.strip("_") in FORBIDDEN_NAMES or words_of(name) & FORBIDDEN_WORDS:
+                yield name, f"{where}: the lexicon forbids the name {name}"
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in not_texts and not is_test:
+            if FORBIDDEN_TEXT.search(node.value) and " " in node.value.strip():
+                yield node.value, f"{where}: the lexicon forbids a phrase of {node.value!r:.90}"
+            elif CLAUSE_TEXT.match(node.value) and "\n" not in node.value:
+                yield node.value, f"{where}: a clause instead of a sentence: {node.value!r:.90}"
+
+
+@pytest.mark.parametrize("folder", sorted({"/".join(file.split("/")[:2]) for file in source_files()}))
+def test_names_and_sentences_follow_the_lexicon(folder: str) -> None:
+    """Names are nouns and verb phrases, docstrings are statements, and no forbidden word appears."""
+    found = [
+        sentence
+        for file in source_files()
+        if "/".join(file.split("/")[:2]) == folder and not file.startswith(NOT_YET)
+        for name, sentence in violations(file, (ROOT / file).read_text())
+        if f"{file}:{name}" not in EXCEPTIONS
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_a_class_name_means_one_thing() -> None:
+    """No class name is defined in two folders; tests and examples may repeat a name."""
+    folders: dict[str, set[str]] = defaultdict(set)
+    for file in source_files():
+        if "tests/" in file or file.startswith((*NOT_YET, "examples/", "conftest.py")):
+            continue
+        for node in ast.walk(ast.parse((ROOT / file).read_text())):
+            if isinstance(node, ast.ClassDef):
+                folders[node.name].add(file.rpartition("/")[0])
+    repeated = {name: sorted(where) for name, where in folders.items() if len(where) > 1}
+    assert not repeated, repeated
+
+
+def test_exceptions_are_few_and_needed() -> None:
+    """There are at most twenty exceptions, and each still excepts something."""
+    assert len(EXCEPTIONS) <= 20
+    needed = {f"{file}:{name}" for file in source_files() for name, _ in violations(file, (ROOT / file).read_text())}
+    assert set(EXCEPTIONS) <= needed
+
+
+if __name__ == "__main__":
+    import sys
+
+    for prefix in sys.argv[1:]:
+        for path in source_files():
+            if path.startswith(prefix):
+                for _, text in violations(path, (ROOT / path).read_text()):
+                    print(text)
