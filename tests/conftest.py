@@ -12,7 +12,12 @@ import pytest
 
 from tests import systems
 from tests.behaviour.postgres_server import PostgresServer, any_server, binaries_or_skip, postgres_server
-from tests.shared import one_run, shared
+from tests.shared import one_run, shared, wait_for_keepers
+
+
+def pytest_unconfigure() -> None:
+    """Wait for what this process started, after its last fixture has ended."""
+    wait_for_keepers()
 
 
 @pytest.fixture(scope="session")

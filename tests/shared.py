@@ -28,6 +28,7 @@ T = TypeVar("T")
 Make = Callable[[Path], AbstractContextManager[T]]
 
 _kept = ExitStack()
+_keepers: list[subprocess.Popen[bytes]] = []
 
 
 @contextmanager
@@ -44,9 +45,19 @@ def shared(make: Make[T], folder: Path) -> Iterator[T]:
         value = place / "value"
         keeper = None if value.exists() else _started(make, place)
         fcntl.flock(first, fcntl.LOCK_UN)
+        if keeper is not None:
+            _keepers.append(keeper)
         yield pickle.loads(value.read_bytes())
-    if keeper is not None:
-        keeper.wait()
+
+
+def wait_for_keepers() -> None:
+    """Wait until the keepers that this process started have ended.
+
+    Call it when this process uses nothing shared any more: two processes that wait for a keeper of the other, and use
+    what the other waits for, would wait for ever.
+    """
+    while _keepers:
+        _keepers.pop().wait()
 
 
 @contextmanager
