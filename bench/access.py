@@ -30,8 +30,8 @@ from hansei.gateway.v1.access_service_pb2 import AccessScope
 from hansei.planner.v1 import planner_pb2 as planner
 from hansei.playbook.v1 import playbook_pb2 as playbook
 from hansei.validator.v1 import leaderboard_service_pb2 as leaderboard
-from tests import systems
-from tests.jobs import parts, runs
+from tests.support import systems
+from tests.support.bulk_jobs import parts, runs
 
 PAIRS = 4_000
 UNCOUNTED = 200

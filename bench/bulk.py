@@ -22,9 +22,9 @@ from typing import Any
 from bench.load import cpu_seconds
 from bench.report import machine, write
 from hansei.gateway.v1 import bulk_pb2 as bulk
-from tests import systems
-from tests.behaviour.postgres_server import binaries, postgres_server
-from tests.jobs import Jobs, jobs_at, run
+from tests.support import systems
+from tests.support.bulk_jobs import Jobs, jobs_at, run
+from tests.support.postgres_server import binaries, postgres_server
 
 PARTS = 10
 LESSONS = 200

@@ -21,7 +21,7 @@ import uvloop
 from bench.load import Measured, measure
 from bench.report import machine, write
 from chassis.tests import probe
-from tests import systems
+from tests.support import systems
 
 ROUNDS = 40
 CALLERS = (1, 8)

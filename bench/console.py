@@ -22,9 +22,9 @@ import httpx
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from bench.report import machine, write
-from tests import systems
 from tests.console.seeds import Seeds
 from tests.console.windows import ARGUMENTS
+from tests.support import systems
 
 RUNS = 9
 SIZES = {"thousand": 1_000, "ten-thousand": 10_000}

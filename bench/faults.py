@@ -14,9 +14,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.campaigns import VARIABLE as CAMPAIGNS
 from tests.resilience.load import FIGURES
-from tests.systems import ROOT
+from tests.support.campaigns import VARIABLE as CAMPAIGNS
+from tests.support.systems import ROOT
 
 COLUMNS = ("fault", "acknowledged", "lost", "twice", "refused, by code and reason", "on again after")
 

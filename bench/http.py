@@ -22,7 +22,7 @@ from bench.load import Measured, measure
 from bench.loop import filled, nth, queries_of
 from bench.report import machine, write
 from hansei.search.v1 import search_service_pb2, search_service_pb2_grpc
-from tests import systems
+from tests.support import systems
 
 SIZE = 1_000
 CALLERS = (1, 8, 32)

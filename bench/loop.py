@@ -29,7 +29,7 @@ from hansei.gateway.v1 import gateway_service_pb2, gateway_service_pb2_grpc
 from hansei.playbook.v1 import playbook_pb2, playbook_service_pb2, playbook_service_pb2_grpc
 from hansei.reflector.v1 import trajectory_pb2
 from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_grpc
-from tests import systems
+from tests.support import systems
 
 SIZES = (1_000, 10_000)
 CALLERS = (1, 8, 32)

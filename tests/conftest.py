@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import systems
-from tests.behaviour.postgres_server import PostgresServer, any_server, binaries_or_skip, postgres_server
-from tests.shared import one_run, shared, wait_for_keepers
+from tests.support import systems
+from tests.support.postgres_server import PostgresServer, any_server, binaries_or_skip, postgres_server
+from tests.support.shared_resources import one_run, shared, wait_for_keepers
 
 
 def pytest_unconfigure() -> None:

@@ -28,7 +28,7 @@ from services.curator.domain.curation import DeltaContextItem, Proposal
 from services.curator.domain.log import Kind, Origin, Revision
 from services.curator.usecases.commit import Batch, commit
 from services.curator.usecases.ports import DatasetTransaction
-from tests.behaviour.postgres_server import binaries, postgres_server
+from tests.support.postgres_server import binaries, postgres_server
 
 HERE = Path(__file__).parent
 ORIGIN = Origin(Kind.APPLY, "bench")

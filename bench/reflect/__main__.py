@@ -37,7 +37,7 @@ from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.trajectory import Trajectory
 from services.reflector.rpc.convert import trajectory_from
 from services.reflector.usecases.reflect_offline import reflection_of
-from tests import systems
+from tests.support import systems
 
 DATASET = "bench"
 STEPS = 30

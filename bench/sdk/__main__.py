@@ -28,7 +28,7 @@ from hansei.client import AsyncClient, Client
 from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_ADD, Delta
 from hansei.search.v1 import search_pb2, search_service_pb2
 from hansei.search.v1.search_service_pb2_grpc import SearchServiceStub
-from tests import systems
+from tests.support import systems
 
 HERE = Path(__file__).parent
 DATASET = "bench"

@@ -26,7 +26,7 @@ from hansei.curator.v1 import curator_service_pb2, curator_service_pb2_grpc
 from hansei.playbook.v1 import playbook_pb2, playbook_service_pb2, playbook_service_pb2_grpc
 from hansei.reflector.v1 import trajectory_pb2
 from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_grpc
-from tests import systems
+from tests.support import systems
 
 EMBEDDERS = ("hashing", "minilm-int8", "minilm")
 BULLETS, COMMITS, WARM_UP = 1_000, 100, 10

@@ -25,7 +25,7 @@ from services.search.domain.index import HybridIndex
 from services.search.domain.snapshot import IndexSnapshot
 from services.search.domain.view import LoopsInUse, Rules
 from services.search.settings import SearchSettings
-from tests import systems
+from tests.support import systems
 
 PROBES = SearchSettings.model_fields["search_probes"].default
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.processes import Process, start
-from tests.shared import CODE, ROOT
-from tests.zygote import Order
+from tests.support.processes import Process, start
+from tests.support.shared_resources import CODE, ROOT
+from tests.support.zygote import Order
 
 
 @dataclass

@@ -17,7 +17,7 @@ from chassis.channels import OWN
 from chassis.errors import PermissionDenied, Unavailable
 from chassis.tests.probe import Probe, pb, policies, rpc, service, stub
 from tests.fakes.authority import Authority
-from tests.systems import free_port
+from tests.support.systems import free_port
 
 CALLEE, CALLER = ("probe", "localhost"), ("gateway", "gateway.hansei.svc")
 

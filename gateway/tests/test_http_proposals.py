@@ -13,7 +13,7 @@ from chassis.errors import FailedPrecondition, Unavailable
 from gateway.tests.scripted_http import Peers, client_of
 from hansei.validator.v1 import report_pb2 as report
 from hansei.validator.v1 import validator_service_pb2 as validator
-from tests.campaigns import sized
+from tests.support.campaigns import sized
 
 DASHBOARD = {"trays": {"in_progress": [{"id": "n1", "title": "見積 {x}", "status": "IN_PROGRESS"}]}}
 RUNS = ["/api/organizer/run", "/api/advisor/run"]

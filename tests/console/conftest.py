@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, sync_playwright
 from tests.console.reader import Reader
 from tests.console.seeds import Seeds
 from tests.console.windows import ARGUMENTS, SECONDS, Stack, filled, reading
-from tests.shared import shared
+from tests.support.shared_resources import shared
 
 
 @pytest.fixture(scope="session")

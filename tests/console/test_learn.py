@@ -14,14 +14,14 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from playwright.sync_api import Browser, expect
 
-from tests import systems
 from tests.console.reader import Reader
 from tests.console.runs import BY_NAME, lines
 from tests.console.seeds import lesson
 from tests.console.test_access import PHONE, faults
 from tests.console.test_hostile import ALL, MADE, TEXTS
 from tests.console.windows import Stack, reading
-from tests.jobs import runs
+from tests.support import systems
+from tests.support.bulk_jobs import runs
 
 pytestmark = pytest.mark.long
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests import systems
 from tests.console.reader import Reader
 from tests.console.windows import Stack, reading
+from tests.support import systems
 
 TOKEN = "a token of the gateway"
 PEERS = ("CURATOR_ADDR", "REFLECTOR_ADDR", "SEARCH_ADDR", "PLANNER_ADDR", "VALIDATOR_ADDR")

@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 from playwright.sync_api import Browser, Page
 
-from tests import systems
 from tests.console.reader import Reader
 from tests.console.seeds import Seeds, comparison
+from tests.support import systems
 
 SECONDS = 60
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from chassis.channels import Peers
 from chassis.policy import installed_policies, parse
 from hansei.playbook.v1 import playbook_service_pb2_grpc
-from tests.shared import ROOT
+from tests.support.shared_resources import ROOT
 
 
 def test_what_is_installed_is_what_stands_beside_the_contracts() -> None:

@@ -12,7 +12,7 @@ from chassis import Peers
 from chassis.errors import InvalidArgument
 from chassis.policy import MethodPolicy
 from chassis.tests.process import probe_process
-from tests.shared import ROOT
+from tests.support.shared_resources import ROOT
 
 PATH = "/echo.v1.EchoService/Echo"
 

@@ -12,9 +12,9 @@ from google.protobuf.descriptor import MethodDescriptor
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from gateway.contract import installed_contract
-from tests import systems
 from tests.contract import contracts
 from tests.contract.readmes import example_lines
+from tests.support import systems
 
 METHODS = sorted(contracts.path_of(method) for method in contracts.methods())
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests import systems
-from tests.commands import runner
 from tests.contract.described import by_reflection
 from tests.contract.readmes import READMES, ROOT, SITE, Example, all_lines, by_buf, example_lines, filled
+from tests.support import systems
+from tests.support.commands import runner
 
 # A foreign client against the form that readers start; the others must answer the same lines.
 CLIENTS = {"one process": by_buf, "separate processes": by_reflection, "replicated": by_reflection}

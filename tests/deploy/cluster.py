@@ -24,14 +24,14 @@ import grpc
 import httpx
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.behaviour.postgres_server import PostgresServer
 from tests.deploy.rendered import Manifests, container, ports
 from tests.deploy.rendered import pod as spec
 from tests.fakes.authority import Authority
-from tests.processes import Process, start
-from tests.shared import CODE
-from tests.systems import LOOKING, SERVICES, free_port
-from tests.zygote import Order
+from tests.support.postgres_server import PostgresServer
+from tests.support.processes import Process, start
+from tests.support.shared_resources import CODE
+from tests.support.systems import LOOKING, SERVICES, free_port
+from tests.support.zygote import Order
 
 _ADDRESS = re.compile(r"(?<![\w.-])([a-z0-9][a-z0-9.-]*):(\d+)")
 

@@ -7,7 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from tests.systems import ROOT
+from tests.support.systems import ROOT
 
 TEXT = (ROOT / "deploy/README.md").read_text(encoding="utf-8")
 # Those that make deploy/.env, from which compose takes passwords.

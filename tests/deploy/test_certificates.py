@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from tests.deploy.rendered import OVERLAYS, Manifests, container, pod, rendered
-from tests.systems import SERVICES
+from tests.support.systems import SERVICES
 
 NAMESPACE = "hansei"
 

@@ -26,7 +26,7 @@ from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 from tests.deploy.engine import NO_RIGHTS, docker, rights
 from tests.deploy.readme import environment_of_compose, variables
 from tests.deploy.walk import learn_a_run, use_what_was_learned
-from tests.systems import ROOT, SERVICES, free_port
+from tests.support.systems import ROOT, SERVICES, free_port
 
 FILE = ROOT / "deploy/compose.yaml"
 CONTAINERS = [*SERVICES, "postgres"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.deploy.rendered import NAMES, OVERLAYS, Manifests, labels, ports, rendered
-from tests.systems import SERVICES
+from tests.support.systems import SERVICES
 
 DATABASE = "postgres"
 DATABASE_PORT = 5432

@@ -17,7 +17,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.deploy.engine import NO_RIGHTS, PYTHON, docker, python, rights
-from tests.systems import SERVICES, free_port
+from tests.support.systems import SERVICES, free_port
 
 VERSION = os.environ.get("HANSEI_IMAGES_VERSION", "")
 START_SECONDS = 120

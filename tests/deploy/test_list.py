@@ -23,7 +23,7 @@ from chassis import serve
 from chassis.settings import ServiceSettings, settings_table
 from chassis.tests.probe import Probe, service
 from gateway.contract import installed_contract
-from tests.systems import ROOT, SERVICES
+from tests.support.systems import ROOT, SERVICES
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
 DOCKERFILE = (ROOT / "deploy/Dockerfile").read_text()

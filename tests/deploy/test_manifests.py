@@ -9,7 +9,7 @@ import pytest
 
 from chassis.server.lifecycle import _AFTER_GRACE_SECONDS
 from tests.deploy.rendered import NAMES, OVERLAYS, Manifests, container, labels, pod, ports, rendered
-from tests.systems import SERVICES
+from tests.support.systems import SERVICES
 
 CLOSING_SECONDS = 10
 HEALTH_PORT = 9440

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.deploy.rendered import OVERLAYS, pod, rendered
-from tests.systems import ROOT, SERVICES
+from tests.support.systems import ROOT, SERVICES
 
 RUNBOOKS = ROOT / "docs/operations/README.md"
 

@@ -20,13 +20,13 @@ from chassis.errors import HanseiError
 from hansei.client import Client
 from hansei.client.tls import Tls
 from hansei.planner.v1.planner_pb2 import ACTION_ASK_USER, ACTION_RAG_SEARCH, Plan, PlanStep
-from tests.behaviour.postgres_server import binaries_or_skip, postgres_server
 from tests.deploy.cluster import Cluster, Pod, cluster
 from tests.deploy.rendered import pod, rendered, trial_of_production
 from tests.fakes.openai_answers import chat
 from tests.fakes.openai_server import OpenAIServer
-from tests.jobs import parts, runs
-from tests.systems import ROOT, SERVICES, free_port
+from tests.support.bulk_jobs import parts, runs
+from tests.support.postgres_server import binaries_or_skip, postgres_server
+from tests.support.systems import ROOT, SERVICES, free_port
 
 WAIT_SECONDS = 90
 PAUSE_SECONDS = 0.3

@@ -13,7 +13,7 @@ import yaml
 from tests.deploy.readme import commands, environment_of_compose, makes_the_environment, variables
 from tests.deploy.rendered import OVERLAYS, container, ports, rendered
 from tests.deploy.test_manifests import SECRETS_OF_PRODUCTION
-from tests.systems import ROOT
+from tests.support.systems import ROOT
 
 COMPOSE = (ROOT / "deploy/compose.yaml").read_text(encoding="utf-8")
 NAMESPACES = {"hansei-dev": "dev", "hansei": "production"}

@@ -18,11 +18,11 @@ from hansei.gateway.v1 import gateway_service_pb2_grpc
 from hansei.playbook.v1 import playbook_service_pb2, playbook_service_pb2_grpc
 from hansei.reflector.v1 import reflector_service_pb2, reflector_service_pb2_grpc
 from hansei.validator.v1 import validator_service_pb2, validator_service_pb2_grpc
-from tests.behaviour.postgres_server import binaries_or_skip, postgres_server
-from tests.campaigns import sized
 from tests.deploy.cluster import Cluster, cluster
 from tests.deploy.rendered import OVERLAYS, rendered
-from tests.systems import ROOT, SERVICES
+from tests.support.campaigns import sized
+from tests.support.postgres_server import binaries_or_skip, postgres_server
+from tests.support.systems import ROOT, SERVICES
 
 PODS = 2
 REPLACED = sized(PODS, 1)

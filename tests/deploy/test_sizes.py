@@ -7,7 +7,7 @@ import re
 import pytest
 
 from deploy.sizes import ROOT, SERVICES, megabytes
-from tests.campaigns import sized
+from tests.support.campaigns import sized
 
 pytestmark = pytest.mark.long
 

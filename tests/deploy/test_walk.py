@@ -18,11 +18,11 @@ from sqlalchemy.exc import OperationalError
 from hansei.client import Client
 from hansei.client.tls import Tls
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
-from tests.behaviour.postgres_server import binaries_or_skip, postgres_server
 from tests.deploy.cluster import Cluster, Pod, cluster
 from tests.deploy.rendered import OVERLAYS, container, rendered, trial_of_production
 from tests.deploy.walk import learn_a_run, use_what_was_learned
-from tests.systems import ROOT, SERVICES
+from tests.support.postgres_server import binaries_or_skip, postgres_server
+from tests.support.systems import ROOT, SERVICES
 
 SECONDS = 30
 # A method of each service that takes no empty request.

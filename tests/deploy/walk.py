@@ -7,7 +7,7 @@ import uuid
 from hansei.client import Client
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 from hansei.planner.v1.planner_pb2 import ACTION_RAG_SEARCH, ExecutionStatus
-from tests.systems import ROOT
+from tests.support.systems import ROOT
 
 RUN = ROOT / "examples/trajectories/git-commit-identity.json"
 

@@ -42,7 +42,7 @@ def test_names_of_modules_are_those_of_the_wheel(here: str, there: str) -> None:
     "source",
     [
         "import services.search.settings",
-        "from tests.shared import CODE",
+        "from tests.support.shared_resources import CODE",
         "import bench.report",
         "f'services.{name}.settings'",
         "'python -m services.search'",

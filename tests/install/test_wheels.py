@@ -17,7 +17,7 @@ import pytest
 from mcp import Client as McpClient
 from mcp import StdioServerParameters
 
-from tests.systems import ROOT, START_SECONDS, STOP_SECONDS, free_port
+from tests.support.systems import ROOT, START_SECONDS, STOP_SECONDS, free_port
 
 pytestmark = pytest.mark.long
 

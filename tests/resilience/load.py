@@ -24,7 +24,7 @@ from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from hansei.gateway.v1 import gateway_service_pb2_grpc
 from hansei.playbook.v1 import playbook_service_pb2, playbook_service_pb2_grpc
 from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_grpc
-from tests.jobs import jobs_at, run
+from tests.support.bulk_jobs import jobs_at, run
 
 CALLERS = 4
 CALL_SECONDS = 10.0

@@ -22,8 +22,8 @@ from typing import IO
 import pytest
 
 from tests.deploy.cluster import Pod
-from tests.systems import ROOT
-from tests.zygote import Order
+from tests.support.systems import ROOT
+from tests.support.zygote import Order
 
 OUTSIDE = "outside"
 PROGRAMS = ("ip", "nft", "nsenter", "setpriv", "unshare")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from hansei.gateway.v1 import bulk_pb2 as bulk
-from tests import systems
-from tests.behaviour.postgres_server import PostgresServer
-from tests.campaigns import sized
-from tests.jobs import Jobs, jobs_at, runs
+from tests.support import systems
+from tests.support.bulk_jobs import Jobs, jobs_at, runs
+from tests.support.campaigns import sized
+from tests.support.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.long
 

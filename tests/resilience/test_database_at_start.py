@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import systems
+from tests.support import systems
 
 NOBODY = "postgresql://me:geheim@127.0.0.1:1/hansei"
 DATABASES = {

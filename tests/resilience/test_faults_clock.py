@@ -19,12 +19,12 @@ from hansei.gateway.v1 import bulk_pb2 as bulk
 from hansei.gateway.v1.access_service_pb2 import ACCESS_SCOPE_READ
 from hansei.planner.v1.planner_pb2 import ACTION_RAG_SEARCH, EXECUTION_STATUS_PARTIAL, EXECUTION_STATUS_SUCCESS
 from hansei.playbook.v1 import playbook_service_pb2
-from tests import systems
-from tests.campaigns import sized
-from tests.jobs import jobs_at, run, runs
-from tests.processes import Process
 from tests.resilience.load import load, recovered, settled
-from tests.systems import ROOT, SERVICES
+from tests.support import systems
+from tests.support.bulk_jobs import jobs_at, run, runs
+from tests.support.campaigns import sized
+from tests.support.processes import Process
+from tests.support.systems import ROOT, SERVICES
 
 FORWARD, BACK = signal.SIGUSR1, signal.SIGUSR2
 FOUND_SECONDS = 30.0

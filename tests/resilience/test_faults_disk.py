@@ -13,9 +13,9 @@ import pytest
 
 from chassis.errors import HanseiError
 from hansei.client import Client
-from tests import systems
-from tests.jobs import jobs_at, run
 from tests.resilience.load import Ledger, settled
+from tests.support import systems
+from tests.support.bulk_jobs import jobs_at, run
 
 SIZE = "24m"
 BEFORE = 10

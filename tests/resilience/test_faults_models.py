@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests import systems
-from tests.campaigns import sized
 from tests.fakes.http_wire import WireResponse
 from tests.fakes.openai_answers import Answer, ModelRequest, body, chat_json, error, reset, stall
 from tests.fakes.openai_server import OpenAIServer
 from tests.resilience.load import load, settled
+from tests.support import systems
+from tests.support.campaigns import sized
 
 FAULTS: dict[str, Answer] = {
     "429": error(429, retry_after=0.1),

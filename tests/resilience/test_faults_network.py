@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import systems
 from tests.resilience.load import CALLERS, load, recovered, settled
 from tests.resilience.relay import Relay, relay
+from tests.support import systems
 
 CALL_SECONDS = 2.0
 DELAY_SECONDS = 0.1

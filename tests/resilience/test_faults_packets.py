@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import pytest
 
 from chassis.errors import DeadlineExceeded, Unavailable
-from tests.behaviour.postgres_server import binaries_or_skip, postgres_server
 from tests.deploy.cluster import Cluster, cluster
 from tests.deploy.rendered import OVERLAYS, rendered
 from tests.resilience.envoy import Envoy, envoy
 from tests.resilience.load import CALLERS, Load, load, recovered, settled
 from tests.resilience.namespaces import Network, network
-from tests.systems import SERVICES
+from tests.support.postgres_server import binaries_or_skip, postgres_server
+from tests.support.systems import SERVICES
 
 POSTGRES_PORT = 5432
 CALL_SECONDS = 2.0

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests import systems
-from tests.behaviour.postgres_server import PostgresServer, binaries_or_skip, postgres_server
-from tests.campaigns import sized
 from tests.resilience.load import CALLERS, load, recovered, settled
+from tests.support import systems
+from tests.support.campaigns import sized
+from tests.support.postgres_server import PostgresServer, binaries_or_skip, postgres_server
 
 GAP_SECONDS = sized(30.0, 3.0)
 """For how long the database is away; of a short while callers see little."""

@@ -22,7 +22,7 @@ from gateway.bulk.usecases.learn_batches import BatchLearner, outcome_of
 from hansei.curator.v1 import curator_service_pb2 as curator
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from libs.storage.errors import StoreConflict, StoreFull, StoreUnavailable
-from tests.campaigns import sized
+from tests.support.campaigns import sized
 
 
 async def test_each_trajectory_is_learned_under_an_id_of_its_own_that_never_changes(desk: Desk) -> None:

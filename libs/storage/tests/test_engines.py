@@ -7,7 +7,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from libs.storage.engines import create_database_engine, display_name, parse_location, sqlite_error_name
-from tests.campaigns import sized
+from tests.support.campaigns import sized
 
 
 def test_a_file_name_is_a_sqlite_file_in_a_folder_that_is_made(tmp_path: Path) -> None:

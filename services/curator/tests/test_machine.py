@@ -10,7 +10,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.tests.playbook_machine import PlaybookMachine
-from tests.campaigns import sized
+from tests.support.campaigns import sized
 
 SEQUENCES = sized(25, 10)
 

@@ -9,7 +9,7 @@ from services.planner.domain.calibration import UNCALIBRATED
 from services.planner.domain.fits import calibrated
 from services.planner.domain.guarantee import CANDIDATES, ThresholdGuarantee
 from services.planner.tests.users import USERS, User, true_errors
-from tests.campaigns import sized
+from tests.support.campaigns import sized
 
 ALPHA = DELTA = 0.10
 AUDIT_RATE = 0.10

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import systems
-from tests.behaviour.postgres_server import PostgresServer
-from tests.commands import Hansei, runner
+from tests.support import systems
+from tests.support.commands import Hansei, runner
+from tests.support.postgres_server import PostgresServer
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.commands import Hansei, bullets, dataset, hansei, recorded  # noqa: F401  fixtures
+from tests.support.commands import Hansei, bullets, dataset, hansei, recorded  # noqa: F401  fixtures
 
 RUNS = ("git-commit-identity", "git-push-forced", "python-relative-import")
 

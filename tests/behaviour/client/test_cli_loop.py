@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import systems
-from tests.commands import Hansei, bullets, dataset, hansei, recorded, runner
+from tests.support import systems
+from tests.support.commands import Hansei, bullets, dataset, hansei, recorded, runner
 
 __all__ = ["dataset", "hansei"]  # fixtures
 

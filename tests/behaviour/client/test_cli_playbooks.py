@@ -9,8 +9,8 @@ import pytest
 
 from hansei.client import Client
 from hansei.playbook.v1.review_pb2 import REVIEW_MODE_REVIEW, DatasetPolicy
-from tests import systems
-from tests.commands import Hansei, bullets, dataset, hansei, recorded, revision
+from tests.support import systems
+from tests.support.commands import Hansei, bullets, dataset, hansei, recorded, revision
 
 __all__ = ["dataset", "hansei"]  # fixtures
 

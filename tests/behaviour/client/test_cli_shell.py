@@ -20,8 +20,8 @@ from hansei.client import Client, client
 from hansei.client.cli import root_command
 from hansei.client.cli.embedded import throwaway
 from hansei.client.cli.options import EXIT_CODES
-from tests import systems
-from tests.commands import Hansei, recorded, runner
+from tests.support import systems
+from tests.support.commands import Hansei, recorded, runner
 
 ROOT = Path(__file__).parents[3]
 HANSEI = [sys.executable, "-c", "from hansei.client.cli import main; main()"]

@@ -19,9 +19,9 @@ from mcp import StdioServerParameters
 
 from hansei.client import Client
 from hansei.client.cli.embedded import throwaway
-from tests import systems
 from tests.behaviour.client.test_cli_shell import HANSEI, environment
-from tests.commands import runner
+from tests.support import systems
+from tests.support.commands import runner
 
 FAILED = "exit code 128\nfatal: unable to auto-detect email address"
 MESSAGES = [

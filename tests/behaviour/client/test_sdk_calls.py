@@ -27,7 +27,7 @@ from hansei.playbook.v1 import playbook_service_pb2 as playbook
 from hansei.playbook.v1.playbook_pb2 import Playbook, Revision
 from hansei.reflector.v1.trajectory_pb2 import TRAJECTORY_STATUS_SUCCESS, Trajectory
 from hansei.search.v1 import search_service_pb2 as search
-from tests.systems import free_port
+from tests.support.systems import free_port
 
 CHUNK = 1024 * 1024
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from hansei.client.cli.options import EXIT_CODES
-from tests import systems
-from tests.commands import runner
 from tests.fakes.openai_answers import chat
 from tests.fakes.openai_server import OpenAIServer
+from tests.support import systems
+from tests.support.commands import runner
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "sdk/README.md").read_text(encoding="utf-8")

@@ -25,9 +25,9 @@ from hansei.client.cli.support.archive import Part
 from hansei.reflector.v1 import trajectory_pb2 as trajectory
 from services.curator.bootstrap import build
 from services.curator.settings import CuratorSettings
-from tests import systems
-from tests.commands import Hansei, runner
 from tests.fakes.authority import Authority
+from tests.support import systems
+from tests.support.commands import Hansei, runner
 
 FOLDER = "hansei-support/"
 LOOKS = (

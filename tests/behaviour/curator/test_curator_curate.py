@@ -20,9 +20,9 @@ from hansei.playbook.v1 import playbook_service_pb2_grpc as playbook_grpc
 from hansei.reflector.v1 import trajectory_pb2
 from services.curator.bootstrap import build
 from services.curator.settings import CuratorSettings
-from tests.behaviour.playbook_client import new_id
 from tests.fakes.openai_answers import chat, chat_json, error
 from tests.fakes.openai_server import OpenAIServer
+from tests.support.playbook_client import new_id
 
 if TYPE_CHECKING:
     from hansei.curator.v1.curator_service_pb2_grpc import CuratorServiceAsyncStub

@@ -19,11 +19,11 @@ from hansei.playbook.v1 import playbook_service_pb2_grpc as playbook_grpc
 from services.curator.domain.errors import SimilarityUnavailable
 from services.curator.settings import CuratorSettings
 from services.curator.usecases.model_curator import PROMPT_BULLETS
-from tests.behaviour.curator_and_search import curate_request, curator_and_search
-from tests.behaviour.playbook_client import new_id
 from tests.fakes.openai_answers import chat_json
 from tests.fakes.openai_server import OpenAIServer
-from tests.systems import free_port
+from tests.support.curator_and_search import curate_request, curator_and_search
+from tests.support.playbook_client import new_id
+from tests.support.systems import free_port
 
 if TYPE_CHECKING:
     from hansei.curator.v1.curator_service_pb2_grpc import CuratorServiceAsyncStub

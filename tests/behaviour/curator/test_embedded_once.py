@@ -16,10 +16,10 @@ from hansei.playbook.v1 import playbook_pb2 as pb
 from hansei.playbook.v1 import playbook_service_pb2 as service_pb
 from hansei.playbook.v1 import playbook_service_pb2_grpc as playbook_grpc
 from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_grpc
-from tests.behaviour.curator_and_search import curate_request, curator_and_search
-from tests.behaviour.playbook_client import new_id
 from tests.fakes.openai_answers import error, stall
 from tests.fakes.openai_server import OpenAIServer
+from tests.support.curator_and_search import curate_request, curator_and_search
+from tests.support.playbook_client import new_id
 
 if TYPE_CHECKING:
     from hansei.playbook.v1.playbook_service_pb2_grpc import PlaybookServiceAsyncStub

@@ -20,9 +20,9 @@ from services.curator.domain.curation import Vote
 from services.curator.domain.log import Kind, Origin, Revision, fold
 from services.curator.tests.playbook_machine import PlaybookMachine
 from services.curator.usecases.commit import Batch, Committed, commit
-from tests.behaviour.playbook_worker import DATASET, OPERATIONS_PER_REQUEST, delta
-from tests.behaviour.postgres_server import PostgresServer
-from tests.campaigns import sized
+from tests.support.campaigns import sized
+from tests.support.playbook_worker import DATASET, OPERATIONS_PER_REQUEST, delta
+from tests.support.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.long
 
@@ -49,7 +49,7 @@ async def write(store: SqlPlaybookStore, batch: Batch) -> Committed:
 
 
 def worker(*arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.behaviour.playbook_worker", *arguments]
+    command = [sys.executable, "-m", "tests.support.playbook_worker", *arguments]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from libs.embedding.hashing import Hashing
 from services.curator.domain.errors import RevisionAhead
-from tests.behaviour.playbook_client import (
+from tests.support.playbook_client import (
     add,
     apply,
     curator,

@@ -12,7 +12,7 @@ import pytest
 from chassis.errors import HanseiError
 from hansei.playbook.v1 import playbook_service_pb2 as service_pb
 from services.curator.domain.errors import UnreadablePlaybook
-from tests.behaviour.playbook_client import (
+from tests.support.playbook_client import (
     add,
     apply,
     contents,

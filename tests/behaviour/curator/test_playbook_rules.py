@@ -13,7 +13,7 @@ from hansei.playbook.v1 import playbook_pb2 as pb
 from hansei.playbook.v1 import playbook_service_pb2 as service_pb
 from hansei.playbook.v1 import review_pb2
 from services.curator.domain.errors import PendingChangeDecided
-from tests.behaviour.playbook_client import (
+from tests.support.playbook_client import (
     add,
     apply,
     contents,

@@ -15,7 +15,7 @@ from gateway.access.domain.audit import AuditRecord
 from gateway.access.domain.errors import CredentialInvalid
 from gateway.access.tests.entrance import Entrance, entrance
 from libs.storage.errors import StoreUnavailable
-from tests.behaviour.postgres_server import PostgresServer
+from tests.support.postgres_server import PostgresServer
 
 BOOKS = "/hansei.playbook.v1.PlaybookService/GetPlaybook"
 

@@ -13,8 +13,8 @@ from google.rpc import error_details_pb2, status_pb2
 
 from hansei.gateway.v1 import bulk_pb2 as bulk
 from hansei.gateway.v1 import bulk_service_pb2 as service
-from tests import systems
-from tests.jobs import SECONDS, Jobs, jobs_at, parts, run, runs
+from tests.support import systems
+from tests.support.bulk_jobs import SECONDS, Jobs, jobs_at, parts, run, runs
 
 pytestmark = pytest.mark.long
 

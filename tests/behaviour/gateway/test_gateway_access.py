@@ -17,9 +17,9 @@ from chassis.errors import HanseiError, NotFound, PermissionDenied, Unauthentica
 from hansei.client import Client
 from hansei.planner.v1 import planner_pb2 as pb
 from hansei.search.v1.collection_pb2 import CollectionQuery
-from tests import systems
-from tests.behaviour.tenants import SECONDS, Gate, Question, add, key_of, outcome, plan, step, two_tenants
-from tests.jobs import parts, runs
+from tests.support import systems
+from tests.support.bulk_jobs import parts, runs
+from tests.support.tenants import SECONDS, Gate, Question, add, key_of, outcome, plan, step, two_tenants
 
 
 # One gateway, because it is asked over HTTP too, at an address that two could not share.

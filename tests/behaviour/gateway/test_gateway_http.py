@@ -16,12 +16,12 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from gateway.http.report_documents import DASHBOARD
-from tests import systems
 from tests.fakes.openai_answers import chat, chat_json, error
 from tests.fakes.openai_server import OpenAIServer
-from tests.processes import Process, start
-from tests.shared import CODE
-from tests.zygote import Order
+from tests.support import systems
+from tests.support.processes import Process, start
+from tests.support.shared_resources import CODE
+from tests.support.zygote import Order
 
 SECONDS = 60
 LESSON = "六の七倍は四十二 {x}"

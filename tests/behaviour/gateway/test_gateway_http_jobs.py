@@ -17,9 +17,9 @@ import httpx
 import pytest
 from google.protobuf.json_format import MessageToDict
 
-from tests import systems
 from tests.contract.readmes import ROOT, all_lines
-from tests.jobs import runs
+from tests.support import systems
+from tests.support.bulk_jobs import runs
 
 SECONDS = 60
 FILES = ROOT / "services/reflector/tests/files"

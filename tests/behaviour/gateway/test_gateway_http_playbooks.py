@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests import systems
+from tests.support import systems
 
 SECONDS = 60
 

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests import systems
+from tests.support import systems
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of the packages it brings along

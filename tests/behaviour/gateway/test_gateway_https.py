@@ -17,7 +17,7 @@ from chassis import Certificates, ServiceSettings
 from chassis.server.progress import CallsInProgress
 from gateway.http.server import HttpServer
 from tests.fakes.authority import Authority
-from tests.systems import failed_start
+from tests.support.systems import failed_start
 
 
 async def hello(scope: Any, receive: Any, send: Any) -> None:

@@ -16,10 +16,10 @@ from hansei.gateway.v1 import rounds_service_pb2 as rounds
 from hansei.gateway.v1 import rounds_service_pb2_grpc
 from hansei.validator.v1 import leaderboard_service_pb2 as leaderboard
 from hansei.validator.v1 import leaderboard_service_pb2_grpc
-from tests import systems
 from tests.fakes.http_wire import WireResponse
 from tests.fakes.openai_answers import ModelRequest, chat_json, error, stall
 from tests.fakes.openai_server import OpenAIServer
+from tests.support import systems
 
 SECONDS = 60
 PROMPT = "How {x} and {{ y }}? ナレッジ"

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from tests import systems
-from tests.processes import Forked, Process, Zygote, running_zygote, start
-from tests.shared import CODE
-from tests.zygote import Order
+from tests.support import systems
+from tests.support.processes import Forked, Process, Zygote, running_zygote, start
+from tests.support.shared_resources import CODE
+from tests.support.zygote import Order
 
 ENVIRONMENT = {"PATH": os.defpath, "PYTHONPATH": CODE, "LANG": "C.UTF-8", "ANSWER": "四十二"}
 TELLING = """

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.shared import ROOT, shared
+from tests.support.shared_resources import ROOT, shared
 
 OTHER = """
 import sys
 from pathlib import Path
 from tests.behaviour.harness.test_shared import told
-from tests.shared import shared
+from tests.support.shared_resources import shared
 
 with shared(told, Path(sys.argv[1])) as place:
     print(place, flush=True)

@@ -27,7 +27,7 @@ from services.planner.tests.scripted import (
 )
 from services.planner.usecases.executions import Executions
 from services.planner.usecases.plan import Planner
-from tests.campaigns import sized
+from tests.support.campaigns import sized
 
 CASES = sized(10_000, 1_000)
 EXECUTIONS = 12

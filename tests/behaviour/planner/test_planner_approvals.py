@@ -21,7 +21,7 @@ from services.planner.tests.replicas import MachineClock, question, replica, unt
 from services.planner.tests.scripted import ScriptedTool, agent_plan, agent_step, answer, executor
 from services.planner.usecases.audit import audited
 from services.planner.usecases.executions import Executions
-from tests.campaigns import sized
+from tests.support.campaigns import sized
 
 pytestmark = pytest.mark.long
 

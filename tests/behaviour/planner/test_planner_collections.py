@@ -8,7 +8,7 @@ from hansei.client import Client
 from hansei.planner.v1 import planner_pb2
 from hansei.playbook.v1 import playbook_pb2
 from hansei.search.v1.collection_pb2 import Document
-from tests.systems import System
+from tests.support.systems import System
 
 SKY = "The sky is blue because air scatters blue light more than red light."
 

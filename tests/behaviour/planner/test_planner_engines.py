@@ -22,7 +22,7 @@ from services.planner.tests.scripted import ScriptedTool, agent_plan, agent_step
 from services.planner.usecases.audit import audited
 from services.planner.usecases.executions import Executions
 from services.planner.usecases.ports import ExecutionStatus, Feedback, Filter
-from tests.behaviour.postgres_server import PostgresServer
+from tests.support.postgres_server import PostgresServer
 
 PROCEED = InterventionResponse(action=InterventionAction.PROCEED)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import playwright
 
 from hansei.planner.v1 import planner_pb2 as pb
-from tests.behaviour.planner_service import result_of, running
+from tests.support.planner_service import result_of, running
 
 NODE = Path(playwright.__file__).parent / "driver" / "node"
 SERVICE = Path(__file__).parents[2] / "fakes" / "tool_service.mjs"

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from hansei.planner.v1 import planner_pb2 as pb
-from tests.behaviour.planner_service import result_of, running
 from tests.fakes import mcp_server
-from tests.systems import free_port
+from tests.support.planner_service import result_of, running
+from tests.support.systems import free_port
 
 SERVER = [sys.executable, str(mcp_server.__file__)]
 PATIENCE_SECONDS = 60

@@ -15,7 +15,7 @@ from services.planner.domain.plans import new_plan_id, utc_now
 from services.planner.tests.replicas import PROCEED, question, replica, until_quiet
 from services.planner.tests.scripted import ScriptedTool, agent_plan, agent_step, answer, executor
 from services.planner.usecases.ports import Feedback, Filter
-from tests.behaviour.planner_service import Tools, events, plan, refused, running, step
+from tests.support.planner_service import Tools, events, plan, refused, running, step
 
 LONGEST = "a" * 127 + "-"
 UUID = "6a1c9b1e-4f0e-4c55-8d7b-0f3c2a9e1d77"

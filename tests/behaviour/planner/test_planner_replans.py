@@ -7,7 +7,7 @@ nothing is called twice.
 import pytest
 
 from services.planner.tests.model_answers import check, executed
-from tests.campaigns import sized
+from tests.support.campaigns import sized
 
 pytestmark = pytest.mark.long
 

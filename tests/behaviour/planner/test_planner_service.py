@@ -11,7 +11,7 @@ import pytest
 
 from hansei.planner.v1 import planner_pb2 as pb
 from hansei.planner.v1 import planner_service_pb2 as service_pb
-from tests.behaviour.planner_service import (
+from tests.support.planner_service import (
     ASK,
     Tools,
     answer,

@@ -12,9 +12,9 @@ from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage, mess
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
-from tests.commands import Hansei, bullets, dataset, hansei
 from tests.fakes.openai_answers import chat
 from tests.fakes.openai_server import OpenAIServer
+from tests.support.commands import Hansei, bullets, dataset, hansei
 
 __all__ = ["dataset", "hansei"]  # fixtures
 

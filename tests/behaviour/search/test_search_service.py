@@ -24,7 +24,7 @@ from services.search.settings import SearchSettings
 from tests.fakes.openai_answers import Answer, ModelRequest, embeddings, error
 from tests.fakes.openai_server import OpenAIServer
 from tests.fakes.playbook_feed import PlaybookFeed
-from tests.policies import without_retries
+from tests.support.policies import without_retries
 
 MAIN = {
     "alpha beta": [1.0, 0.0],

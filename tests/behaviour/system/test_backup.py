@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from hansei.client import Client
-from tests import systems
-from tests.behaviour.postgres_server import binaries_or_skip, postgres_server
-from tests.jobs import jobs_at, run
+from tests.support import systems
+from tests.support.bulk_jobs import jobs_at, run
+from tests.support.postgres_server import binaries_or_skip, postgres_server
 
 PAGE = (systems.ROOT / "docs/operations/backup.md").read_text(encoding="utf-8")
 BEFORE, MEANWHILE = 6, 6

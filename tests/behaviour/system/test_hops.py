@@ -12,9 +12,9 @@ import pytest
 from hansei.gateway.v1 import gateway_service_pb2, gateway_service_pb2_grpc
 from hansei.playbook.v1 import playbook_service_pb2, playbook_service_pb2_grpc
 from hansei.reflector.v1 import trajectory_pb2
-from tests import systems
 from tests.fakes.openai_answers import stall
 from tests.fakes.openai_server import OpenAIServer
+from tests.support import systems
 
 
 def learning(dataset: str) -> gateway_service_pb2.LearnRequest:

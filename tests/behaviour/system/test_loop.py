@@ -21,7 +21,7 @@ from hansei.playbook.v1 import playbook_service_pb2, playbook_service_pb2_grpc
 from hansei.reflector.v1 import reflector_service_pb2, reflector_service_pb2_grpc
 from hansei.reflector.v1 import trajectory_pb2 as trajectory
 from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_grpc
-from tests import systems
+from tests.support import systems
 
 EXAMPLES = Path(__file__).parents[3] / "examples/trajectories"
 SECONDS = 30

@@ -19,9 +19,9 @@ from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from hansei.planner.v1 import planner_pb2, planner_service_pb2, planner_service_pb2_grpc
 from hansei.playbook.v1 import playbook_service_pb2, playbook_service_pb2_grpc
 from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_grpc
-from tests import systems
-from tests.behaviour.planner_service import ASK, answer, events, kinds
-from tests.jobs import jobs_at, run, runs
+from tests.support import systems
+from tests.support.bulk_jobs import jobs_at, run, runs
+from tests.support.planner_service import ASK, answer, events, kinds
 
 SECONDS = 60
 RUNS = 12

@@ -17,7 +17,7 @@ from sqlalchemy.engine.interfaces import ReflectedColumn
 
 from libs.storage.engines import create_database_engine, parse_location
 from libs.storage.migrations import Migrations, upgrade
-from tests import systems
+from tests.support import systems
 
 ROWS = 3
 FOLDERS = sorted(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import systems
+from tests.support import systems
 
 RARELY_NEEDED = {
     "alembic": "the schema is the newest",

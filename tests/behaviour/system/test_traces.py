@@ -13,9 +13,9 @@ import pytest
 from hansei.client import Client
 from hansei.gateway.v1 import gateway_service_pb2, gateway_service_pb2_grpc
 from hansei.reflector.v1 import reflector_service_pb2
-from tests import systems
 from tests.fakes.otlp_collector import Collector, collector
-from tests.systems import ROOT
+from tests.support import systems
+from tests.support.systems import ROOT
 
 RUN = ROOT / "examples/trajectories/git-commit-identity.json"
 EDGES = {

@@ -13,8 +13,8 @@ from typing import Any
 import grpc
 import pytest
 
-from tests import systems
-from tests.other_contracts import Contract, newer, older
+from tests.support import systems
+from tests.support.contract_versions import Contract, newer, older
 
 NEEDED = frozenset(
     f"hansei.{name}"

@@ -15,11 +15,11 @@ from hansei.client import AsyncClient
 from hansei.planner.v1 import planner_pb2
 from hansei.validator.v1 import leaderboard_service_pb2 as leaderboard
 from libs.storage.engines import create_database_engine, parse_location
-from tests import systems
-from tests.behaviour.planner_service import ASK, answer, events, kinds
 from tests.behaviour.system.test_schemas import FOLDERS, revisions
-from tests.campaigns import sized
-from tests.jobs import jobs_at, run
+from tests.support import systems
+from tests.support.bulk_jobs import jobs_at, run
+from tests.support.campaigns import sized
+from tests.support.planner_service import ASK, answer, events, kinds
 
 pytestmark = pytest.mark.long
 

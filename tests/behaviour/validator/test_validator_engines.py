@@ -14,7 +14,7 @@ from libs.storage.idempotency import IdempotencyKey
 from services.validator.adapters.sql.repository import KindStore, LeaderBoardStore, ValidatorDatabase
 from services.validator.domain.leaderboard import JudgementRecord, RoundKey, Submission
 from services.validator.tests.risk_review import DEFINITION
-from tests.behaviour.postgres_server import PostgresServer
+from tests.support.postgres_server import PostgresServer
 
 
 async def soon(seconds: float) -> None:

@@ -25,7 +25,7 @@ from services.search.domain.query import Filter
 from services.search.domain.tokenizers import whitespace
 from services.search.domain.view import NO_LIMIT, IndexView
 from services.search.tests.engines import COMPILED, LOOPS, new_index, unit32
-from tests.campaigns import sized
+from tests.support.campaigns import sized
 
 DIMENSION = 5
 WORDS = ["alpha", "beta", "gamma", "delta", "the", "東京", "eta"]

@@ -17,7 +17,7 @@ from services.search.adapters import qdrant as _qdrant  # noqa: F401
 from services.search.bootstrap import build
 from services.search.settings import SearchSettings
 from tests.behaviour.search.collections.service import HYBRID, QDRANT, Searching
-from tests.policies import without_retries
+from tests.support.policies import without_retries
 
 
 @pytest.fixture(params=[HYBRID, QDRANT], ids=["hybrid", "qdrant"])

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
 
-from tests.shared import of_the_run
+from tests.support.shared_resources import of_the_run
 
 # PostgreSQL refuses to run as root; the packages make this account.
 ACCOUNT = "postgres"

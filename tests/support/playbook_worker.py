@@ -1,4 +1,4 @@
-"""Processes that write playbooks for the tests of concurrency and crashes: `python -m tests.behaviour.playbook_worker`.
+"""Processes that write playbooks for the tests of concurrency and crashes: `python -m tests.support.playbook_worker`.
 
 It imports no gRPC, so that it may fork.
 """

@@ -17,10 +17,10 @@ import grpc
 import httpx
 import pytest
 
-from tests import systems
-from tests.shared import CODE
+from tests.support import systems
+from tests.support.shared_resources import CODE
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SERVICE = "hansei.greeter.v1.GreeterService"
 PROTO = """
 syntax = "proto3";

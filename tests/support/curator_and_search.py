@@ -15,7 +15,7 @@ from hansei.curator.v1 import curator_service_pb2 as curator_pb
 from hansei.reflector.v1 import trajectory_pb2
 from services.curator.settings import CuratorSettings
 from services.search.settings import SearchSettings
-from tests.behaviour.playbook_client import new_id
+from tests.support.playbook_client import new_id
 
 HASHING = {"embedding_provider": "hashing"}
 

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 # Where Python finds the code, as PYTHONPATH.
 CODE = os.pathsep.join(str(ROOT / part) for part in ("", "stubs", "sdk"))
 # A variable of the tests: the folder of their run.
@@ -86,7 +86,7 @@ def _of(make: Make[T], folder: str) -> T:
 
 def _started(make: object, place: Path) -> subprocess.Popen[bytes]:
     """The process that keeps it, once it is there."""
-    command = [sys.executable, "-m", "tests.shared", str(place)]
+    command = [sys.executable, "-m", "tests.support.shared_resources", str(place)]
     environment = {**os.environ, "PYTHONPATH": CODE}
     (place / "make").write_bytes(pickle.dumps(make))
     with (place / "log").open("ab") as log:

@@ -22,12 +22,12 @@ import grpc
 import yaml
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.behaviour.postgres_server import PostgresServer, binaries_or_skip, postgres_server
-from tests.processes import Process, start
-from tests.shared import CODE
-from tests.zygote import Order
+from tests.support.postgres_server import PostgresServer, binaries_or_skip, postgres_server
+from tests.support.processes import Process, start
+from tests.support.shared_resources import CODE
+from tests.support.zygote import Order
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "deploy/services.yaml").read_text())["services"]
 REPLICAS = {"curator": 2, "planner": 2, "gateway": 2, "search": 3}
 START_SECONDS = 240

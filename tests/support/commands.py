@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from hansei.client.cli import main
-from tests import systems
+from tests.support import systems
 
-EXAMPLES = Path(__file__).parents[1] / "examples/trajectories"
+EXAMPLES = Path(__file__).parents[2] / "examples/trajectories"
 
 
 @dataclass(frozen=True)

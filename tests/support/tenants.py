@@ -15,8 +15,8 @@ from hansei.client import Client
 from hansei.gateway.v1.access_service_pb2 import AccessScope
 from hansei.planner.v1 import planner_pb2 as pb
 from hansei.playbook.v1 import playbook_pb2
-from tests import systems
-from tests.behaviour.postgres_server import binaries_or_skip, postgres_server
+from tests.support import systems
+from tests.support.postgres_server import binaries_or_skip, postgres_server
 
 SECONDS = 60
 ALL = ("READ", "LEARN", "REVIEW", "ADMIN")

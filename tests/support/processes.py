@@ -1,4 +1,4 @@
-"""Processes that tests start: forked from one that has imported hansei already (`tests/zygote.py`).
+"""Processes that tests start: forked from one that has imported hansei already (`tests/support/zygote.py`).
 
 Outside of a run of the tests, as in `bench/`, and with variables that are read before the first line of a module or
 while it is imported, they start as for a user, by `python -m`.
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from tests.shared import CODE, ROOT, of_the_run
-from tests.zygote import LONGEST, READY, Order
+from tests.support.shared_resources import CODE, ROOT, of_the_run
+from tests.support.zygote import LONGEST, READY, Order
 
 # By Python, the loader, libraries of linear algebra and OpenTelemetry; what else hansei imports reads is not for tests.
 READ_AT_IMPORT = ("PYTHON", "LD_", "OMP_", "OPENBLAS_", "NUMBA_", "OTEL_PYTHON_", "OTEL_PROPAGATORS", "OTEL_SPAN_")
@@ -126,7 +126,7 @@ def running_zygote(folder: Path, ready: Sequence[str] = READY) -> Iterator[Zygot
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listener.bind(f"{name}/socket")
         listener.listen(128)
-        command = [sys.executable, "-m", "tests.zygote", str(listener.fileno()), *ready]
+        command = [sys.executable, "-m", "tests.support.zygote", str(listener.fileno()), *ready]
         with subprocess.Popen(
             command,
             cwd=ROOT,
