@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from chassis import deadlines
 from chassis.channels import Peers
+from chassis.errors import HanseiError
 from chassis.logging import get_logger
 from chassis.server.service import Registration, Service
 from hansei.planner.v1 import generator_service_pb2_grpc, planner_service_pb2_grpc
@@ -22,13 +25,14 @@ from libs.storage.startup import report_setting, wait_until_open
 from services.planner.adapters.answerers import ModelAnswerer, OfflineAnswerer
 from services.planner.adapters.chat import ChatCompletions
 from services.planner.adapters.peers import KnowledgeSearch, SearchEmbedder
-from services.planner.adapters.remote_tools import keep_discovering
+from services.planner.adapters.remote_tools import register_remote_tools
 from services.planner.adapters.sql.repository import SqlExecutionStore
 from services.planner.config import GraceConfig, load_grace_config
 from services.planner.domain.answers import AskingPolicy
 from services.planner.domain.confidence import ConfidenceCalculator, ConfidenceWeights
 from services.planner.domain.events import Budget
 from services.planner.domain.moves import Rules
+from services.planner.domain.plans import utc_now
 from services.planner.domain.replanning import ReplanManager
 from services.planner.domain.thresholds import Thresholds
 from services.planner.rpc.servicer.generator import GeneratorServicer
@@ -53,6 +57,8 @@ from services.planner.usecases.tools import (
 )
 
 _log = get_logger(__name__)
+
+_HOUSEKEEPING_SECONDS = 60.0
 
 
 def build(settings: PlannerSettings, peers: Peers) -> Service:
@@ -100,9 +106,21 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
             "leases": executions.keep_leases,
             "sweep": executions.sweep,
             "feedback": book.keep_up,
+            "housekeeping": partial(_delete_old_responses, store, settings),
             **_tool_tasks(settings, registry, closing),
         },
     )
+
+
+async def _delete_old_responses(store: SqlExecutionStore, settings: PlannerSettings) -> None:
+    """Delete the stored responses of old requests from time to time. Run until cancelled."""
+    retention = timedelta(days=settings.planner_response_retention_days)
+    while True:
+        try:
+            await store.delete_responses(utc_now() - retention)
+        except HanseiError as error:
+            _log.warning("housekeeping failed; trying again later", error=error.message)
+        await asyncio.sleep(_HOUSEKEEPING_SECONDS)
 
 
 def _answerer(client: LLMClient, settings: PlannerSettings) -> Answerer:
@@ -205,16 +223,16 @@ def _most(settings: PlannerSettings) -> Budget:
 def _tool_tasks(
     settings: PlannerSettings, registry: ToolRegistry, closing: AsyncExitStack
 ) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
-    """What looks for the tools of others."""
+    """Return the background tasks that register the tools of other services and of MCP servers."""
     addresses = [address.strip() for address in settings.planner_tool_addrs.split(",") if address.strip()]
     tasks: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
     if addresses:
         peers = Peers({address: address for address in addresses})
         closing.push_async_callback(peers.close)
-        tasks["tools"] = partial(keep_discovering, peers, addresses, registry)
+        tasks["tools"] = partial(register_remote_tools, peers, addresses, registry)
     if settings.planner_mcp_servers:
         # Imported only where it is used: the package is large.
-        from services.planner.adapters.mcp_tools import keep_connected
+        from services.planner.adapters.mcp_tools import connect_mcp_servers
 
-        tasks["mcp"] = partial(keep_connected, settings.planner_mcp_servers, registry)
+        tasks["mcp"] = partial(connect_mcp_servers, settings.planner_mcp_servers, registry)
     return tasks

@@ -35,6 +35,9 @@ class PlannerSettings(LLMSettings, ServiceSettings):
     planner_lease_seconds: float = Field(10.0, gt=0)
     """Seconds after which the executions of a planner that died are taken over by another one, or by its successor."""
 
+    planner_response_retention_days: float = Field(30.0, gt=0, le=3650)
+    """Days for which the response to a request_id is stored, so that repeating the request changes nothing."""
+
     planner_max_tokens: int = Field(0, ge=0)
     """Model tokens one execution may use at most. 0: no limit."""
 

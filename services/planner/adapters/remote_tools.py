@@ -1,14 +1,16 @@
-"""Tools of others: any service that speaks `hansei.planner.v1.ToolService`."""
+"""Tools of other services: any service that implements `hansei.planner.v1.ToolService`."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from chassis.channels import Peers
-from chassis.errors import HanseiError
+from chassis.errors import HanseiError, shortened
 from chassis.logging import get_logger
+from chassis.retry import RetryPolicy
 from hansei.planner.v1 import tool_pb2, tool_service_pb2, tool_service_pb2_grpc
 from services.planner.domain.events import Effect
 from services.planner.domain.results import Hit, ToolResult
@@ -17,7 +19,7 @@ from services.planner.usecases.tools import ToolRegistry
 
 _log = get_logger(__name__)
 
-_RETRY_SECONDS = 5.0
+_DISCOVERY = RetryPolicy(attempts=None, first_pause=1.0, longest_pause=10.0)
 _EFFECTS = {
     tool_pb2.EFFECT_PURE: Effect.PURE,
     tool_pb2.EFFECT_KEYED: Effect.KEYED,
@@ -33,54 +35,60 @@ class RemoteTool:
         self.effect = effect
         self._stub = stub
 
-    async def run(self, given: ToolInput) -> ToolResult:
-        """Calls it with the step's time as deadline; cancelling this cancels the call there. Raises `HanseiError`."""
+    async def run(self, call: ToolInput) -> ToolResult:
+        """Call the tool with the step's timeout as deadline; cancellation reaches the service. Raises HanseiError."""
         request = tool_service_pb2.CallToolRequest(
-            name=self.name, input=_input_to(given), idempotency_key=given.key or "-"
+            name=self.name, input=_encode_input(call), idempotency_key=call.key or "-"
         )
-        reply = await self._stub.CallTool(request, timeout=given.seconds)
-        return _output_from(reply.output)
+        reply = await self._stub.CallTool(request, timeout=call.seconds)
+        return _decode_output(reply.output)
 
     async def find_outcome(self, key: str) -> ToolResult | None:
-        """What the call with this key gave; None if it did not happen. Raises `HanseiError`."""
+        """Return the result of the call with this key; None if it did not happen. Raises HanseiError."""
         request = tool_service_pb2.FindOutcomeRequest(name=self.name, idempotency_key=key)
         reply = await self._stub.FindOutcome(request)
-        return _output_from(reply.output) if reply.happened else None
+        return _decode_output(reply.output) if reply.happened else None
 
 
-async def remote_tools(channel: Any) -> Sequence[RemoteTool]:
-    """The tools a ToolService offers; one that does not say its effect is unsafe. Raises `HanseiError`."""
+async def list_remote_tools(channel: Any) -> Sequence[RemoteTool]:
+    """Return the tools of a ToolService; one without a declared effect is unsafe. Raises HanseiError."""
     stub: Any = tool_service_pb2_grpc.ToolServiceStub(channel)
     reply = await stub.ListTools(tool_service_pb2.ListToolsRequest())
     return [RemoteTool(tool.name, _EFFECTS.get(tool.effect, Effect.UNSAFE), stub) for tool in reply.tools]
 
 
-async def keep_discovering(peers: Peers, addresses: Sequence[str], registry: ToolRegistry) -> None:
-    """Enables the tools behind these addresses as soon as each answers. Runs until it is cancelled."""
-    missing = list(addresses)
-    while True:
-        for address in list(missing):
-            try:
-                for tool in await remote_tools(peers.channel(address)):
-                    registry.add(tool)
-                    _log.info("tool is served", tool=tool.name, address=address)
-                missing.remove(address)
-            except HanseiError as error:
-                _log.warning("tool service does not answer; trying again", address=address, error=error.message)
-        await asyncio.sleep(_RETRY_SECONDS)
+async def register_remote_tools(peers: Peers, addresses: Sequence[str], registry: ToolRegistry) -> None:
+    """Register the tools of each service once it responds. Return when all have responded."""
+    async with asyncio.TaskGroup() as group:
+        for address in addresses:
+            group.create_task(_register(peers.channel(address), address, registry))
 
 
-def _input_to(given: ToolInput) -> tool_pb2.ToolInput:
-    message = tool_pb2.ToolInput(query=given.query, collection=given.collection or "", prefix=given.prefix)
-    for hit in given.sources:
+async def _register(channel: Any, address: str, registry: ToolRegistry) -> None:
+    def log_failure(attempt: int, pause: float, error: BaseException) -> None:
+        _log.warning("tool service does not respond; trying again", address=address, error=shortened(str(error)))
+
+    tools, _ = await _DISCOVERY.run(
+        partial(list_remote_tools, channel),
+        lambda error: isinstance(error, HanseiError),
+        before_pause=log_failure,
+    )
+    for tool in tools:
+        registry.add(tool)
+        _log.info("tool is served", tool=tool.name, address=address)
+
+
+def _encode_input(call: ToolInput) -> tool_pb2.ToolInput:
+    message = tool_pb2.ToolInput(query=call.query, collection=call.collection or "", prefix=call.prefix)
+    for hit in call.sources:
         message.sources.add(id=hit.id, content=hit.content, source=hit.source, score=hit.score)
-    for label, text in given.context:
+    for label, text in call.context:
         message.context.add(label=label, text=text)
     return message
 
 
-def _output_from(output: tool_pb2.ToolOutput) -> ToolResult:
-    """A foreign output, checked; a ValidationError or ValueError of it is the call's failure."""
+def _decode_output(output: tool_pb2.ToolOutput) -> ToolResult:
+    """Return the output of a remote tool, validated. Raises ValidationError or ValueError, which fail the call."""
     hits = tuple(
         Hit(id=hit.id, content=hit.content, source=hit.source, score=min(1.0, max(0.0, hit.score)))
         for hit in output.hits

@@ -82,6 +82,16 @@ async def test_no_plan_runs_twice(tmp_path: Path) -> None:
     assert tool.queries == ["s1"]
 
 
+async def test_stored_responses_are_deleted_when_they_are_old(tmp_path: Path) -> None:
+    clock, request = MachineClock(), IdempotencyKey(str(uuid.uuid4()), "Method", b"a" * 32)
+    async with replica(tmp_path / "p.db", executor(ScriptedTool()), clock=clock) as executions:
+        await executions.start(agent_plan(agent_step(1)), None, request)
+        store: Any = executions.store
+        assert await store.delete_responses(clock()) == 0
+        clock.advance(1)
+        assert await store.delete_responses(clock()) == 1
+
+
 async def test_an_answer_counts_once(tmp_path: Path) -> None:
     tool = asking()
     async with replica(tmp_path / "p.db", executor(tool)) as executions:

@@ -1,15 +1,22 @@
 """Tools of an MCP server, called through the official client in this process."""
 
+import asyncio
+from typing import Any
+
+import pytest
 from mcp import Client
 from mcp.server import MCPServer
 from mcp.types import ToolAnnotations
 
+from chassis.retry import RetryPolicy
+from services.planner.adapters import mcp_tools as adapter
 from services.planner.adapters.mcp_tools import mcp_tools
 from services.planner.domain.events import Effect
 from services.planner.domain.results import OverallStatus
 from services.planner.domain.tools import ToolInput
 from services.planner.tests.scripted import agent_plan, agent_step, executor
 from services.planner.usecases.ask import InterventionHandler
+from services.planner.usecases.tools import ToolRegistry
 
 
 def server() -> MCPServer:
@@ -53,3 +60,27 @@ async def test_a_plan_uses_them() -> None:  # P-26
         )
     assert result.overall_status is OverallStatus.SUCCESS
     assert result.step_results[0].output == "found s1"
+
+
+async def test_a_server_that_fails_is_connected_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcomes = iter([OSError("no such command"), OSError("no such command")])
+
+    def connect(target: Any) -> Client:
+        if (error := next(outcomes, None)) is not None:
+            raise error
+        return Client(server())
+
+    monkeypatch.setattr(adapter, "Client", connect)
+    monkeypatch.setattr(adapter, "_RECONNECT", RetryPolicy(attempts=None, first_pause=0.001))
+    is_registered = asyncio.Event()
+
+    class Registry(ToolRegistry):
+        def add(self, tool: Any) -> None:
+            super().add(tool)
+            is_registered.set()
+
+    registry = Registry([])
+    task = asyncio.create_task(adapter.connect_mcp_servers({"facts": ["facts"]}, registry))
+    await asyncio.wait_for(is_registered.wait(), 10)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -173,6 +173,10 @@ class SqlExecutionStore:
         """Return audits after a number, in the order of the decisions."""
         return await self.database.read(lambda connection: queries.audits_after(connection, after))
 
+    async def delete_responses(self, stored_before: datetime) -> int:
+        """Delete the stored responses of old requests and return their number; such a request could be done again."""
+        return await self.database.write(lambda connection: schema.requests.delete_older(connection, stored_before))
+
     async def answer_key(self) -> bytes:
         """Return the secret that answer tokens are made with: made once, the same for all replicas."""
         table, new = schema.secrets, {"name": "answers", "value": secrets.token_bytes(_SECRET_BYTES)}
