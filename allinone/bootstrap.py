@@ -1,86 +1,66 @@
-"""Puts all services together; the only place that imports more than one.
+"""Compose all services in one process; no other package imports more than one service.
 
-They call each other over the port they serve, through the same channels and policies as on a cluster, so that what
-works here works there.
+They call each other over the port they serve, through the same channels and policies as on a cluster, so a call behaves
+the same in both.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 import chassis
+from allinone.parts import load_module, settings_class
 from chassis.channels import OWN
 from gateway import bootstrap as gateway
+from gateway.contract import installed_contract
 from gateway.settings import GatewaySettings
-from services.curator import bootstrap as curator
-from services.curator.settings import CuratorSettings
-from services.planner import bootstrap as planner
-from services.planner.settings import PlannerSettings
-from services.reflector import bootstrap as reflector
-from services.reflector.settings import ReflectorSettings
-from services.search import bootstrap as search
-from services.search.settings import SearchSettings
-from services.validator import bootstrap as validator
-from services.validator.settings import ValidatorSettings
+
+BOOTSTRAPS = {name: load_module(name, "bootstrap") for name in installed_contract().peers}
+"""The bootstrap of each service behind the gateway, in the order of their start."""
 
 
 class StackSettings(chassis.ServiceSettings):
-    """Settings of the process; each service reads its own besides."""
+    """Settings of the process; each service also reads its own."""
 
     listen_address: str = "127.0.0.1:50050"
     """Where gRPC is served, `host:port`. Port 0 takes a free one."""
 
-    max_concurrent_streams: int = CuratorSettings.model_fields["max_concurrent_streams"].default
-    """Streaming calls of one gRPC service open at once: as many watchers as the curator takes alone."""
+    max_concurrent_streams: int = max(
+        settings_class(name).model_fields["max_concurrent_streams"].default for name in BOOTSTRAPS
+    )
+    """Streaming calls of one gRPC service open at once: as many as the service with the most allows alone."""
 
-    curator_addr: str = OWN
-    """Where the curator is; `self` is this process."""
-
-    reflector_addr: str = OWN
-    """Where the reflector is; `self` is this process."""
-
-    search_addr: str = OWN
-    """Where search is; `self` is this process."""
-
-    planner_addr: str = OWN
-    """Where the planner and the generator are; `self` is this process."""
-
-    validator_addr: str = OWN
-    """Where the validator is; `self` is this process."""
+    def peer_addresses(self) -> Mapping[str, str]:
+        """Return the address of each service, from `HANSEI_<NAME>_ADDR`; the default is this process."""
+        return {name: os.environ.get(f"HANSEI_{name.upper()}_ADDR") or OWN for name in BOOTSTRAPS}
 
 
 def build(settings: StackSettings, peers: chassis.Peers, *, http: bool = True) -> list[chassis.Service]:
-    """All services, in the order in which they start. `http`: serve people, too.
-
-    Each comes after those it needs in order to start.
-    """
-    front = chassis.load(GatewaySettings) if http else chassis.load(GatewaySettings, http_address="")
-    behind = [
-        curator.build(chassis.load(CuratorSettings), peers),
-        reflector.build(chassis.load(ReflectorSettings), peers),
-        search.build(chassis.load(SearchSettings), peers),
-        planner.build(chassis.load(PlannerSettings), peers),
-        validator.build(chassis.load(ValidatorSettings), peers),
+    """Return all services in the order in which they start. With `http`, the gateway also serves HTTP."""
+    gateway_settings = chassis.load(GatewaySettings) if http else chassis.load(GatewaySettings, http_address="")
+    behind: list[chassis.Service] = [
+        bootstrap.build(chassis.load(settings_class(name)), peers) for name, bootstrap in BOOTSTRAPS.items()
     ]
-    facing = gateway.front(front, peers, beside=behind)
-    # One port for all: who may not pass the gateway may not call what stands beside it either.
-    return [*(replace(service, guard=facing.guard) for service in behind), facing]
+    front = gateway.front(gateway_settings, peers, beside=behind)
+    # All services share one port, so the guard of the gateway protects every one of them.
+    return [*(replace(service, guard=front.guard) for service in behind), front]
 
 
 @asynccontextmanager
 async def stack(address: str = "127.0.0.1:0") -> AsyncIterator[chassis.Running]:
-    """Everything, served within this process until the block ends. Settings come from the environment."""
+    """Serve every service within this process until the block ends. Settings come from the environment."""
     settings = chassis.load(StackSettings, listen_address=address, lame_duck_seconds=0)
     certificates = chassis.Certificates.of(settings)
     async with AsyncExitStack() as closing:
 
-        def composed(own_address: str) -> list[chassis.Service]:
+        def compose(own_address: str) -> list[chassis.Service]:
             peers = chassis.Peers.of(settings, own_address, certificates)
             closing.push_async_callback(peers.close)
             return build(settings, peers, http=False)
 
         yield await closing.enter_async_context(
-            chassis.serve(composed, address, settings=settings, certificates=certificates)
+            chassis.serve(compose, address, settings=settings, certificates=certificates)
         )

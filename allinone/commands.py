@@ -22,21 +22,9 @@ if TYPE_CHECKING:
 
 def settings_classes() -> dict[str, type[chassis.ServiceSettings]]:
     """Return the settings class of each service, by the service's name."""
-    from gateway.settings import GatewaySettings
-    from services.curator.settings import CuratorSettings
-    from services.planner.settings import PlannerSettings
-    from services.reflector.settings import ReflectorSettings
-    from services.search.settings import SearchSettings
-    from services.validator.settings import ValidatorSettings
+    from allinone import parts
 
-    return {
-        "curator": CuratorSettings,
-        "reflector": ReflectorSettings,
-        "search": SearchSettings,
-        "planner": PlannerSettings,
-        "validator": ValidatorSettings,
-        "gateway": GatewaySettings,
-    }
+    return {name: parts.settings_class(name) for name in parts.service_names()}
 
 
 def run_stack(address: str | None, announce: Callable[[str], None]) -> None:

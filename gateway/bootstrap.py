@@ -21,14 +21,6 @@ from gateway.access.bootstrap import build_access
 from gateway.access.rpc.guard import AccessGuard
 from gateway.adapters.health import PeersHealth
 from gateway.adapters.methods import ContractMethods
-from gateway.adapters.peers import (
-    CuratorPeer,
-    EvaluatorPeer,
-    GeneratorPeer,
-    LeaderboardPeer,
-    ReflectorPeer,
-    SearchPeer,
-)
 from gateway.bulk.bootstrap import build_bulk
 from gateway.contract import installed_contract
 from gateway.orchestrator.learn import Learning
@@ -38,12 +30,19 @@ from gateway.rpc import passthrough
 from gateway.rpc.rounds import RoundsServicer
 from gateway.rpc.servicer import GatewayServicer
 from gateway.settings import HTTP_ADDRESS_VARIABLE, GatewaySettings
+from hansei.curator.v1.curator_service_pb2_grpc import CuratorServiceStub
 from hansei.gateway.v1 import (
     access_service_pb2_grpc,
     bulk_service_pb2_grpc,
     gateway_service_pb2_grpc,
     rounds_service_pb2_grpc,
 )
+from hansei.planner.v1.generator_service_pb2_grpc import GeneratorServiceStub
+from hansei.playbook.v1.playbook_service_pb2_grpc import PlaybookServiceStub
+from hansei.reflector.v1.reflector_service_pb2_grpc import ReflectorServiceStub
+from hansei.search.v1.search_service_pb2_grpc import SearchServiceStub
+from hansei.validator.v1.evaluator_service_pb2_grpc import EvaluatorServiceStub
+from hansei.validator.v1.leaderboard_service_pb2_grpc import LeaderboardServiceStub
 from libs.prompts.builder import UserPromptBuilder
 from libs.prompts.settings import PromptBuilderSettings, get_prompt_builder_settings
 from libs.storage.engines import parse_location
@@ -129,8 +128,8 @@ def chains(peers: Peers, prompts: UserPromptBuilder) -> dict[str, Registration]:
 def _rounds(peers: Peers, prompts: UserPromptBuilder) -> Rounds:
     return Rounds(
         workflow=_workflow(peers),
-        evaluator=EvaluatorPeer(peers.channel("validator")),
-        leaderboard=LeaderboardPeer(peers.channel("validator")),
+        evaluator=EvaluatorServiceStub(peers.channel("validator")),
+        leaderboard=LeaderboardServiceStub(peers.channel("validator")),
         prompts=prompts,
         now=lambda: datetime.now(UTC),
         new_id=lambda: str(uuid.uuid4()),
@@ -138,14 +137,16 @@ def _rounds(peers: Peers, prompts: UserPromptBuilder) -> Rounds:
 
 
 def _learning(peers: Peers) -> Learning:
-    return Learning(curator=CuratorPeer(peers.channel("curator")), reflector=ReflectorPeer(peers.channel("reflector")))
+    return Learning(
+        curator=CuratorServiceStub(peers.channel("curator")), reflector=ReflectorServiceStub(peers.channel("reflector"))
+    )
 
 
 def _workflow(peers: Peers) -> ReflectionWorkflow:
     return ReflectionWorkflow(
-        playbooks=CuratorPeer(peers.channel("curator")),
-        search=SearchPeer(peers.channel("search")),
-        generator=GeneratorPeer(peers.channel("planner")),
+        playbooks=PlaybookServiceStub(peers.channel("curator")),
+        search=SearchServiceStub(peers.channel("search")),
+        generator=GeneratorServiceStub(peers.channel("planner")),
     )
 
 

@@ -48,8 +48,12 @@ class GatewaySettings(AccessSettings, BulkSettings, ServiceSettings):
     """Where the validator is, `host:port`."""
 
     def peer_addresses(self) -> Mapping[str, str]:
-        """Return the addresses of the settings, and of services that have none here, from `<NAME>_ADDR`."""
-        others = {name: os.environ.get(f"{name.upper()}_ADDR", "") for name in installed_contract().peers}
+        """Return the addresses of all services; one without a setting here is read from `[HANSEI_]<NAME>_ADDR`."""
+        variables = {name: f"{name.upper()}_ADDR" for name in installed_contract().peers}
+        others = {
+            name: os.environ.get(f"HANSEI_{variable}") or os.environ.get(variable)
+            for name, variable in variables.items()
+        }
         return {name: address for name, address in others.items() if address} | dict(super().peer_addresses())
 
     @model_validator(mode="before")

@@ -49,7 +49,7 @@ class Learning:
             return
         yield FinishedStage(gateway.LEARN_STAGE_LOADED, f"{_count(len(prepared.bullets), 'bullet')} served to the run")
 
-        reflection = (await self.reflector.reflect(_reflect_request(request, trajectory, prepared))).result
+        reflection = (await self.reflector.Reflect(_reflect_request(request, trajectory, prepared))).result
         learned = gateway.LearnResponse(reflection=reflection)
         if not reflection.iteration_count and not reflection.bullet_evaluations:
             yield FinishedStage(gateway.LEARN_STAGE_SKIPPED, "the reflection failed; nothing was learned", learned)
@@ -65,7 +65,7 @@ class Learning:
     ) -> curator_pb.PrepareCurationResponse:
         """Raises RequestIdReused when the request was for another trajectory."""
         ids = list(dict.fromkeys([*trajectory.used_bullet_ids, *trajectory.cited_bullet_ids]))[:MAX_SERVED_BULLETS]
-        prepared = await self.curator.prepare(
+        prepared = await self.curator.PrepareCuration(
             curator_pb.PrepareCurationRequest(request_id=request.request_id, dataset=request.dataset, bullet_ids=ids)
         )
         learned = prepared.committed.reflection_result.trajectory_id
@@ -87,7 +87,7 @@ class Learning:
             prepared_revision=revision,
         )
         try:
-            return gateway.LearnResponse(reflection=reflection, curation=await self.curator.curate(curate))
+            return gateway.LearnResponse(reflection=reflection, curation=await self.curator.Curate(curate))
         except AlreadyExists:
             # The same request ran twice at once and the other one committed first: its outcome is the outcome.
             prepared = await self._prepare(request, trajectory)

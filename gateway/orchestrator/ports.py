@@ -1,8 +1,8 @@
-"""What the chains call: the services behind the gateway, by the messages of their contracts."""
+"""The services behind the gateway as the chains call them; the generated stubs of the contract satisfy these ports."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -19,76 +19,65 @@ Limit = Callable[[float], AbstractAsyncContextManager[object]]
 
 
 class Playbooks(Protocol):
-    """The playbooks of the curator, as the workflow reads them."""
+    """The playbooks of the curator."""
 
-    async def dataset(self, request: playbook.GetDatasetRequest) -> playbook.GetDatasetResponse:
+    def GetDataset(self, request: playbook.GetDatasetRequest, /) -> Awaitable[playbook.GetDatasetResponse]:
         """Return the head of a dataset."""
-        ...
 
 
 class Curator(Protocol):
-    """The curator, as learning calls it."""
+    """The curator."""
 
-    async def curate(self, request: curator.CurateRequest) -> curator.CurateResponse:
-        """Commit what was learned."""
-        ...
-
-    async def prepare(self, request: curator.PrepareCurationRequest) -> curator.PrepareCurationResponse:
+    def PrepareCuration(self, request: curator.PrepareCurationRequest, /) -> Awaitable[curator.PrepareCurationResponse]:
         """Return the committed curation of a request, else the bullets that were served."""
-        ...
+
+    def Curate(self, request: curator.CurateRequest, /) -> Awaitable[curator.CurateResponse]:
+        """Commit the lessons of a reflection."""
 
 
 class Reflector(Protocol):
     """The reflector."""
 
-    async def reflect(self, request: reflector.ReflectRequest) -> reflector.ReflectResponse:
+    def Reflect(self, request: reflector.ReflectRequest, /) -> Awaitable[reflector.ReflectResponse]:
         """Return the lessons of a trajectory."""
-        ...
 
 
 class Search(Protocol):
     """The search service."""
 
-    async def search(self, request: search.SearchRequest) -> search.SearchResponse:
+    def Search(self, request: search.SearchRequest, /) -> Awaitable[search.SearchResponse]:
         """Return ranked bullets."""
-        ...
 
 
 class Generator(Protocol):
     """The generator, served by the planner."""
 
-    async def generate(self, request: generator.GenerateRequest) -> generator.GenerateResponse:
-        """Return the trajectory of an answer; a model call that failed is a trajectory that failed."""
-        ...
+    def Generate(self, request: generator.GenerateRequest, /) -> Awaitable[generator.GenerateResponse]:
+        """Return the trajectory of an answer; a failed model call is a failed trajectory."""
 
 
 class Evaluator(Protocol):
     """The evaluator, served by the validator."""
 
-    async def evaluate(self, request: evaluator.EvaluateRequest) -> evaluator.EvaluateResponse:
+    def Evaluate(self, request: evaluator.EvaluateRequest, /) -> Awaitable[evaluator.EvaluateResponse]:
         """Return the scores of a submission."""
-        ...
 
-    async def decide(self, request: evaluator.DecideRoundRequest) -> evaluator.DecideRoundResponse:
-        """Return whether a team goes on after a round."""
-        ...
+    def DecideRound(self, request: evaluator.DecideRoundRequest, /) -> Awaitable[evaluator.DecideRoundResponse]:
+        """Return whether a team continues after a round."""
 
 
 class Leaderboard(Protocol):
     """The leaderboard, served by the validator."""
 
-    async def upsert(
-        self, request: leaderboard.UpsertLeaderboardEntryRequest
-    ) -> leaderboard.UpsertLeaderboardEntryResponse:
+    def UpsertLeaderboardEntry(
+        self, request: leaderboard.UpsertLeaderboardEntryRequest, /
+    ) -> Awaitable[leaderboard.UpsertLeaderboardEntryResponse]:
         """Write the row of a round."""
-        ...
 
-    async def record_judgement(
-        self, request: leaderboard.RecordJudgementRequest
-    ) -> leaderboard.RecordJudgementResponse:
+    def RecordJudgement(
+        self, request: leaderboard.RecordJudgementRequest, /
+    ) -> Awaitable[leaderboard.RecordJudgementResponse]:
         """Write the judgement of a round."""
-        ...
 
-    async def ranking(self, request: leaderboard.GetRankingRequest) -> leaderboard.GetRankingResponse:
+    def GetRanking(self, request: leaderboard.GetRankingRequest, /) -> Awaitable[leaderboard.GetRankingResponse]:
         """Return the teams of an execution, best first."""
-        ...

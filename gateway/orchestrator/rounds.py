@@ -143,7 +143,7 @@ class Rounds:
 
     async def ranking(self, execution_id: str) -> Sequence[board.RankingRow]:
         """Return the teams of an execution, best first."""
-        return (await self.leaderboard.ranking(board.GetRankingRequest(execution_id=execution_id))).rows
+        return (await self.leaderboard.GetRanking(board.GetRankingRequest(execution_id=execution_id))).rows
 
     async def get_leader_board_ranking(self, execution_id: str) -> list[dict[str, object]]:
         """Return the ranking in the form of the prompt builder (B-17)."""
@@ -176,9 +176,9 @@ class _Prompted:
     generator: Generator
     prompt: str
 
-    async def generate(self, request: generation.GenerateRequest) -> generation.GenerateResponse:
+    async def Generate(self, request: generation.GenerateRequest) -> generation.GenerateResponse:
         request.query = self.prompt
-        return await self.generator.generate(request)
+        return await self.generator.Generate(request)
 
 
 class _TeamRun:
@@ -249,7 +249,7 @@ class _TeamRun:
             round_number=state.round_number,
             config=self._plan.evaluation if self._plan.HasField("evaluation") else None,
         )
-        return (await self._peers.evaluator.evaluate(request)).result
+        return (await self._peers.evaluator.Evaluate(request)).result
 
     async def _decision(self) -> evaluator.DecideRoundResponse:
         """Return whether another round follows; its judgement is put to the latest round (G-55 to G-58)."""
@@ -261,12 +261,12 @@ class _TeamRun:
             judge_on_final_round=plan.judge_on_final_round,
             model=plan.judge_model if plan.HasField("judge_model") else None,
         )
-        decision = await self._peers.evaluator.decide(request)
+        decision = await self._peers.evaluator.DecideRound(request)
         if decision.judgment_required:
             context = self._context(state.round_number)
             request.formatted_prompt = await self._peers.prompts.build_judgment_prompt(context)
             async with self._limited_by("judgment_timeout", f"the judgement of round {state.round_number}"):
-                decision = await self._peers.evaluator.decide(request)
+                decision = await self._peers.evaluator.DecideRound(request)
         if decision.HasField("judgment"):
             state.improvement_judgment.CopyFrom(decision.judgment)
             record = board.JudgementRecord(
@@ -320,11 +320,11 @@ class _TeamRun:
             exit_reason=exit_reason,
         )
         request = board.UpsertLeaderboardEntryRequest(request_id=self._peers.new_id(), entry=entry)
-        return (await self._peers.leaderboard.upsert(request)).best_round_number
+        return (await self._peers.leaderboard.UpsertLeaderboardEntry(request)).best_round_number
 
     async def _record(self, record: board.JudgementRecord, number: int) -> None:
         request = board.RecordJudgementRequest(request_id=self._peers.new_id(), key=self._key(number), judgement=record)
-        await self._peers.leaderboard.record_judgement(request)
+        await self._peers.leaderboard.RecordJudgement(request)
 
     def _key(self, number: int) -> board.RoundKey:
         return board.RoundKey(execution_id=self._plan.execution_id, team_id=self._team.team_id, round_number=number)

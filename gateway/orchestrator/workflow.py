@@ -67,11 +67,11 @@ class ReflectionWorkflow:
 
         Its bullets stay where they are: search holds the same ones.
         """
-        head = await self.playbooks.dataset(playbook.GetDatasetRequest(dataset=question.dataset))
+        head = await self.playbooks.GetDataset(playbook.GetDatasetRequest(dataset=question.dataset))
         return max(head.dataset.revision, question.min_revision)
 
     async def _search(self, question: Question, revision: int) -> search_service.SearchResponse:
-        return await self.search.search(
+        return await self.search.Search(
             search_service.SearchRequest(
                 dataset=question.dataset,
                 query=search_pb2.SearchQuery(query_text=question.query),
@@ -82,7 +82,7 @@ class ReflectionWorkflow:
     async def _generate(
         self, question: Question, found: search_service.SearchResponse, style: generation.GenerateStyle.ValueType
     ) -> Attempt:
-        answered = await self.generator.generate(
+        answered = await self.generator.Generate(
             generation.GenerateRequest(
                 query=question.query,
                 dataset=question.dataset,

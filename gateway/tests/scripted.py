@@ -57,15 +57,15 @@ class Library:
     hangs: Callable[[generation.GenerateRequest, int], bool] = lambda request, number: False
     answers: dict[str, itertools.count[int]] = field(default_factory=lambda: defaultdict(lambda: itertools.count(1)))
 
-    async def dataset(self, asked: playbook.GetDatasetRequest) -> playbook.GetDatasetResponse:
+    async def GetDataset(self, asked: playbook.GetDatasetRequest) -> playbook.GetDatasetResponse:
         return playbook.GetDatasetResponse(dataset=playbook.Dataset(revision=7))
 
-    async def search(self, asked: search.SearchRequest) -> search.SearchResponse:
+    async def Search(self, asked: search.SearchRequest) -> search.SearchResponse:
         self.journal.append(("search", asked))
         bullet = playbook_pb2.Bullet(id="b-1", content=f"of {asked.dataset}")
         return search.SearchResponse(results=[search_pb2.SearchResult(bullet=bullet)], revision=7)
 
-    async def generate(self, asked: generation.GenerateRequest) -> generation.GenerateResponse:
+    async def Generate(self, asked: generation.GenerateRequest) -> generation.GenerateResponse:
         sent = generation.GenerateRequest()
         sent.CopyFrom(asked)
         self.journal.append(("generate", sent))
@@ -91,7 +91,7 @@ class Judges:
     journal: Journal = field(default_factory=list)
     hangs: Callable[[evaluator.DecideRoundRequest], bool] = lambda request: False
 
-    async def evaluate(self, asked: evaluator.EvaluateRequest) -> evaluator.EvaluateResponse:
+    async def Evaluate(self, asked: evaluator.EvaluateRequest) -> evaluator.EvaluateResponse:
         self.journal.append(("evaluate", asked))
         score = self.scores[asked.team_id][asked.round_number - 1]
         if isinstance(score, Exception):
@@ -99,7 +99,7 @@ class Judges:
         metric = evaluation.MetricScore(metric_name="Coverage", score=score, evaluator_comment="{{ c }}")
         return evaluator.EvaluateResponse(result=evaluation.EvaluationResult(metrics=[metric], overall_score=score))
 
-    async def decide(self, asked: evaluator.DecideRoundRequest) -> evaluator.DecideRoundResponse:
+    async def DecideRound(self, asked: evaluator.DecideRoundRequest) -> evaluator.DecideRoundResponse:
         """By the validator's rules; what its judge would be asked goes into the journal."""
         prompt = asked.formatted_prompt if asked.HasField("formatted_prompt") else None
         decision = await DecideRound(_Judge(self, asked))(rules_of(asked), asked.round_number, prompt, asked.model)
@@ -134,7 +134,7 @@ class Board:
     )
     request_ids: list[str] = field(default_factory=list)
 
-    async def upsert(
+    async def UpsertLeaderboardEntry(
         self, asked: leaderboard.UpsertLeaderboardEntryRequest
     ) -> leaderboard.UpsertLeaderboardEntryResponse:
         self._note("row", asked)
@@ -145,13 +145,13 @@ class Board:
         number = best.key.round_number
         return leaderboard.UpsertLeaderboardEntryResponse(entry=asked.entry, best_round_number=number)
 
-    async def record_judgement(self, asked: leaderboard.RecordJudgementRequest) -> leaderboard.RecordJudgementResponse:
+    async def RecordJudgement(self, asked: leaderboard.RecordJudgementRequest) -> leaderboard.RecordJudgementResponse:
         self._note("judgement", asked)
         self.judgements[asked.key.team_id, asked.key.round_number].append(asked.judgement)
         self.request_ids.append(asked.request_id)
         return leaderboard.RecordJudgementResponse()
 
-    async def ranking(self, asked: leaderboard.GetRankingRequest) -> leaderboard.GetRankingResponse:
+    async def GetRanking(self, asked: leaderboard.GetRankingRequest) -> leaderboard.GetRankingResponse:
         self._note("ranking", asked)
         scores = defaultdict(list)
         for (team_id, _), row in self.rows.items():

@@ -73,30 +73,30 @@ class Peers:
         if method in self.raises:
             raise self.raises[method]
 
-    async def dataset(self, request: playbook.GetDatasetRequest) -> playbook.GetDatasetResponse:
+    async def GetDataset(self, request: playbook.GetDatasetRequest) -> playbook.GetDatasetResponse:
         self._heard("dataset", request)
         return playbook.GetDatasetResponse(dataset=playbook.Dataset(revision=3))
 
-    async def search(self, request: search.SearchRequest) -> search.SearchResponse:
+    async def Search(self, request: search.SearchRequest) -> search.SearchResponse:
         self._heard("search", request)
         return FOUND
 
-    async def generate(self, request: generation.GenerateRequest) -> generation.GenerateResponse:
+    async def Generate(self, request: generation.GenerateRequest) -> generation.GenerateResponse:
         self._heard("generate", request)
         attempt = trajectory.Trajectory(generated_answer="答え {x}", status=trajectory.TRAJECTORY_STATUS_SUCCESS)
         if self.failure:
             attempt = trajectory.Trajectory(status=trajectory.TRAJECTORY_STATUS_FAILURE, error_message=self.failure)
         return generation.GenerateResponse(trajectory=attempt, model="scripted")
 
-    async def curate(self, request: curator.CurateRequest) -> curator.CurateResponse:
+    async def Curate(self, request: curator.CurateRequest) -> curator.CurateResponse:
         self._heard("curate", request)
         return curator.CurateResponse(saved=True, revision=4)
 
-    async def prepare(self, request: curator.PrepareCurationRequest) -> curator.PrepareCurationResponse:
+    async def PrepareCuration(self, request: curator.PrepareCurationRequest) -> curator.PrepareCurationResponse:
         self._heard("prepare", request)
         return curator.PrepareCurationResponse(revision=3)
 
-    async def reflect(self, request: reflector.ReflectRequest) -> reflector.ReflectResponse:
+    async def Reflect(self, request: reflector.ReflectRequest) -> reflector.ReflectResponse:
         self._heard("reflect", request)
         return reflector.ReflectResponse(result=trajectory.ReflectionResult(iteration_count=1))
 

@@ -112,13 +112,13 @@ async def test_a_fault_of_ours_tells_only_where_the_log_has_it() -> None:
 async def test_the_chain_runs_within_the_policys_time() -> None:
     peers = Peers()
     seen: list[float | None] = []
-    dataset = peers.dataset
+    dataset = peers.GetDataset
 
     async def noted(request: Any) -> Any:
         seen.append(deadlines.remaining())
         return await dataset(request)
 
-    peers.dataset = noted  # type: ignore[method-assign]
+    peers.GetDataset = noted  # type: ignore[method-assign]
     async with client_of(peers) as client:
         await client.post("/workflow/run", json={"query": "Q"})
     assert seen[0] is not None
@@ -190,7 +190,7 @@ async def test_one_request_too_many_is_told_when_to_come_back() -> None:
         await may_end.wait()
         raise Unavailable("held")
 
-    peers.dataset = held  # type: ignore[method-assign]
+    peers.GetDataset = held  # type: ignore[method-assign]
     async with client_of(peers, limit=1) as client:
         first = asyncio.create_task(client.post("/workflow/run", json={"query": "Q"}))
         await began.wait()

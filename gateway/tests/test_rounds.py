@@ -152,13 +152,13 @@ async def test_teams_run_at_the_same_time() -> None:
     """Each team's first generation waits until both have begun; one after the other would never end."""
     stage = Stage({"a": [1], "b": [1]})
     both = asyncio.Barrier(2)
-    generate = stage.library.generate
+    generate = stage.library.Generate
 
     async def together(asked: generation.GenerateRequest) -> generation.GenerateResponse:
         await both.wait()
         return await generate(asked)
 
-    stage.library.generate = together  # type: ignore[method-assign]
+    stage.library.Generate = together  # type: ignore[method-assign]
     result = await stage.run(request(team("a"), team("b"), max_rounds=1))
     assert result.status == rounds.ROUNDS_STATUS_COMPLETED  # G-49
 

@@ -1,0 +1,28 @@
+"""The services that the list of the contract names (`deploy/services.yaml`), and their settings and bootstraps."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+import gateway
+import services
+from chassis.settings import ServiceSettings
+from gateway.contract import GATEWAY, installed_contract
+
+
+def service_names() -> list[str]:
+    """Return the names of all services in the order of the list: each comes after those it needs in order to start."""
+    return list(installed_contract().services)
+
+
+def load_module(service: str, module: str) -> ModuleType:
+    """Import a module of a service, such as `settings`."""
+    package = gateway.__name__ if service == GATEWAY else f"{services.__name__}.{service}"
+    return import_module(f"{package}.{module}")
+
+
+def settings_class(service: str) -> type[ServiceSettings]:
+    """Return the settings class of a service: `SearchSettings` for `search`."""
+    found: type[ServiceSettings] = getattr(load_module(service, "settings"), f"{service.capitalize()}Settings")
+    return found
