@@ -11,10 +11,10 @@ from bench.planner.dags import Dag, plan_of
 from bench.planner.system import EFFECTS, HITS
 from bench.planner.world import World
 from services.planner.adapters.sql.repository import SqlExecutionStore
-from services.planner.domain.answers import AskingPolicy
+from services.planner.domain.answers import InterventionPolicy
 from services.planner.domain.events import Effect, Recorded
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
-from services.planner.domain.moves import Rules
+from services.planner.domain.moves import ExecutionRules
 from services.planner.domain.plans import Action, ExecutionPlan, PlanStep, new_plan_id, utc_now
 from services.planner.domain.replanning import ReplanManager
 from services.planner.domain.results import Hit, ToolResult
@@ -25,7 +25,7 @@ from services.planner.usecases.executions import Executions, Ownership
 from services.planner.usecases.gates import AdjustedGate
 from services.planner.usecases.judge import StepJudge
 from services.planner.usecases.plan import Planner
-from services.planner.usecases.ports import Filter, SearchBackend
+from services.planner.usecases.ports import ExecutionFilter, SearchBackend
 from services.planner.usecases.replan import ReplanOrchestrator
 from services.planner.usecases.tokens import open_question
 from services.planner.usecases.tools import AskUserTool, ToolRegistry
@@ -42,8 +42,8 @@ class Sleep:
     name = "code_execute"
     effect = Effect.KEYED
 
-    async def run(self, given: ToolInput) -> ToolResult:
-        seconds = float(given.query)
+    async def run(self, tool_input: ToolInput) -> ToolResult:
+        seconds = float(tool_input.query)
         if seconds:
             await asyncio.sleep(seconds)
         return ToolResult(success=True, output="done", confidence_factors=_SURE)
@@ -55,7 +55,7 @@ class Found:
     name = "web_search"
     effect = Effect.PURE
 
-    async def run(self, given: ToolInput) -> ToolResult:
+    async def run(self, tool_input: ToolInput) -> ToolResult:
         return ToolResult(success=True, output=tuple(Hit.model_validate(hit) for hit in HITS))
 
 
@@ -68,8 +68,8 @@ class Affect:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    async def run(self, given: ToolInput) -> ToolResult:
-        self._world.perform(given.query)
+    async def run(self, tool_input: ToolInput) -> ToolResult:
+        self._world.perform(tool_input.query)
         return self._done()
 
     async def find_outcome(self, key: str) -> ToolResult | None:
@@ -105,7 +105,9 @@ class Hansei:
 
     async def open(self, folder: Path, world: World | None = None) -> None:
         """Opens the store. A world means a process that may have had one before."""
-        rules = Rules(AskingPolicy(default_timeout=864_000), ReplanManager(max_replans=0), max_parallel_steps=64)
+        rules = ExecutionRules(
+            InterventionPolicy(default_timeout=864_000), ReplanManager(max_replans=0), max_parallel_steps=64
+        )
         tools = ToolRegistry([Sleep(), Found(), AskUserTool(), *([Affect(world)] if world else [])])
         orchestrator = ReplanOrchestrator(Planner(_Nowhere()), rules.replans)
         executor = Executor(tools, StepJudge(AdjustedGate(Thresholds())), orchestrator, rules)
@@ -158,7 +160,7 @@ class Hansei:
 
     async def affect(self) -> None:
         """Executes `EFFECTS`, or takes the execution over as any planner does."""
-        if await self._store.listed(Filter()):
+        if await self._store.list_executions(ExecutionFilter()):
             await self._executions.sweep_once()
             if _EFFECTS_ID not in self._executions.driven:
                 self._waited = _LEASE_SECONDS  # as if it had: a lease is over once it was seen unchanged for so long

@@ -28,10 +28,10 @@ from services.planner.adapters.peers import KnowledgeSearch, SearchEmbedder
 from services.planner.adapters.remote_tools import register_remote_tools
 from services.planner.adapters.sql.repository import SqlExecutionStore
 from services.planner.config import GraceConfig, load_grace_config
-from services.planner.domain.answers import AskingPolicy
+from services.planner.domain.answers import InterventionPolicy
 from services.planner.domain.confidence import ConfidenceCalculator, ConfidenceWeights
 from services.planner.domain.events import Budget
-from services.planner.domain.moves import Rules
+from services.planner.domain.moves import ExecutionRules
 from services.planner.domain.plans import utc_now
 from services.planner.domain.replanning import ReplanManager
 from services.planner.domain.thresholds import Thresholds
@@ -46,7 +46,7 @@ from services.planner.usecases.generate import GeneratorAgent
 from services.planner.usecases.judge import StepJudge
 from services.planner.usecases.legacy_agent import LegacyAgentTool
 from services.planner.usecases.plan import Planner
-from services.planner.usecases.ports import Answerer, Embedder, Model
+from services.planner.usecases.ports import Answerer, CompletionModel, Embedder
 from services.planner.usecases.replan import ReplanOrchestrator
 from services.planner.usecases.tools import (
     AskUserTool,
@@ -143,7 +143,7 @@ class _Models:
         self.evaluating = self._model(0.0, config.llm.max_tokens)
         self.estimating = self._model(0.1, 10)
 
-    def _model(self, temperature: float, max_tokens: int) -> Model | None:
+    def _model(self, temperature: float, max_tokens: int) -> CompletionModel | None:
         if self._settings.llm_provider == OFFLINE:
             return None
         own = self._config.llm
@@ -182,7 +182,7 @@ def _gate(config: GraceConfig) -> LearningGate:
     return AdjustedGate(configured, **config.adjustment.model_dump())
 
 
-def _registry(config: GraceConfig, backend: KnowledgeSearch, model: Model | None) -> ToolRegistry:
+def _registry(config: GraceConfig, backend: KnowledgeSearch, model: CompletionModel | None) -> ToolRegistry:
     search = RAGSearchTool(backend, search_limit=config.search.limit, score_threshold=config.search.score_threshold)
     reasoning = ExtractiveReasoningTool() if model is None else ReasoningTool(model)
     registry = ToolRegistry([search, reasoning, AskUserTool()])
@@ -197,11 +197,11 @@ def _executor(
     planner: Planner,
     registry: ToolRegistry,
     gate: LearningGate,
-    evaluator: Model | None,
+    evaluator: CompletionModel | None,
     embedder: Embedder,
 ) -> Executor:
-    rules = Rules(
-        AskingPolicy(**config.intervention.model_dump()),
+    rules = ExecutionRules(
+        InterventionPolicy(**config.intervention.model_dump()),
         ReplanManager(**config.replan.model_dump()),
         config.executor.max_parallel_steps,
     )

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from services.planner.domain.answers import answered
+from services.planner.domain.answers import interpret_response
 from services.planner.domain.confidence import aggregate
 from services.planner.domain.events import (
     Budget,
@@ -24,11 +24,11 @@ from services.planner.domain.events import (
 )
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.interventions import InterventionResponse
-from services.planner.domain.plans import ExecutionPlan, executable, with_steps
+from services.planner.domain.plans import ExecutionPlan, executable_plan, replace_steps
 from services.planner.domain.results import ExecutionResult
-from services.planner.usecases.ask import InterventionHandler, Later
 from services.planner.usecases.execute import Executor
-from services.planner.usecases.run import Run
+from services.planner.usecases.interventions import DeferredAnswers, InterventionHandler
+from services.planner.usecases.recorder import ExecutionRecorder
 
 _CRITICAL_SCORE = 0.3
 _CRITICAL_FACTOR = 0.7
@@ -60,7 +60,7 @@ class InProcessExecutor(Executor):
     ) -> ExecutionResult:
         """Run a plan to its end; `people` answers the questions, None means that nobody does (P-36)."""
         started = self.started(plan, budget, human_available=people is not None)
-        run = Run(ExecutionState(started.plan), MemoryLog(), self.clock)
+        run = ExecutionRecorder(ExecutionState(started.plan), MemoryLog(), self.clock)
         run.record(started)
         nobody = InterventionHandler(policy=self.rules.asking, replans=self.rules.replans, clock=self.clock)
         await self.drive(run, people or nobody)
@@ -79,13 +79,13 @@ class InProcessExecutor(Executor):
         To resume, call it again with the last state and the response to its `intervention_request` (P-48).
         """
         reports: asyncio.Queue[ExecutionState | LogLine | None] = asyncio.Queue()
-        first = state.copy() if state else ExecutionState(executable(plan))
-        run = Run(first, MemoryLog(), self.clock, _reporter_to(reports))
+        first = state.copy() if state else ExecutionState(executable_plan(plan))
+        run = ExecutionRecorder(first, MemoryLog(), self.clock, _reporter_to(reports))
         if state is None:
             run.record(self.started(run.state.plan))
         elif state.intervention_request is not None and response is not None:
-            run.record(answered(run.state, state.intervention_request, response, self.rules.asking))
-        driving = asyncio.ensure_future(self.drive(run, Later()))
+            run.record(interpret_response(run.state, state.intervention_request, response, self.rules.asking))
+        driving = asyncio.ensure_future(self.drive(run, DeferredAnswers()))
         driving.add_done_callback(lambda _: reports.put_nowait(None))
         try:
             while (report := await reports.get()) is not None:
@@ -111,7 +111,7 @@ def without_step(plan: ExecutionPlan, step_id: int) -> ExecutionPlan:
         for step in plan.steps
         if step.step_id != step_id
     ]
-    return with_steps(plan, steps)
+    return replace_steps(plan, steps)
 
 
 def _reporter_to(

@@ -12,8 +12,8 @@ from libs.llm.usage import Bill, measured
 from libs.prompts.templates import PromptTemplates, fill
 from services.planner.domain.extraction import extractive_answer
 from services.planner.domain.generation import (
-    Answer,
     AnswerStyle,
+    GeneratedAnswer,
     Question,
     TokenUse,
     cited_context,
@@ -39,12 +39,12 @@ class ModelAnswerer:
         """The model."""
         return self._name
 
-    async def answer(self, question: Question) -> tuple[Answer, TokenUse | None]:
+    async def answer(self, question: Question) -> tuple[GeneratedAnswer, TokenUse | None]:
         """The model's answer. Errors: see libs.llm.errors; ValueError for one that no trajectory can hold."""
         with measured() as bill:
             reply = await self._client.ainvoke(self._messages(question))
         text: str = reply.content
-        answer = Answer(text) if question.style is AnswerStyle.PLAIN else _read(text)
+        answer = GeneratedAnswer(text) if question.style is AnswerStyle.PLAIN else _read(text)
         if len(answer.text) > MAX_ANSWER_CHARS:
             raise ValueError(f"the answer has {len(answer.text)} characters, more than {MAX_ANSWER_CHARS}")
         return answer, _token_use(bill)
@@ -61,7 +61,7 @@ class ModelAnswerer:
         return self._templates.filled([question.dataset, "default"], values)
 
 
-def _read(text: str) -> Answer:
+def _read(text: str) -> GeneratedAnswer:
     """The answer in a reply; the stripped text itself if it is not `{reasoning, answer}` (P-117)."""
     try:
         reply: dict[str, Any] = extract_json_object(text)
@@ -69,8 +69,8 @@ def _read(text: str) -> Answer:
         reply = {}
     answer, reasoning = reply.get("answer"), reply.get("reasoning")
     if not isinstance(answer, str) or not isinstance(reasoning, str):
-        return Answer(text.strip())
-    return Answer(answer, tuple(line for line in reasoning.splitlines() if line.strip()))
+        return GeneratedAnswer(text.strip())
+    return GeneratedAnswer(answer, tuple(line for line in reasoning.splitlines() if line.strip()))
 
 
 def _token_use(bill: Bill) -> TokenUse | None:
@@ -87,6 +87,6 @@ class OfflineAnswerer:
         """Says that no model answers."""
         return "offline"
 
-    async def answer(self, question: Question) -> tuple[Answer, TokenUse | None]:
+    async def answer(self, question: Question) -> tuple[GeneratedAnswer, TokenUse | None]:
         """The sentences of the bullets that are closest to the query. An instruction cannot be followed by rules."""
         return extractive_answer(question.query, question.bullets), None

@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from services.planner.domain.errors import AnswerRefused, InvalidPlan
-from services.planner.domain.events import InterventionAnswered, Outcome
+from services.planner.domain.events import AnswerOutcome, InterventionAnswered
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.interventions import (
     InterventionAction,
     InterventionRequest,
     InterventionResponse,
-    nobody_answered,
+    default_response,
     wants_replan,
 )
-from services.planner.domain.plans import Action, faults
+from services.planner.domain.plans import Action, find_faults
 from services.planner.domain.replanning import ReplanManager, ReplanTrigger
 
 
 @dataclass(frozen=True, slots=True)
-class AskingPolicy:
+class InterventionPolicy:
     """How people are asked (P-88)."""
 
     default_timeout: int = 300
@@ -28,24 +28,28 @@ class AskingPolicy:
     max_clarification_rounds: int = 3
 
 
-def awaits_text(state: ExecutionState, step_id: int) -> bool:
+def awaits_answer_text(state: ExecutionState, step_id: int) -> bool:
     """Whether the person's text is the step's result: it asks the user, or its own result is in doubt."""
     call = state.last_call(step_id)
     return state.used_action(step_id) is Action.ASK_USER or (call is not None and call.in_doubt)
 
 
-def answered(
-    state: ExecutionState, request: InterventionRequest, response: InterventionResponse, policy: AskingPolicy
+def interpret_response(
+    state: ExecutionState, request: InterventionRequest, response: InterventionResponse, policy: InterventionPolicy
 ) -> InterventionAnswered:
     """The event an answer becomes. AnswerRefused if it cannot be one to this question."""
-    if response.modified_plan is not None and (wrong := faults(response.modified_plan, state.plan.prefix)):
+    if response.modified_plan is not None and (wrong := find_faults(response.modified_plan, state.plan.prefix)):
         raise InvalidPlan(wrong)
     outcome = (
         _plan_outcome(state, response, policy)
         if request.step_id is None
         else _step_outcome(state, request.step_id, response, policy)
     )
-    trigger = ReplanTrigger.USER_FEEDBACK if outcome in (Outcome.REPLAN, Outcome.REPLACE, Outcome.REFINE) else None
+    trigger = (
+        ReplanTrigger.USER_FEEDBACK
+        if outcome in (AnswerOutcome.REPLAN, AnswerOutcome.REPLACE, AnswerOutcome.REFINE)
+        else None
+    )
     return InterventionAnswered(step_id=request.step_id, response=response, outcome=outcome, trigger=trigger)
 
 
@@ -53,7 +57,7 @@ def _text(response: InterventionResponse) -> str:
     return (response.user_input or "").strip()
 
 
-def _plan_outcome(state: ExecutionState, response: InterventionResponse, policy: AskingPolicy) -> Outcome:
+def _plan_outcome(state: ExecutionState, response: InterventionResponse, policy: InterventionPolicy) -> AnswerOutcome:
     """P-52: a plan is confirmed, changed at most so many times, or cancelled."""
     action = response.action
     if action in (InterventionAction.RETRY, InterventionAction.SKIP):
@@ -62,33 +66,39 @@ def _plan_outcome(state: ExecutionState, response: InterventionResponse, policy:
         action = InterventionAction.MODIFY
     if action is InterventionAction.MODIFY:
         if state.refinements >= policy.max_clarification_rounds:
-            return Outcome.CANCEL
+            return AnswerOutcome.CANCEL
         if response.modified_plan is not None:
-            return Outcome.REPLACE
-        return Outcome.REFINE if _text(response) else Outcome.CANCEL
-    return Outcome.CANCEL if action is InterventionAction.CANCEL else Outcome.GO_ON
+            return AnswerOutcome.REPLACE
+        return AnswerOutcome.REFINE if _text(response) else AnswerOutcome.CANCEL
+    return AnswerOutcome.CANCEL if action is InterventionAction.CANCEL else AnswerOutcome.PROCEED
 
 
-def _step_outcome(state: ExecutionState, step_id: int, response: InterventionResponse, policy: AskingPolicy) -> Outcome:
+def _step_outcome(
+    state: ExecutionState, step_id: int, response: InterventionResponse, policy: InterventionPolicy
+) -> AnswerOutcome:
     """P-49 to P-51. An ask_user step's input is its result even if it reads like a wish (P-49 stands above P-51)."""
-    action, textual = response.action, awaits_text(state, step_id)
+    action, textual = response.action, awaits_answer_text(state, step_id)
     if action is InterventionAction.INPUT and not textual and wants_replan(_text(response)):
         action = InterventionAction.MODIFY
     if action is InterventionAction.RETRY and state.retries.get(step_id, 0) >= policy.max_clarification_rounds:
         action = InterventionAction.PROCEED
     if action is InterventionAction.MODIFY:
-        return Outcome.REPLAN if response.modified_plan is None else Outcome.REPLACE
+        return AnswerOutcome.REPLAN if response.modified_plan is None else AnswerOutcome.REPLACE
     if action in (InterventionAction.PROCEED, InterventionAction.INPUT):
-        return Outcome.ANSWERED if textual else Outcome.GO_ON
+        return AnswerOutcome.ANSWERED if textual else AnswerOutcome.PROCEED
     return {
-        InterventionAction.CANCEL: Outcome.CANCEL,
-        InterventionAction.RETRY: Outcome.RUN_AGAIN,
-        InterventionAction.SKIP: Outcome.LEAVE_OUT,
+        InterventionAction.CANCEL: AnswerOutcome.CANCEL,
+        InterventionAction.RETRY: AnswerOutcome.RETRY,
+        InterventionAction.SKIP: AnswerOutcome.SKIP,
     }[action]
 
 
-def unanswered(
-    state: ExecutionState, request: InterventionRequest, policy: AskingPolicy, replans: ReplanManager, now: datetime
+def interpret_timeout(
+    state: ExecutionState,
+    request: InterventionRequest,
+    policy: InterventionPolicy,
+    replans: ReplanManager,
+    now: datetime,
 ) -> InterventionAnswered:
     """The event when nobody is there or the time is over: the one place of P-85 and P-86."""
     score, trigger = request.confidence_score, ReplanTrigger.LOW_CONFIDENCE
@@ -97,9 +107,11 @@ def unanswered(
         and score is not None
         and score < replans.confidence_threshold
         and state.can_replan()
-        and not replans.cooling_down(trigger, state.last_replan_at, now)
+        and not replans.is_cooling_down(trigger, state.last_replan_at, now)
     ):
         response = InterventionResponse(action=InterventionAction.MODIFY, timeout_reached=True, created_at=now)
-        return InterventionAnswered(step_id=request.step_id, response=response, outcome=Outcome.REPLAN, trigger=trigger)
-    response = nobody_answered(policy.auto_proceed_on_timeout).model_copy(update={"created_at": now})
-    return answered(state, request, response, policy)
+        return InterventionAnswered(
+            step_id=request.step_id, response=response, outcome=AnswerOutcome.REPLAN, trigger=trigger
+        )
+    response = default_response(policy.auto_proceed_on_timeout).model_copy(update={"created_at": now})
+    return interpret_response(state, request, response, policy)

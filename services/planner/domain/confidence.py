@@ -51,7 +51,7 @@ class ConfidenceFactors(BaseModel):
         # Presence is part of the value (P-59), so it must survive being written and read.
         return {name: getattr(self, name) for name in sorted(self.model_fields_set)}
 
-    def supplied(self, *names: str) -> bool:
+    def has_any(self, *names: str) -> bool:
         """Whether any of these factors was set."""
         return not self.model_fields_set.isdisjoint(names)
 
@@ -71,7 +71,7 @@ class ConfidenceWeights:
         if not abs(total - 1) <= 0.01:
             raise ValueError(f"Weights must sum to 1.0, got {total}")
 
-    def of_step(self, is_search_step: bool) -> dict[str, float]:
+    def step_weights(self, is_search_step: bool) -> dict[str, float]:
         """The weight of each part for a kind of step (P-65)."""
         if is_search_step:
             return {
@@ -88,7 +88,7 @@ class ConfidenceWeights:
         }
 
 
-def level_of(score: float) -> Level:
+def confidence_level(score: float) -> Level:
     """The word for a score (P-68)."""
     if score >= 0.9:
         return "high"
@@ -111,7 +111,7 @@ class ConfidenceScore(BaseModel):
     @property
     def level(self) -> Level:
         """The word for the score."""
-        return level_of(self.score)
+        return confidence_level(self.score)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,24 +144,24 @@ def tool_success(factors: ConfidenceFactors) -> float | None:
     """Share of tool calls that succeeded; None if it was not measured (P-62)."""
     if factors.tool_execution_count > 0:
         return clamp01(factors.tool_success_count / factors.tool_execution_count)
-    return clamp01(factors.tool_success_rate) if factors.supplied("tool_success_rate") else None
+    return clamp01(factors.tool_success_rate) if factors.has_any("tool_success_rate") else None
 
 
 def measured_parts(factors: ConfidenceFactors) -> dict[str, float]:
     """The measured parts and their values, each 0..1 (P-62); empty when only tool success is known (P-63)."""
     parts: dict[str, float] = {}
     searched = (
-        factors.supplied("search_result_count", "search_max_score", "search_avg_score")
+        factors.has_any("search_result_count", "search_max_score", "search_avg_score")
         if factors.is_search_step
         else factors.search_result_count > 0 or factors.search_max_score > 0
     )
     if searched:
         parts["search_quality"] = search_quality(factors)
-    if factors.supplied("source_agreement") and factors.source_count >= 2:
+    if factors.has_any("source_agreement") and factors.source_count >= 2:
         parts["source_agreement"] = clamp01(factors.source_agreement)
-    if factors.supplied("llm_self_confidence") and not factors.is_search_step:
+    if factors.has_any("llm_self_confidence") and not factors.is_search_step:
         parts["llm_self_eval"] = clamp01(factors.llm_self_confidence)
-    if factors.supplied("query_coverage") and not factors.is_search_step:
+    if factors.has_any("query_coverage") and not factors.is_search_step:
         parts["query_coverage"] = clamp01(factors.query_coverage)
     if not parts:
         return {}
@@ -177,7 +177,7 @@ def _penalties(factors: ConfidenceFactors, tool: float | None) -> list[tuple[str
     if tool is not None and tool < 1:
         found.append((f"tool_failures(rate={tool:.2f})", 0.8 + 0.2 * tool))
     sure_without_sources = (
-        factors.supplied("llm_self_confidence") and factors.llm_self_confidence >= _SELF_EVALUATION_ENOUGH
+        factors.has_any("llm_self_confidence") and factors.llm_self_confidence >= _SELF_EVALUATION_ENOUGH
     )
     if not factors.is_search_step and factors.source_count == 0 and not sure_without_sources:
         found.append(("no_sources", 0.7))
@@ -195,7 +195,7 @@ class ConfidenceCalculator:
         parts = measured_parts(factors)
         if not parts:
             return ConfidenceScore(score=0.0, factors=factors, reason="nothing was measured")
-        weights = self.weights.of_step(factors.is_search_step)
+        weights = self.weights.step_weights(factors.is_search_step)
         total = sum(weights[name] for name in parts)
         score = sum(weights[name] * value for name, value in parts.items()) / total if total > 0 else 0.0
         penalties = _penalties(factors, tool_success(factors))
@@ -223,7 +223,7 @@ def aggregate(scores: Sequence[float], method: str = "weighted") -> float:
     return sum(i * score for i, score in enumerate(scores, start=1)) / sum(range(1, len(scores) + 1))
 
 
-def agreement_of(vectors: NDArray[float32]) -> float:
+def measure_agreement(vectors: NDArray[float32]) -> float:
     """How much texts agree: mean pairwise cosine of their embeddings (n x d), 0..1; 1 for fewer than two (P-70)."""
     import numpy as np  # only a model's answers are compared
 

@@ -40,13 +40,13 @@ class Budget(BaseModel):
     max_tool_calls: int | None = Field(default=None, ge=0)
 
 
-class Outcome(StrEnum):
+class AnswerOutcome(StrEnum):
     """What an answer means for the execution."""
 
-    GO_ON = "go_on"
+    PROCEED = "proceed"
     ANSWERED = "answered"
-    RUN_AGAIN = "run_again"
-    LEAVE_OUT = "leave_out"
+    RETRY = "retry"
+    SKIP = "skip"
     CANCEL = "cancel"
     REPLAN = "replan"
     REPLACE = "replace"
@@ -141,7 +141,7 @@ class InterventionAnswered(_Event):
     kind: Literal["intervention_answered"] = "intervention_answered"
     step_id: int | None
     response: InterventionResponse
-    outcome: Outcome
+    outcome: AnswerOutcome
     trigger: ReplanTrigger | None = None
 
 

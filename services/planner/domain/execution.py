@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from services.planner.domain.confidence import ConfidenceWeights, final_confidence
-from services.planner.domain.events import Budget, Effect, Outcome, StepFinished
+from services.planner.domain.events import AnswerOutcome, Budget, Effect, StepFinished
 from services.planner.domain.interventions import HistoryEntry, InterventionRequest
 from services.planner.domain.plans import ANSWERS, Action, ExecutionPlan, StepStatus
 from services.planner.domain.replanning import ReplanTrigger
@@ -15,13 +15,13 @@ from services.planner.domain.results import (
     Hit,
     StepResult,
     ToolResult,
-    in_plan_order,
+    order_results,
     overall_status,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ToolCall:
     """One call of a tool for a step."""
 
     attempt: int
@@ -33,10 +33,10 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PlanChangeRequest:
     """What a person, or nobody being there, wants done to the plan before the next step."""
 
-    outcome: Outcome
+    outcome: AnswerOutcome
     trigger: ReplanTrigger
     step_id: int | None = None
     text: str = ""
@@ -64,20 +64,20 @@ class ExecutionState:
     plan_version: int = 1
     sequence: int = 0
     expires_at: datetime | None = None
-    calls: dict[int, tuple[Call, ...]] = field(default_factory=dict)
+    calls: dict[int, tuple[ToolCall, ...]] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
     judgements: dict[int, StepFinished] = field(default_factory=dict)
-    settled: frozenset[int] = frozenset()
+    settled_steps: frozenset[int] = frozenset()
     retries: dict[int, int] = field(default_factory=dict)
     user_inputs: tuple[str, ...] = ()
     information: tuple[str, ...] = ()
     information_pending: bool = False
-    wish: Wish | None = None
+    plan_change: PlanChangeRequest | None = None
     plan_confirmed: bool = False
     refinements: int = 0
     highest_step_id: int = 0
     last_replan_at: datetime | None = None
-    gave_up: bool = False
+    replan_failed: bool = False
     tokens: int = 0
     cost_micro_usd: int = 0
     tool_calls: int = 0
@@ -103,7 +103,7 @@ class ExecutionState:
 
     def confidence(self, weights: ConfidenceWeights) -> float:
         """Confidence in the whole with these weights; the answer's own values are those of its step (P-57, P-143)."""
-        scores = [result.confidence for result in in_plan_order(self.plan, self.step_results)]
+        scores = [result.confidence for result in order_results(self.plan, self.step_results)]
         judgement = self.judgements.get(self.answer_step or 0)
         if judgement is None:
             return final_confidence(scores, weights)
@@ -113,7 +113,7 @@ class ExecutionState:
         """Whether a replan is left (P-10)."""
         return self.replan_count < self.max_replans and not self.is_cancelled
 
-    def last_call(self, step_id: int) -> Call | None:
+    def last_call(self, step_id: int) -> ToolCall | None:
         """The latest call for a step in its present round, if there was one."""
         calls = self.calls.get(step_id)
         return calls[-1] if calls else None
@@ -126,17 +126,17 @@ class ExecutionState:
     def hits(self, step_id: int) -> tuple[Hit, ...]:
         """The hits a step found (P-41); none if it is no search or not successful."""
         call = self.last_call(step_id)
-        succeeded = self.step_statuses.get(step_id) is StepStatus.SUCCESS
-        return call.result.hits if succeeded and call and call.result else ()
+        successful_replan = self.step_statuses.get(step_id) is StepStatus.SUCCESS
+        return call.result.hits if successful_replan and call and call.result else ()
 
-    def successful(self) -> list[int]:
+    def successful_steps(self) -> list[int]:
         """Ids of the successful steps of the plan, in its order."""
         return [s.step_id for s in self.plan.steps if self.step_statuses[s.step_id] is StepStatus.SUCCESS]
 
     @property
     def answer_step(self) -> int | None:
         """The last successful step that answers (P-53)."""
-        found = [step_id for step_id in self.successful() if self.used_action(step_id) in ANSWERS]
+        found = [step_id for step_id in self.successful_steps() if self.used_action(step_id) in ANSWERS]
         return found[-1] if found else None
 
     @property
@@ -158,7 +158,7 @@ class ExecutionState:
             plan_id=self.execution_id,
             original_query=self.plan.original_query,
             final_answer=self.final_answer if crash is None else f"実行エラー: {crash}",
-            step_results=tuple(in_plan_order(self.plan, self.step_results)),
+            step_results=tuple(order_results(self.plan, self.step_results)),
             overall_confidence=min(1.0, max(0.0, self.confidence(weights))),
             overall_status=status if crash is None else type(status).FAILED,
             replan_count=self.replan_count,

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from services.planner.domain.generation import Answer, RetrievedBullet
+from services.planner.domain.generation import GeneratedAnswer, RetrievedBullet
 
 MAX_SENTENCES = 3
 MAX_SENTENCE_CHARS = 400
@@ -62,7 +62,7 @@ class _Sentence:
     terms: frozenset[str]
 
 
-def extractive_answer(query: str, bullets: Sequence[RetrievedBullet]) -> Answer:
+def extractive_answer(query: str, bullets: Sequence[RetrievedBullet]) -> GeneratedAnswer:
     """Up to three sentences, best first, each cited as `[<id>]`, under a line that says how they were found."""
     sentences = list(_sentences(bullets))
     ranked = _ranked(_terms(query[:MAX_QUERY_CHARS]), sentences)
@@ -72,7 +72,7 @@ def extractive_answer(query: str, bullets: Sequence[RetrievedBullet]) -> Answer:
     found = wording.closest if shared else wording.highest_ranked if chosen else wording.nothing
     lines = [wording.mode + found, *(f"- {sentence.text} [{sentence.bullet_id}]" for sentence in chosen)]
     compared = wording.compared.format(bullets=len(bullets), sentences=len(sentences), shared=len(shared))
-    return Answer("\n".join(lines), (compared,))
+    return GeneratedAnswer("\n".join(lines), (compared,))
 
 
 def _sentences(bullets: Sequence[RetrievedBullet]) -> Iterator[_Sentence]:

@@ -26,7 +26,7 @@ _NEWTON_STEPS = 50
 _RIDGE = 1e-3
 
 
-def calibrated(scores: Sequence[float], correct: Sequence[bool]) -> Calibration:
+def fit_calibration(scores: Sequence[float], correct: Sequence[bool]) -> Calibration:
     """The fit with the least log loss over five held-out fifths; none below 20 labels or with labels of one kind."""
     x, y = np.asarray(scores, dtype=np.float64), np.asarray(correct, dtype=np.float64)
     if len(x) != len(y):

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from services.planner.domain.events import (
+    AnswerOutcome,
     CancelRequested,
     Event,
     Finished,
@@ -21,7 +22,6 @@ from services.planner.domain.events import (
     InterventionAnswered,
     InterventionRequested,
     LogLine,
-    Outcome,
     Recorded,
     Replanned,
     ReplanRefused,
@@ -32,11 +32,11 @@ from services.planner.domain.events import (
     StepStarted,
     ToolReturned,
 )
-from services.planner.domain.execution import Call, ExecutionState, Wish
+from services.planner.domain.execution import ExecutionState, PlanChangeRequest, ToolCall
 from services.planner.domain.interventions import HistoryEntry, InterventionAction
 from services.planner.domain.plans import Action, StepStatus
 from services.planner.domain.replanning import ReplanTrigger
-from services.planner.domain.results import Hit, StepResult, ToolResult, distinct
+from services.planner.domain.results import Hit, StepResult, ToolResult, distinct_values
 from services.planner.domain.thresholds import InterventionLevel
 
 _HITS: TypeAdapter[tuple[Hit, ...]] = TypeAdapter(tuple[Hit, ...])
@@ -58,11 +58,11 @@ def _step_started(state: ExecutionState, event: StepStarted, at: datetime) -> No
     state.plan_confirmed = True
     state.tool_calls += 1
     state.attempts[event.step_id] = event.attempt
-    call = Call(event.attempt, event.action, event.key, event.effect)
+    call = ToolCall(event.attempt, event.action, event.key, event.effect)
     state.calls[event.step_id] = (*state.calls.get(event.step_id, ()), call)
 
 
-def _with_last_call(state: ExecutionState, step_id: int, call: Call) -> None:
+def _with_last_call(state: ExecutionState, step_id: int, call: ToolCall) -> None:
     state.calls[step_id] = (*state.calls[step_id][:-1], call)
 
 
@@ -83,12 +83,12 @@ def _step_in_doubt(state: ExecutionState, event: StepInDoubt, at: datetime) -> N
 def _sources(state: ExecutionState, step_id: int, result: ToolResult) -> tuple[str, ...]:
     """The sources of a step's result (P-42); a tool that has sources but no hits names them after `Source:` (P-35)."""
     if result.hits:
-        return distinct(hit.source for hit in result.hits)
+        return distinct_values(hit.source for hit in result.hits)
     if state.used_action(step_id) is Action.RUN_LEGACY_AGENT:
         lines = (result.text or "").splitlines()
-        return distinct(line.removeprefix("Source:").strip() for line in lines if line.startswith("Source:"))
+        return distinct_values(line.removeprefix("Source:").strip() for line in lines if line.startswith("Source:"))
     dependencies = state.plan.step(step_id).depends_on
-    return distinct(s for d in dependencies if d in state.step_results for s in state.step_results[d].sources)
+    return distinct_values(s for d in dependencies if d in state.step_results for s in state.step_results[d].sources)
 
 
 def _output(result: ToolResult) -> str | None:
@@ -117,8 +117,8 @@ def _step_finished(state: ExecutionState, event: StepFinished, at: datetime) -> 
         created_at=at,
     )
     state.step_statuses[event.step_id] = StepStatus(event.status)
-    if good and not event.level.asks:
-        state.settled |= {event.step_id}
+    if good and not event.level.requires_answer:
+        state.settled_steps |= {event.step_id}
         _remember(state, at, event.level, f"Step {event.step_id}", InterventionAction.PROCEED)
 
 
@@ -151,7 +151,7 @@ def _drop(state: ExecutionState, step_id: int, status: StepStatus) -> None:
     state.step_results.pop(step_id, None)
     state.judgements.pop(step_id, None)
     state.calls.pop(step_id, None)
-    state.settled -= {step_id}
+    state.settled_steps -= {step_id}
     state.step_statuses[step_id] = status
 
 
@@ -180,23 +180,23 @@ def _answered(state: ExecutionState, event: InterventionAnswered, at: datetime) 
 def _take_answer(state: ExecutionState, event: InterventionAnswered, at: datetime) -> None:
     step_id, response, outcome = event.step_id, event.response, event.outcome
     text = response.user_input or ""
-    if outcome is Outcome.CANCEL:
+    if outcome is AnswerOutcome.CANCEL:
         state.is_cancelled = True
-    elif outcome in (Outcome.REPLAN, Outcome.REPLACE, Outcome.REFINE):
+    elif outcome in (AnswerOutcome.REPLAN, AnswerOutcome.REPLACE, AnswerOutcome.REFINE):
         trigger = event.trigger or ReplanTrigger.USER_FEEDBACK
-        state.wish = Wish(outcome, trigger, step_id, text, response.modified_plan)
+        state.plan_change = PlanChangeRequest(outcome, trigger, step_id, text, response.modified_plan)
         state.refinements += step_id is None
     elif step_id is None:
         state.plan_confirmed = True
         _take_input(state, response.action, text)
-    elif outcome is Outcome.RUN_AGAIN:
+    elif outcome is AnswerOutcome.RETRY:
         state.retries[step_id] = state.retries.get(step_id, 0) + 1
         _drop(state, step_id, StepStatus.PENDING)
-    elif outcome is Outcome.LEAVE_OUT:
+    elif outcome is AnswerOutcome.SKIP:
         _drop(state, step_id, StepStatus.SKIPPED)
     else:
-        state.settled |= {step_id}
-        if outcome is Outcome.ANSWERED:
+        state.settled_steps |= {step_id}
+        if outcome is AnswerOutcome.ANSWERED:
             _take_text(state, step_id, text or response.selected_option or "", at)
         else:
             _take_input(state, response.action, text)
@@ -217,16 +217,16 @@ def _take_text(state: ExecutionState, step_id: int, text: str, at: datetime) -> 
 
 
 def _replanned(state: ExecutionState, event: Replanned, at: datetime) -> None:
-    state.wish, state.information_pending = None, False
+    state.plan_change, state.information_pending = None, False
     state.tokens += event.token_usage
     state.cost_micro_usd += event.cost_micro_usd
     if not event.result.success or event.result.new_plan is None:
-        state.gave_up = True
+        state.replan_failed = True
         return
     if event.counted:
         state.replan_count = event.result.replan_count
         state.last_replan_at = at
-    kept = set(state.successful()) - set(event.reset)
+    kept = set(state.successful_steps()) - set(event.reset)
     before = set(state.step_statuses)
     state.plan, state.plan_version = event.result.new_plan, state.plan_version + 1
     now = {step.step_id for step in state.plan.steps}
@@ -278,7 +278,7 @@ _FOLD: Mapping[str, Callable[[ExecutionState, Any, datetime], None]] = {
 }
 
 
-def replayed(log: Iterable[Recorded]) -> ExecutionState:
+def replay(log: Iterable[Recorded]) -> ExecutionState:
     """The state a log gives. Its first event must be `Started`, else ValueError."""
     state: ExecutionState | None = None
     for recorded in log:

@@ -45,7 +45,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GeneratedAnswer:
     """A text and the thoughts that led to it."""
 
     text: str

@@ -39,7 +39,7 @@ class ThresholdGuarantee:
         self.alpha = alpha
         self.delta = delta
         self.candidates = candidates
-        self.accepted = 0
+        self.accepted_count = 0
         self.labels = 0
         self._sorted = np.asarray(candidates)
         self._fractions = np.asarray(_FRACTIONS)
@@ -48,7 +48,7 @@ class ThresholdGuarantee:
     @property
     def threshold(self) -> float | None:
         """The lowest threshold in use; None as long as none is."""
-        return self.candidates[self.accepted - 1] if self.accepted else None
+        return self.candidates[self.accepted_count - 1] if self.accepted_count else None
 
     def learn(self, score: float, wrong: bool, probability: float, floor: float) -> None:
         """Takes the label of one step, in the order of the decisions.
@@ -61,8 +61,8 @@ class ThresholdGuarantee:
         concerned = self._sorted <= score
         bets = self._fractions * floor / (1 - self.alpha)
         self._log_wealth[concerned] += np.log1p(bets * (self.alpha - wrong) / probability)
-        while self.accepted < len(self.candidates) and self._enough(self.accepted):
-            self.accepted += 1
+        while self.accepted_count < len(self.candidates) and self._enough(self.accepted_count):
+            self.accepted_count += 1
 
     def _enough(self, place: int) -> bool:
         """Whether a candidate's wealth has reached 1 / delta."""

@@ -74,7 +74,7 @@ def _ascii_lower(text: str) -> str:
     return "".join(char.lower() if char.isascii() else char for char in text)
 
 
-def text_answer(text: str) -> InterventionResponse:
+def parse_answer(text: str) -> InterventionResponse:
     """What a text means (P-83, P-84): one of the known words, else input."""
     action = _WORDS.get(_ascii_lower(text.strip()))
     if action is None:
@@ -82,7 +82,7 @@ def text_answer(text: str) -> InterventionResponse:
     return InterventionResponse(action=action, selected_option=text.strip())
 
 
-def nobody_answered(auto_proceed: bool) -> InterventionResponse:
+def default_response(auto_proceed: bool) -> InterventionResponse:
     """The answer when nobody is there or the time is over (P-85); the one place of this rule (P-137)."""
     action = InterventionAction.PROCEED if auto_proceed else InterventionAction.CANCEL
     return InterventionResponse(action=action, timeout_reached=True)

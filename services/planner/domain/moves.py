@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from services.planner.domain.answers import AskingPolicy, awaits_text
-from services.planner.domain.events import Outcome
-from services.planner.domain.execution import Call, ExecutionState
+from services.planner.domain.answers import InterventionPolicy, awaits_answer_text
+from services.planner.domain.events import AnswerOutcome
+from services.planner.domain.execution import ExecutionState, ToolCall
 from services.planner.domain.interventions import CONFIRM_OPTIONS, InterventionRequest
 from services.planner.domain.plans import Action, PlanStep, StepStatus
 from services.planner.domain.replanning import ReplanManager, ReplanTrigger
@@ -31,14 +31,14 @@ class CallTool:
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class JudgeStep:
     """Make a result of a step's last call."""
 
     step_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class Skip:
+class SkipStep:
     """Leave a step out."""
 
     step_id: int
@@ -46,7 +46,7 @@ class Skip:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class AskPerson:
     """Ask a person."""
 
     request: InterventionRequest
@@ -62,7 +62,7 @@ class Replan:
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
+class RefuseReplan:
     """Leave the plan as it is although new information came (P-95)."""
 
     trigger: ReplanTrigger
@@ -76,40 +76,40 @@ class ReplacePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class FinishExecution:
     """End the execution. `reason` is empty unless something cut it short."""
 
     reason: str = ""
 
 
-Move = CallTool | Judge | Skip | Ask | Replan | Refuse | ReplacePlan | Finish
+Move = CallTool | JudgeStep | SkipStep | AskPerson | Replan | RefuseReplan | ReplacePlan | FinishExecution
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ExecutionRules:
     """What decides the moves besides the state."""
 
-    asking: AskingPolicy = field(default_factory=AskingPolicy)
+    asking: InterventionPolicy = field(default_factory=InterventionPolicy)
     replans: ReplanManager = field(default_factory=ReplanManager)
     max_parallel_steps: int = 8
 
 
-def next_moves(state: ExecutionState, rules: Rules, now: datetime) -> list[Move]:
+def next_moves(state: ExecutionState, rules: ExecutionRules, now: datetime) -> list[Move]:
     """What to do now; empty while only running calls or a person can bring the execution forward."""
     if state.result is not None or state.is_paused:
         return []
-    if state.is_cancelled or state.gave_up:
-        return [Finish()]
-    spent = exhausted(state, now)
-    unfinished = _unfinished_steps(state, spent is not None)
-    if unfinished or _in_flight(state):
-        return unfinished + ([] if spent or _must_stand_still(state) else _starts(state, rules))
+    if state.is_cancelled or state.replan_failed:
+        return [FinishExecution()]
+    spent = exhausted_limit(state, now)
+    unfinished = _resume_moves(state, spent is not None)
+    if unfinished or _has_pending_call(state):
+        return unfinished + ([] if spent or _must_pause(state) else _start_moves(state, rules))
     if spent:
-        return [Finish(spent)]
-    return _standing_still(state, rules, now) or _starts(state, rules) or [Finish()]
+        return [FinishExecution(spent)]
+    return _moves_at_rest(state, rules, now) or _start_moves(state, rules) or [FinishExecution()]
 
 
-def exhausted(state: ExecutionState, now: datetime) -> str | None:
+def exhausted_limit(state: ExecutionState, now: datetime) -> str | None:
     """Which limit of the budget is reached, in words; None while none is."""
     budget = state.budget
     used = (
@@ -130,97 +130,97 @@ def wall_deadline(state: ExecutionState, now: datetime) -> datetime | None:
     return None if limit is None else now + timedelta(seconds=max(0.0, limit - state.wall_seconds(now)))
 
 
-def _in_flight(state: ExecutionState) -> bool:
-    return any(_waits_for_tool(state.last_call(step.step_id)) for step in _running(state))
+def _has_pending_call(state: ExecutionState) -> bool:
+    return any(_waits_for_tool(state.last_call(step.step_id)) for step in _running_steps(state))
 
 
-def _running(state: ExecutionState) -> list[PlanStep]:
+def _running_steps(state: ExecutionState) -> list[PlanStep]:
     return [step for step in state.plan.steps if state.step_statuses[step.step_id] is StepStatus.RUNNING]
 
 
-def _waits_for_tool(call: Call | None) -> bool:
+def _waits_for_tool(call: ToolCall | None) -> bool:
     return call is not None and call.result is None and not call.in_doubt
 
 
-def _unfinished_steps(state: ExecutionState, spent: bool) -> list[Move]:
+def _resume_moves(state: ExecutionState, spent: bool) -> list[Move]:
     """What running steps whose call is back need: their fallback, or a judgement."""
     moves: list[Move] = []
-    for step in _running(state):
+    for step in _running_steps(state):
         call = state.last_call(step.step_id)
-        if call is None or call.result is None or _question_of_running(state, step.step_id):
+        if call is None or call.result is None or _awaits_person(state, step.step_id):
             continue
         fallback = step.usable_fallback
         untried = fallback is not None and all(c.action != fallback for c in state.calls[step.step_id])
         if not call.result.success and fallback is not None and untried and not spent:
             moves.append(CallTool(step.step_id, fallback, state.attempts.get(step.step_id, 0) + 1))
         else:
-            moves.append(Judge(step.step_id))
+            moves.append(JudgeStep(step.step_id))
     return moves
 
 
-def _question_of_running(state: ExecutionState, step_id: int) -> bool:
+def _awaits_person(state: ExecutionState, step_id: int) -> bool:
     """Whether a running step waits for a person: its outcome is in doubt, or its tool asks one."""
     call = state.last_call(step_id)
     if call is None:
         return False
-    asks = call.action is Action.ASK_USER and call.result is not None and call.result.success
-    return call.in_doubt or asks
+    requires_answer = call.action is Action.ASK_USER and call.result is not None and call.result.success
+    return call.in_doubt or requires_answer
 
 
-def _questions(state: ExecutionState) -> list[int]:
+def _open_questions(state: ExecutionState) -> list[int]:
     """Ids of the steps a person must be asked about, in plan order."""
     found = []
     for step in state.plan.steps:
         status = state.step_statuses[step.step_id]
         judged = state.judgements.get(step.step_id)
-        open_result = status is StepStatus.SUCCESS and judged is not None and judged.level.asks
-        waits = status is StepStatus.RUNNING and _question_of_running(state, step.step_id)
-        if waits or (open_result and step.step_id not in state.settled):
+        open_result = status is StepStatus.SUCCESS and judged is not None and judged.level.requires_answer
+        waits = status is StepStatus.RUNNING and _awaits_person(state, step.step_id)
+        if waits or (open_result and step.step_id not in state.settled_steps):
             found.append(step.step_id)
     return found
 
 
-def _failed(state: ExecutionState) -> list[int]:
+def _failed_steps(state: ExecutionState) -> list[int]:
     return [s.step_id for s in state.plan.steps if state.step_statuses[s.step_id] is StepStatus.FAILED]
 
 
-def _must_stand_still(state: ExecutionState) -> bool:
-    return bool(state.wish or _failed(state) or _questions(state) or state.information_pending)
+def _must_pause(state: ExecutionState) -> bool:
+    return bool(state.plan_change or _failed_steps(state) or _open_questions(state) or state.information_pending)
 
 
-def _standing_still(state: ExecutionState, rules: Rules, now: datetime) -> list[Move]:
+def _moves_at_rest(state: ExecutionState, rules: ExecutionRules, now: datetime) -> list[Move]:
     """What happens while no call is running: wishes, then failures, then questions, then information."""
-    if state.wish is not None:
-        wish = state.wish
-        if wish.outcome is Outcome.REPLAN:
-            return [Replan(wish.trigger, wish.step_id, wish.text)]
-        return [ReplacePlan(wish.step_id)]
-    for step_id in _failed(state):
+    if state.plan_change is not None:
+        plan_change = state.plan_change
+        if plan_change.outcome is AnswerOutcome.REPLAN:
+            return [Replan(plan_change.trigger, plan_change.step_id, plan_change.text)]
+        return [ReplacePlan(plan_change.step_id)]
+    for step_id in _failed_steps(state):
         call = state.last_call(step_id)
         timed_out = call is not None and call.result is not None and call.result.timed_out
         result = state.step_results[step_id]
         trigger = rules.replans.should_replan(result, state.replan_count, timed_out=timed_out)
         if trigger is None or not state.can_replan():
-            return [Finish()]
+            return [FinishExecution()]
         return [Replan(trigger, step_id, result.error or "")]
     if state.plan.requires_confirmation and not state.plan_confirmed:
-        return [Ask(_about_plan(state, rules, now))]
-    for step_id in _questions(state):
-        return [Ask(_about_step(state, step_id, rules, now))]
+        return [AskPerson(_ask_about_plan(state, rules, now))]
+    for step_id in _open_questions(state):
+        return [AskPerson(_ask_about_step(state, step_id, rules, now))]
     if state.information_pending:
         trigger = ReplanTrigger.NEW_INFORMATION
-        if rules.replans.cooling_down(trigger, state.last_replan_at, now) or not state.can_replan():
-            return [Refuse(trigger)]
+        if rules.replans.is_cooling_down(trigger, state.last_replan_at, now) or not state.can_replan():
+            return [RefuseReplan(trigger)]
         return [Replan(trigger, None, "\n".join(state.information))]
     return []
 
 
-def _starts(state: ExecutionState, rules: Rules) -> list[Move]:
+def _start_moves(state: ExecutionState, rules: ExecutionRules) -> list[Move]:
     """The steps that can start now, and those that never will (P-38)."""
     if state.plan.requires_confirmation and not state.plan_confirmed:
         return []
     moves: list[Move] = []
-    places = rules.max_parallel_steps - len(_running(state))
+    places = rules.max_parallel_steps - len(_running_steps(state))
     if state.budget.max_tool_calls is not None:
         places = min(places, state.budget.max_tool_calls - state.tool_calls)
     for step in state.plan.steps:
@@ -228,14 +228,14 @@ def _starts(state: ExecutionState, rules: Rules) -> list[Move]:
             continue
         needed = [state.step_statuses.get(dependency, StepStatus.SKIPPED) for dependency in step.depends_on]
         if any(status in (StepStatus.FAILED, StepStatus.SKIPPED) for status in needed):
-            moves.append(Skip(step.step_id, "a step it depends on has no result"))
+            moves.append(SkipStep(step.step_id, "a step it depends on has no result"))
         elif places > 0 and all(status is StepStatus.SUCCESS for status in needed):
             moves.append(CallTool(step.step_id, step.action, state.attempts.get(step.step_id, 0) + 1))
             places -= 1
     return moves
 
 
-def _about_plan(state: ExecutionState, rules: Rules, now: datetime) -> InterventionRequest:
+def _ask_about_plan(state: ExecutionState, rules: ExecutionRules, now: datetime) -> InterventionRequest:
     return InterventionRequest(
         level=InterventionLevel.CONFIRM,
         message=f"計画を実行しますか（{len(state.plan.steps)}ステップ）",
@@ -246,10 +246,10 @@ def _about_plan(state: ExecutionState, rules: Rules, now: datetime) -> Intervent
     )
 
 
-def _about_step(state: ExecutionState, step_id: int, rules: Rules, now: datetime) -> InterventionRequest:
+def _ask_about_step(state: ExecutionState, step_id: int, rules: ExecutionRules, now: datetime) -> InterventionRequest:
     step = state.plan.step(step_id)
-    if awaits_text(state, step_id):
-        return _for_text(state, step, rules, now)
+    if awaits_answer_text(state, step_id):
+        return _ask_for_text(state, step, rules, now)
     judged = state.judgements[step_id]
     score = judged.confidence.score
     asks_information = judged.level is InterventionLevel.ESCALATE
@@ -267,7 +267,7 @@ def _about_step(state: ExecutionState, step_id: int, rules: Rules, now: datetime
     )
 
 
-def _for_text(state: ExecutionState, step: PlanStep, rules: Rules, now: datetime) -> InterventionRequest:
+def _ask_for_text(state: ExecutionState, step: PlanStep, rules: ExecutionRules, now: datetime) -> InterventionRequest:
     """The question of an ask_user step (P-34, P-47), or about a call nobody knows the outcome of."""
     call = state.last_call(step.step_id)
     if call is not None and call.in_doubt:

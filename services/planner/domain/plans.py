@@ -134,7 +134,7 @@ class ExecutionPlan(BaseModel):
         return next(i for i, step in enumerate(self.steps, start=1) if step.step_id == step_id)
 
 
-def with_steps(plan: ExecutionPlan, steps: Sequence[PlanStep], **changes: Any) -> ExecutionPlan:
+def replace_steps(plan: ExecutionPlan, steps: Sequence[PlanStep], **changes: Any) -> ExecutionPlan:
     """`plan` with other steps, validated anew; keeps its id and its query (P-109)."""
     fields = {**plan.model_dump(exclude={"steps", "estimated_steps"}), **changes}
     return ExecutionPlan.model_validate({**fields, "steps": [step.model_dump() for step in steps]})
@@ -155,7 +155,7 @@ def validate_dependencies(plan: ExecutionPlan) -> list[str]:
     return messages
 
 
-def faults(plan: ExecutionPlan, prefix: str) -> list[str]:
+def find_faults(plan: ExecutionPlan, prefix: str) -> list[str]:
     """Why a plan cannot run where only names with this prefix are seen: P-12, and steps that look elsewhere."""
     beyond = [
         f"Step {step.step_id}: collection {shortened(step.collection)!r} does not begin with {prefix!r}"
@@ -165,12 +165,12 @@ def faults(plan: ExecutionPlan, prefix: str) -> list[str]:
     return validate_dependencies(plan) + beyond
 
 
-def identified(plan: ExecutionPlan, prefix: str = "") -> ExecutionPlan:
+def with_plan_id(plan: ExecutionPlan, prefix: str = "") -> ExecutionPlan:
     """`plan` with a plan id: its own, or a new one (P-06)."""
     return plan if plan.plan_id else plan.model_copy(update={"plan_id": new_plan_id(prefix)})
 
 
-def executable(plan: ExecutionPlan, prefix: str = "") -> ExecutionPlan:
+def executable_plan(plan: ExecutionPlan, prefix: str = "") -> ExecutionPlan:
     """`plan` with an id that begins with `prefix`.
 
     InvalidPlan if its own does not, a step id repeats, a dependency is not on an earlier id (P-144), or a step looks
@@ -178,7 +178,7 @@ def executable(plan: ExecutionPlan, prefix: str = "") -> ExecutionPlan:
     """
     if not (plan.plan_id or prefix).startswith(prefix):
         raise InvalidPlan([f"plan_id {plan.plan_id!r} does not begin with {prefix!r}"])
-    made = identified(plan, prefix)
-    if messages := faults(made, made.prefix):
+    made = with_plan_id(plan, prefix)
+    if messages := find_faults(made, made.prefix):
         raise InvalidPlan(messages)
     return made

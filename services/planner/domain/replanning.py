@@ -10,7 +10,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field
 
 from services.planner.domain.errors import InvalidPlan
-from services.planner.domain.plans import Action, ExecutionPlan, PlanStep, faults, utc_now, with_steps
+from services.planner.domain.plans import Action, ExecutionPlan, PlanStep, find_faults, replace_steps, utc_now
 from services.planner.domain.results import StepResult
 
 FROM_THE_START = "最初から"
@@ -77,7 +77,7 @@ class ReplanResult(BaseModel):
     created_at: datetime = Field(default_factory=utc_now)
 
 
-def succeeded(strategy: ReplanStrategy, plan: ExecutionPlan, context: ReplanContext) -> ReplanResult:
+def successful_replan(strategy: ReplanStrategy, plan: ExecutionPlan, context: ReplanContext) -> ReplanResult:
     """The result of a replan that gave `plan`."""
     return ReplanResult(
         success=True,
@@ -88,7 +88,7 @@ def succeeded(strategy: ReplanStrategy, plan: ExecutionPlan, context: ReplanCont
     )
 
 
-def aborted(context: ReplanContext) -> ReplanResult:
+def aborted_replan(context: ReplanContext) -> ReplanResult:
     """The result when no replan is left."""
     return ReplanResult(
         success=False,
@@ -98,7 +98,7 @@ def aborted(context: ReplanContext) -> ReplanResult:
     )
 
 
-def in_vain(strategy: ReplanStrategy, error: object, context: ReplanContext) -> ReplanResult:
+def failed_replan(strategy: ReplanStrategy, error: object, context: ReplanContext) -> ReplanResult:
     """The result of a replan that failed."""
     return ReplanResult(
         success=False, strategy=strategy, reason=f"リプラン失敗: {error}", replan_count=context.replan_count
@@ -121,7 +121,7 @@ class ReplanManager:
             return ReplanTrigger.TIMEOUT if timed_out else ReplanTrigger.STEP_FAILED
         return ReplanTrigger.LOW_CONFIDENCE if result.confidence < self.confidence_threshold else None
 
-    def cooling_down(self, trigger: ReplanTrigger, last_replan_at: datetime | None, now: datetime) -> bool:
+    def is_cooling_down(self, trigger: ReplanTrigger, last_replan_at: datetime | None, now: datetime) -> bool:
         """Whether a replan is refused because the previous one was moments ago (P-95)."""
         if trigger not in (ReplanTrigger.LOW_CONFIDENCE, ReplanTrigger.NEW_INFORMATION) or last_replan_at is None:
             return False
@@ -149,7 +149,7 @@ class ReplanManager:
         return ReplanStrategy.PARTIAL
 
 
-def joined(
+def join_plans(
     plan: ExecutionPlan, kept: Sequence[PlanStep], new: ExecutionPlan, highest_id: int, *, confirm: bool = True
 ) -> ExecutionPlan:
     """`kept` steps of `plan`, then the steps of `new` under fresh ids (P-102 to P-105).
@@ -169,14 +169,14 @@ def joined(
         steps.append(
             step.model_copy(update={"step_id": numbers[step.step_id], "depends_on": tuple(sorted(needed))}),
         )
-    merged = with_steps(plan, steps, requires_confirmation=confirm)
-    messages = faults(merged, merged.prefix)
+    merged = replace_steps(plan, steps, requires_confirmation=confirm)
+    messages = find_faults(merged, merged.prefix)
     if messages:
         raise InvalidPlan(messages)
     return merged
 
 
-def with_fallback(plan: ExecutionPlan, step_id: int) -> ExecutionPlan:
+def apply_fallback(plan: ExecutionPlan, step_id: int) -> ExecutionPlan:
     """`plan` with a step's fallback in the place of its action (P-106); ValueError if it has none."""
     step = plan.step(step_id)
     if step.usable_fallback is None:
@@ -189,15 +189,15 @@ def with_fallback(plan: ExecutionPlan, step_id: int) -> ExecutionPlan:
         }
     )
     steps = [replaced if each.step_id == step_id else each for each in plan.steps]
-    return with_steps(plan, steps, requires_confirmation=False)
+    return replace_steps(plan, steps, requires_confirmation=False)
 
 
-def kept_steps(plan: ExecutionPlan, successful: Sequence[int], dropped: int | None) -> list[PlanStep]:
+def select_kept_steps(plan: ExecutionPlan, successful_steps: Sequence[int], dropped: int | None) -> list[PlanStep]:
     """The steps a partial replan keeps: successful ones, without the failed or paused one (P-102).
 
     A kept step whose own dependency is not kept keeps its result; only the reference goes.
     """
-    kept = {step_id for step_id in successful if step_id != dropped}
+    kept = {step_id for step_id in successful_steps if step_id != dropped}
     return [
         step.model_copy(update={"depends_on": tuple(d for d in step.depends_on if d in kept)})
         for step in plan.steps

@@ -108,11 +108,11 @@ def overall_status(plan: ExecutionPlan, statuses: Mapping[int, StepStatus], *, c
     return OverallStatus.FAILED
 
 
-def distinct(values: Iterable[str]) -> tuple[str, ...]:
+def distinct_values(values: Iterable[str]) -> tuple[str, ...]:
     """The different non-empty values, in order of first occurrence (P-42)."""
     return tuple(dict.fromkeys(value for value in values if value))
 
 
-def in_plan_order(plan: ExecutionPlan, results: Mapping[int, StepResult]) -> Sequence[StepResult]:
+def order_results(plan: ExecutionPlan, results: Mapping[int, StepResult]) -> Sequence[StepResult]:
     """The results of the plan's steps, in the plan's order (P-55)."""
     return tuple(results[step.step_id] for step in plan.steps if step.step_id in results)

@@ -16,7 +16,7 @@ class InterventionLevel(StrEnum):
     ESCALATE = "escalate"
 
     @property
-    def asks(self) -> bool:
+    def requires_answer(self) -> bool:
         """Whether the execution waits for a person."""
         return self in (InterventionLevel.CONFIRM, InterventionLevel.ESCALATE)
 
@@ -69,11 +69,11 @@ class Thresholds:
             level = InterventionLevel.ESCALATE
         return Decision(level, level.action)
 
-    def raised(self, by: float) -> Thresholds:
+    def raise_by(self, by: float) -> Thresholds:
         """All three higher by `by`, none beyond its cap (P-90); one configured beyond it stays where it is."""
         return Thresholds(*(round(max(v, min(v + by, cap)), 3) for v, cap in zip(self.values, _CAPS, strict=True)))
 
-    def lowered(self, by: float) -> Thresholds:
+    def lower_by(self, by: float) -> Thresholds:
         """All three lower by `by`, none beyond its floor (P-90); one configured beyond it stays where it is."""
         return Thresholds(*(round(min(v, max(v - by, low)), 3) for v, low in zip(self.values, _FLOORS, strict=True)))
 
@@ -114,9 +114,9 @@ class DynamicThresholdAdjuster:
         too_sure = sum(value > before.notify and not right for value, right in self._window)
         too_unsure = sum(value < before.confirm and right for value, right in self._window)
         if too_sure > _TOLERATED:
-            self.thresholds = before.raised(self._learning_rate)
+            self.thresholds = before.raise_by(self._learning_rate)
         elif too_unsure > _TOLERATED:
-            self.thresholds = before.lowered(self._learning_rate)
+            self.thresholds = before.lower_by(self._learning_rate)
         return self.thresholds != before
 
     def reset(self) -> None:

@@ -29,12 +29,12 @@ class ToolInput:
     prefix: str = ""
 
     @property
-    def looks_beyond(self) -> bool:
+    def is_out_of_scope(self) -> bool:
         """Whether it is to look in something whose name does not begin with its prefix."""
         return not (self.collection or self.prefix).startswith(self.prefix)
 
 
-def tool_input(state: ExecutionState, step: PlanStep, action: Action, key: str) -> ToolInput:
+def build_tool_input(state: ExecutionState, step: PlanStep, action: Action, key: str) -> ToolInput:
     """What the tool for `action` gets for this step; only results of the step's own dependencies."""
     if action is not Action.REASONING:
         query = step.query or step.description

@@ -33,9 +33,11 @@ def agent_rules(tools: Sequence[str]) -> str:
 SOURCE_CHARS = 1_000
 
 
-def reasoning_prompt(given: ToolInput) -> str:
+def reasoning_prompt(tool_input: ToolInput) -> str:
     """Return the prompt of a reasoning step: facts, context, then the question (P-32)."""
-    sources = [f"[{i}] ({hit.source}) {hit.content[:SOURCE_CHARS]}" for i, hit in enumerate(given.sources, start=1)]
-    context = [f"{label}: {text}" for label, text in given.context]
-    parts = ["# 資料", *(sources or ["(なし)"]), "# 文脈", *(context or ["(なし)"]), "# 質問", given.query]
+    sources = [
+        f"[{i}] ({hit.source}) {hit.content[:SOURCE_CHARS]}" for i, hit in enumerate(tool_input.sources, start=1)
+    ]
+    context = [f"{label}: {text}" for label, text in tool_input.context]
+    parts = ["# 資料", *(sources or ["(なし)"]), "# 文脈", *(context or ["(なし)"]), "# 質問", tool_input.query]
     return "\n".join(parts)

@@ -23,10 +23,10 @@ from services.planner.domain.interventions import InterventionAction, Interventi
 from services.planner.domain.plans import ExecutionPlan, PlanStep
 from services.planner.domain.results import Hit, ToolResult
 from services.planner.domain.tools import ToolInput
-from services.planner.tests.scripted import FixedBackend, ScriptedModel, agent_plan, agent_step, executor
+from services.planner.tests.parts import FixedBackend, ScriptedModel, agent_plan, agent_step, executor
 from services.planner.usecases.executions import Executions, Ownership
 from services.planner.usecases.plan import Planner
-from services.planner.usecases.ports import Filter
+from services.planner.usecases.ports import ExecutionFilter
 from services.planner.usecases.tokens import open_question
 
 ID = "0123456789ab"
@@ -70,15 +70,15 @@ class WorldTool:
         self._world = world
         self._point = point
 
-    async def run(self, given: ToolInput) -> ToolResult:
+    async def run(self, tool_input: ToolInput) -> ToolResult:
         self._point()
-        self._world.note("calls", given.key)
+        self._world.note("calls", tool_input.key)
         await asyncio.sleep(0)
-        known = self.effect is Effect.KEYED and given.key in self._world.noted("effects")
+        known = self.effect is Effect.KEYED and tool_input.key in self._world.noted("effects")
         if not known and self.effect is not Effect.PURE:
-            self._world.note("effects", given.key)
+            self._world.note("effects", tool_input.key)
         self._point()
-        return self._result(given.query)
+        return self._result(tool_input.query)
 
     async def find_outcome(self, key: str) -> ToolResult | None:
         self._point()
@@ -225,7 +225,7 @@ async def _life(folder: Path, name: str, kill_at: int) -> int:
     store: Any = executions.store
     await store.open()
     await executions.open()
-    if not await store.listed(Filter()):
+    if not await store.list_executions(ExecutionFilter()):
         await executions.start(scenario.plan(), None, None)
     await executions.sweep_once()
     if not executions.driven:  # somebody else's lease: it is over once it was seen unchanged for so long

@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.planner.compat import MemoryLog
-from services.planner.domain.answers import AskingPolicy
+from services.planner.domain.answers import InterventionPolicy
 from services.planner.domain.events import EVENT, Budget, Event, StepStarted
 from services.planner.domain.execution import ExecutionState
-from services.planner.domain.fold import replayed
-from services.planner.domain.moves import Rules
+from services.planner.domain.fold import replay
+from services.planner.domain.moves import ExecutionRules
 from services.planner.domain.replanning import ReplanManager, ReplanResult
 from services.planner.domain.results import ExecutionResult, ToolResult
 from services.planner.domain.tools import ToolInput
-from services.planner.tests.scripted import FixedBackend, ScriptedModel, ScriptedTool, agent_plan, agent_step, executor
-from services.planner.usecases.ask import InterventionHandler
+from services.planner.tests.parts import FixedBackend, ScriptedModel, ScriptedTool, agent_plan, agent_step, executor
+from services.planner.usecases.interventions import InterventionHandler
 from services.planner.usecases.plan import Planner
-from services.planner.usecases.run import Run
+from services.planner.usecases.recorder import ExecutionRecorder
 
 MOST_REPLANS = 3
 MOST_CALLS = 12
@@ -54,7 +54,7 @@ class Luck:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
 
-    def __call__(self, given: ToolInput) -> ToolResult:
+    def __call__(self, tool_input: ToolInput) -> ToolResult:
         chance = self._rng.random()
         if chance < 0.5:
             raise RuntimeError("bad luck")
@@ -85,15 +85,15 @@ async def executed(seed: int) -> Executed:
     luck = Luck(rng)
     run = tool.run
 
-    async def lucky(given: ToolInput) -> ToolResult:
-        await run(given)
-        return luck(given)
+    async def lucky(tool_input: ToolInput) -> ToolResult:
+        await run(tool_input)
+        return luck(tool_input)
 
     tool.run = lucky  # type: ignore[method-assign]
     model = ScriptedModel(*(reply(rng) for _ in range(8)), tokens=rng.choice([0, 10, 100]))
     replans: list[ReplanResult] = []
-    rules = Rules(
-        AskingPolicy(auto_proceed_on_timeout=rng.random() < 0.5),
+    rules = ExecutionRules(
+        InterventionPolicy(auto_proceed_on_timeout=rng.random() < 0.5),
         ReplanManager(max_replans=MOST_REPLANS, cooldown_seconds=rng.choice([0.0, 5.0])),
         rng.choice([1, 4]),
     )
@@ -102,10 +102,12 @@ async def executed(seed: int) -> Executed:
     steps = [agent_step(i, *([i - 1] if i > 1 and rng.random() < 0.5 else [])) for i in range(1, count + 1)]
     started = made.started(agent_plan(*steps), Budget(max_tool_calls=MOST_CALLS, max_tokens=400), human_available=False)
     witness, log = Witness(), MemoryLog()
-    driven = Run(ExecutionState(started.plan), log, made.clock, witness)
+    driven = ExecutionRecorder(ExecutionState(started.plan), log, made.clock, witness)
     driven.record(started)
     await made.drive(driven, InterventionHandler(policy=rules.asking, replans=rules.replans, clock=made.clock))
-    return Executed(driven.state, [given.key for given in tool.calls], len(model.prompts), replans, log, witness)
+    return Executed(
+        driven.state, [tool_input.key for tool_input in tool.calls], len(model.prompts), replans, log, witness
+    )
 
 
 @dataclass(frozen=True)
@@ -148,4 +150,4 @@ def check_replay(run: Executed) -> None:
         for recorded in run.log.events
     ]
     for number, state in enumerate(run.witness.states, start=1):
-        assert replayed(read[:number]) == state
+        assert replay(read[:number]) == state

@@ -8,7 +8,7 @@ from typing import Any
 from services.planner.adapters.sql.repository import SqlExecutionStore
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
-from services.planner.tests.scripted import (
+from services.planner.tests.parts import (
     ScriptedTool,
     StandingClock,
     agent_plan,

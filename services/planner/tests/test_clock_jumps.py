@@ -9,8 +9,8 @@ import pytest
 
 from services.planner.domain.events import Budget
 from services.planner.domain.results import OverallStatus, ToolResult
+from services.planner.tests.parts import ScriptedTool, agent_plan, agent_step, answer, executor
 from services.planner.tests.replicas import PROCEED, MachineClock, asking, question, replica, three, until_quiet
-from services.planner.tests.scripted import ScriptedTool, agent_plan, agent_step, answer, executor
 
 HOUR = 3600.0
 
@@ -110,6 +110,6 @@ async def test_a_clock_put_back_while_somebody_is_asked(tmp_path: Path) -> None:
     assert state.result is not None
     assert state.result.overall_status is OverallStatus.SUCCESS
     assert state.result.total_execution_time_ms == 0
-    (answered,) = (each.event for each in log if each.event.kind == "intervention_answered")
-    assert answered.response.response_time_ms == 0
+    (interpret_response,) = (each.event for each in log if each.event.kind == "intervention_answered")
+    assert interpret_response.response.response_time_ms == 0
     assert all(a.created_at <= b.created_at for a, b in pairwise(log))

@@ -14,9 +14,9 @@ from services.planner.domain.confidence import (
     ConfidenceFactors,
     ConfidenceWeights,
     aggregate,
-    agreement_of,
+    confidence_level,
     final_confidence,
-    level_of,
+    measure_agreement,
     search_quality,
     search_statistics,
 )
@@ -118,8 +118,8 @@ def test_search_quality_is_that_of_the_vector(factors: dict[str, Any], quality: 
 def test_unset_factors_have_defaults_and_are_not_supplied() -> None:  # P-58, P-59
     empty = ConfidenceFactors()
     assert (empty.search_score_variance, empty.llm_self_confidence, empty.tool_success_rate) == (1.0, 0.5, 1.0)
-    assert not empty.supplied("llm_self_confidence")
-    assert ConfidenceFactors(llm_self_confidence=0.5).supplied("llm_self_confidence")
+    assert not empty.has_any("llm_self_confidence")
+    assert ConfidenceFactors(llm_self_confidence=0.5).has_any("llm_self_confidence")
 
 
 def test_nothing_measured_has_no_breakdown() -> None:  # P-63, P-64, P-139
@@ -149,7 +149,7 @@ def test_a_factor_that_is_no_number_is_refused() -> None:
     [(0.9, "high"), (0.899, "medium"), (0.7, "medium"), (0.699, "low"), (0.4, "low"), (0.399, "very_low")],
 )
 def test_a_score_has_a_level(score: float, level: str) -> None:  # P-68
-    assert level_of(score) == level
+    assert confidence_level(score) == level
 
 
 @pytest.mark.parametrize(
@@ -163,12 +163,12 @@ def test_search_statistics(scores: list[float], expected: tuple[float, ...]) -> 
 
 
 def test_agreement_is_the_mean_pairwise_cosine() -> None:  # P-70
-    assert agreement_of(np.zeros((1, 3), dtype=np.float32)) == 1.0
+    assert measure_agreement(np.zeros((1, 3), dtype=np.float32)) == 1.0
     same, other, zero = [1, 0, 0], [0, 1, 0], [0, 0, 0]
-    assert agreement_of(np.array([same, same], dtype=np.float32)) == pytest.approx(1.0)
-    assert agreement_of(np.array([same, same, other], dtype=np.float32)) == pytest.approx(1 / 3)
-    assert agreement_of(np.array([same, zero], dtype=np.float32)) == 0.0
-    assert agreement_of(np.array([same, [-1, 0, 0]], dtype=np.float32)) == 0.0
+    assert measure_agreement(np.array([same, same], dtype=np.float32)) == pytest.approx(1.0)
+    assert measure_agreement(np.array([same, same, other], dtype=np.float32)) == pytest.approx(1 / 3)
+    assert measure_agreement(np.array([same, zero], dtype=np.float32)) == 0.0
+    assert measure_agreement(np.array([same, [-1, 0, 0]], dtype=np.float32)) == 0.0
 
 
 def test_aggregation() -> None:  # P-73

@@ -7,11 +7,11 @@ import pytest
 
 from services.planner.domain.events import Budget, LogLine
 from services.planner.domain.execution import ExecutionState
-from services.planner.domain.moves import Rules
+from services.planner.domain.moves import ExecutionRules
 from services.planner.domain.plans import PlanStep, StepStatus
 from services.planner.domain.replanning import ReplanManager
 from services.planner.domain.results import Hit, OverallStatus, ToolResult
-from services.planner.tests.scripted import (
+from services.planner.tests.parts import (
     FixedBackend,
     ScriptedModel,
     ScriptedTool,
@@ -21,17 +21,17 @@ from services.planner.tests.scripted import (
     executor,
     failure,
 )
-from services.planner.usecases.ask import InterventionHandler
+from services.planner.usecases.interventions import InterventionHandler
 from services.planner.usecases.plan import Planner
 from services.planner.usecases.tools import ExtractiveReasoningTool, RAGSearchTool
 
-NO_REPLAN = Rules(replans=ReplanManager(max_replans=0))
+NO_REPLAN = ExecutionRules(replans=ReplanManager(max_replans=0))
 
 
 async def test_steps_run_in_plan_order_one_at_a_time() -> None:  # P-37
     tool = ScriptedTool()
     plan = agent_plan(*(agent_step(i) for i in (1, 2, 3, 4)))
-    result = await executor(tool, rules=Rules(max_parallel_steps=1)).execute_plan(plan)
+    result = await executor(tool, rules=ExecutionRules(max_parallel_steps=1)).execute_plan(plan)
     assert tool.queries == ["s1", "s2", "s3", "s4"]
     assert [r.step_id for r in result.step_results] == [1, 2, 3, 4]
     assert (result.overall_status, result.final_answer) == (OverallStatus.SUCCESS, "s4")
@@ -68,7 +68,7 @@ async def test_never_more_steps_at_once_than_allowed() -> None:  # P-36
         return answer("x")
 
     tool = ScriptedTool({f"s{i}": counted for i in range(1, 9)})
-    await executor(tool, rules=Rules(max_parallel_steps=3)).execute_plan(
+    await executor(tool, rules=ExecutionRules(max_parallel_steps=3)).execute_plan(
         agent_plan(*(agent_step(i) for i in range(1, 9)))
     )
     assert most == 3

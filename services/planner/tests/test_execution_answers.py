@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from services.planner.compat import InProcessExecutor
-from services.planner.domain.answers import AskingPolicy
+from services.planner.domain.answers import InterventionPolicy
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.interventions import InterventionAction, InterventionRequest, InterventionResponse
-from services.planner.domain.moves import Rules
+from services.planner.domain.moves import ExecutionRules
 from services.planner.domain.plans import ExecutionPlan, PlanStep
 from services.planner.domain.replanning import ReplanManager, ReplanResult, ReplanStrategy
 from services.planner.domain.results import OverallStatus, ToolResult
-from services.planner.tests.scripted import (
+from services.planner.tests.parts import (
     FixedBackend,
     ScriptedModel,
     ScriptedTool,
@@ -23,7 +23,7 @@ from services.planner.tests.scripted import (
     executor,
     failure,
 )
-from services.planner.usecases.ask import InterventionHandler
+from services.planner.usecases.interventions import InterventionHandler
 from services.planner.usecases.plan import Planner
 
 Action = InterventionAction
@@ -221,7 +221,7 @@ async def test_a_refinement_that_fails_is_told_and_logged(caplog: pytest.LogCapt
 async def test_nobody_there_cancels_or_goes_on() -> None:  # P-85, P-137
     plan = agent_plan(agent_step(1))
     for auto, expected in ((False, OverallStatus.CANCELLED), (True, OverallStatus.SUCCESS)):
-        rules = Rules(asking=AskingPolicy(auto_proceed_on_timeout=auto))
+        rules = ExecutionRules(asking=InterventionPolicy(auto_proceed_on_timeout=auto))
         tool = ScriptedTool({"s1": answer("one", 0.5)})
         result = await executor(tool, rules=rules).execute_plan(plan)
         assert result.overall_status is expected
@@ -230,7 +230,7 @@ async def test_nobody_there_cancels_or_goes_on() -> None:  # P-85, P-137
 async def test_very_low_confidence_replans_when_nobody_is_there() -> None:  # P-86
     tool = ScriptedTool({"s1": answer("one", 0.2)})
     seen: list[ReplanResult] = []
-    made = executor(tool, rules=Rules(replans=ReplanManager(max_replans=1)), on_replan=seen.append)
+    made = executor(tool, rules=ExecutionRules(replans=ReplanManager(max_replans=1)), on_replan=seen.append)
     await made.execute_plan(agent_plan(agent_step(1)))
     assert [r.strategy for r in seen] == [ReplanStrategy.PARTIAL]  # P-97: 1/1
     asked: list[InterventionRequest] = []
@@ -297,7 +297,7 @@ async def test_the_clock_of_the_cooldown_is_the_runs() -> None:  # P-95
     manager = ReplanManager(cooldown_seconds=5)
     tool = ScriptedTool({"s1": answer("one", 0.2), "other": answer("low", 0.2)})
     model = ScriptedModel(OTHER_PLAN)
-    made = executor(tool, planner=Planner(FixedBackend(), model), rules=Rules(replans=manager), clock=clock)
+    made = executor(tool, planner=Planner(FixedBackend(), model), rules=ExecutionRules(replans=manager), clock=clock)
     result = await made.execute_plan(agent_plan(agent_step(1)))
     # The second low confidence comes within the cooldown: no replan, so P-85 cancels.
     assert (result.replan_count, result.overall_status) == (1, OverallStatus.CANCELLED)

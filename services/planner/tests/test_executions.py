@@ -18,10 +18,9 @@ from services.planner.domain.errors import (
     RunNotFound,
     RunNotPaused,
 )
-from services.planner.domain.fold import replayed
+from services.planner.domain.fold import replay
 from services.planner.domain.results import OverallStatus, ToolResult
-from services.planner.tests.replicas import PROCEED, Bound, MachineClock, asking, question, replica, three, until_quiet
-from services.planner.tests.scripted import (
+from services.planner.tests.parts import (
     FixedBackend,
     ScriptedModel,
     ScriptedTool,
@@ -30,9 +29,10 @@ from services.planner.tests.scripted import (
     answer,
     executor,
 )
-from services.planner.usecases.audit import audited
+from services.planner.tests.replicas import PROCEED, Bound, MachineClock, asking, question, replica, three, until_quiet
+from services.planner.usecases.audit import audit_log
 from services.planner.usecases.plan import Planner
-from services.planner.usecases.ports import ExecutionStatus, Filter
+from services.planner.usecases.ports import ExecutionFilter, ExecutionStatus
 from services.planner.usecases.tokens import check_token, open_question
 
 
@@ -224,14 +224,18 @@ async def test_lists_are_filtered_and_paged(tmp_path: Path) -> None:
         paused = await executions.start(three(), None, None)
         await until_quiet(executions, paused)
         store = executions.store
-        assert [s.execution_id for s in await store.listed(Filter(ExecutionStatus.PAUSED))] == [paused]
-        found = await store.listed(Filter(ExecutionStatus.SUCCESS, limit=2))
+        assert [s.execution_id for s in await store.list_executions(ExecutionFilter(ExecutionStatus.PAUSED))] == [
+            paused
+        ]
+        found = await store.list_executions(ExecutionFilter(ExecutionStatus.SUCCESS, limit=2))
         assert [s.execution_id for s in found] == [ids[4], ids[3]]
         last = found[-1]
-        place = (last.started_at, last.execution_id)
-        rest = await store.listed(Filter(ExecutionStatus.SUCCESS, before=place))
+        place = (last.start_time, last.execution_id)
+        rest = await store.list_executions(ExecutionFilter(ExecutionStatus.SUCCESS, before=place))
         assert [s.execution_id for s in rest] == [ids[2], ids[1], ids[0]]
-        assert [s.query for s in await store.listed(Filter(query_contains="0% of 3"))] == ["100% of 3"]
+        assert [s.original_query for s in await store.list_executions(ExecutionFilter(query_contains="0% of 3"))] == [
+            "100% of 3"
+        ]
 
 
 async def test_a_log_is_replayed_without_calling_anything(tmp_path: Path) -> None:
@@ -240,7 +244,7 @@ async def test_a_log_is_replayed_without_calling_anything(tmp_path: Path) -> Non
         await until_quiet(executions, execution_id)
         await executions.answer(execution_id, PROCEED, *await question(executions, execution_id), None)
         state = await until_quiet(executions, execution_id)
-        found = await audited(executions.store, execution_id)
+        found = await audit_log(executions.store, execution_id)
         assert (found.findings, found.state) == ((), state)
 
 
@@ -259,7 +263,7 @@ async def test_a_forged_log_is_found_out(tmp_path: Path, forgery: str) -> None:
         await until_quiet(executions, execution_id)
         with sqlite3.connect(tmp_path / "p.db") as connection:
             connection.execute(forgery)
-        found = await audited(executions.store, execution_id)
+        found = await audit_log(executions.store, execution_id)
         assert "does not fit its chain of hashes" in found.findings[0]
 
 
@@ -268,4 +272,4 @@ async def test_every_event_is_read_as_it_was_written(tmp_path: Path) -> None:
     async with replica(tmp_path / "p.db", executor(asking())) as executions:
         execution_id = await executions.start(three(), None, None)
         live = await until_quiet(executions, execution_id)
-        assert replayed(await executions.log(execution_id)) == live
+        assert replay(await executions.log(execution_id)) == live

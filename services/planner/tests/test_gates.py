@@ -12,13 +12,13 @@ from services.planner.domain.events import StepFinished
 from services.planner.domain.guarantee import ThresholdGuarantee
 from services.planner.domain.results import Hit, ToolResult
 from services.planner.domain.thresholds import InterventionLevel, Thresholds
+from services.planner.tests.parts import ScriptedTool, agent_plan, agent_step, answer, executor
 from services.planner.tests.replicas import replica, until_quiet
-from services.planner.tests.scripted import ScriptedTool, agent_plan, agent_step, answer, executor
 from services.planner.usecases.executions import Executions, Ownership
 from services.planner.usecases.feedback import FeedbackBook
 from services.planner.usecases.gates import AdjustedGate, GuaranteedGate
 from services.planner.usecases.judge import StepJudge
-from services.planner.usecases.ports import Audit, Feedback
+from services.planner.usecases.ports import Feedback, StepAudit
 
 
 def score(value: float) -> ConfidenceScore:
@@ -28,7 +28,7 @@ def score(value: float) -> ConfidenceScore:
 def proven(rate: float = 0.1, draws: float = 0.5) -> GuaranteedGate:
     gate = GuaranteedGate(Thresholds(), ThresholdGuarantee(0.1, 0.1), rate, lambda: draws)
     for number in range(200):
-        gate.learn_audit(Audit(number, 0.97, 1.0, 1.0, False), False)
+        gate.learn_audit(StepAudit(number, 0.97, 1.0, 1.0, False), False)
     return gate
 
 
@@ -51,7 +51,7 @@ def test_with_proof_a_share_is_audited() -> None:
 def test_the_audit_rate_is_held() -> None:
     gate = GuaranteedGate(Thresholds(), ThresholdGuarantee(0.1, 0.1), 0.1, random.Random(1).random)
     for number in range(200):
-        gate.learn_audit(Audit(number, 0.97, 1.0, 1.0, False), False)
+        gate.learn_audit(StepAudit(number, 0.97, 1.0, 1.0, False), False)
     audited = sum(gate.decide(score(0.97)).audited for _ in range(5_000))
     assert 0.085 <= audited / 5_000 <= 0.115
     with pytest.raises(ValueError, match="audit_rate"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from services.planner.domain.calibration import UNCALIBRATED
-from services.planner.domain.fits import calibrated
+from services.planner.domain.fits import fit_calibration
 from services.planner.domain.guarantee import CANDIDATES, ThresholdGuarantee
 from services.planner.tests.users import USERS, User, true_errors
 from tests.support.campaigns import sized
@@ -103,7 +103,7 @@ def test_the_calibration_error_is_near_its_floor_after_300_labels(name: str) -> 
     for seed in range(30):
         rng = np.random.default_rng(seed)
         scores, _, labelled, _ = user.steps(rng, 300)
-        calibration = calibrated(scores.tolist(), (~labelled).tolist())
+        calibration = fit_calibration(scores.tolist(), (~labelled).tolist())
         fresh, right = user.draw(rng, 2_000)
         right = right * (1 - user.flips) + (1 - right) * user.flips
         correct = (rng.random(2_000) < right).astype(float)
@@ -113,8 +113,8 @@ def test_the_calibration_error_is_near_its_floor_after_300_labels(name: str) -> 
 
 
 def test_few_labels_or_labels_of_one_kind_calibrate_nothing() -> None:
-    assert calibrated([0.5] * 19, [True, False] * 9 + [True]) is UNCALIBRATED
-    assert calibrated([0.5] * 30, [True] * 30) is UNCALIBRATED
+    assert fit_calibration([0.5] * 19, [True, False] * 9 + [True]) is UNCALIBRATED
+    assert fit_calibration([0.5] * 30, [True] * 30) is UNCALIBRATED
     assert UNCALIBRATED(0.3) == 0.3
 
 
@@ -122,8 +122,8 @@ def test_the_fit_is_chosen_by_what_it_predicts() -> None:
     rng = np.random.default_rng(1)
     scores = rng.random(3_000)
     stepped = np.where(scores > 0.6, 0.95, np.where(scores > 0.3, 0.5, 0.45))
-    many = calibrated(scores.tolist(), (rng.random(3_000) < stepped).tolist())
-    smooth = calibrated(scores[:60].tolist(), (rng.random(60) < scores[:60]).tolist())
+    many = fit_calibration(scores.tolist(), (rng.random(3_000) < stepped).tolist())
+    smooth = fit_calibration(scores[:60].tolist(), (rng.random(60) < scores[:60]).tolist())
     assert (many.kind, smooth.kind) == ("isotonic", "platt")
     assert many(0.9) == pytest.approx(0.95, abs=0.03)
 
@@ -132,6 +132,6 @@ def test_a_calibration_never_falls() -> None:
     rng = np.random.default_rng(2)
     scores = rng.random(200)
     for labels in (rng.random(200) < scores, rng.random(200) < 0.9 * scores + 0.1):
-        grid = calibrated(scores.tolist(), labels.tolist()).predict(np.linspace(0, 1, 101))
+        grid = fit_calibration(scores.tolist(), labels.tolist()).predict(np.linspace(0, 1, 101))
         assert (np.diff(grid) >= -1e-12).all()
         assert ((grid >= 0) & (grid <= 1)).all()

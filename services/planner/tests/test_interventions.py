@@ -4,17 +4,17 @@ import asyncio
 
 import pytest
 
-from services.planner.domain.answers import AskingPolicy
+from services.planner.domain.answers import InterventionPolicy
 from services.planner.domain.interventions import (
     InterventionAction,
     InterventionRequest,
     InterventionResponse,
-    nobody_answered,
-    text_answer,
+    default_response,
+    parse_answer,
     wants_replan,
 )
 from services.planner.domain.thresholds import InterventionLevel
-from services.planner.usecases.ask import InterventionHandler
+from services.planner.usecases.interventions import InterventionHandler
 
 Action = InterventionAction
 CONFIRM = InterventionRequest(level=InterventionLevel.CONFIRM, step_id=1, message="m")
@@ -26,7 +26,7 @@ def test_the_actions_are_those_of_the_contract() -> None:  # P-78
 
 def test_requests_have_defaults() -> None:  # P-79, P-88
     assert (CONFIRM.timeout_seconds, CONFIRM.is_blocking, CONFIRM.options) == (300, True, ())
-    policy = AskingPolicy()
+    policy = InterventionPolicy()
     assert (policy.default_timeout, policy.auto_proceed_on_timeout, policy.max_clarification_rounds) == (300, False, 3)
 
 
@@ -56,9 +56,9 @@ def test_everything_but_a_cancel_goes_on(action: InterventionAction) -> None:  #
     ],
 )
 def test_text_answers(text: str, action: InterventionAction) -> None:  # P-83, P-84
-    assert text_answer(text).action is action
+    assert parse_answer(text).action is action
     if action is Action.INPUT:
-        assert text_answer(text).user_input == text
+        assert parse_answer(text).user_input == text
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_wishes_for_another_plan(text: str, expected: bool) -> None:  # P-94
 
 
 def test_nobody_there() -> None:  # P-85
-    assert (nobody_answered(False).action, nobody_answered(True).action) == (Action.CANCEL, Action.PROCEED)
-    assert nobody_answered(False).timeout_reached
+    assert (default_response(False).action, default_response(True).action) == (Action.CANCEL, Action.PROCEED)
+    assert default_response(False).timeout_reached
 
 
 async def test_silent_and_notify_go_on() -> None:  # P-81, P-87
@@ -107,7 +107,7 @@ async def test_no_callback_and_no_answer_are_the_same(auto: bool) -> None:  # P-
         await asyncio.Event().wait()
         raise AssertionError
 
-    policy = AskingPolicy(auto_proceed_on_timeout=auto)
+    policy = InterventionPolicy(auto_proceed_on_timeout=auto)
     quick = CONFIRM.model_copy(update={"timeout_seconds": 0})
     outcomes = [
         await InterventionHandler(policy=policy).handle(CONFIRM),

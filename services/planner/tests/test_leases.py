@@ -8,14 +8,13 @@ import pytest
 
 from libs.storage.errors import StoreUnavailable
 from services.planner.adapters.sql.repository import SqlExecutionStore
-from services.planner.domain.answers import AskingPolicy
+from services.planner.domain.answers import InterventionPolicy
 from services.planner.domain.events import Budget, Effect, LogLine, StepInDoubt
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
-from services.planner.domain.moves import Rules
+from services.planner.domain.moves import ExecutionRules
 from services.planner.domain.replanning import ReplanManager
 from services.planner.domain.results import OverallStatus, ToolResult
-from services.planner.tests.replicas import PROCEED, MachineClock, asking, question, replica, three, until_quiet
-from services.planner.tests.scripted import (
+from services.planner.tests.parts import (
     FixedBackend,
     ScriptedModel,
     ScriptedTool,
@@ -24,6 +23,7 @@ from services.planner.tests.scripted import (
     answer,
     executor,
 )
+from services.planner.tests.replicas import PROCEED, MachineClock, asking, question, replica, three, until_quiet
 from services.planner.usecases.execute import Executor
 from services.planner.usecases.executions import Executions, Ownership
 from services.planner.usecases.plan import Planner
@@ -62,7 +62,7 @@ async def test_nobody_in_time_cancels(tmp_path: Path) -> None:  # P-85, P-130
 
 @pytest.mark.parametrize("auto", [False, True])
 async def test_with_nobody_to_ask_an_execution_goes_on_at_once(tmp_path: Path, auto: bool) -> None:  # P-85
-    rules = Rules(asking=AskingPolicy(auto_proceed_on_timeout=auto))
+    rules = ExecutionRules(asking=InterventionPolicy(auto_proceed_on_timeout=auto))
     async with replica(tmp_path / "p.db", executor(asking(), rules=rules)) as executions:
         execution_id = await executions.start(three(), None, None, human_available=False)
         result = await executions.result(execution_id)
@@ -276,7 +276,7 @@ async def test_replans_are_counted_over_a_restart(tmp_path: Path) -> None:  # P-
 
     def made() -> Executor:
         tool = ScriptedTool({"s1": answer("x", 0.5), "low": answer("x", 0.5)})
-        rules = Rules(replans=ReplanManager(max_replans=2))
+        rules = ExecutionRules(replans=ReplanManager(max_replans=2))
         return executor(tool, planner=Planner(FixedBackend(), model), rules=rules)
 
     async with replica(tmp_path / "p.db", made()) as executions:

@@ -14,8 +14,8 @@ from services.planner.adapters.mcp_tools import mcp_tools
 from services.planner.domain.events import Effect
 from services.planner.domain.results import OverallStatus
 from services.planner.domain.tools import ToolInput
-from services.planner.tests.scripted import agent_plan, agent_step, executor
-from services.planner.usecases.ask import InterventionHandler
+from services.planner.tests.parts import agent_plan, agent_step, executor
+from services.planner.usecases.interventions import InterventionHandler
 from services.planner.usecases.tools import ToolRegistry
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from services.planner.domain.mermaid import mermaid
 from services.planner.domain.plans import StepStatus
-from services.planner.tests.scripted import agent_plan, agent_step
+from services.planner.tests.parts import agent_plan, agent_step
 
 LINE = re.compile(
     r'flowchart TD|  s\d+\["\d+\. \w+<br/>(?:\w|[ \-.,…_]|#\d+;)*"\]|  s\d+ --> s\d+'

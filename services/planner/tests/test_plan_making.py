@@ -8,7 +8,7 @@ import pytest
 from services.planner.domain.errors import EmptyQuery
 from services.planner.domain.plans import ExecutionPlan
 from services.planner.prompts.planning import planning_rules
-from services.planner.tests.scripted import FixedBackend, ScriptedModel, agent_plan, agent_step
+from services.planner.tests.parts import FixedBackend, ScriptedModel, agent_plan, agent_step
 from services.planner.usecases.plan import Planner
 
 HARD = "AとBの違いを比較して詳しく教えて"

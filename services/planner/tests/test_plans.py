@@ -13,9 +13,9 @@ from services.planner.domain.plans import (
     ExecutionPlan,
     PlanStep,
     StepStatus,
-    executable,
+    executable_plan,
+    replace_steps,
     validate_dependencies,
-    with_steps,
 )
 from services.planner.domain.template import default_collection, template_plan
 
@@ -128,9 +128,9 @@ def test_wrong_dependencies_are_named() -> None:  # P-12
 
 def test_a_plan_with_wrong_numbers_never_becomes_executable() -> None:  # P-144
     with pytest.raises(InvalidPlan, match="ステップIDが重複") as caught:
-        executable(plan(step(1), step(1)))
+        executable_plan(plan(step(1), step(1)))
     assert caught.value.violations[0].field == "plan.steps"
-    assert re.fullmatch(r"[0-9a-f]{12}", executable(plan(step(1))).plan_id or "")  # P-06
+    assert re.fullmatch(r"[0-9a-f]{12}", executable_plan(plan(step(1))).plan_id or "")  # P-06
 
 
 def test_a_step_that_falls_back_on_itself_has_no_fallback() -> None:  # P-43
@@ -139,8 +139,8 @@ def test_a_step_that_falls_back_on_itself_has_no_fallback() -> None:  # P-43
 
 
 def test_a_plan_with_other_steps_keeps_its_id() -> None:  # P-109
-    first = executable(plan(step(1)))
-    changed = with_steps(first, [step(4), step(5, 4)])
+    first = executable_plan(plan(step(1)))
+    changed = replace_steps(first, [step(4), step(5, 4)])
     assert (changed.plan_id, changed.estimated_steps) == (first.plan_id, 2)
 
 

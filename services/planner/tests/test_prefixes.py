@@ -13,11 +13,10 @@ from pydantic import ValidationError
 from libs.storage.idempotency import IdempotencyKey
 from services.planner.domain.errors import InvalidPlan
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
-from services.planner.domain.plans import ExecutionPlan, executable, new_plan_id, prefix_of
+from services.planner.domain.plans import ExecutionPlan, executable_plan, new_plan_id, prefix_of
 from services.planner.domain.results import Hit, OverallStatus
 from services.planner.domain.tools import ToolInput
-from services.planner.tests.replicas import question, replica, until_quiet
-from services.planner.tests.scripted import (
+from services.planner.tests.parts import (
     FixedBackend,
     ScriptedModel,
     ScriptedTool,
@@ -27,10 +26,11 @@ from services.planner.tests.scripted import (
     executor,
     failure,
 )
+from services.planner.tests.replicas import question, replica, until_quiet
 from services.planner.usecases.calls import call_tool
 from services.planner.usecases.legacy_agent import LegacyAgentTool
 from services.planner.usecases.plan import Planner
-from services.planner.usecases.ports import Filter
+from services.planner.usecases.ports import ExecutionFilter
 from services.planner.usecases.tools import RAGSearchTool, ToolRegistry
 
 ACME = "acme--"
@@ -67,7 +67,7 @@ def reply(*collections: str | None) -> str:
 def test_for_all_prefixes_an_id_says_its_own(prefix: str) -> None:
     plan_id = new_plan_id(prefix)
     assert re.fullmatch(r"[0-9a-f]{12}", plan_id.removeprefix(prefix))  # P-06
-    assert (prefix_of(plan_id), executable(agent_plan(agent_step(1), plan_id=plan_id)).prefix) == (prefix, prefix)
+    assert (prefix_of(plan_id), executable_plan(agent_plan(agent_step(1), plan_id=plan_id)).prefix) == (prefix, prefix)
 
 
 @pytest.mark.parametrize("plan_id", ["acme0a1b2c3d4e5f", "acme--0a1b", "a b-0a1b2c3d4e5f", "-" * 129 + "0a1b2c3d4e5f"])
@@ -116,13 +116,13 @@ async def test_a_model_that_names_anothers_is_not_heeded(foreign: str) -> None: 
 )
 def test_a_plan_that_looks_elsewhere_or_is_anothers_does_not_start(collection: Any, plan_id: Any) -> None:
     with pytest.raises(InvalidPlan, match="does not begin with 'acme--'"):
-        executable(looking(collection, plan_id), ACME)
+        executable_plan(looking(collection, plan_id), ACME)
 
 
 def test_the_id_binds_a_plan_also_where_no_prefix_is_given() -> None:
     with pytest.raises(InvalidPlan):
-        executable(looking("evil--a", "acme--0a1b2c3d4e5f"))
-    assert executable(looking("acme--team-b", "acme--team-0a1b2c3d4e5f"), ACME).prefix == "acme--team-"
+        executable_plan(looking("evil--a", "acme--0a1b2c3d4e5f"))
+    assert executable_plan(looking("acme--team-b", "acme--team-0a1b2c3d4e5f"), ACME).prefix == "acme--team-"
 
 
 async def test_a_step_without_a_collection_takes_one_of_ones_own() -> None:  # P-21
@@ -176,8 +176,8 @@ async def test_a_resumed_execution_keeps_to_the_prefix(tmp_path: Path) -> None:
         modify = InterventionResponse(action=InterventionAction.MODIFY, modified_plan=looking("evil--a"))
         with pytest.raises(InvalidPlan, match="does not begin with 'acme--'"):
             await executions.answer(execution_id, modify, *bound, None)
-        wish = InterventionResponse(action=InterventionAction.MODIFY, user_input="別の方法で")
-        await executions.answer(execution_id, wish, *bound, None)
+        plan_change = InterventionResponse(action=InterventionAction.MODIFY, user_input="別の方法で")
+        await executions.answer(execution_id, plan_change, *bound, None)
         state = await until_quiet(executions, execution_id)
     assert "acme--b, acme--c" in model.prompts[0][0]
     assert state.plan.prefix == ACME
@@ -192,13 +192,15 @@ async def test_executions_are_listed_by_what_their_ids_begin_with(tmp_path: Path
         for plan_id in ids.values():
             await executions.start(agent_plan(agent_step(1), plan_id=plan_id), None, None)
 
-        async def listed(prefix: str) -> set[str]:
-            return {each.execution_id for each in await executions.store.listed(Filter(prefix=prefix))}
+        async def list_executions(prefix: str) -> set[str]:
+            return {
+                each.execution_id for each in await executions.store.list_executions(ExecutionFilter(prefix=prefix))
+            }
 
-        assert await listed("acme--") == {ids["acme--"], ids["acme--team-"]}
-        assert await listed("evil--") == {ids["evil--"]}
-        assert await listed("") == set(ids.values())
-        assert await listed("acme--z-") == set()
+        assert await list_executions("acme--") == {ids["acme--"], ids["acme--team-"]}
+        assert await list_executions("evil--") == {ids["evil--"]}
+        assert await list_executions("") == set(ids.values())
+        assert await list_executions("acme--z-") == set()
 
 
 async def test_each_prefix_has_request_ids_of_its_own(tmp_path: Path) -> None:
@@ -209,5 +211,5 @@ async def test_each_prefix_has_request_ids_of_its_own(tmp_path: Path) -> None:
             plan = agent_plan(agent_step(1), plan_id=f"{prefix}0a1b2c3d4e5f")
             request = IdempotencyKey("6d1f", "Method", prefix.encode(), prefix)
             await until_quiet(executions, await executions.start(plan, None, request))
-        assert len(await executions.store.listed(Filter())) == 3
+        assert len(await executions.store.list_executions(ExecutionFilter())) == 3
     assert len(tool.calls) == 3

@@ -14,16 +14,16 @@ from services.planner.domain.replanning import (
     ReplanManager,
     ReplanStrategy,
     ReplanTrigger,
-    aborted,
+    aborted_replan,
+    apply_fallback,
+    failed_replan,
     hints,
-    in_vain,
-    joined,
-    kept_steps,
-    succeeded,
-    with_fallback,
+    join_plans,
+    select_kept_steps,
+    successful_replan,
 )
 from services.planner.domain.results import StepResult
-from services.planner.tests.scripted import agent_plan, agent_step
+from services.planner.tests.parts import agent_plan, agent_step
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 Trigger, Strategy = ReplanTrigger, ReplanStrategy
@@ -85,27 +85,27 @@ def test_the_first_matching_strategy_wins() -> None:  # P-96, P-98
     assert manager.strategy(failed, plan) is Strategy.FALLBACK
     assert manager.strategy(failed.model_copy(update={"fallback_tried": True}), plan) is Strategy.PARTIAL
     assert manager.strategy(context(Trigger.TIMEOUT, 3), plan) is Strategy.FULL
-    wish = context(Trigger.USER_FEEDBACK, 1, user_feedback="最初からお願い")
-    assert manager.strategy(wish, plan) is Strategy.FULL
-    assert manager.strategy(wish.model_copy(update={"user_feedback": "変更"}), plan) is Strategy.PARTIAL
+    plan_change = context(Trigger.USER_FEEDBACK, 1, user_feedback="最初からお願い")
+    assert manager.strategy(plan_change, plan) is Strategy.FULL
+    assert manager.strategy(plan_change.model_copy(update={"user_feedback": "変更"}), plan) is Strategy.PARTIAL
 
 
 def test_the_cooldown_holds_back_only_what_can_wait() -> None:  # P-95
     manager, soon, late = ReplanManager(), NOW + timedelta(seconds=4.9), NOW + timedelta(seconds=5)
-    waits = {t for t in Trigger if manager.cooling_down(t, NOW, soon)}
+    waits = {t for t in Trigger if manager.is_cooling_down(t, NOW, soon)}
     assert waits == {Trigger.LOW_CONFIDENCE, Trigger.NEW_INFORMATION}
-    assert not any(manager.cooling_down(t, NOW, late) or manager.cooling_down(t, None, NOW) for t in Trigger)
+    assert not any(manager.is_cooling_down(t, NOW, late) or manager.is_cooling_down(t, None, NOW) for t in Trigger)
 
 
 def test_results_have_their_reasons() -> None:  # P-100
     asked = context(Trigger.STEP_FAILED, 1, replan_count=1)
-    done = succeeded(Strategy.FULL, line(1), asked)
+    done = successful_replan(Strategy.FULL, line(1), asked)
     assert (done.success, done.reason, done.replan_count) == (True, "全体再計画", 2)
-    assert succeeded(Strategy.PARTIAL, line(1), asked).reason == "部分再計画"
-    assert succeeded(Strategy.FALLBACK, line(1), asked).reason == "代替アクション適用"
-    assert succeeded(Strategy.SKIP, line(1), asked).reason == "失敗ステップスキップ"
-    assert (aborted(asked).reason, aborted(asked).replan_count) == ("最大リプラン回数超過により中断", 1)
-    assert (in_vain(Strategy.FULL, "x", asked).reason, in_vain(Strategy.FULL, "x", asked).replan_count) == (
+    assert successful_replan(Strategy.PARTIAL, line(1), asked).reason == "部分再計画"
+    assert successful_replan(Strategy.FALLBACK, line(1), asked).reason == "代替アクション適用"
+    assert successful_replan(Strategy.SKIP, line(1), asked).reason == "失敗ステップスキップ"
+    assert (aborted_replan(asked).reason, aborted_replan(asked).replan_count) == ("最大リプラン回数超過により中断", 1)
+    assert (failed_replan(Strategy.FULL, "x", asked).reason, failed_replan(Strategy.FULL, "x", asked).replan_count) == (
         "リプラン失敗: x",
         1,
     )
@@ -113,9 +113,9 @@ def test_results_have_their_reasons() -> None:  # P-100
 
 def test_new_steps_follow_the_kept_ones_under_new_ids() -> None:  # P-102 to P-104, P-109
     plan = line(4)
-    kept = kept_steps(plan, [1, 2], dropped=3)
+    kept = select_kept_steps(plan, [1, 2], dropped=3)
     new = agent_plan(agent_step(1), agent_step(2), agent_step(3, 1, action="reasoning"))
-    merged = joined(plan, kept, new, highest_id=9)
+    merged = join_plans(plan, kept, new, highest_id=9)
     assert [(s.step_id, s.depends_on) for s in merged.steps] == [
         (1, ()),
         (2, (1,)),
@@ -127,22 +127,22 @@ def test_new_steps_follow_the_kept_ones_under_new_ids() -> None:  # P-102 to P-1
 
 
 def test_a_full_replan_knows_nothing_of_the_old_steps() -> None:  # P-105, P-133
-    merged = joined(line(3), [], line(2), highest_id=3)
+    merged = join_plans(line(3), [], line(2), highest_id=3)
     assert [(s.step_id, s.depends_on) for s in merged.steps] == [(4, ()), (5, (4,))]
 
 
 def test_the_paused_step_is_not_kept() -> None:  # P-102
-    assert [s.step_id for s in kept_steps(line(3), [1, 2, 3], dropped=2)] == [1, 3]
-    assert kept_steps(line(3), [1, 3], dropped=2)[1].depends_on == ()
+    assert [s.step_id for s in select_kept_steps(line(3), [1, 2, 3], dropped=2)] == [1, 3]
+    assert select_kept_steps(line(3), [1, 3], dropped=2)[1].depends_on == ()
 
 
 def test_a_fallback_takes_the_place_of_its_action() -> None:  # P-106
     plan = line(2, fallback="reasoning", description="d")
-    step = with_fallback(plan, 2).steps[1]
+    step = apply_fallback(plan, 2).steps[1]
     assert (step.step_id, step.action, step.description, step.fallback) == (2, "reasoning", "[代替] d", None)
-    assert not with_fallback(plan, 2).requires_confirmation
+    assert not apply_fallback(plan, 2).requires_confirmation
     with pytest.raises(ValueError, match="no usable fallback"):
-        with_fallback(line(2), 2)
+        apply_fallback(line(2), 2)
 
 
 def test_a_skipped_step_leaves_no_reference() -> None:  # P-107
@@ -160,15 +160,15 @@ def test_hints_tell_what_happened_and_what_is_done() -> None:  # P-101, P-105
 @given(
     old=st.integers(1, 8),
     new=st.integers(1, 8),
-    successful=st.sets(st.integers(1, 8)),
+    successful_steps=st.sets(st.integers(1, 8)),
     dropped=st.none() | st.integers(1, 8),
     spare=st.integers(0, 50),
 )
 def test_a_joined_plan_can_be_executed(
-    old: int, new: int, successful: set[int], dropped: int | None, spare: int
+    old: int, new: int, successful_steps: set[int], dropped: int | None, spare: int
 ) -> None:  # P-103, P-133, P-144
     plan = line(old)
-    kept = kept_steps(plan, sorted(successful & set(range(1, old + 1))), dropped)
-    merged = joined(plan, kept, line(new), old + spare)
+    kept = select_kept_steps(plan, sorted(successful_steps & set(range(1, old + 1))), dropped)
+    merged = join_plans(plan, kept, line(new), old + spare)
     assert validate_dependencies(merged) == []
     assert {s.step_id for s in merged.steps[len(kept) :]}.isdisjoint(range(1, old + spare + 1))

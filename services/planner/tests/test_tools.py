@@ -8,7 +8,7 @@ from services.planner.domain.events import Effect
 from services.planner.domain.results import Hit
 from services.planner.domain.tools import ToolInput
 from services.planner.prompts.steps import reasoning_prompt
-from services.planner.tests.scripted import FixedBackend, ScriptedModel, ScriptedTool, answer
+from services.planner.tests.parts import FixedBackend, ScriptedModel, ScriptedTool, answer
 from services.planner.usecases.legacy_agent import MAX_TURNS, LegacyAgentTool
 from services.planner.usecases.tools import (
     AskUserTool,
@@ -59,8 +59,10 @@ async def test_a_search_without_collection_has_a_default(
 
 async def test_reasoning_is_told_the_facts_and_the_rules() -> None:  # P-32, P-33
     model = ScriptedModel("青い [b1]", tokens=7)
-    given = ToolInput("なぜ？", sources=(Hit(content="x" * 2_000, source="b1"),), context=(("ユーザー入力", "赤"),))
-    found = await ReasoningTool(model).run(given)
+    tool_input = ToolInput(
+        "なぜ？", sources=(Hit(content="x" * 2_000, source="b1"),), context=(("ユーザー入力", "赤"),)
+    )
+    found = await ReasoningTool(model).run(tool_input)
     system, prompt = model.prompts[0]
     for rule in ("与えられた事実だけ", "最初に結論", "出典", "丁寧", "創作しない"):
         assert rule in system

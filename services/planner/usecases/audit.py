@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from services.planner.domain.errors import CorruptLog
 from services.planner.domain.events import Finished
 from services.planner.domain.execution import ExecutionState
-from services.planner.domain.fold import replayed
-from services.planner.domain.results import in_plan_order
+from services.planner.domain.fold import replay
+from services.planner.domain.results import order_results
 from services.planner.usecases.ports import ExecutionStore
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class LogAudit:
     """What an audit found; no findings means that the log is whole."""
 
     events: int
@@ -21,17 +21,17 @@ class Audit:
     state: ExecutionState | None
 
 
-async def audited(store: ExecutionStore, execution_id: str) -> Audit:
+async def audit_log(store: ExecutionStore, execution_id: str) -> LogAudit:
     """Replays an execution's log and compares what it says with what the replay gives. Errors: RunNotFound."""
     try:
         log = await store.read(execution_id)
     except CorruptLog as error:
-        return Audit(0, (error.message,), None)
-    state = replayed(log)
+        return LogAudit(0, (error.message,), None)
+    state = replay(log)
     findings = []
     last = log[-1].event
     if isinstance(last, Finished):
-        if tuple(in_plan_order(state.plan, state.step_results)) != last.result.step_results:
+        if tuple(order_results(state.plan, state.step_results)) != last.result.step_results:
             findings.append("the step results of the end are not those of the log")
         if state.final_answer != last.result.final_answer and not (last.result.final_answer or "").startswith(
             "実行エラー"
@@ -39,4 +39,4 @@ async def audited(store: ExecutionStore, execution_id: str) -> Audit:
             findings.append("the answer of the end is not that of the log")
         if state.replan_count != last.result.replan_count:
             findings.append("the number of replans of the end is not that of the log")
-    return Audit(len(log), tuple(findings), state)
+    return LogAudit(len(log), tuple(findings), state)

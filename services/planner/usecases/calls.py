@@ -20,7 +20,7 @@ _abandoned: set[asyncio.Task[ToolResult]] = set()
 
 async def call_tool(
     tool: Tool,
-    given: ToolInput,
+    tool_input: ToolInput,
     *,
     max_output_chars: int = MAX_OUTPUT_CHARS,
     clock: Callable[[], float] = time.monotonic,
@@ -29,20 +29,22 @@ async def call_tool(
 
     A tool that does not stop when its time is over (P-45, P-145) is left behind: it can finish, but nobody listens.
     """
-    if given.looks_beyond:
+    if tool_input.is_out_of_scope:
         # No plan that is taken in holds such a step; should one ever come this far, it ends here.
-        return failed_call(f"collection {shortened(given.collection or '')!r} does not begin with {given.prefix!r}")
+        return failed_call(
+            f"collection {shortened(tool_input.collection or '')!r} does not begin with {tool_input.prefix!r}"
+        )
     started = clock()
-    task = asyncio.ensure_future(tool.run(given))
+    task = asyncio.ensure_future(tool.run(tool_input))
     try:
-        await asyncio.wait({task}, timeout=given.seconds)
+        await asyncio.wait({task}, timeout=tool_input.seconds)
     finally:
         if not task.done():
             _leave(task)
     if task.done():
         result = _checked(task, max_output_chars)
     else:
-        result = failed_call(f"Step timed out after {given.seconds:g}s", timed_out=True)
+        result = failed_call(f"Step timed out after {tool_input.seconds:g}s", timed_out=True)
     return result.model_copy(update={"execution_time_ms": round(1000 * (clock() - started))})
 
 
@@ -73,14 +75,14 @@ def _checked(task: asyncio.Task[ToolResult], limit: int) -> ToolResult:
     if isinstance(result.output, dict):
         size += len(str(result.output))
     if size > limit:
-        return _failed(result, f"Tool output too large: {size} characters, at most {limit} are allowed")
+        return _failed_steps(result, f"Tool output too large: {size} characters, at most {limit} are allowed")
     if result.success and result.output is None:
-        return _failed(result, "Empty output")
+        return _failed_steps(result, "Empty output")
     if result.success and isinstance(result.output, tuple) and not result.hits:
-        return _failed(result, NO_RESULTS)
+        return _failed_steps(result, NO_RESULTS)
     return result
 
 
-def _failed(result: ToolResult, error: str) -> ToolResult:
+def _failed_steps(result: ToolResult, error: str) -> ToolResult:
     """The result as a failure that still counts what it cost."""
     return result.model_copy(update={"success": False, "output": None, "error": error})

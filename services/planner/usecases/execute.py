@@ -27,33 +27,33 @@ from services.planner.domain.events import (
     StepStarted,
     ToolReturned,
 )
-from services.planner.domain.execution import Call, ExecutionState
+from services.planner.domain.execution import ExecutionState, ToolCall
 from services.planner.domain.interventions import InterventionRequest
 from services.planner.domain.moves import (
     ENDED_BEFORE,
-    Ask,
+    AskPerson,
     CallTool,
-    Finish,
-    Judge,
+    ExecutionRules,
+    FinishExecution,
+    JudgeStep,
     Move,
-    Refuse,
+    RefuseReplan,
     ReplacePlan,
     Replan,
-    Rules,
-    Skip,
-    exhausted,
+    SkipStep,
+    exhausted_limit,
     next_moves,
     wall_deadline,
 )
-from services.planner.domain.plans import ExecutionPlan, StepStatus, executable, utc_now
+from services.planner.domain.plans import ExecutionPlan, StepStatus, executable_plan, utc_now
 from services.planner.domain.results import ToolResult, failed_call
 from services.planner.domain.thresholds import InterventionLevel
-from services.planner.domain.tools import tool_input
-from services.planner.usecases.ask import Asking
+from services.planner.domain.tools import build_tool_input
 from services.planner.usecases.calls import MAX_OUTPUT_CHARS, call_tool
+from services.planner.usecases.interventions import InterventionChannel
 from services.planner.usecases.judge import StepJudge
+from services.planner.usecases.recorder import ExecutionRecorder
 from services.planner.usecases.replan import ReplanOrchestrator
-from services.planner.usecases.run import Run
 from services.planner.usecases.tools import ToolRegistry
 
 _log = get_logger(__name__)
@@ -71,7 +71,7 @@ class Executor:
     tools: ToolRegistry
     judge: StepJudge
     replanner: ReplanOrchestrator
-    rules: Rules = field(default_factory=Rules)
+    rules: ExecutionRules = field(default_factory=ExecutionRules)
     weights: ConfidenceWeights = field(default_factory=ConfidenceWeights)
     max_output_chars: int = MAX_OUTPUT_CHARS
     clock: Callable[[], datetime] = utc_now
@@ -79,13 +79,13 @@ class Executor:
     def started(self, plan: ExecutionPlan, budget: Budget | None = None, *, human_available: bool = True) -> Started:
         """The first event of an execution. Errors: InvalidPlan (P-144)."""
         return Started(
-            plan=executable(plan),
+            plan=executable_plan(plan),
             budget=budget or Budget(),
             human_available=human_available,
             max_replans=self.rules.replans.max_replans,
         )
 
-    async def drive(self, run: Run, asking: Asking) -> None:
+    async def drive(self, run: ExecutionRecorder, asking: InterventionChannel) -> None:
         """Brings an execution forward until it pauses or ends. Errors: LeaseLost."""
         await _Drive(self, run, asking).go()
 
@@ -93,7 +93,7 @@ class Executor:
 class _Drive:
     """One execution being driven."""
 
-    def __init__(self, executor: Executor, run: Run, asking: Asking) -> None:
+    def __init__(self, executor: Executor, run: ExecutionRecorder, asking: InterventionChannel) -> None:
         self._of = executor
         self._run = run
         self._asking = asking
@@ -140,7 +140,7 @@ class _Drive:
         return True
 
     def _busy(self, move: Move) -> bool:
-        return isinstance(move, Judge) and move.step_id in self._tasks.values()
+        return isinstance(move, JudgeStep) and move.step_id in self._tasks.values()
 
     def _intended(self, move: CallTool) -> int:
         """Records the intent of a call; the call itself comes after the flush."""
@@ -163,28 +163,28 @@ class _Drive:
     def _keep(self, step_id: int, work: Coroutine[Any, Any, Event]) -> None:
         self._tasks[asyncio.ensure_future(work)] = step_id
 
-    async def _called(self, step_id: int, call: Call) -> Event:
+    async def _called(self, step_id: int, call: ToolCall) -> Event:
         tool = self._of.tools.get(call.action)
         if tool is None:
             result = failed_call(f"Unknown action: {call.action.value}")
         else:
-            given = tool_input(self._state, self._state.plan.step(step_id), call.action, call.key)
-            result = await call_tool(tool, given, max_output_chars=self._of.max_output_chars)
+            tool_input = build_tool_input(self._state, self._state.plan.step(step_id), call.action, call.key)
+            result = await call_tool(tool, tool_input, max_output_chars=self._of.max_output_chars)
         return ToolReturned(step_id=step_id, attempt=call.attempt, result=result)
 
     async def _make(self, move: Move) -> None:
         """Makes one move that is not a call."""
-        if isinstance(move, Judge):
+        if isinstance(move, JudgeStep):
             await self._judge(move.step_id)
-        elif isinstance(move, Skip):
+        elif isinstance(move, SkipStep):
             self._run.record(StepSkipped(step_id=move.step_id, reason=move.reason))
-        elif isinstance(move, Ask):
+        elif isinstance(move, AskPerson):
             await self._ask(move.request)
         elif isinstance(move, Replan | ReplacePlan):
             await self._replan(move)
-        elif isinstance(move, Refuse):
+        elif isinstance(move, RefuseReplan):
             self._run.record(ReplanRefused(trigger=move.trigger))
-        elif isinstance(move, Finish):
+        elif isinstance(move, FinishExecution):
             await self._stop()
             if move.reason:
                 self._run.record(LogLine(message=move.reason))
@@ -192,7 +192,7 @@ class _Drive:
 
     async def _judge(self, step_id: int) -> None:
         """Judges here and now if that calls no model, else beside the running calls, with the result safe before."""
-        frugal = exhausted(self._state, self._run.now()) is not None
+        frugal = exhausted_limit(self._state, self._run.now()) is not None
         if frugal or not self._of.judge.needs_model(self._state, step_id):
             await self._take(await self._of.judge.judge(self._state, step_id, frugal=frugal))
         else:
@@ -225,8 +225,8 @@ class _Drive:
         replanner, state = self._of.replanner, self._state
         if isinstance(move, Replan):
             work = replanner.replan(state, move.trigger, move.step_id, move.text)
-        elif state.wish is not None:
-            work = replanner.replace(state, state.wish)
+        elif state.plan_change is not None:
+            work = replanner.replace(state, state.plan_change)
         else:
             return
         event = await self._unless_interrupted(work)
@@ -239,7 +239,7 @@ class _Drive:
         try:
             while not task.done():
                 await self._sleep({task})
-                if self._state.is_cancelled or exhausted(self._state, self._run.now()):
+                if self._state.is_cancelled or exhausted_limit(self._state, self._run.now()):
                     return None
             return task.result()
         finally:
@@ -310,7 +310,7 @@ class _Drive:
                 self._launch(step.step_id)
         await self._run.flush()
 
-    async def _reconcile(self, step_id: int, call: Call) -> None:
+    async def _reconcile(self, step_id: int, call: ToolCall) -> None:
         """Asks the tool whether the call happened; if it did not, calls again, if it cannot tell, asks a person."""
         tool = self._of.tools.get(call.action)
         find = getattr(tool, "find_outcome", None)

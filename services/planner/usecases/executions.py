@@ -12,7 +12,7 @@ from datetime import datetime
 from chassis.logging import get_logger
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.leases import HeldLease, Lease, LeaseMonitor, LeaseState
-from services.planner.domain.answers import answered, unanswered
+from services.planner.domain.answers import interpret_response, interpret_timeout
 from services.planner.domain.errors import AnswerRefused, LeaseLost, RunEnded, RunNotPaused
 from services.planner.domain.events import (
     Budget,
@@ -23,14 +23,14 @@ from services.planner.domain.events import (
     Recorded,
 )
 from services.planner.domain.execution import ExecutionState
-from services.planner.domain.fold import apply, replayed
+from services.planner.domain.fold import apply, replay
 from services.planner.domain.interventions import InterventionResponse
 from services.planner.domain.plans import ExecutionPlan, utc_now
 from services.planner.domain.results import ExecutionResult
-from services.planner.usecases.ask import Asking, InterventionHandler, Later
 from services.planner.usecases.execute import Executor
-from services.planner.usecases.ports import Change, ExecutionStore
-from services.planner.usecases.run import Run, steady
+from services.planner.usecases.interventions import DeferredAnswers, InterventionChannel, InterventionHandler
+from services.planner.usecases.ports import ExecutionStore, StateChange
+from services.planner.usecases.recorder import ExecutionRecorder, steady_clock
 from services.planner.usecases.tokens import answer_token, check_token, open_question
 
 _log = get_logger(__name__)
@@ -54,7 +54,7 @@ class _Driven:
     """An execution this replica drives."""
 
     held: HeldLease
-    run: Run
+    run: ExecutionRecorder
     task: asyncio.Task[None] | None = None
 
 
@@ -147,7 +147,7 @@ class Executions:
         Errors: RunNotFound, RunNotPaused, AnswerRefused, InvalidPlan.
         """
 
-        def decision(state: ExecutionState, log: Sequence[Recorded]) -> Change:
+        def decision(state: ExecutionState, log: Sequence[Recorded]) -> StateChange:
             if not state.is_paused or state.intervention_request is None:
                 raise RunNotPaused(execution_id)
             check_token(self._key, execution_id, open_question(log), token, plan_version, step_id)
@@ -156,34 +156,34 @@ class Executions:
                 raise AnswerRefused(f"the question expired at {state.expires_at.isoformat()}")
             took = max(0.0, (now - state.intervention_request.created_at).total_seconds())
             timed = response.model_copy(update={"response_time_ms": round(1000 * took), "timeout_reached": False})
-            event = answered(state, state.intervention_request, timed, self._executor.rules.asking)
-            return Change([event], take_lease=True)
+            event = interpret_response(state, state.intervention_request, timed, self._executor.rules.asking)
+            return StateChange([event], take_lease=True)
 
         return await self._decide(execution_id, decision, key)
 
     async def cancel(self, execution_id: str, reason: str, key: IdempotencyKey | None = None) -> None:
         """Asks for the end of an execution; one that has ended stays as it is (P-131). Errors: RunNotFound."""
 
-        def decision(state: ExecutionState, log: Sequence[Recorded]) -> Change:
+        def decision(state: ExecutionState, log: Sequence[Recorded]) -> StateChange:
             if state.result is not None or state.is_cancelled:
-                return Change([])
-            return Change([CancelRequested(reason=reason)], take_lease=True)
+                return StateChange([])
+            return StateChange([CancelRequested(reason=reason)], take_lease=True)
 
         await self._decide(execution_id, decision, key)
 
     async def add_information(self, execution_id: str, text: str, key: IdempotencyKey | None) -> int:
         """Adds information; a replan follows before the next step (P-129). Errors: RunNotFound, RunEnded."""
 
-        def decision(state: ExecutionState, log: Sequence[Recorded]) -> Change:
+        def decision(state: ExecutionState, log: Sequence[Recorded]) -> StateChange:
             if state.result is not None or state.is_cancelled:
                 raise RunEnded(execution_id)
-            return Change([InformationAdded(text=text)])
+            return StateChange([InformationAdded(text=text)])
 
         return await self._decide(execution_id, decision, key)
 
     async def state(self, execution_id: str) -> ExecutionState:
         """Where an execution is, by its log. Errors: RunNotFound, CorruptLog."""
-        return replayed(await self.store.read(execution_id))
+        return replay(await self.store.read(execution_id))
 
     async def log(self, execution_id: str) -> Sequence[Recorded]:
         """The whole log of an execution. Errors: RunNotFound, CorruptLog."""
@@ -215,7 +215,7 @@ class Executions:
                 woken.clear()
                 for recorded in await self.store.read(execution_id, state.sequence if state else 0):
                     if state is None:
-                        state = replayed([recorded])
+                        state = replay([recorded])
                     else:
                         apply(state, recorded.event, recorded.created_at)
                         state.sequence = recorded.sequence
@@ -246,7 +246,7 @@ class Executions:
     async def _decide(
         self,
         execution_id: str,
-        decision: Callable[[ExecutionState, Sequence[Recorded]], Change],
+        decision: Callable[[ExecutionState, Sequence[Recorded]], StateChange],
         key: IdempotencyKey | None,
     ) -> int:
         now, asked = self._clock(), self._monotonic()
@@ -265,9 +265,9 @@ class Executions:
             await self.store.release(lease)
             return
         log = await self.log(lease.name)
-        clock = steady(self._clock, self._monotonic, log[-1].created_at)
+        clock = steady_clock(self._clock, self._monotonic, log[-1].created_at)
         held = HeldLease(lease, asked, self._own.lease_seconds, self._monotonic)
-        driven = _Driven(held, Run(replayed(log), _LeasedLog(self, lease), clock, may_act=held.is_valid))
+        driven = _Driven(held, ExecutionRecorder(replay(log), _LeasedLog(self, lease), clock, may_act=held.is_valid))
         self.driven[lease.name] = driven
         # A context of its own: the deadline of the call that began the execution is not the execution's.
         driven.task = asyncio.create_task(
@@ -289,9 +289,9 @@ class Executions:
             if self._closing:
                 await self.store.release(driven.held.lease)
 
-    def _asking(self, state: ExecutionState) -> Asking:
+    def _asking(self, state: ExecutionState) -> InterventionChannel:
         if state.human_available:
-            return Later()
+            return DeferredAnswers()
         rules = self._executor.rules
         return InterventionHandler(policy=rules.asking, replans=rules.replans, clock=self._clock)
 
@@ -335,7 +335,7 @@ class Executions:
 
     async def sweep_once(self) -> None:
         """Answers expired questions as nobody does (P-85, P-130), and takes over executions that nobody drives."""
-        for execution_id in await self.store.due(self._clock(), _SWEEP_AT_ONCE):
+        for execution_id in await self.store.list_expired(self._clock(), _SWEEP_AT_ONCE):
             await self._decide(execution_id, self._expired, None)
         for state in await self._orphaned():
             now, asked = self._clock(), self._monotonic()
@@ -348,9 +348,9 @@ class Executions:
         running = await self.store.running(_WATCHED)
         return self._monitor.takeable([state for state in running if state.name not in self.driven])[:_SWEEP_AT_ONCE]
 
-    def _expired(self, state: ExecutionState, log: Sequence[Recorded]) -> Change:
+    def _expired(self, state: ExecutionState, log: Sequence[Recorded]) -> StateChange:
         now, request = self._clock(), state.intervention_request
         if not state.is_paused or request is None or state.expires_at is None or now < state.expires_at:
-            return Change([])
+            return StateChange([])
         rules = self._executor.rules
-        return Change([unanswered(state, request, rules.asking, rules.replans, now)], take_lease=True)
+        return StateChange([interpret_timeout(state, request, rules.asking, rules.replans, now)], take_lease=True)

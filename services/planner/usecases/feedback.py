@@ -15,8 +15,8 @@ from services.planner.domain.confidence import ConfidenceScore
 from services.planner.domain.plans import utc_now
 from services.planner.domain.thresholds import Thresholds
 from services.planner.usecases.executions import Executions
-from services.planner.usecases.judge import Verdict
-from services.planner.usecases.ports import Audit, ExecutionStore, Feedback
+from services.planner.usecases.judge import GateVerdict
+from services.planner.usecases.ports import ExecutionStore, Feedback, StepAudit
 
 _log = get_logger(__name__)
 
@@ -44,13 +44,13 @@ class LearningGate(Protocol):
     def calibration(self) -> Calibration:
         """How the score is calibrated."""
 
-    def decide(self, score: ConfidenceScore) -> Verdict:
+    def decide(self, score: ConfidenceScore) -> GateVerdict:
         """The verdict on a confidence."""
 
     def learn(self, record: Feedback) -> bool:
         """Takes a record; whether the thresholds moved."""
 
-    def learn_audit(self, audit: Audit, wrong: bool) -> bool:
+    def learn_audit(self, audit: StepAudit, wrong: bool) -> bool:
         """Takes the label of an audit, in the order of the decisions; whether the thresholds moved."""
 
 

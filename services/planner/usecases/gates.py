@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from services.planner.domain.calibration import UNCALIBRATED, Calibration
 from services.planner.domain.confidence import ConfidenceScore
 from services.planner.domain.thresholds import DynamicThresholdAdjuster, InterventionLevel, Thresholds
-from services.planner.usecases.judge import Verdict
-from services.planner.usecases.ports import Audit, Feedback
+from services.planner.usecases.judge import GateVerdict
+from services.planner.usecases.ports import Feedback, StepAudit
 
 if TYPE_CHECKING:
     from services.planner.domain.guarantee import ThresholdGuarantee
@@ -19,7 +19,7 @@ _REFIT_EVERY = 10
 _MOST_RECORDS = 5_000
 
 
-class CalibrationOfFeedback:
+class FeedbackCalibration:
     """The calibration that the latest feedback gives; made anew with every tenth record."""
 
     def __init__(self) -> None:
@@ -34,9 +34,9 @@ class CalibrationOfFeedback:
         if self._new >= _REFIT_EVERY:
             self._new = 0
             # With NumPy, which takes long to import; few processes ever have so much feedback.
-            from services.planner.domain.fits import calibrated
+            from services.planner.domain.fits import fit_calibration
 
-            self.current = calibrated(*zip(*self._records, strict=True))
+            self.current = fit_calibration(*zip(*self._records, strict=True))
 
     def of(self, score: float) -> float | None:
         """The probability that a step of this score is right; None before there is a calibration."""
@@ -50,7 +50,7 @@ class AdjustedGate:
 
     def __init__(self, configured: Thresholds, *, learning_rate: float = 0.05, min_samples: int = 10) -> None:
         self.adjuster = DynamicThresholdAdjuster(configured, learning_rate=learning_rate, min_samples=min_samples)
-        self._calibration = CalibrationOfFeedback()
+        self._calibration = FeedbackCalibration()
 
     @property
     def configured(self) -> Thresholds:
@@ -67,17 +67,17 @@ class AdjustedGate:
         """The calibration in force."""
         return self._calibration.current
 
-    def decide(self, score: ConfidenceScore) -> Verdict:
+    def decide(self, score: ConfidenceScore) -> GateVerdict:
         """The verdict by the adjusted thresholds."""
         level = self.thresholds.decide_action(score.score).level
-        return Verdict(level, self.thresholds, self._calibration.of(score.score))
+        return GateVerdict(level, self.thresholds, self._calibration.of(score.score))
 
     def learn(self, record: Feedback) -> bool:
         """Takes a record (P-89); whether the thresholds moved."""
         self._calibration.learn(record)
         return self.adjuster.record(record.confidence, record.correct)
 
-    def learn_audit(self, audit: Audit, wrong: bool) -> bool:
+    def learn_audit(self, audit: StepAudit, wrong: bool) -> bool:
         """This gate audits nothing."""
         return False
 
@@ -103,7 +103,7 @@ class GuaranteedGate:
         self._guarantee = guarantee
         self._audit_rate = audit_rate
         self._rng = rng or random.SystemRandom().random
-        self._calibration = CalibrationOfFeedback()
+        self._calibration = FeedbackCalibration()
 
     @property
     def thresholds(self) -> Thresholds:
@@ -118,7 +118,7 @@ class GuaranteedGate:
         """The calibration in force."""
         return self._calibration.current
 
-    def decide(self, score: ConfidenceScore) -> Verdict:
+    def decide(self, score: ConfidenceScore) -> GateVerdict:
         """The verdict; a step that could pass is asked about with the audit rate as probability."""
         proven, thresholds = self._guarantee.threshold, self.thresholds
         probability = self._calibration.of(score.score)
@@ -126,18 +126,18 @@ class GuaranteedGate:
         if proven is None or score.score < proven:
             low = score.score < thresholds.confirm
             level = InterventionLevel.ESCALATE if low else InterventionLevel.CONFIRM
-            return Verdict(level, thresholds, probability, 1.0, False, floor)
+            return GateVerdict(level, thresholds, probability, 1.0, False, floor)
         if self._rng() < self._audit_rate:
-            return Verdict(InterventionLevel.CONFIRM, thresholds, probability, self._audit_rate, True, floor)
+            return GateVerdict(InterventionLevel.CONFIRM, thresholds, probability, self._audit_rate, True, floor)
         level = thresholds.decide_action(score.score).level
-        return Verdict(level, thresholds, probability, self._audit_rate, False, floor)
+        return GateVerdict(level, thresholds, probability, self._audit_rate, False, floor)
 
     def learn(self, record: Feedback) -> bool:
         """Takes a record for the calibration; only audits move the threshold."""
         self._calibration.learn(record)
         return False
 
-    def learn_audit(self, audit: Audit, wrong: bool) -> bool:
+    def learn_audit(self, audit: StepAudit, wrong: bool) -> bool:
         """Takes a label, in the order of the decisions; whether the threshold moved."""
         before = self._guarantee.threshold
         self._guarantee.learn(audit.score, wrong, audit.probability, audit.floor)

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
 from services.planner.domain.generation import (
-    Answer,
     AnswerStatus,
+    GeneratedAnswer,
     GenerationOutcome,
     Question,
     TokenUse,
@@ -39,11 +39,11 @@ class GeneratorAgent:
             answer, usage = await self._answerer.answer(question)
         except Exception as error:
             _log.warning("generation failed", error=str(error), exc_info=not isinstance(error, HanseiError))
-            return self._outcome(question, Answer(""), None, f"{type(error).__name__}: {error}")
+            return self._outcome(question, GeneratedAnswer(""), None, f"{type(error).__name__}: {error}")
         return self._outcome(question, answer, usage, None)
 
     def _outcome(
-        self, question: Question, answer: Answer, usage: TokenUse | None, error_message: str | None
+        self, question: Question, answer: GeneratedAnswer, usage: TokenUse | None, error_message: str | None
     ) -> GenerationOutcome:
         return GenerationOutcome(
             query=question.query,

@@ -11,18 +11,18 @@ from services.planner.domain.confidence import (
     ConfidenceCalculator,
     ConfidenceFactors,
     ConfidenceScore,
-    agreement_of,
     clamp01,
+    measure_agreement,
     search_statistics,
 )
 from services.planner.domain.events import StepFinished
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.plans import SEARCHES, Action, StepStatus
-from services.planner.domain.results import ToolResult, distinct
+from services.planner.domain.results import ToolResult, distinct_values
 from services.planner.domain.thresholds import InterventionLevel, Thresholds
-from services.planner.domain.tools import tool_input
+from services.planner.domain.tools import build_tool_input
 from services.planner.prompts.steps import COVERAGE, SELF_EVALUATION
-from services.planner.usecases.ports import Embedder, Model
+from services.planner.usecases.ports import CompletionModel, Embedder
 
 _log = get_logger(__name__)
 
@@ -32,7 +32,7 @@ _FACTORS_OF_TOOLS = frozenset({"llm_self_confidence", "query_coverage"})
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GateVerdict:
     """What a gate makes of a confidence: how much is asked, by which thresholds, and whether it is an audit."""
 
     level: InterventionLevel
@@ -46,7 +46,7 @@ class Verdict:
 class Gate(Protocol):
     """Decides whether a step may go on unasked."""
 
-    def decide(self, score: ConfidenceScore) -> Verdict:
+    def decide(self, score: ConfidenceScore) -> GateVerdict:
         """The verdict on a confidence, by what is known now (P-76)."""
 
 
@@ -68,7 +68,7 @@ class StepJudge:
         gate: Gate,
         calculator: ConfidenceCalculator | None = None,
         *,
-        evaluator: Model | None = None,
+        evaluator: CompletionModel | None = None,
         embedder: Embedder | None = None,
     ) -> None:
         self.gate = gate
@@ -133,13 +133,13 @@ class StepJudge:
             "is_search_step": searched,
         }
         step = state.plan.step(step_id)
-        given = tool_input(state, step, action, "")
-        texts = [hit.content for hit in (result.hits or given.sources)]
+        tool_input = build_tool_input(state, step, action, "")
+        texts = [hit.content for hit in (result.hits or tool_input.sources)]
         if searched:
             factors |= _of_search(result)
         else:
             factors |= _inherited(state, step_id) | _of_tool(result)
-            names = distinct(
+            names = distinct_values(
                 s for d in step.depends_on if d in state.step_results for s in state.step_results[d].sources
             )
             factors["source_count"] = len(names)
@@ -151,19 +151,21 @@ class StepJudge:
 
     async def _agreement(self, embedder: Embedder, texts: list[str]) -> float:
         try:
-            return agreement_of(await embedder.embed(texts[:_AGREEMENT_TEXTS]))
+            return measure_agreement(await embedder.embed(texts[:_AGREEMENT_TEXTS]))
         except Exception as error:  # P-70: an error counts as the middle
             _log.warning("source agreement failed", error=shortened(str(error)))
             return _UNKNOWN
 
-    async def _evaluated(self, model: Model, query: str, answer: str, measured: _Measured) -> dict[str, float]:
+    async def _evaluated(
+        self, model: CompletionModel, query: str, answer: str, measured: _Measured
+    ) -> dict[str, float]:
         """Self-evaluation and coverage of an answer (P-69)."""
         asked = f"質問: {query}\n回答: {answer}"
         measured.self_evaluation = await self._number(model, SELF_EVALUATION, asked, measured)
         measured.coverage = await self._number(model, COVERAGE, asked, measured)
         return {"llm_self_confidence": measured.self_evaluation, "query_coverage": measured.coverage}
 
-    async def _number(self, model: Model, system: str, asked: str, measured: _Measured) -> float:
+    async def _number(self, model: CompletionModel, system: str, asked: str, measured: _Measured) -> float:
         try:
             reply = await model.complete(system, asked)
             measured.tokens += reply.tokens
@@ -182,7 +184,7 @@ def _of_search(result: ToolResult) -> dict[str, Any]:
         "search_avg_score": statistics.avg_score,
         "search_max_score": statistics.max_score,
         "search_score_variance": statistics.score_variance,
-        "source_count": len(distinct(hit.source for hit in result.hits)),
+        "source_count": len(distinct_values(hit.source for hit in result.hits)),
     }
 
 

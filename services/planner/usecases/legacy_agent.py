@@ -9,7 +9,7 @@ from services.planner.domain.events import Effect
 from services.planner.domain.results import ToolResult, failed_call
 from services.planner.domain.tools import ToolInput
 from services.planner.prompts.steps import agent_rules
-from services.planner.usecases.ports import Model
+from services.planner.usecases.ports import CompletionModel
 from services.planner.usecases.tools import ToolRegistry
 
 MAX_TURNS = 10
@@ -23,15 +23,15 @@ class LegacyAgentTool:
     name = "run_legacy_agent"
     effect = Effect.PURE
 
-    def __init__(self, model: Model, registry: ToolRegistry) -> None:
+    def __init__(self, model: CompletionModel, registry: ToolRegistry) -> None:
         self._model = model
         self._registry = registry
 
-    async def run(self, given: ToolInput) -> ToolResult:
+    async def run(self, tool_input: ToolInput) -> ToolResult:
         """The agent's answer; its confidence is 0.8, or 0.3 if the answer gives up (P-35)."""
         tools = sorted(name for name, tool in self._registry.tools.items() if tool.effect is Effect.PURE)
         system = agent_rules(tools)
-        transcript, tokens, cost = [f"質問: {given.query}"], 0, 0
+        transcript, tokens, cost = [f"質問: {tool_input.query}"], 0, 0
         for _ in range(MAX_TURNS):
             reply = await self._model.complete(system, "\n".join(transcript))
             tokens, cost = tokens + reply.tokens, cost + reply.cost_micro_usd
@@ -40,7 +40,7 @@ class LegacyAgentTool:
                 return _answered(answer, tokens, cost)
             name, query = str(chosen.get("tool", "")), str(chosen.get("query", ""))
             known = name in tools
-            asked = ToolInput(query, prefix=given.prefix)
+            asked = ToolInput(query, prefix=tool_input.prefix)
             seen = await self._registry.run(name, asked) if known else failed_call(f"Unknown tool: {name}")
             transcript += [json.dumps(chosen, ensure_ascii=False)[:_OBSERVATION_CHARS], _observation(seen)]
         return ToolResult(

@@ -10,14 +10,14 @@ from libs.llm.replies import extract_json_object
 from services.planner.domain.complexity import keyword_complexity
 from services.planner.domain.confidence import clamp01
 from services.planner.domain.errors import EmptyQuery, InvalidPlan
-from services.planner.domain.plans import ExecutionPlan, faults, identified, new_plan_id, utc_now
+from services.planner.domain.plans import ExecutionPlan, find_faults, new_plan_id, utc_now, with_plan_id
 from services.planner.domain.template import (
     COLLECTIONS_WHEN_UNKNOWN,
     COMPLEXITY_AFTER_ERROR,
     template_plan,
 )
 from services.planner.prompts.planning import planning_rules
-from services.planner.usecases.ports import Model, SearchBackend
+from services.planner.usecases.ports import CompletionModel, SearchBackend
 from services.planner.usecases.tools import collections_within
 
 _log = get_logger(__name__)
@@ -40,10 +40,10 @@ class Planner:
     def __init__(
         self,
         backend: SearchBackend,
-        model: Model | None = None,
+        model: CompletionModel | None = None,
         *,
         simple_threshold: float = 0.4,
-        estimator: Model | None = None,
+        estimator: CompletionModel | None = None,
     ) -> None:
         self._backend = backend
         self._model = model
@@ -89,7 +89,7 @@ class Planner:
         return await self._planned(self._model, query, hints, collections, prefix)
 
     async def _planned(
-        self, model: Model, query: str, hints: str | None, collections: list[str] | None, prefix: str
+        self, model: CompletionModel, query: str, hints: str | None, collections: list[str] | None, prefix: str
     ) -> PlanMade:
         tokens = cost = 0
         try:
@@ -97,7 +97,7 @@ class Planner:
             known = collections or [prefix + name for name in COLLECTIONS_WHEN_UNKNOWN]
             reply = await model.complete(planning_rules(known, prefix), prompt)
             tokens, cost = reply.tokens, reply.cost_micro_usd
-            plan = accepted(extract_json_object(reply.text), query, prefix)
+            plan = validated_plan(extract_json_object(reply.text), query, prefix)
         except Exception as error:  # P-19: whatever the model does, there is a plan
             reason = f"{type(error).__name__}: {shortened(str(error), 300)}"
             _log.warning("planning failed; using the template", reason=reason)
@@ -115,11 +115,11 @@ class Planner:
         made = await self._planned(self._model, plan.original_query, hints, collections, plan.prefix)
         if made.from_template:
             return PlanMade(plan, False, made.template_reason, made.tokens, made.cost_micro_usd)
-        refined = made.plan.model_copy(update={"plan_id": identified(plan).plan_id})
+        refined = made.plan.model_copy(update={"plan_id": with_plan_id(plan).plan_id})
         return PlanMade(refined, tokens=made.tokens, cost_micro_usd=made.cost_micro_usd)
 
 
-def accepted(found: dict[str, object], query: str, prefix: str = "") -> ExecutionPlan:
+def validated_plan(found: dict[str, object], query: str, prefix: str = "") -> ExecutionPlan:
     """A model's plan, validated, with the query, complexity, time and id that are not the model's to say (P-17).
 
     Errors: pydantic.ValidationError, InvalidPlan.
@@ -132,7 +132,7 @@ def accepted(found: dict[str, object], query: str, prefix: str = "") -> Executio
         "estimated_steps": None,
     }
     plan = ExecutionPlan.model_validate({"requires_confirmation": False, **found, **own})
-    if messages := faults(plan, prefix):
+    if messages := find_faults(plan, prefix):
         raise InvalidPlan(messages)
     return plan
 

@@ -13,7 +13,7 @@ from libs.storage.leases import Lease, LeaseState
 from services.planner.domain.events import Effect, Event, Recorded, Started
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.generation import (
-    Answer,
+    GeneratedAnswer,
     Question,
     TokenUse,
 )
@@ -44,19 +44,19 @@ def status_of(state: ExecutionState) -> ExecutionStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class ExecutionSummary:
     """An execution in a list."""
 
     execution_id: str
-    query: str
+    original_query: str
     status: ExecutionStatus
-    started_at: datetime
-    updated_at: datetime
+    start_time: datetime
+    update_time: datetime
     sequence: int
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class ExecutionFilter:
     """Which executions to list; `before` is the (started_at, id) of the last one already listed."""
 
     status: ExecutionStatus | None = None
@@ -79,7 +79,7 @@ class Feedback:
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class StepAudit:
     """A step that a person was to judge; `wrong` is None until someone did."""
 
     number: int
@@ -90,14 +90,14 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StateChange:
     """What a decision about an execution comes to: events, and whether the decider drives it from now on."""
 
     events: Sequence[Event]
     take_lease: bool = False
 
 
-Decide = Callable[[ExecutionState, Sequence[Recorded]], Change]
+MakeChange = Callable[[ExecutionState, Sequence[Recorded]], StateChange]
 
 
 class ExecutionStore(Protocol):
@@ -123,7 +123,7 @@ class ExecutionStore(Protocol):
     async def decide(
         self,
         execution_id: str,
-        decision: Decide,
+        decision: MakeChange,
         now: datetime,
         owner: str,
         key: IdempotencyKey | None = None,
@@ -136,10 +136,10 @@ class ExecutionStore(Protocol):
     async def read(self, execution_id: str, after: int = 0) -> Sequence[Recorded]:
         """The log after a sequence number, its chain of hashes checked. Errors: RunNotFound, CorruptLog."""
 
-    async def listed(self, wanted: Filter) -> Sequence[Summary]:
+    async def list_executions(self, wanted: ExecutionFilter) -> Sequence[ExecutionSummary]:
         """Executions, newest first."""
 
-    async def due(self, now: datetime, limit: int) -> Sequence[str]:
+    async def list_expired(self, now: datetime, limit: int) -> Sequence[str]:
         """Paused executions whose question has expired."""
 
     async def running(self, limit: int) -> Sequence[LeaseState]:
@@ -151,7 +151,7 @@ class ExecutionStore(Protocol):
     async def all_feedback(self, after: int = 0) -> Sequence[tuple[int, Feedback]]:
         """Feedback records after a number, oldest first."""
 
-    async def audits(self, after: int = 0) -> Sequence[Audit]:
+    async def audits(self, after: int = 0) -> Sequence[StepAudit]:
         """Audits after a number, in the order of the decisions."""
 
     async def answer_key(self) -> bytes:
@@ -167,7 +167,7 @@ class Completion:
     cost_micro_usd: int = 0
 
 
-class Model(Protocol):
+class CompletionModel(Protocol):
     """A chat model with its temperature and length already chosen."""
 
     async def complete(self, system: str, prompt: str) -> Completion:
@@ -202,7 +202,7 @@ class Tool(Protocol):
     def effect(self) -> Effect:
         """Return the effect of a call."""
 
-    async def run(self, given: ToolInput) -> ToolResult:
+    async def run(self, tool_input: ToolInput) -> ToolResult:
         """Perform one call. An exception becomes a failed result."""
 
 
@@ -213,5 +213,5 @@ class Answerer(Protocol):
     def name(self) -> str:
         """Return the name of the model, or `offline`."""
 
-    async def answer(self, question: Question) -> tuple[Answer, TokenUse | None]:
+    async def answer(self, question: Question) -> tuple[GeneratedAnswer, TokenUse | None]:
         """Return the answer and its usage. May raise anything."""

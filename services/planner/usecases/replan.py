@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 from chassis.errors import shortened
 from chassis.logging import get_logger
-from services.planner.domain.events import Outcome, Replanned
-from services.planner.domain.execution import ExecutionState, Wish
+from services.planner.domain.events import AnswerOutcome, Replanned
+from services.planner.domain.execution import ExecutionState, PlanChangeRequest
 from services.planner.domain.plans import ExecutionPlan
 from services.planner.domain.replanning import (
     ReplanContext,
@@ -15,13 +15,13 @@ from services.planner.domain.replanning import (
     ReplanResult,
     ReplanStrategy,
     ReplanTrigger,
-    aborted,
+    aborted_replan,
+    apply_fallback,
+    failed_replan,
     hints,
-    in_vain,
-    joined,
-    kept_steps,
-    succeeded,
-    with_fallback,
+    join_plans,
+    select_kept_steps,
+    successful_replan,
 )
 from services.planner.usecases.plan import PlanMade, Planner
 
@@ -45,45 +45,51 @@ class ReplanOrchestrator:
         made: PlanMade | None = None
         try:
             if strategy is ReplanStrategy.ABORT:
-                return await self._told(Replanned(trigger=trigger, result=aborted(context)))
+                return await self._told(Replanned(trigger=trigger, result=aborted_replan(context)))
             if strategy is ReplanStrategy.FALLBACK and step_id is not None:
-                result = succeeded(strategy, with_fallback(state.plan, step_id), context)
+                result = successful_replan(strategy, apply_fallback(state.plan, step_id), context)
                 return await self._told(Replanned(trigger=trigger, result=result, reset=(step_id,)))
             full = strategy is ReplanStrategy.FULL
             made = await self._planner.create_plan(
                 state.plan.original_query, hints(context, broader=full), gate=False, prefix=state.plan.prefix
             )
-            kept = [] if full else kept_steps(state.plan, state.successful(), step_id)
-            result = succeeded(strategy, joined(state.plan, kept, made.plan, state.highest_step_id), context)
+            kept = [] if full else select_kept_steps(state.plan, state.successful_steps(), step_id)
+            result = successful_replan(
+                strategy, join_plans(state.plan, kept, made.plan, state.highest_step_id), context
+            )
         except Exception as error:  # P-111: a replan that fails ends the run in order
             _log.warning("replan failed", error=shortened(str(error)))
-            result = in_vain(strategy, shortened(str(error), 300), context)
+            result = failed_replan(strategy, shortened(str(error), 300), context)
         tokens, cost = (made.tokens, made.cost_micro_usd) if made else (0, 0)
         return await self._told(Replanned(trigger=trigger, result=result, token_usage=tokens, cost_micro_usd=cost))
 
-    async def replace(self, state: ExecutionState, wish: Wish) -> Replanned:
+    async def replace(self, state: ExecutionState, plan_change: PlanChangeRequest) -> Replanned:
         """The event that takes the plan a person gave (P-108) or had refined before the start (P-52)."""
-        context = _context(state, wish.trigger, wish.step_id, wish.text)
+        context = _context(state, plan_change.trigger, plan_change.step_id, plan_change.text)
         tokens = cost = 0
         try:
-            if wish.outcome is Outcome.REFINE or wish.plan is None:
-                made = await self._planner.refine_plan(state.plan, wish.text)
+            if plan_change.outcome is AnswerOutcome.REFINE or plan_change.plan is None:
+                made = await self._planner.refine_plan(state.plan, plan_change.text)
                 plan = made.plan.model_copy(update={"requires_confirmation": True})
                 tokens, cost = made.tokens, made.cost_micro_usd
-            elif wish.step_id is None:
-                plan = _given(state, wish.plan)
+            elif plan_change.step_id is None:
+                plan = _given(state, plan_change.plan)
             else:
-                before = state.plan.steps[: state.plan.position(wish.step_id) - 1]
-                done = set(state.successful())
-                kept = kept_steps(state.plan, [s.step_id for s in before if s.step_id in done], wish.step_id)
-                plan = joined(state.plan, kept, wish.plan, state.highest_step_id)
-            result = succeeded(ReplanStrategy.PARTIAL, plan, context)
+                before = state.plan.steps[: state.plan.position(plan_change.step_id) - 1]
+                done = set(state.successful_steps())
+                kept = select_kept_steps(
+                    state.plan, [s.step_id for s in before if s.step_id in done], plan_change.step_id
+                )
+                plan = join_plans(state.plan, kept, plan_change.plan, state.highest_step_id)
+            result = successful_replan(ReplanStrategy.PARTIAL, plan, context)
         except Exception as error:  # P-111, as above
             _log.warning("replan failed", error=shortened(str(error)))
-            result = in_vain(ReplanStrategy.PARTIAL, shortened(str(error), 300), context)
+            result = failed_replan(ReplanStrategy.PARTIAL, shortened(str(error), 300), context)
         result = result.model_copy(update={"replan_count": state.replan_count})
         return await self._told(
-            Replanned(trigger=wish.trigger, result=result, counted=False, token_usage=tokens, cost_micro_usd=cost)
+            Replanned(
+                trigger=plan_change.trigger, result=result, counted=False, token_usage=tokens, cost_micro_usd=cost
+            )
         )
 
     async def _told(self, event: Replanned) -> Replanned:
@@ -110,7 +116,7 @@ def _context(state: ExecutionState, trigger: ReplanTrigger, step_id: int | None,
         original_query=state.plan.original_query,
         failed_step_id=step_id,
         error_message=text if text and not wished and not informed else None,
-        completed_results={i: state.step_results[i] for i in state.successful() if i != step_id},
+        completed_results={i: state.step_results[i] for i in state.successful_steps() if i != step_id},
         user_feedback=text if wished else None,
         new_information=text if informed else None,
         # The executor has tried the fallback before it asks for a replan (P-43, P-98).

@@ -11,7 +11,7 @@ from services.planner.domain.results import ToolResult, failed_call
 from services.planner.domain.template import default_collection
 from services.planner.domain.tools import ToolInput
 from services.planner.prompts.steps import REASONING, SOURCE_CHARS, reasoning_prompt
-from services.planner.usecases.ports import Model, SearchBackend, Tool
+from services.planner.usecases.ports import CompletionModel, SearchBackend, Tool
 
 NO_RESULTS = "No relevant results found in any collection."
 EMPTY_ANSWER = "Empty answer"
@@ -36,10 +36,10 @@ class ToolRegistry:
         """All tools by name."""
         return dict(self._tools)
 
-    async def run(self, name: str, given: ToolInput) -> ToolResult:
+    async def run(self, name: str, tool_input: ToolInput) -> ToolResult:
         """Runs a tool by name; an unknown name is a failed result, not an error."""
         tool = self._tools.get(name)
-        return failed_call(f"Unknown tool: {name}") if tool is None else await tool.run(given)
+        return failed_call(f"Unknown tool: {name}") if tool is None else await tool.run(tool_input)
 
 
 class RAGSearchTool:
@@ -61,10 +61,10 @@ class RAGSearchTool:
         self._threshold = score_threshold
         self._default = default
 
-    async def run(self, given: ToolInput) -> ToolResult:
+    async def run(self, tool_input: ToolInput) -> ToolResult:
         """The hits at or above the threshold; none is a failure, never a success (P-31, P-134)."""
-        collection = given.collection or await self._default_within(given.prefix)
-        found = await self._backend.search(given.query, collection, self._limit, self._threshold)
+        collection = tool_input.collection or await self._default_within(tool_input.prefix)
+        found = await self._backend.search(tool_input.query, collection, self._limit, self._threshold)
         hits = tuple(hit for hit in found if hit.score >= self._threshold)[: self._limit]
         statistics = search_statistics([hit.score for hit in hits])
         factors = {
@@ -88,23 +88,23 @@ class ReasoningTool:
     name = "reasoning"
     effect = Effect.PURE
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: CompletionModel) -> None:
         self._model = model
 
-    async def run(self, given: ToolInput) -> ToolResult:
+    async def run(self, tool_input: ToolInput) -> ToolResult:
         """The answer; a blank one is a failure."""
-        reply = await self._model.complete(REASONING, reasoning_prompt(given))
-        return _answer(given, reply.text, reply.tokens, reply.cost_micro_usd)
+        reply = await self._model.complete(REASONING, reasoning_prompt(tool_input))
+        return _answer(tool_input, reply.text, reply.tokens, reply.cost_micro_usd)
 
 
-def _answer(given: ToolInput, text: str, tokens: int = 0, cost_micro_usd: int = 0) -> ToolResult:
+def _answer(tool_input: ToolInput, text: str, tokens: int = 0, cost_micro_usd: int = 0) -> ToolResult:
     good = bool(text.strip())
     return ToolResult(
         success=good,
         output=text if good else None,
         confidence_factors={
-            "has_sources": float(bool(given.sources)),
-            "source_count": float(len(given.sources)),
+            "has_sources": float(bool(tool_input.sources)),
+            "source_count": float(len(tool_input.sources)),
             "answer_length": float(len(text)),
             "token_usage": float(tokens),
         },
@@ -125,10 +125,10 @@ class ExtractiveReasoningTool:
     def __init__(self, *, sentences: int = 3) -> None:
         self._sentences = sentences
 
-    async def run(self, given: ToolInput) -> ToolResult:
+    async def run(self, tool_input: ToolInput) -> ToolResult:
         """The sentences that share most with the question, each with its source; without any fact, a failure."""
-        wanted = _bigrams(given.query)
-        texts = [(hit.source, hit.content[:SOURCE_CHARS]) for hit in given.sources] + list(given.context)
+        wanted = _bigrams(tool_input.query)
+        texts = [(hit.source, hit.content[:SOURCE_CHARS]) for hit in tool_input.sources] + list(tool_input.context)
         ranked = sorted(
             (
                 (-len(wanted & _bigrams(sentence)), place, sentence.strip(), source)
@@ -138,7 +138,7 @@ class ExtractiveReasoningTool:
             ),
         )
         quoted = [f"{sentence} [{source}]" for _, _, sentence, source in ranked[: self._sentences]]
-        return _answer(given, f"{self._PREFIX}{' '.join(quoted)}" if quoted else "")
+        return _answer(tool_input, f"{self._PREFIX}{' '.join(quoted)}" if quoted else "")
 
 
 def _bigrams(text: str) -> set[str]:
@@ -152,10 +152,10 @@ class AskUserTool:
     name = "ask_user"
     effect = Effect.PURE
 
-    async def run(self, given: ToolInput) -> ToolResult:
+    async def run(self, tool_input: ToolInput) -> ToolResult:
         """The question; always a success."""
         output = {
-            "question": given.query,
+            "question": tool_input.query,
             "reason": "",
             "urgency": "blocking",
             "options": [],
@@ -169,5 +169,5 @@ async def collections_within(backend: SearchBackend, prefix: str) -> list[str]:
 
     A backend without tenants takes no prefix (P-27), and one of an earlier release ignores it.
     """
-    listed = await (backend.list_collections(prefix) if prefix else backend.list_collections())
-    return [name for name in listed if name.startswith(prefix)]
+    names = await (backend.list_collections(prefix) if prefix else backend.list_collections())
+    return [name for name in names if name.startswith(prefix)]

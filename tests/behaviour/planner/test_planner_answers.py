@@ -15,8 +15,7 @@ import pytest
 from services.planner.domain.errors import AnswerRefused, RunNotPaused
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
 from services.planner.domain.results import OverallStatus
-from services.planner.tests.replicas import Bound, MachineClock, question, replica, until_quiet
-from services.planner.tests.scripted import (
+from services.planner.tests.parts import (
     FixedBackend,
     ScriptedModel,
     ScriptedTool,
@@ -25,6 +24,7 @@ from services.planner.tests.scripted import (
     answer,
     executor,
 )
+from services.planner.tests.replicas import Bound, MachineClock, question, replica, until_quiet
 from services.planner.usecases.executions import Executions
 from services.planner.usecases.plan import Planner
 from tests.support.campaigns import sized
@@ -43,7 +43,7 @@ class Asked:
 
     execution_id: str
     open: Bound
-    answered: list[Bound] = field(default_factory=list)
+    interpret_response: list[Bound] = field(default_factory=list)
 
 
 async def asked(executions: Executions, rng: random.Random) -> Asked:
@@ -56,16 +56,16 @@ async def asked(executions: Executions, rng: random.Random) -> Asked:
         response = MODIFY if rng.random() < 0.3 else PROCEED
         await executions.answer(execution_id, response, *made.open, None)
         state = await until_quiet(executions, execution_id)
-        made.answered.append(made.open)
+        made.interpret_response.append(made.open)
         if not state.is_paused:
             break
         made.open = await question(executions, execution_id)
     return made
 
 
-def replayed(rng: random.Random, one: Asked, other: Asked) -> Bound:
+def replay(rng: random.Random, one: Asked, other: Asked) -> Bound:
     """An answer that counted once, as it was, or dressed up for the question that is open now."""
-    token, version, step = rng.choice(one.answered)
+    token, version, step = rng.choice(one.interpret_response)
     return (token, version, step) if rng.random() < 0.5 else (token, *one.open[1:])
 
 
@@ -108,7 +108,7 @@ async def test_wrong_answers_are_refused(tmp_path: Path) -> None:
         kinds = Counter[str]()
         for _ in range(CASES):
             one, other = rng.sample(open_ones, 2)
-            kind = rng.choice([replayed, mutated, forged])
+            kind = rng.choice([replay, mutated, forged])
             with pytest.raises(AnswerRefused):
                 await executions.answer(one.execution_id, PROCEED, *kind(rng, one, other), None)
             kinds[kind.__name__] += 1

@@ -17,9 +17,9 @@ from services.planner.domain.events import StepFinished
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
 from services.planner.domain.results import OverallStatus, ToolResult
 from services.planner.domain.tools import ToolInput
+from services.planner.tests.parts import ScriptedTool, agent_plan, agent_step, answer, executor
 from services.planner.tests.replicas import MachineClock, question, replica, until_quiet
-from services.planner.tests.scripted import ScriptedTool, agent_plan, agent_step, answer, executor
-from services.planner.usecases.audit import audited
+from services.planner.usecases.audit import audit_log
 from services.planner.usecases.executions import Executions
 from tests.support.campaigns import sized
 
@@ -38,9 +38,9 @@ class Stoppable(ScriptedTool):
         self.running.set()
         self.stopped = asyncio.Event()
 
-    async def run(self, given: ToolInput) -> ToolResult:
-        result = await super().run(given)
-        if given.query == "s2" and not self.running.is_set():
+    async def run(self, tool_input: ToolInput) -> ToolResult:
+        result = await super().run(tool_input)
+        if tool_input.query == "s2" and not self.running.is_set():
             self.stopped.set()
             await self.running.wait()
         return result
@@ -93,5 +93,5 @@ async def approved(number: int, replicas: list[Executions], tools: list[Stoppabl
     assert finished == [1, 2]
     assert state.result is not None
     assert (state.result.overall_status, state.result.final_answer) == (OverallStatus.SUCCESS, "s2")
-    assert (await audited(heir.store, execution_id)).findings == ()
+    assert (await audit_log(heir.store, execution_id)).findings == ()
     return won

@@ -17,11 +17,11 @@ from services.planner.adapters.sql import schema
 from services.planner.domain.errors import AnswerRefused, RunNotPaused
 from services.planner.domain.interventions import InterventionAction, InterventionResponse
 from services.planner.domain.results import OverallStatus
+from services.planner.tests.parts import ScriptedTool, agent_plan, agent_step, answer, executor
 from services.planner.tests.replicas import MachineClock, question, replica, until_quiet
-from services.planner.tests.scripted import ScriptedTool, agent_plan, agent_step, answer, executor
-from services.planner.usecases.audit import audited
+from services.planner.usecases.audit import audit_log
 from services.planner.usecases.executions import Executions
-from services.planner.usecases.ports import ExecutionStatus, Feedback, Filter
+from services.planner.usecases.ports import ExecutionFilter, ExecutionStatus, Feedback
 from tests.support.postgres_server import PostgresServer
 
 PROCEED = InterventionResponse(action=InterventionAction.PROCEED)
@@ -66,9 +66,9 @@ async def test_replicas_share_a_server(url: str) -> None:
             assert state.result is not None
             assert state.result.overall_status is OverallStatus.SUCCESS
             assert state.attempts == {1: 1, 2: 1}
-            assert (await audited(several[3].store, execution_id)).findings == ()
-        listed = await several[0].store.listed(Filter(ExecutionStatus.SUCCESS, limit=100))
-        assert len(listed) == 20
+            assert (await audit_log(several[3].store, execution_id)).findings == ()
+        list_executions = await several[0].store.list_executions(ExecutionFilter(ExecutionStatus.SUCCESS, limit=100))
+        assert len(list_executions) == 20
 
 
 async def test_a_dead_replica_is_replaced(url: str) -> None:

@@ -12,9 +12,9 @@ from hansei.planner.v1 import planner_pb2 as pb
 from hansei.planner.v1 import planner_service_pb2 as service_pb
 from libs.storage.idempotency import IdempotencyKey
 from services.planner.domain.plans import new_plan_id, utc_now
+from services.planner.tests.parts import ScriptedTool, agent_plan, agent_step, answer, executor
 from services.planner.tests.replicas import PROCEED, question, replica, until_quiet
-from services.planner.tests.scripted import ScriptedTool, agent_plan, agent_step, answer, executor
-from services.planner.usecases.ports import Feedback, Filter
+from services.planner.usecases.ports import ExecutionFilter, Feedback
 from tests.support.planner_service import Tools, events, plan, refused, running, step
 
 LONGEST = "a" * 127 + "-"
@@ -33,11 +33,14 @@ async def test_the_longest_ids_are_kept(place: str) -> None:
         assert await executions.store.add_feedback(Feedback(0.5, True, 0.0, execution_id, 1), utc_now(), None)
         for other in ("Acme--", "acme--", "acme_-"):
             await executions.start(agent_plan(agent_step(1), plan_id=new_plan_id(other)), None, None)
-        listed = {
-            prefix: [each.execution_id[:-12] for each in await executions.store.listed(Filter(prefix=prefix))]
+        list_executions = {
+            prefix: [
+                each.execution_id[:-12]
+                for each in await executions.store.list_executions(ExecutionFilter(prefix=prefix))
+            ]
             for prefix in (LONGEST, "acme--", "acme_-")
         }
-    assert listed == {prefix: [prefix] for prefix in listed}
+    assert list_executions == {prefix: [prefix] for prefix in list_executions}
 
 
 async def test_a_tool_service_is_told_what_a_plan_may_see(tmp_path: Path) -> None:

@@ -154,15 +154,15 @@ async def test_executions_are_listed_drawn_and_audited(tmp_path: Path) -> None:
         for _ in range(3):
             (*_, last) = await events(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=ASK)))
             ids.append(last.execution_id)
-        listed: list[str] = []
+        list_executions: list[str] = []
         token = ""
         while True:
             page = await stub.ListExecutions(service_pb.ListExecutionsRequest(page_size=2, page_token=token))
-            listed += [each.execution_id for each in page.executions]
+            list_executions += [each.execution_id for each in page.executions]
             token = page.next_page_token
             if not token:
                 break
-        assert listed == ids[::-1]
+        assert list_executions == ids[::-1]
         assert (await refused(stub.ListExecutions(service_pb.ListExecutionsRequest(page_token="x"))))[0] == (
             grpc.StatusCode.INVALID_ARGUMENT
         )

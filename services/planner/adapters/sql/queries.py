@@ -12,7 +12,7 @@ from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, u
 from services.planner.adapters.sql import schema
 from services.planner.adapters.sql.event_rows import FIRST_HASH, decode_events, encode_events
 from services.planner.domain.events import Event, Recorded, StepFinished
-from services.planner.usecases.ports import Audit, ExecutionStatus, Feedback, Filter, Summary
+from services.planner.usecases.ports import ExecutionFilter, ExecutionStatus, ExecutionSummary, Feedback, StepAudit
 
 _rows, _log = schema.executions, schema.events
 # Built once: every step of every execution is written with these.
@@ -65,7 +65,7 @@ def append_events(
     connection.execute(_ADVANCED_ROW if status is ExecutionStatus.RUNNING else _ADVANCED_AND_FREED_ROW, values)
 
 
-def list_executions(connection: Connection, wanted: Filter) -> Sequence[Summary]:
+def list_executions(connection: Connection, wanted: ExecutionFilter) -> Sequence[ExecutionSummary]:
     """Return executions, newest first."""
     statement = select(_rows).order_by(_rows.c.started_at.desc(), _rows.c.execution_id.desc()).limit(wanted.limit)
     if wanted.status is not None:
@@ -85,7 +85,9 @@ def list_executions(connection: Connection, wanted: Filter) -> Sequence[Summary]
         earlier = and_(_rows.c.started_at == time, _rows.c.execution_id < execution_id)
         statement = statement.where(or_(_rows.c.started_at < time, earlier))
     return [
-        Summary(row.execution_id, row.query, ExecutionStatus(row.status), row.started_at, row.updated_at, row.sequence)
+        ExecutionSummary(
+            row.execution_id, row.query, ExecutionStatus(row.status), row.started_at, row.updated_at, row.sequence
+        )
         for row in connection.execute(statement)
     ]
 
@@ -101,8 +103,8 @@ def add_feedback(connection: Connection, record: Feedback, now: datetime) -> Non
     _number_rows_alone(connection)
     connection.execute(insert(schema.feedback).values(**asdict(record), created_at=now))
     table = schema.audits
-    of_step = and_(table.c.execution_id == record.execution_id, table.c.step_id == record.step_id)
-    latest = select(func.max(table.c.number)).where(of_step).scalar_subquery()
+    step_weights = and_(table.c.execution_id == record.execution_id, table.c.step_id == record.step_id)
+    latest = select(func.max(table.c.number)).where(step_weights).scalar_subquery()
     statement = update(table).where(table.c.number == latest, table.c.wrong.is_(None))
     connection.execute(statement.values(wrong=not record.correct))
 
@@ -117,11 +119,11 @@ def feedback_after(connection: Connection, number: int) -> Sequence[tuple[int, F
     ]
 
 
-def audits_after(connection: Connection, number: int) -> Sequence[Audit]:
+def audits_after(connection: Connection, number: int) -> Sequence[StepAudit]:
     """Return audits after a number, in the order of the decisions."""
     table = schema.audits
     rows = connection.execute(select(table).where(table.c.number > number).order_by(table.c.number))
-    return [Audit(row.number, row.score, row.probability, row.floor, row.wrong) for row in rows]
+    return [StepAudit(row.number, row.score, row.probability, row.floor, row.wrong) for row in rows]
 
 
 def _add_audits(connection: Connection, execution_id: str, events: Sequence[tuple[Event, datetime]]) -> None:
@@ -135,7 +137,7 @@ def _add_audits(connection: Connection, execution_id: str, events: Sequence[tupl
             "floor": event.audit_floor,
         }
         for event, _ in events
-        if isinstance(event, StepFinished) and event.audit_floor > 0 and event.level.asks
+        if isinstance(event, StepFinished) and event.audit_floor > 0 and event.level.requires_answer
     ]
     if rows:
         _number_rows_alone(connection)

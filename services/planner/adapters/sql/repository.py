@@ -19,9 +19,17 @@ from services.planner.adapters.sql.event_rows import FIRST_HASH
 from services.planner.domain.errors import LeaseLost, PlanAlreadyRun, RunNotFound
 from services.planner.domain.events import Event, Recorded, Started
 from services.planner.domain.execution import ExecutionState
-from services.planner.domain.fold import apply, replayed
-from services.planner.usecases.ports import Audit, Decide, ExecutionStatus, Feedback, Filter, Summary, status_of
-from services.planner.usecases.run import Interleaved
+from services.planner.domain.fold import apply, replay
+from services.planner.usecases.ports import (
+    ExecutionFilter,
+    ExecutionStatus,
+    ExecutionSummary,
+    Feedback,
+    MakeChange,
+    StepAudit,
+    status_of,
+)
+from services.planner.usecases.recorder import LogConflict
 
 _is_running = schema.executions.c.status == ExecutionStatus.RUNNING.value
 _SECRET_BYTES = 32
@@ -97,14 +105,14 @@ class SqlExecutionStore:
             if row is None or (row.owner, row.fence) != (lease.owner, lease.fence):
                 raise LeaseLost(lease.name)
             if row.sequence != after:
-                raise Interleaved
+                raise LogConflict
             queries.append_events(connection, lease.name, after, row.head_hash, events, status, wake_at)
 
         await self.database.write(work, lease.name)
         metrics.count(event for event, _ in events)
 
     async def decide(
-        self, execution_id: str, decision: Decide, now: datetime, owner: str, key: IdempotencyKey | None = None
+        self, execution_id: str, decision: MakeChange, now: datetime, owner: str, key: IdempotencyKey | None = None
     ) -> tuple[int, Lease | None]:
         """Append what `decision` makes of the state as it is in this very transaction."""
 
@@ -116,7 +124,7 @@ class SqlExecutionStore:
             if stored is not None:
                 return int(stored), None
             recorded = queries.read_events(connection, execution_id, 0)
-            state = replayed(recorded)
+            state = replay(recorded)
             change = decision(state, recorded)
             # Time never runs backwards in a log, even when the clock does.
             time = max(now, recorded[-1].created_at)
@@ -141,11 +149,11 @@ class SqlExecutionStore:
 
         return await self.database.read(work)
 
-    async def listed(self, wanted: Filter) -> Sequence[Summary]:
+    async def list_executions(self, wanted: ExecutionFilter) -> Sequence[ExecutionSummary]:
         """Return executions, newest first."""
         return await self.database.read(lambda connection: queries.list_executions(connection, wanted))
 
-    async def due(self, now: datetime, limit: int) -> Sequence[str]:
+    async def list_expired(self, now: datetime, limit: int) -> Sequence[str]:
         """Return paused executions whose question has expired."""
         return await self.database.read(lambda connection: queries.due_executions(connection, now, limit))
 
@@ -169,7 +177,7 @@ class SqlExecutionStore:
         """Return feedback records after a number, oldest first."""
         return await self.database.read(lambda connection: queries.feedback_after(connection, after))
 
-    async def audits(self, after: int = 0) -> Sequence[Audit]:
+    async def audits(self, after: int = 0) -> Sequence[StepAudit]:
         """Return audits after a number, in the order of the decisions."""
         return await self.database.read(lambda connection: queries.audits_after(connection, after))
 

@@ -1,210 +1,96 @@
-"""Between messages and the planner's own types: events of a log, executions, lists of them."""
+"""Encode executions, the events of their logs, and lists of them as messages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+
+from google.protobuf.message import Message
 
 from hansei.planner.v1 import planner_pb2 as pb
 from hansei.planner.v1 import planner_service_pb2 as service_pb
-from services.planner.domain.events import (
-    CancelRequested,
-    Finished,
-    InformationAdded,
-    InterventionAnswered,
-    InterventionRequested,
-    LogLine,
-    Recorded,
-    Replanned,
-    ReplanRefused,
-    Started,
-    StepFinished,
-    StepInDoubt,
-    StepSkipped,
-    StepStarted,
-    ToolReturned,
-)
+from services.planner.domain import events
 from services.planner.domain.execution import ExecutionState
-from services.planner.domain.plans import StepStatus
-from services.planner.domain.replanning import ReplanStrategy, ReplanTrigger
-from services.planner.domain.results import in_plan_order
+from services.planner.domain.results import order_results
 from services.planner.domain.thresholds import Thresholds
-from services.planner.rpc.convert.plans import (
-    ACTIONS,
-    LEVELS,
-    STEP_STATUSES,
-    answer_to,
-    budget_to,
-    plan_to,
-    question_to,
-    result_to,
-    score_to,
-    step_result_to,
-    thresholds_to,
-    timestamp,
-)
-from services.planner.usecases.ports import ExecutionStatus, Summary, status_of
+from services.planner.rpc.convert.messages import encode, encode_enum
+from services.planner.rpc.convert.plans import encode_budget, encode_question
+from services.planner.usecases.ports import ExecutionSummary, status_of
 
-EXECUTION_STATUSES = {s: pb.ExecutionStatus.Value(f"EXECUTION_STATUS_{s.name}") for s in ExecutionStatus}
-STATUSES_BACK = {number: status for status, number in EXECUTION_STATUSES.items()}
-_TRIGGERS = {t: pb.ReplanTrigger.Value(f"REPLAN_TRIGGER_{t.name}") for t in ReplanTrigger}
-_STRATEGIES = {s: pb.ReplanStrategy.Value(f"REPLAN_STRATEGY_{s.name}") for s in ReplanStrategy}
-
-TokenOf = Callable[[Recorded], str]
+TokenOf = Callable[[events.Recorded], str]
 
 
-def event_to(execution_id: str, recorded: Recorded, state: ExecutionState, token_of: TokenOf) -> pb.ExecutionEvent:
-    """An event as a message; `state` is the state with it."""
-    message = pb.ExecutionEvent(
+def encode_event(
+    execution_id: str, recorded: events.Recorded, state: ExecutionState, token_of: TokenOf
+) -> pb.ExecutionEvent:
+    """Return an event as a message; `state` is the state that includes it."""
+    event = recorded.event
+    field = "log" if isinstance(event, events.ReplanRefused) else event.kind
+    return encode(
+        recorded,
+        pb.ExecutionEvent,
         execution_id=execution_id,
-        sequence=recorded.sequence,
-        created_at=timestamp(recorded.created_at),
-        hash=recorded.hash,
-    )
-    name, content = _CONTENT[type(recorded.event)](recorded.event, state, lambda: token_of(recorded))
-    getattr(message, name).CopyFrom(content)
-    return message
-
-
-_Content = tuple[str, Any]
-_Token = Callable[[], str]
-
-
-def _started(event: Started, state: ExecutionState, token: _Token) -> _Content:
-    return "started", pb.ExecutionStarted(
-        plan=plan_to(event.plan), budget=budget_to(event.budget), human_available=event.human_available
+        **{field: _encode_content(recorded, state, token_of)},
     )
 
 
-def _step_started(event: StepStarted, state: ExecutionState, token: _Token) -> _Content:
-    return "step_started", pb.StepStarted(
-        step_id=event.step_id, action=ACTIONS[event.action], attempt=event.attempt, idempotency_key=event.key
-    )
+def _encode_content(recorded: events.Recorded, state: ExecutionState, token_of: TokenOf) -> Message:
+    match recorded.event:
+        case events.Started() as event:
+            return encode(event, pb.ExecutionStarted, budget=encode_budget(event.budget))
+        case events.StepStarted() as event:
+            return encode(event, pb.StepStarted, idempotency_key=event.key)
+        case events.ToolReturned() as event:
+            return encode(event.result, pb.ToolReturned, step_id=event.step_id, attempt=event.attempt)
+        case events.StepFinished() as event:
+            return encode(
+                event,
+                pb.StepFinished,
+                result=state.step_results.get(event.step_id),
+                confidence=encode(event.confidence, pb.ConfidenceScore, calibrated=event.calibrated),
+                thresholds=Thresholds(*event.thresholds),
+            )
+        case events.InterventionRequested() as event:
+            return encode_question(event.request, state.plan, event.plan_version, event.expires_at, token_of(recorded))
+        case events.Replanned() as event:
+            return encode(event.result, pb.Replanned, trigger=event.trigger)
+        case events.ReplanRefused() as event:
+            return pb.LogLine(message=f"replan refused for now: {event.trigger.value}")
+        case events.Finished() as event:
+            return encode(event.result, pb.ExecutionResult)
+        case event:
+            return encode(event, _MESSAGES[event.kind])
 
 
-def _tool_returned(event: ToolReturned, state: ExecutionState, token: _Token) -> _Content:
-    return "tool_returned", pb.ToolReturned(
-        step_id=event.step_id,
-        attempt=event.attempt,
-        success=event.result.success,
-        error=event.result.error,
-        execution_time_ms=event.result.execution_time_ms or 0,
-    )
-
-
-def _step_finished(event: StepFinished, state: ExecutionState, token: _Token) -> _Content:
-    result = state.step_results.get(event.step_id)
-    return "step_finished", pb.StepFinished(
-        result=None if result is None else step_result_to(result),
-        confidence=score_to(event.confidence, event.calibrated),
-        level=LEVELS[event.level],
-        thresholds=thresholds_to(Thresholds(*event.thresholds)),
-        audit_probability=event.audit_probability,
-        audited=event.audited,
-    )
-
-
-def _step_skipped(event: StepSkipped, state: ExecutionState, token: _Token) -> _Content:
-    return "step_skipped", pb.StepSkipped(step_id=event.step_id, reason=event.reason)
-
-
-def _in_doubt(event: StepInDoubt, state: ExecutionState, token: _Token) -> _Content:
-    return "step_in_doubt", pb.StepInDoubt(step_id=event.step_id, attempt=event.attempt)
-
-
-def _requested(event: InterventionRequested, state: ExecutionState, token: _Token) -> _Content:
-    request = event.request.model_copy(update={"plan": state.plan})
-    return "intervention_requested", question_to(request, event.plan_version, event.expires_at, token())
-
-
-def _answered(event: InterventionAnswered, state: ExecutionState, token: _Token) -> _Content:
-    return "intervention_answered", pb.InterventionAnswered(step_id=event.step_id, response=answer_to(event.response))
-
-
-def _replanned(event: Replanned, state: ExecutionState, token: _Token) -> _Content:
-    result = event.result
-    return "replanned", pb.Replanned(
-        trigger=_TRIGGERS[event.trigger],
-        strategy=_STRATEGIES[result.strategy],
-        success=result.success,
-        new_plan=None if result.new_plan is None else plan_to(result.new_plan),
-        reason=result.reason,
-        replan_count=result.replan_count,
-    )
-
-
-def _refused(event: ReplanRefused, state: ExecutionState, token: _Token) -> _Content:
-    return "log", pb.LogLine(message=f"replan refused for now: {event.trigger.value}")
-
-
-def _information(event: InformationAdded, state: ExecutionState, token: _Token) -> _Content:
-    return "information_added", pb.InformationAdded(text=event.text)
-
-
-def _log(event: LogLine, state: ExecutionState, token: _Token) -> _Content:
-    return "log", pb.LogLine(message=event.message, step_id=event.step_id)
-
-
-def _cancel(event: CancelRequested, state: ExecutionState, token: _Token) -> _Content:
-    return "cancel_requested", pb.CancelRequested(reason=event.reason)
-
-
-def _finished(event: Finished, state: ExecutionState, token: _Token) -> _Content:
-    return "finished", result_to(event.result)
-
-
-_CONTENT: dict[type, Callable[[Any, ExecutionState, _Token], _Content]] = {
-    Started: _started,
-    StepStarted: _step_started,
-    ToolReturned: _tool_returned,
-    StepFinished: _step_finished,
-    StepSkipped: _step_skipped,
-    StepInDoubt: _in_doubt,
-    InterventionRequested: _requested,
-    InterventionAnswered: _answered,
-    Replanned: _replanned,
-    ReplanRefused: _refused,
-    InformationAdded: _information,
-    LogLine: _log,
-    CancelRequested: _cancel,
-    Finished: _finished,
+_MESSAGES: dict[str, type[Message]] = {
+    "step_skipped": pb.StepSkipped,
+    "step_in_doubt": pb.StepInDoubt,
+    "intervention_answered": pb.InterventionAnswered,
+    "information_added": pb.InformationAdded,
+    "log": pb.LogLine,
+    "cancel_requested": pb.CancelRequested,
 }
 
 
-def execution_to(state: ExecutionState, asked: Recorded | None, token_of: TokenOf, now: datetime) -> pb.Execution:
-    """An execution as a message; `asked` is its open question, if it is paused."""
-    message = pb.Execution(
-        execution_id=state.execution_id,
-        plan=plan_to(state.plan),
-        plan_version=state.plan_version,
-        status=EXECUTION_STATUSES[status_of(state)],
-        step_statuses={i: STEP_STATUSES[StepStatus(s)] for i, s in state.step_statuses.items()},
-        step_results=[step_result_to(result) for result in in_plan_order(state.plan, state.step_results)],
-        replan_count=state.replan_count,
-        overall_confidence=state.overall_confidence,
-        budget=budget_to(state.budget),
-        result=None if state.result is None else result_to(state.result),
-        start_time=None if state.start_time is None else timestamp(state.start_time),
-        end_time=None if state.end_time is None else timestamp(state.end_time),
-        sequence=state.sequence,
+def encode_execution(
+    state: ExecutionState, question: events.Recorded | None, token_of: TokenOf, now: datetime
+) -> pb.Execution:
+    """Return an execution as a message; `question` is its open question, None unless it is paused."""
+    usage = encode(state, pb.Usage)
+    usage.wall_time.FromNanoseconds(round(1e9 * state.wall_seconds(now)))
+    step_status = pb.StepStatus.DESCRIPTOR
+    return encode(
+        state,
+        pb.Execution,
+        status=status_of(state),
+        step_statuses={step_id: encode_enum(step_status, status) for step_id, status in state.step_statuses.items()},
+        step_results=order_results(state.plan, state.step_results),
+        intervention_request=None if question is None else _encode_content(question, state, token_of),
+        budget=encode_budget(state.budget),
+        usage=usage,
     )
-    message.usage.tokens, message.usage.cost_micro_usd = state.tokens, state.cost_micro_usd
-    message.usage.tool_calls = state.tool_calls
-    message.usage.wall_time.FromNanoseconds(round(1e9 * state.wall_seconds(now)))
-    if asked is not None and isinstance(asked.event, InterventionRequested):
-        _, question = _requested(asked.event, state, lambda: token_of(asked))
-        message.intervention_request.CopyFrom(question)
-    return message
 
 
-def summary_to(summary: Summary) -> service_pb.ExecutionSummary:
-    """An execution in a list."""
-    return service_pb.ExecutionSummary(
-        execution_id=summary.execution_id,
-        original_query=summary.query,
-        status=EXECUTION_STATUSES[summary.status],
-        start_time=timestamp(summary.started_at),
-        update_time=timestamp(summary.updated_at),
-        sequence=summary.sequence,
-    )
+def encode_summary(summary: ExecutionSummary) -> service_pb.ExecutionSummary:
+    """Return an execution of a list as a message."""
+    return encode(summary, service_pb.ExecutionSummary)

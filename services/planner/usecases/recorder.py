@@ -9,14 +9,14 @@ from typing import Protocol
 
 from services.planner.domain.events import Event, Recorded
 from services.planner.domain.execution import ExecutionState
-from services.planner.domain.fold import apply, replayed
+from services.planner.domain.fold import apply, replay
 
 
-class Interleaved(Exception):
+class LogConflict(Exception):
     """Another writer appended to the log since it was last read."""
 
 
-class Log(Protocol):
+class ExecutionLog(Protocol):
     """The log of one execution, as the one executor that holds its lease sees it."""
 
     async def append(self, events: Sequence[tuple[Event, datetime]], after: int) -> None:
@@ -29,7 +29,7 @@ class Log(Protocol):
 Listener = Callable[[ExecutionState, Event], None]
 
 
-class Run:
+class ExecutionRecorder:
     """State and log of an execution.
 
     `record` changes the state at once and keeps the event for the next `flush`. Nothing may be done in the world
@@ -39,7 +39,7 @@ class Run:
     def __init__(
         self,
         state: ExecutionState,
-        log: Log,
+        log: ExecutionLog,
         clock: Callable[[], datetime],
         listener: Listener | None = None,
         may_act: Callable[[], bool] = lambda: True,
@@ -72,7 +72,7 @@ class Run:
             batch = list(self._buffer)
             try:
                 await self._log.append(batch, self._written)
-            except Interleaved:
+            except LogConflict:
                 await self._reread()
                 continue
             self._written += len(batch)
@@ -87,7 +87,7 @@ class Run:
         log = await self._log.read()
         if not log:
             return
-        state = replayed(log)
+        state = replay(log)
         self._written = state.sequence
         for event, at in self._buffer:
             apply(state, event, at)
@@ -95,7 +95,7 @@ class Run:
         self.state = state
 
 
-def steady(
+def steady_clock(
     clock: Callable[[], datetime], monotonic: Callable[[], float], not_before: datetime
 ) -> Callable[[], datetime]:
     """A clock that goes on evenly from now, or from `not_before` if that is later, whatever the machine's does.

@@ -10,7 +10,7 @@ from typing import Any
 
 from services.planner.compat import InProcessExecutor
 from services.planner.domain.events import Effect
-from services.planner.domain.moves import Rules
+from services.planner.domain.moves import ExecutionRules
 from services.planner.domain.plans import ExecutionPlan, PlanStep, new_plan_id
 from services.planner.domain.results import Hit, ToolResult
 from services.planner.domain.thresholds import Thresholds
@@ -43,15 +43,15 @@ class ScriptedTool:
     effect: Effect = Effect.PURE
     calls: list[ToolInput] = field(default_factory=list)
 
-    async def run(self, given: ToolInput) -> ToolResult:
-        self.calls.append(given)
-        found = self.scripts.get(given.query, answer(given.query))
+    async def run(self, tool_input: ToolInput) -> ToolResult:
+        self.calls.append(tool_input)
+        found = self.scripts.get(tool_input.query, answer(tool_input.query))
         if isinstance(found, list):
             found = found.pop(0) if len(found) > 1 else found[0]
         if isinstance(found, Exception):
             raise found
         if callable(found):
-            found = found(given)
+            found = found(tool_input)
             if asyncio.iscoroutine(found):
                 found = await found
         result: ToolResult = found
@@ -59,7 +59,7 @@ class ScriptedTool:
 
     @property
     def queries(self) -> list[str]:
-        return [given.query for given in self.calls]
+        return [tool_input.query for tool_input in self.calls]
 
 
 class FixedBackend:
@@ -126,13 +126,13 @@ def agent_plan(*steps: PlanStep, **changes: Any) -> ExecutionPlan:
 def executor(
     *tools: Tool,
     planner: Planner | None = None,
-    rules: Rules | None = None,
+    rules: ExecutionRules | None = None,
     clock: Callable[[], datetime] | None = None,
     on_replan: OnReplan | None = None,
     judge: StepJudge | None = None,
 ) -> InProcessExecutor:
     """An executor with these tools; its planner is offline unless one is given."""
-    rules = rules or Rules()
+    rules = rules or ExecutionRules()
     registry = ToolRegistry([AskUserTool(), *tools])
     orchestrator = ReplanOrchestrator(planner or Planner(FixedBackend()), rules.replans, on_replan)
     made = InProcessExecutor(registry, judge or StepJudge(AdjustedGate(Thresholds())), orchestrator, rules)

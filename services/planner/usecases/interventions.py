@@ -9,15 +9,15 @@ from datetime import datetime
 from typing import Protocol
 
 from chassis.logging import get_logger
-from services.planner.domain.answers import AskingPolicy, answered, unanswered
+from services.planner.domain.answers import InterventionPolicy, interpret_response, interpret_timeout
 from services.planner.domain.events import InterventionAnswered
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.interventions import (
     HistoryEntry,
     InterventionRequest,
     InterventionResponse,
-    nobody_answered,
-    text_answer,
+    default_response,
+    parse_answer,
 )
 from services.planner.domain.plans import utc_now
 from services.planner.domain.replanning import ReplanManager
@@ -30,7 +30,7 @@ OnNotify = Callable[[str], Awaitable[None] | None]
 OnAsk = Callable[[InterventionRequest], Awaitable[Answer] | Answer]
 
 
-class Asking(Protocol):
+class InterventionChannel(Protocol):
     """How an executor's questions are answered."""
 
     async def notify(self, message: str) -> None:
@@ -42,7 +42,7 @@ class Asking(Protocol):
         """The answer; None if it will come later and the execution is to pause."""
 
 
-class Later:
+class DeferredAnswers:
     """Every question pauses the execution; the answer comes by another way."""
 
     async def notify(self, message: str) -> None:
@@ -63,13 +63,13 @@ class InterventionHandler:
         on_notify: OnNotify | None = None,
         on_confirm: OnAsk | None = None,
         on_escalate: OnAsk | None = None,
-        policy: AskingPolicy | None = None,
+        policy: InterventionPolicy | None = None,
         replans: ReplanManager | None = None,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self._on_notify = on_notify
         self._asks = {InterventionLevel.CONFIRM: on_confirm, InterventionLevel.ESCALATE: on_escalate}
-        self._policy = policy or AskingPolicy()
+        self._policy = policy or InterventionPolicy()
         self._replans = replans or ReplanManager()
         self._clock = clock
         self.history: list[HistoryEntry] = []
@@ -87,12 +87,12 @@ class InterventionHandler:
 
     async def handle(self, request: InterventionRequest) -> InterventionResponse:
         """The response to a request of any level; SILENT and NOTIFY go on at once."""
-        if request.level.asks:
+        if request.level.requires_answer:
             response = await self._asked(request)
         else:
             if request.level is InterventionLevel.NOTIFY:
                 await self.notify(request.message)
-            response = text_answer("proceed")
+            response = parse_answer("proceed")
         self.history.append(
             HistoryEntry(
                 timestamp=self._clock(),
@@ -108,14 +108,14 @@ class InterventionHandler:
     async def _asked(self, request: InterventionRequest) -> InterventionResponse:
         callback = self._asks[request.level]
         if callback is None:
-            return nobody_answered(self._policy.auto_proceed_on_timeout)
+            return default_response(self._policy.auto_proceed_on_timeout)
         try:
             reply = callback(request)
             if inspect.isawaitable(reply):
                 reply = await asyncio.wait_for(reply, request.timeout_seconds)
         except TimeoutError:
-            return nobody_answered(self._policy.auto_proceed_on_timeout)
-        return text_answer(reply) if isinstance(reply, str) else reply
+            return default_response(self._policy.auto_proceed_on_timeout)
+        return parse_answer(reply) if isinstance(reply, str) else reply
 
     async def answer(
         self, state: ExecutionState, request: InterventionRequest, now: datetime
@@ -123,5 +123,5 @@ class InterventionHandler:
         """The callback's answer, or what holds when there is none."""
         response = await self.handle(request)
         if response.timeout_reached:
-            return unanswered(state, request, self._policy, self._replans, now)
-        return answered(state, request, response, self._policy)
+            return interpret_timeout(state, request, self._policy, self._replans, now)
+        return interpret_response(state, request, response, self._policy)

@@ -1,0 +1,84 @@
+"""Encode domain objects as messages, and decode messages as fields, by the names of the fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+
+M = TypeVar("M", bound=Message)
+
+
+def encode(source: object, message_type: type[M], **values: Any) -> M:
+    """Return a message whose fields hold the attributes of `source` with the same names.
+
+    `values` replace attributes. A field whose value is None, or that has no attribute, stays unset.
+    """
+    message = message_type()
+    _fill(message, source, values)
+    return message
+
+
+def decode(message: Message) -> dict[str, Any]:
+    """Return the fields of a message by name; an unset optional scalar is None, an unset message is left out.
+
+    Enums become the lower-case names of their values, None for the unspecified value.
+    """
+    fields: dict[str, Any] = {}
+    for field in message.DESCRIPTOR.fields:
+        if not field.has_presence or message.HasField(field.name):
+            fields[field.name] = _decode_value(getattr(message, field.name), field)
+        elif field.message_type is None:
+            fields[field.name] = None
+    return fields
+
+
+def encode_enum(enum: Any, value: str) -> int:
+    """Return the number of an enum value by its lower-case name."""
+    return int(enum.values_by_name[_prefix(enum) + value.upper()].number)
+
+
+def decode_enum(enum: Any, number: int) -> str | None:
+    """Return the lower-case name of an enum value; None for the unspecified value."""
+    return str(enum.values_by_number[number].name).removeprefix(_prefix(enum)).lower() if number else None
+
+
+def _prefix(enum: Any) -> str:
+    return str(enum.values_by_number[0].name).removesuffix("UNSPECIFIED")
+
+
+def _fill(message: Message, source: object, values: Mapping[str, Any]) -> None:
+    for field in message.DESCRIPTOR.fields:
+        value = values[field.name] if field.name in values else getattr(source, field.name, None)
+        if value is None:
+            continue
+        target = getattr(message, field.name)
+        if isinstance(value, Mapping):
+            target.update(value)
+        elif field.is_repeated and field.message_type is not None:
+            for item in value:
+                _fill(target.add(), item, {})
+        elif field.is_repeated:
+            target.extend(value)
+        elif isinstance(value, datetime):
+            target.FromDatetime(value)
+        elif isinstance(value, Message):
+            target.CopyFrom(value)
+        elif field.message_type is not None:
+            target.SetInParent()
+            _fill(target, value, {})
+        else:
+            setattr(message, field.name, value if field.enum_type is None else encode_enum(field.enum_type, value))
+
+
+def _decode_value(value: Any, field: Any) -> Any:
+    if field.is_repeated:
+        return [decode(item) for item in value] if field.message_type is not None else list(value)
+    if isinstance(value, Timestamp):
+        return value.ToDatetime(UTC)
+    if field.message_type is not None:
+        return decode(value)
+    return value if field.enum_type is None else decode_enum(field.enum_type, value)
