@@ -48,10 +48,10 @@ def batch(content: str, kind: str = "ADD", bullet_id: str | None = None) -> Batc
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[tuple[SqlPlaybookStore, RevisionFeed]]:
-    def committed(revision: Revision) -> None:
-        feed.committed(revision)
+    def publish(revision: Revision) -> None:
+        feed.publish(revision)
 
-    store = SqlPlaybookStore(url, committed=committed)
+    store = SqlPlaybookStore(url, on_commit=publish)
     feed = RevisionFeed(store, poll_seconds=3600)
     await store.open()
     yield store, feed
@@ -141,7 +141,7 @@ async def watching(store: SqlPlaybookStore, feed: RevisionFeed) -> list[dict[str
         arrived: list[float] = []
 
         async def watcher(head: int = head, arrived: list[float] = arrived) -> None:
-            while not await feed.after("watched", head):
+            while not await feed.revisions_after("watched", head):
                 await feed.wait("watched", head, 60)
             arrived.append(time.perf_counter())
 

@@ -7,7 +7,6 @@ SQLite's only write lock when its transaction begins, because taking it later ca
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -16,11 +15,12 @@ from typing import Any
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 
+from chassis.retry import RetryPolicy
+
 LOCK_SECONDS = 30.0
 """How long a statement waits for the lock that another writer holds."""
 POSTGRES_CONNECT_SECONDS = 5
 _CACHE_KIB = 32_768
-_WAL_RETRY_SECONDS = 0.01
 
 
 def parse_location(location: str) -> URL:
@@ -118,13 +118,9 @@ def _configure_sqlite(engine: Engine, begin: str, synchronous: str, lock_seconds
 
 
 def _enable_wal(connection: sqlite3.Connection, lock_seconds: float) -> None:
-    """Turn write-ahead logging on; SQLite does not wait by itself while another connection is turning it on."""
-    deadline = time.monotonic() + lock_seconds
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(_WAL_RETRY_SECONDS)
+    """Turn write-ahead logging on; SQLite itself does not wait while another connection turns it on."""
+    policy = RetryPolicy(attempts=None, first_pause=0.02, longest_pause=0.02, total_seconds=lock_seconds)
+    policy.run_blocking(
+        lambda: connection.execute("PRAGMA journal_mode=WAL"),
+        lambda error: isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY,
+    )

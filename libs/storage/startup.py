@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from chassis.errors import Aborted, HanseiError, Unavailable, shortened
 from chassis.logging import get_logger
+from chassis.retry import RetryPolicy
 from chassis.settings import BadSetting
 from libs.storage.engines import display_name, sqlite_error_name
 
-PAUSE_SECONDS = 1.0
+RETRY = RetryPolicy(attempts=None, first_pause=0.5, longest_pause=2.0)
+_OPENING_ERRORS = (HanseiError, SQLAlchemyError, sqlite3.Error, OSError)
 _TRANSIENT_CODES = ("SQLITE_BUSY", "SQLITE_LOCKED")
 # Of PostgreSQL: connection, resources, lock, operator (it starts or stops). No state: no server answered.
 _TRANSIENT_STATES = ("08", "53", "55", "57")
@@ -30,6 +34,8 @@ def report_setting(setting: str) -> Iterator[None]:
     """Raise BadSetting with the name of the setting for a broken URL, an unknown driver, a folder that cannot exist."""
     try:
         yield
+    except BadSetting:
+        raise
     except (ArgumentError, ImportError, OSError) as error:
         raise BadSetting(f"{setting}: {shortened(str(error), _REASON_CHARS)}") from error
     except ValueError as error:  # its text holds parts of the URL
@@ -44,26 +50,29 @@ async def wait_until_open(
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    rng: Callable[[], float] = random.random,
 ) -> None:
-    """Open a database, trying for `seconds` while it does not answer. Raises BadSetting, which names the setting.
+    """Open a database; try again for `seconds` after a transient error. Raises BadSetting, which names the setting.
 
-    Only transient errors are waited for: a server that is not there yet, a file that another process has locked.
+    Transient errors are those of a server that does not answer yet, and of a file that another process has locked.
     """
-    deadline = clock() + seconds
-    while True:
-        try:
-            await open_database()
-            return
-        except (HanseiError, SQLAlchemyError, sqlite3.Error, OSError) as error:
-            database = f"the database {display_name(url)}"
-            if not _is_transient(error):
-                own = error.message if isinstance(error, HanseiError) and not isinstance(error, Unavailable) else ""
-                raise BadSetting(f"{setting}: {own or f'{database} cannot be used: {_reason(error, url)}'}") from error
-            if clock() + PAUSE_SECONDS > deadline:
-                outcome = f"did not answer for {seconds:g} s"
-                raise BadSetting(f"{setting}: {database} {outcome}: {_reason(error, url)}") from error
-            _log.warning("database does not answer; trying again", database=database, reason=_reason(error, url))
-        await sleep(PAUSE_SECONDS)
+    database = f"the database {display_name(url)}"
+
+    def log_pause(attempt: int, pause: float, error: BaseException) -> None:
+        reason = _reason(error, url)
+        _log.warning("database does not answer; trying again", database=database, reason=reason, pause=round(pause, 3))
+
+    policy = replace(RETRY, total_seconds=seconds)
+    try:
+        await policy.run(open_database, _is_transient, before_pause=log_pause, clock=clock, sleep=sleep, rng=rng)
+    except _OPENING_ERRORS as error:
+        if _is_transient(error):
+            outcome = f"{database} did not answer for {seconds:g} s: {_reason(error, url)}"
+        elif isinstance(error, HanseiError) and error.message and not isinstance(error, Unavailable):
+            outcome = error.message
+        else:
+            outcome = f"{database} cannot be used: {_reason(error, url)}"
+        raise BadSetting(f"{setting}: {outcome}") from error
 
 
 def _root_cause(error: BaseException) -> BaseException:
@@ -78,7 +87,8 @@ def _root_cause(error: BaseException) -> BaseException:
 
 
 def _is_transient(error: BaseException) -> bool:
-    if isinstance(error, HanseiError) and not isinstance(error, Unavailable | Aborted):
+    is_final = isinstance(error, HanseiError) and not isinstance(error, Unavailable | Aborted)
+    if is_final or not isinstance(error, _OPENING_ERRORS):
         return False
     cause = _root_cause(error)
     if isinstance(cause, sqlite3.Error):

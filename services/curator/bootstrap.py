@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -19,7 +20,7 @@ from libs.embedding.embedder import TextEmbedder
 from libs.llm.client import LLMClient
 from libs.llm.connect import connect_chat
 from libs.storage.startup import report_setting, wait_until_open
-from services.curator.adapters import metrics as measures
+from services.curator.adapters import metrics
 from services.curator.adapters.feed import RevisionFeed
 from services.curator.adapters.sections import DEFAULT_FILE, SHIPPED_FILE, SectionLoader
 from services.curator.adapters.sql.repository import SqlPlaybookStore
@@ -36,6 +37,8 @@ from services.curator.usecases.similarity import EmbeddingSource, SimilaritySour
 from services.curator.usecases.watch import Watch
 
 HOUSEKEEPING_SECONDS = 60
+COMPACTION_ROUNDS = 1440
+"""Rounds of housekeeping from one compaction of the embeddings to the next: a day; the first is in the second round."""
 
 _log = get_logger(__name__)
 
@@ -51,24 +54,24 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
     _log.info("embedding model loaded", model=embedding_model.model_id, similarity=settings.curation_similarity)
     llm_client = connect_chat(settings, remaining=remaining)
 
-    def committed(revision: Revision) -> None:
-        feed.committed(revision)
-        measures.count(revision)
+    def publish(revision: Revision) -> None:
+        feed.publish(revision)
+        metrics.count_revision(revision)
 
-    place = "HANSEI_CURATOR_DATABASE_URL" if settings.curator_database_url else "PLAYBOOK_DATA_DIR"
-    with report_setting(place):
-        store = SqlPlaybookStore(settings.database_url, policy=settings.default_policy, committed=committed)
+    setting = "HANSEI_CURATOR_DATABASE_URL" if settings.curator_database_url else "PLAYBOOK_DATA_DIR"
+    with report_setting(setting):
+        store = SqlPlaybookStore(settings.database_url, policy=settings.default_policy, on_commit=publish)
     feed = RevisionFeed(store, settings.curator_feed_poll_seconds)
     sections = _sections(settings)
-    watch = Watch(store, feed, settings.curator_watch_progress_seconds, settings.curator_watch_patience)
+    watch = Watch(store, feed, settings.curator_watch_progress_seconds, settings.curator_watch_max_lag)
     embedder = TextEmbedder(embedding_model, store.embedding_store())
-    embed_new_texts = EmbedNewTexts(embedder, remaining=remaining, count=measures.count_new_texts)
+    embed_new_texts = EmbedNewTexts(embedder, remaining=remaining, count=metrics.count_new_texts)
     by_words = settings.curation_similarity == "words"
     source = WordSource() if by_words else EmbeddingSource(embedder, settings.curation_same_lesson)
     agent = CuratorAgent(_curator(settings, llm_client, source), store, sections, source, embed_new_texts)
 
     async def start() -> None:
-        await wait_until_open(store.open, store.database.url, place, settings.database_wait_seconds)
+        await wait_until_open(store.open, store.database.url, setting, settings.database_wait_seconds)
 
     async def close() -> None:
         await store.close()
@@ -77,18 +80,20 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
         await embedding_pool.close()
 
     async def keep_house() -> None:
-        while True:
+        for rounds in itertools.count():
             try:
-                await store.delete_responses(settings.answer_retention)
+                await store.delete_responses(settings.response_retention)
                 await store.expire_pending()
-                measures.count_pending(await store.pending_counts())
+                metrics.count_pending(await store.pending_counts())
+                if rounds % COMPACTION_ROUNDS == 1:
+                    _log.info("unused embeddings deleted", embeddings=await store.delete_unused_embeddings())
             except HanseiError as error:
                 _log.warning("housekeeping failed; trying again later", error=str(error))
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
 
     tasks: dict[str, Callable[[], Awaitable[None]]] = {"feed": feed.poll, "housekeeping": keep_house}
     if store.notifies:
-        tasks["notices"] = lambda: store.listen(feed.reached)
+        tasks["notices"] = lambda: store.listen(feed.advance)
     return chassis.Service(
         name="curator",
         registrations=[

@@ -47,8 +47,8 @@ class CuratorSettings(ServiceSettings, LLMSettings, EmbeddingSettings):
     language: Literal["ja", "en"] = "ja"
     """Language of the built-in prompts."""
 
-    curator_answer_retention_days: float = Field(30.0, gt=0, le=3650)
-    """Days for which the answer to a request_id is kept, so that a repeat changes nothing."""
+    curator_response_retention_days: float = Field(30.0, gt=0, le=3650)
+    """Days for which the response to a request_id is stored, so that a repeated request changes nothing."""
 
     curator_max_bullets: int = Field(DEFAULT_MAX_BULLETS, ge=1, le=DEFAULT_MAX_BULLETS)
     """Most bullets of a dataset that sets no limit of its own; beyond it the least useful are evicted."""
@@ -59,8 +59,9 @@ class CuratorSettings(ServiceSettings, LLMSettings, EmbeddingSettings):
     curator_watch_progress_seconds: float = Field(15.0, gt=0, le=30)
     """Seconds after which a quiet change feed shows that it is alive."""
 
-    curator_watch_patience: int = Field(10_000, ge=1)
-    """Revisions that a watcher which was up to date may fall behind before it is told to resume."""
+    curator_watch_max_lag: int = Field(10_000, ge=1)
+    """Revisions that a watcher may fall behind after it was up to date; beyond them its stream ends with
+    `WATCHER_TOO_FAR_BEHIND`."""
 
     @property
     def database_url(self) -> str:
@@ -73,6 +74,6 @@ class CuratorSettings(ServiceSettings, LLMSettings, EmbeddingSettings):
         return Policy(max_bullets=self.curator_max_bullets)
 
     @property
-    def answer_retention(self) -> timedelta:
-        """How long the answer to a request_id is kept."""
-        return timedelta(days=self.curator_answer_retention_days)
+    def response_retention(self) -> timedelta:
+        """Return the time for which the response to a request_id is stored."""
+        return timedelta(days=self.curator_response_retention_days)

@@ -182,7 +182,7 @@ async def _doomed(url: str, key: IdempotencyKey, job: Job, point: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         steps[0] += 1
 
-    store = SqlPlaybookStore(url, committed=step)
+    store = SqlPlaybookStore(url, on_commit=step)
     await store.open()
     event.listen(store.database.write_engine, "before_cursor_execute", step)
     event.listen(store.database.write_engine, "commit", step)

@@ -1,7 +1,7 @@
-"""Who watches a dataset is woken by its commits: at once in this process, by polling for those of others.
+"""Wake the watchers of a dataset at each commit: of this process at once, of other processes by polling.
 
-The newest revisions are kept in memory, so that five hundred watchers of one dataset cost one read of the database, or
-none. A watcher has no buffer of its own: it reads on from where it is, as fast as its client takes.
+The newest revisions are cached, so that five hundred watchers of one dataset cost one read of the database, or none. A
+watcher has no buffer of its own: it reads from its position, as fast as its client takes revisions.
 """
 
 from __future__ import annotations
@@ -10,29 +10,17 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
 
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
 from services.curator.domain.log import Revision
+from services.curator.usecases.ports import PlaybookStore
 
-_log_records = get_logger(__name__)
+_log = get_logger(__name__)
 
-# Revisions are kept up to this many changed bullets per dataset, some MB at most.
-KEPT_CHANGES = 1_000
+CACHED_CHANGES = 1_000
+"""Changed bullets in the cached revisions of a dataset, some MB at most."""
 READ_AT_ONCE = 100
-
-
-class Log(Protocol):
-    """Reads the log (see `PlaybookStore`)."""
-
-    async def heads(self) -> dict[str, int]:
-        """The newest revision of every dataset."""
-        ...
-
-    async def revisions_after(self, dataset: str, revision: int, limit: int) -> list[Revision]:
-        """Revisions after `revision`, oldest first."""
-        ...
 
 
 class _Tail:
@@ -44,13 +32,15 @@ class _Tail:
         self.changes = 0
         self.next = asyncio.Event()
 
-    def reach(self, head: int) -> None:
+    def advance(self, head: int) -> None:
+        """Wake the watchers if `head` is a new revision."""
         if head > self.head:
             self.head = head
             self.next.set()
             self.next = asyncio.Event()
 
-    def keep(self, revision: Revision) -> None:
+    def append(self, revision: Revision) -> None:
+        """Cache the next revision; after a gap, only this one."""
         if self.newest and revision.number != self.newest[-1].number + 1:
             if revision.number <= self.newest[-1].number:
                 return
@@ -58,76 +48,74 @@ class _Tail:
             self.changes = 0
         self.newest.append(revision)
         self.changes += 1 + len(revision.changes)
-        while self.changes > KEPT_CHANGES:
+        while self.changes > CACHED_CHANGES:
             self.changes -= 1 + len(self.newest.popleft().changes)
 
-    def after(self, revision: int) -> Sequence[Revision] | None:
-        """The kept revisions after `revision`; None when not all of them are kept."""
-        if not self.newest or self.newest[0].number > revision + 1:
+    def revisions_after(self, number: int) -> Sequence[Revision] | None:
+        """Return the cached revisions after `number`; None when not all of them are cached."""
+        if not self.newest or self.newest[0].number > number + 1:
             return None
-        return [one for one in self.newest if one.number > revision][:READ_AT_ONCE]
+        return [revision for revision in self.newest if revision.number > number][:READ_AT_ONCE]
 
 
 class RevisionFeed:
-    """The revisions of all datasets as they are committed. Lives on one event loop.
+    """The revisions of all datasets as they are committed, for one event loop.
 
-    `poll_seconds` is how often other processes' commits are looked for; `sleep` is the loop's, injected for tests.
+    `poll_seconds` is the time from one search for commits of other processes to the next.
     """
 
     def __init__(
-        self, log: Log, poll_seconds: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self, store: PlaybookStore, poll_seconds: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     ) -> None:
-        self._log = log
+        self._store = store
         self._poll_seconds = poll_seconds
         self._sleep = sleep
         self._tails: dict[str, _Tail] = {}
         self._reading: dict[str, asyncio.Lock] = {}
 
-    def committed(self, revision: Revision) -> None:
-        """A revision is on disk: its watchers are woken."""
+    def publish(self, revision: Revision) -> None:
+        """Wake the watchers of a revision that is on disk."""
         tail = self._tail(revision.dataset)
-        tail.keep(revision)
-        tail.reach(revision.number)
+        tail.append(revision)
+        tail.advance(revision.number)
 
-    def reached(self, dataset: str, revision: int) -> None:
-        """Another process committed a revision: its watchers are woken, and read it."""
-        self._tail(dataset).reach(revision)
+    def advance(self, dataset: str, revision: int) -> None:
+        """Wake the watchers of a revision that another process committed; they read it."""
+        self._tail(dataset).advance(revision)
 
     async def poll(self) -> None:
-        """Looks for other processes' commits, forever."""
+        """Search for commits of other processes, forever."""
         while True:
             await self._sleep(self._poll_seconds)
             try:
-                heads = await self._log.heads()
+                heads = await self._store.heads()
             except HanseiError as error:
-                # The store may be away for a while; watchers wait, and see what they missed when it is back.
-                _log_records.warning("feed cannot read new revisions", error=str(error))
+                # Watchers wait while the store does not answer, and get the missed revisions afterwards.
+                _log.warning("feed cannot read new revisions", error=str(error))
                 continue
             for dataset, head in heads.items():
-                self.reached(dataset, head)
+                self.advance(dataset, head)
 
-    async def after(self, dataset: str, revision: int) -> Sequence[Revision]:
-        """Some revisions right after `revision`, oldest first, without gap; [] when there is none yet."""
+    async def revisions_after(self, dataset: str, number: int) -> Sequence[Revision]:
+        """Return some revisions right after `number`, oldest first, without gap; [] when there is none yet."""
         tail = self._tail(dataset)
-        kept = tail.after(revision)
-        if kept:
-            return kept
-        if tail.head and tail.head <= revision:
+        if cached := tail.revisions_after(number):
+            return cached
+        if tail.head and tail.head <= number:
             return []
-        # Watchers that wake together take turns, and all but the first find what that one read.
+        # Watchers that wake together take turns; all but the first find the revisions in the cache.
         async with self._reading.setdefault(dataset, asyncio.Lock()):
-            kept = tail.after(revision)
-            if kept:
-                return kept
-            revisions = await self._log.revisions_after(dataset, revision, READ_AT_ONCE)
-            for one in revisions:
-                if one.number > revision and (not tail.newest or one.number == tail.newest[-1].number + 1):
-                    tail.keep(one)
-            tail.reach(revisions[-1].number if revisions else revision)
+            if cached := tail.revisions_after(number):
+                return cached
+            revisions = await self._store.revisions_after(dataset, number, READ_AT_ONCE)
+            for revision in revisions:
+                if revision.number > number and (not tail.newest or revision.number == tail.newest[-1].number + 1):
+                    tail.append(revision)
+            tail.advance(revisions[-1].number if revisions else number)
             return revisions
 
     async def wait(self, dataset: str, revision: int, seconds: float) -> bool:
-        """Waits until the dataset has a revision after `revision`; False when `seconds` passed without one."""
+        """Return True once the dataset has a revision after `revision`, False after `seconds` without one."""
         tail = self._tail(dataset)
         if tail.head > revision:
             return True
@@ -137,7 +125,7 @@ class RevisionFeed:
         return False
 
     def head(self, dataset: str) -> int:
-        """The newest revision this process knows of."""
+        """Return the newest revision that this process knows."""
         return self._tail(dataset).head
 
     def _tail(self, dataset: str) -> _Tail:

@@ -22,8 +22,8 @@ _embeddings = meter.create_counter(
 _pending: dict[PendingState, int] = {}
 
 
-def count(revision: Revision) -> None:
-    """Counts a committed revision."""
+def count_revision(revision: Revision) -> None:
+    """Count a committed revision, its deltas and votes."""
     _revisions.add(1, {"kind": revision.origin.kind.value})
     for operation in revision.operations:
         _deltas.add(1, {"type": operation.delta.type, "outcome": _outcome(operation)})

@@ -25,7 +25,7 @@ def committed() -> list[Revision]:
 @pytest.fixture
 async def store(database_url: str, committed: list[Revision]) -> AsyncIterator[SqlPlaybookStore]:
     announce: Callable[[Revision], None] = committed.append
-    store = SqlPlaybookStore(database_url, committed=announce)
+    store = SqlPlaybookStore(database_url, on_commit=announce)
     await store.open()
     yield store
     await store.close()

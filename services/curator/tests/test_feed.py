@@ -6,18 +6,19 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from chassis.errors import Unavailable
-from services.curator.adapters.feed import KEPT_CHANGES, RevisionFeed
+from services.curator.adapters.feed import CACHED_CHANGES, RevisionFeed
 from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.curation import DeltaContextItem, Proposal
 from services.curator.domain.errors import RevisionAhead, WatcherTooFarBehind
 from services.curator.domain.log import Kind, Origin, Revision
 from services.curator.domain.snapshot import Snapshot
 from services.curator.usecases.commit import Batch, commit
+from services.curator.usecases.ports import PlaybookStore
 from services.curator.usecases.watch import Progress, Watch
 
 ORIGIN = Origin(Kind.APPLY, "tester")
@@ -68,10 +69,10 @@ class Room:
 
 @pytest.fixture
 async def room(database_url: str) -> AsyncIterator[Room]:
-    store = Counted(database_url, committed=lambda revision: feed.committed(revision))
+    store = Counted(database_url, on_commit=lambda revision: feed.publish(revision))
     feed = RevisionFeed(store, poll_seconds=3600)
     await store.open()
-    yield Room(store, feed, Watch(store, feed, progress_seconds=30, patience=10))
+    yield Room(store, feed, Watch(store, feed, progress_seconds=30, max_lag=10))
     await store.close()
 
 
@@ -92,7 +93,7 @@ async def test_five_hundred_watchers_cost_no_more_reads_than_one(room: Room) -> 
 
 
 async def test_a_watcher_that_starts_behind_what_is_kept_reads_the_log(room: Room) -> None:
-    await room.commit(times=4, size=KEPT_CHANGES // 2)
+    await room.commit(times=4, size=CACHED_CHANGES // 2)
     assert await room.revisions(4) == [1, 2, 3, 4]
 
 
@@ -100,7 +101,7 @@ async def test_a_slow_watcher_misses_nothing(room: Room) -> None:
     await room.commit()
     async with aclosing(room.events()) as events:
         seen = [(await anext(events)).number]
-        await room.commit(times=8, size=KEPT_CHANGES // 4)
+        await room.commit(times=8, size=CACHED_CHANGES // 4)
         seen += [(await anext(events)).number for _ in range(8)]
     assert seen == list(range(1, 10))
 
@@ -138,7 +139,7 @@ async def test_a_snapshot_first_then_what_comes_after_it(room: Room) -> None:
 
 async def test_a_quiet_feed_shows_that_it_is_alive(room: Room) -> None:
     await room.commit(times=2)
-    quiet = Watch(room.store, room.feed, progress_seconds=0.01, patience=10)
+    quiet = Watch(room.store, room.feed, progress_seconds=0.01, max_lag=10)
     async with aclosing(quiet.events("d", 2, snapshot=False)) as events:  # type: ignore[type-var]
         assert [await anext(events) for _ in range(2)] == [Progress(2), Progress(2)]
 
@@ -151,7 +152,7 @@ async def test_a_start_beyond_the_newest_revision_is_refused(room: Room) -> None
 async def test_what_another_process_commits_is_found_by_polling(room: Room, database_url: str) -> None:
     polls: asyncio.Queue[None] = asyncio.Queue()
     room.feed = RevisionFeed(room.store, poll_seconds=1, sleep=lambda _: polls.get())
-    room.watch = Watch(room.store, room.feed, progress_seconds=30, patience=10)
+    room.watch = Watch(room.store, room.feed, progress_seconds=30, max_lag=10)
     polling = asyncio.create_task(room.feed.poll())
     await room.commit()
     watcher = asyncio.create_task(room.revisions(3))
@@ -177,10 +178,7 @@ async def test_polling_goes_on_when_the_store_is_away_for_a_while() -> None:
                 raise Unavailable("away")
             return {"d": 7}
 
-        async def revisions_after(self, dataset: str, revision: int, limit: int) -> list[Revision]:
-            return []
-
-    feed = RevisionFeed(Away(), poll_seconds=1, sleep=lambda _: asyncio.sleep(0))
+    feed = RevisionFeed(cast(PlaybookStore, Away()), poll_seconds=1, sleep=lambda _: asyncio.sleep(0))
     polling = asyncio.create_task(feed.poll())
     assert await feed.wait("d", 0, seconds=30)
     assert feed.head("d") == 7

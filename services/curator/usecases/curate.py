@@ -30,7 +30,7 @@ from services.curator.domain.review import PendingChange
 from services.curator.domain.snapshot import Snapshot
 from services.curator.usecases.commit import Batch, Committed, commit
 from services.curator.usecases.embed_new_texts import EmbedTexts, NewEmbeddings, embed_nothing
-from services.curator.usecases.ports import DatasetTransaction, PlaybookStore
+from services.curator.usecases.ports import DatasetTransaction, PlaybookStore, SectionSource
 from services.curator.usecases.second_opinion import SecondOpinion
 from services.curator.usecases.similarity import SimilaritySource
 
@@ -67,14 +67,6 @@ class Curator(Protocol):
         ...
 
 
-class Sections(Protocol):
-    """Knows the sections of a dataset (C-28)."""
-
-    async def read(self, dataset: str) -> Sequence[SectionDefinition]:
-        """Return the sections in order; never raises (C-29)."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Curation:
     """What Curate answers (C-77). Unless `saved`, nothing has changed and `error` says why."""
@@ -101,13 +93,13 @@ class CuratorAgent:
         self,
         curator: Curator,
         playbook_store: PlaybookStore,
-        section_loader: Sections,
+        section_source: SectionSource,
         similarity_source: SimilaritySource,
         embed_new_texts: EmbedTexts = embed_nothing,
     ) -> None:
         self._curator = curator
         self._store = playbook_store
-        self._sections = section_loader
+        self._sections = section_source
         self._second_opinion = SecondOpinion(playbook_store, similarity_source)
         self._embed_new_texts = embed_new_texts
 

@@ -160,7 +160,7 @@ async def test_postgresql_notifies_of_other_processes_commits(postgres: Postgres
     await writer.open()
     await watcher.open()
     feed = RevisionFeed(watcher, poll_seconds=3600)
-    listening = asyncio.create_task(watcher.listen(feed.reached))
+    listening = asyncio.create_task(watcher.listen(feed.advance))
     seen = 0
     while not seen:
         # The first commits may come before the listener does.
@@ -172,7 +172,7 @@ async def test_postgresql_notifies_of_other_processes_commits(postgres: Postgres
     waiting = asyncio.create_task(feed.wait(DATASET, head, seconds=60))
     await write(writer, Batch(Origin(Kind.APPLY, "me"), [delta("ADD", "the last")]))
     assert await waiting
-    assert [one.number for one in await feed.after(DATASET, head)] == [head + 1]
+    assert [one.number for one in await feed.revisions_after(DATASET, head)] == [head + 1]
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)
     await writer.close()

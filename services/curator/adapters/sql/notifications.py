@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from sqlalchemy import URL, Connection, text
 
 from chassis.logging import get_logger
+from chassis.retry import RetryPolicy
 
 CHANNEL = "hansei_playbook"
-RECONNECT_SECONDS = 5
+RECONNECT = RetryPolicy(attempts=None, first_pause=0.5, longest_pause=5.0)
 
 _NOTIFY = text("SELECT pg_notify(:channel, :notice)")
 _log = get_logger(__name__)
@@ -22,18 +22,24 @@ def notify(connection: Connection, dataset: str, revision: int) -> None:
         connection.execute(_NOTIFY, {"channel": CHANNEL, "notice": f"{dataset} {revision}"})
 
 
-async def listen(url: URL, reached: Callable[[str, int], None]) -> None:
-    """Call `reached(dataset, revision)` for every commit of any curator, forever; reconnects when it has to."""
-    import psycopg  # where there is no PostgreSQL it is not needed, and it takes long to import
+async def listen(url: URL, on_commit: Callable[[str, int], None]) -> None:
+    """Call `on_commit(dataset, revision)` for every commit of any curator, forever; reconnect after an error."""
+    import psycopg  # only PostgreSQL needs it, and the import takes long
 
     address = url.set(drivername="postgresql").render_as_string(hide_password=False)
-    while True:
-        try:
-            async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:
-                await connection.execute(f"LISTEN {CHANNEL}")
-                async for notice in connection.notifies():
-                    dataset, _, revision = notice.payload.partition(" ")
-                    reached(dataset, int(revision))
-        except (psycopg.Error, OSError) as error:
-            _log.warning("lost the connection for commit notifications; polling", error=type(error).__name__)
-        await asyncio.sleep(RECONNECT_SECONDS)
+
+    async def receive_notices() -> None:
+        async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:
+            await connection.execute(f"LISTEN {CHANNEL}")
+            async for notice in connection.notifies():
+                dataset, _, revision = notice.payload.partition(" ")
+                on_commit(dataset, int(revision))
+        raise psycopg.OperationalError("the notifications ended")
+
+    def log_pause(attempt: int, pause: float, error: BaseException) -> None:
+        cause = type(error).__name__
+        _log.warning("lost the connection for commit notifications; polling", error=cause, pause=round(pause, 3))
+
+    await RECONNECT.run(
+        receive_notices, lambda error: isinstance(error, psycopg.Error | OSError), before_pause=log_pause
+    )

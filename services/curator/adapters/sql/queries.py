@@ -7,8 +7,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Row, Select, Text, and_, bindparam, func, select
+from sqlalchemy import BigInteger, ColumnElement, Connection, Row, Select, Text, and_, bindparam, delete, func, select
 
+from libs.embedding.model import content_hash
 from services.curator.adapters.sql import schema
 from services.curator.domain.errors import RevisionAhead
 from services.curator.domain.log import Change, Kind, Origin, Revision, Stamp, Stored
@@ -252,3 +253,19 @@ def pending_counts(connection: Connection) -> dict[PendingState, int]:
     table = schema.pending
     rows = connection.execute(select(table.c.state, func.count()).group_by(table.c.state))
     return {PendingState(state): number for state, number in rows}
+
+
+def unused_embeddings(connection: Connection) -> list[bytes]:
+    """Return the content hashes of stored vectors whose text is in no playbook and in no waiting change."""
+    bullets: Iterable[Stored] = connection.execute(select(schema.bullet.c.body)).scalars()
+    used = {content_hash(text) for stored in bullets for text in (stored.bullet.content, stored.bullet.searchable_text)}
+    waiting = select(schema.pending.c.body).where(schema.pending.c.state == PendingState.WAITING.value)
+    changes: Iterable[PendingChange] = connection.execute(waiting).scalars()
+    used |= {content_hash(change.proposal.delta.content) for change in changes}
+    stored_hashes = connection.execute(select(schema.embeddings.c.content_hash).distinct()).scalars()
+    return [digest for digest in map(bytes, stored_hashes) if digest not in used]
+
+
+def delete_embeddings(connection: Connection, hashes: Sequence[bytes]) -> int:
+    """Delete the vectors of these content hashes, of all models, and return their number."""
+    return connection.execute(delete(schema.embeddings).where(schema.embeddings.c.content_hash.in_(hashes))).rowcount

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
 from cachetools import LRUCache
@@ -32,11 +33,14 @@ P = ParamSpec("P")
 CACHED_SNAPSHOTS = 16
 """Snapshots in memory, one per dataset; a playbook of 10,000 bullets takes some 15 MB."""
 
+DELETED_AT_ONCE = 500
+"""Vectors deleted in one transaction, so that no commit waits for all of them."""
+
 
 class SqlPlaybookStore:
     """Playbooks in the database at `database_url` (`sqlite:///FILE` or `postgresql://…`). Implements `PlaybookStore`.
 
-    `committed` is called on the event loop with each revision after it is on disk. `clock` gives aware UTC times.
+    `on_commit` is called on the event loop with each revision after it is on disk. `clock` returns aware UTC times.
     """
 
     def __init__(
@@ -45,13 +49,13 @@ class SqlPlaybookStore:
         *,
         policy: Policy | None = None,
         clock: Callable[[], datetime] = utc_now,
-        committed: Callable[[Revision], None] = lambda revision: None,
+        on_commit: Callable[[Revision], None] = lambda revision: None,
     ) -> None:
         self.database = Database(database_url, schema.MIGRATIONS, service="curator", store="playbook store")
         self.name = display_name(self.database.url)
         self._policy = policy or Policy()
         self._clock = clock
-        self._committed = committed
+        self._on_commit = on_commit
         self._snapshots: LRUCache[str, Snapshot] = LRUCache(CACHED_SNAPSHOTS)
 
     async def open(self) -> None:
@@ -67,9 +71,9 @@ class SqlPlaybookStore:
         """Return True if the database itself reports the commits of other processes."""
         return self.database.is_postgresql
 
-    async def listen(self, reached: Callable[[str, int], None]) -> None:
-        """Call `reached(dataset, revision)` for every commit of any process, forever."""
-        await listen(self.database.url, reached)
+    async def listen(self, on_commit: Callable[[str, int], None]) -> None:
+        """Call `on_commit(dataset, revision)` for every commit of any process, forever."""
+        await listen(self.database.url, on_commit)
 
     async def write(self, dataset: str, work: Callable[[DatasetTransaction], T]) -> T:
         """Run `work` in a transaction on `dataset`; nothing of it stays when it raises."""
@@ -95,6 +99,15 @@ class SqlPlaybookStore:
         """Delete responses stored longer ago than `older_than`; their requests could be done again."""
         limit = self._clock() - older_than
         return await self.database.write(lambda connection: schema.requests.delete_older(connection, limit))
+
+    async def delete_unused_embeddings(self) -> int:
+        """Delete the vectors of texts that are in no playbook and in no waiting change, and return their number."""
+        hashes = await self._read(queries.unused_embeddings)
+        deleted = 0
+        for start in range(0, len(hashes), DELETED_AT_ONCE):
+            batch = hashes[start : start + DELETED_AT_ONCE]
+            deleted += await self.database.write(partial(queries.delete_embeddings, hashes=batch))
+        return deleted
 
     async def expire_pending(self) -> int:
         """Mark the pending changes that nobody decided in time and return their number."""
@@ -190,7 +203,7 @@ class SqlPlaybookStore:
 
     def _publish(self, written: tuple[object, list[Revision]]) -> None:
         for revision in written[1]:
-            self._committed(revision)
+            self._on_commit(revision)
 
     async def _read(self, query: Callable[Concatenate[Connection, P], T], *arguments: P.args, **options: P.kwargs) -> T:
         return await self.database.read(lambda connection: query(connection, *arguments, **options))

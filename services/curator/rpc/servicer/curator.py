@@ -10,7 +10,7 @@ from hansei.curator.v1 import curator_service_pb2_grpc as curator_grpc
 from libs.storage.idempotency import IdempotencyKey
 from services.curator.rpc.convert import playbook as convert
 from services.curator.rpc.convert.curation import curation_message, reflection_from
-from services.curator.rpc.servicer.mutation import written
+from services.curator.rpc.servicer.mutation import encode_message
 from services.curator.usecases.curate import CuratorAgent
 from services.curator.usecases.ports import PlaybookStore
 
@@ -28,9 +28,9 @@ class CuratorServicer(curator_grpc.CuratorServiceServicer):
             reflection_from(request.reflection_result),
             request.dataset,
             IdempotencyKey.for_message(request),
-            lambda curation: written(curation_message(curation)),
+            lambda curation: encode_message(curation_message(curation)),
             author=request.author,
-            payload=written(request),
+            payload=encode_message(request),
             prepared_revision=request.prepared_revision if request.HasField("prepared_revision") else None,
         )
 

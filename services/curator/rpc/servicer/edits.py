@@ -12,7 +12,7 @@ from services.curator.domain.log import Kind, by_id
 from services.curator.domain.merge import new_texts
 from services.curator.domain.review import PendingChange, PendingState
 from services.curator.rpc.convert import playbook as convert
-from services.curator.rpc.servicer.mutation import mutate, origin_of
+from services.curator.rpc.servicer.mutation import encode_message, mutate, origin_of
 from services.curator.usecases.commit import Batch, commit
 from services.curator.usecases.embed_new_texts import EmbedTexts
 from services.curator.usecases.merge_playbooks import merge_playbooks
@@ -32,7 +32,7 @@ class PlaybookEdits:
         self._store = store
         self._embed_new_texts = embed_new_texts
 
-    async def ApplyDeltas(self, request: service_pb.ApplyDeltasRequest, context: Any) -> service_pb.ApplyDeltasResponse:
+    async def ApplyDeltas(self, request: service_pb.ApplyDeltasRequest, context: Any) -> bytes:
         """Deltas and votes as one revision."""
         batch = Batch(
             origin=origin_of(Kind.APPLY, request, request.source_trajectory),
@@ -55,11 +55,9 @@ class PlaybookEdits:
 
         embeddings = await self._embed_new_texts(new_texts(batch.proposals))
         key = IdempotencyKey.for_message(request)
-        return await mutate(self._store, request.dataset, key, work, service_pb.ApplyDeltasResponse)
+        return await mutate(self._store, request.dataset, key, work)
 
-    async def RestoreRevision(
-        self, request: service_pb.RestoreRevisionRequest, context: Any
-    ) -> service_pb.RestoreRevisionResponse:
+    async def RestoreRevision(self, request: service_pb.RestoreRevisionRequest, context: Any) -> bytes:
         """An earlier revision becomes current again."""
 
         def work(transaction: DatasetTransaction) -> service_pb.RestoreRevisionResponse:
@@ -69,28 +67,24 @@ class PlaybookEdits:
             )
 
         key = IdempotencyKey.for_message(request)
-        return await mutate(self._store, request.dataset, key, work, service_pb.RestoreRevisionResponse)
+        return await mutate(self._store, request.dataset, key, work)
 
-    async def RevokeTrajectory(
-        self, request: service_pb.RevokeTrajectoryRequest, context: Any
-    ) -> service_pb.RevokeTrajectoryResponse:
+    async def RevokeTrajectory(self, request: service_pb.RevokeTrajectoryRequest, context: Any) -> bytes:
         """Takes back what came from a trajectory; a dry run is no mutation and is not recorded."""
         origin = origin_of(Kind.REVOKE, request)
         if request.dry_run:
-            told = await self._store.write(
+            revocation = await self._store.write(
                 request.dataset, lambda transaction: revoke(transaction, request.trajectory_id, origin, dry_run=True)
             )
-            return _revoked(told)
+            return encode_message(_revocation_response(revocation))
 
         def work(transaction: DatasetTransaction) -> service_pb.RevokeTrajectoryResponse:
-            return _revoked(revoke(transaction, request.trajectory_id, origin, dry_run=False))
+            return _revocation_response(revoke(transaction, request.trajectory_id, origin, dry_run=False))
 
         key = IdempotencyKey.for_message(request)
-        return await mutate(self._store, request.dataset, key, work, service_pb.RevokeTrajectoryResponse)
+        return await mutate(self._store, request.dataset, key, work)
 
-    async def MergePlaybooks(
-        self, request: service_pb.MergePlaybooksRequest, context: Any
-    ) -> service_pb.MergePlaybooksResponse:
+    async def MergePlaybooks(self, request: service_pb.MergePlaybooksRequest, context: Any) -> bytes:
         """Several playbooks into one."""
         threshold = request.duplicate_threshold if request.HasField("duplicate_threshold") else None
         names = [name for name in request.from_datasets if name != request.dataset]
@@ -114,14 +108,14 @@ class PlaybookEdits:
             )
 
         key = IdempotencyKey.for_message(request)
-        return await mutate(self._store, request.dataset, key, work, service_pb.MergePlaybooksResponse)
+        return await mutate(self._store, request.dataset, key, work)
 
     async def GetPolicy(self, request: service_pb.GetPolicyRequest, context: Any) -> service_pb.GetPolicyResponse:
-        """The rules of a dataset."""
+        """Return the rules of a dataset."""
         policy = await self._store.policy(request.dataset)
         return service_pb.GetPolicyResponse(policy=convert.policy_message(policy))
 
-    async def SetPolicy(self, request: service_pb.SetPolicyRequest, context: Any) -> service_pb.SetPolicyResponse:
+    async def SetPolicy(self, request: service_pb.SetPolicyRequest, context: Any) -> bytes:
         """New rules for a dataset."""
         policy = convert.policy_from(request.policy)
 
@@ -129,7 +123,7 @@ class PlaybookEdits:
             return service_pb.SetPolicyResponse(policy=convert.policy_message(set_policy(transaction, policy)))
 
         key = IdempotencyKey.for_message(request)
-        return await mutate(self._store, request.dataset, key, work, service_pb.SetPolicyResponse)
+        return await mutate(self._store, request.dataset, key, work)
 
     async def ListPendingChanges(
         self, request: service_pb.ListPendingChangesRequest, context: Any
@@ -152,9 +146,7 @@ class PlaybookEdits:
             next_page_token=encode_page_token(request, page[-1].id) if len(changes) > size else "",
         )
 
-    async def DecidePendingChanges(
-        self, request: service_pb.DecidePendingChangesRequest, context: Any
-    ) -> service_pb.DecidePendingChangesResponse:
+    async def DecidePendingChanges(self, request: service_pb.DecidePendingChangesRequest, context: Any) -> bytes:
         """Approves or rejects pending changes."""
         approve = request.decision == service_pb.DECISION_APPROVE
         verdict = Verdict.APPROVE if approve else Verdict.REJECT
@@ -166,7 +158,7 @@ class PlaybookEdits:
             )
 
         key = IdempotencyKey.for_message(request)
-        return await mutate(self._store, request.dataset, key, work, service_pb.DecidePendingChangesResponse)
+        return await mutate(self._store, request.dataset, key, work)
 
 
 def _with_target(transaction: DatasetTransaction, change: PendingChange) -> review_pb2.PendingChange:
@@ -175,12 +167,12 @@ def _with_target(transaction: DatasetTransaction, change: PendingChange) -> revi
     return convert.pending_message(change, stored[0].bullet if stored else None)
 
 
-def _revoked(told: Revocation) -> service_pb.RevokeTrajectoryResponse:
+def _revocation_response(revocation: Revocation) -> service_pb.RevokeTrajectoryResponse:
     return service_pb.RevokeTrajectoryResponse(
-        revision=told.revision,
-        changes=[convert.change_message(one) for one in told.changes],
-        removed=told.removed,
-        reverted=told.reverted,
-        votes_removed=told.votes_removed,
-        entangled=told.entangled,
+        revision=revocation.revision,
+        changes=[convert.change_message(one) for one in revocation.changes],
+        removed=revocation.removed,
+        reverted=revocation.reverted,
+        votes_removed=revocation.votes_removed,
+        entangled=revocation.entangled,
     )

@@ -40,7 +40,7 @@ class PlaybookFiles:
 
     async def ImportPlaybook(
         self, request_iterator: AsyncIterator[service_pb.ImportPlaybookRequest], context: Any
-    ) -> service_pb.ImportPlaybookResponse:
+    ) -> bytes:
         """Reads the file, then writes it as one revision; a file with an error writes nothing."""
         head, content = await _received(request_iterator)
         digest = hashlib.sha256(IdempotencyKey.for_message(head).digest)
@@ -62,7 +62,7 @@ class PlaybookFiles:
         texts = (one.searchable_text for one in playbook.bullets if not one.retired)
         embeddings = await self._embed_new_texts(texts)
         key = IdempotencyKey(head.request_id, "ImportPlaybook", digest.digest())
-        return await mutate(self._store, head.dataset, key, work, service_pb.ImportPlaybookResponse)
+        return await mutate(self._store, head.dataset, key, work)
 
     async def ExportPlaybook(
         self, request: service_pb.ExportPlaybookRequest, context: Any

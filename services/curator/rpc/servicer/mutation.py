@@ -1,9 +1,8 @@
-"""Run a mutation: once per request_id, its response stored with what it changed."""
+"""Run a mutation once per request_id, and store its encoded response with what it changed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
 
 from google.protobuf.message import Message
 
@@ -13,17 +12,16 @@ from services.curator.domain.log import Kind, Origin
 from services.curator.usecases.commit import run_once
 from services.curator.usecases.ports import DatasetTransaction, PlaybookStore
 
-M = TypeVar("M", bound=Message)
 DEFAULT_AUTHOR = "api"
 
 
-def written(message: Message) -> bytes:
-    """The bytes of an answer: the same for the same answer."""
+def encode_message(message: Message) -> bytes:
+    """Return the bytes of a message: the same for equal messages."""
     return message.SerializeToString(deterministic=True)
 
 
 def origin_of(kind: Kind, request: object, source_trajectory: str = "") -> Origin:
-    """Who asks and why, as the request says."""
+    """Return the origin of a revision that a request makes."""
     author: str = getattr(request, "author", "")
     reason: str = getattr(request, "reason", "")
     request_id: str = getattr(request, "request_id", "")
@@ -31,8 +29,7 @@ def origin_of(kind: Kind, request: object, source_trajectory: str = "") -> Origi
 
 
 async def mutate(
-    store: PlaybookStore, dataset: str, key: IdempotencyKey, work: Callable[[DatasetTransaction], M], response: type[M]
-) -> M:
-    """Return the response of `work`, done now or, for a repeated request, before."""
-    stored = await store.write(dataset, run_once(key, lambda transaction: written(work(transaction))))
-    return response.FromString(stored)
+    store: PlaybookStore, dataset: str, key: IdempotencyKey, work: Callable[[DatasetTransaction], Message]
+) -> bytes:
+    """Return the encoded response of `work`, or the stored one when the request was done before."""
+    return await store.write(dataset, run_once(key, lambda transaction: encode_message(work(transaction))))

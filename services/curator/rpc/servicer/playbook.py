@@ -8,13 +8,12 @@ from services.curator.rpc.servicer.edits import PlaybookEdits
 from services.curator.rpc.servicer.feed import PlaybookFeed
 from services.curator.rpc.servicer.files import PlaybookFiles
 from services.curator.rpc.servicer.reads import PlaybookReads
-from services.curator.usecases.curate import Sections
 from services.curator.usecases.embed_new_texts import EmbedTexts
-from services.curator.usecases.ports import PlaybookStore
+from services.curator.usecases.ports import PlaybookStore, SectionSource
 from services.curator.usecases.watch import Watch
 
 
-class PlaybookServicer(
+class PlaybookServicer(  # type: ignore[misc]  # mutations return the encoded response, which the edge sends as it is
     PlaybookReads, PlaybookEdits, PlaybookFiles, PlaybookFeed, playbook_grpc.PlaybookServiceServicer
 ):
     """hansei.playbook.v1.PlaybookService."""
@@ -22,7 +21,7 @@ class PlaybookServicer(
     def __init__(
         self,
         store: PlaybookStore,
-        sections: Sections,
+        sections: SectionSource,
         watch: Watch,
         embedder: TextEmbedder,
         embed_new_texts: EmbedTexts,

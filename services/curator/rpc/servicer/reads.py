@@ -15,8 +15,7 @@ from services.curator.domain.errors import BulletNotFound
 from services.curator.domain.log import Change, by_id, inverted, net
 from services.curator.domain.snapshot import Snapshot
 from services.curator.rpc.convert import playbook as convert
-from services.curator.usecases.curate import Sections
-from services.curator.usecases.ports import PlaybookStore
+from services.curator.usecases.ports import PlaybookStore, SectionSource
 
 DEFAULT_PAGE = 100
 HISTORY_PAGE = 50
@@ -27,7 +26,7 @@ MAX_PAGE_BYTES = 8 * 1024 * 1024
 class PlaybookReads:
     """Reads of playbooks and their history."""
 
-    def __init__(self, store: PlaybookStore, sections: Sections) -> None:
+    def __init__(self, store: PlaybookStore, sections: SectionSource) -> None:
         self._store = store
         self._sections = sections
 
