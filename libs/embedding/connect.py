@@ -22,7 +22,7 @@ from libs.embedding.remote import RemoteModel
 from libs.embedding.settings import HASHING, MINILM, MINILM_INT8, EmbeddingSettings
 from libs.llm.attempts import no_deadline
 from libs.llm.connect import attempts_for, connection_options
-from libs.llm.providers import OFFLINE, create_embedding_model, provider_named
+from libs.llm.providers import OFFLINE, create_embedding_model, find_provider
 
 log = get_logger(__name__)
 
@@ -49,7 +49,7 @@ def connect_embedding_model(
             return PooledModel(_load_minilm(provider, Path(settings.embedding_model_dir)), pool)
         except DataLoss as error:
             raise BadSetting(f"EMBEDDING_PROVIDER: {provider}: {error}") from error
-    if provider_named(provider).embeddings is None:
+    if find_provider(provider).embeddings is None:
         raise BadSetting(f"EMBEDDING_PROVIDER: {provider} has no embedding models")
     model = connect_remote_model(settings, provider, remaining=remaining)
     closing.push_async_callback(model.close)

@@ -1,1 +1,1 @@
-"""Chat models, and the providers of all models: one way to call them, whoever serves them."""
+"""Chat models and model providers behind one interface."""

@@ -1,7 +1,6 @@
-"""The one layer that repeats model calls: attempts, backoff, deadline, and how many run at once.
+"""Retries of model calls: the only layer that repeats a call, with backoff, deadline and concurrency limit.
 
-Everything above it (LLMClient, the agents) and below it (the providers' libraries, opened with `max_retries=0`)
-makes each call once.
+LLMClient and the agents above it, and the providers' libraries below it (`max_retries=0`), make each call once.
 """
 
 from __future__ import annotations
@@ -24,25 +23,25 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CallPolicy:
-    """How often and how long a model is called; times in seconds."""
+    """The retry policy and the time limits of model calls, in seconds."""
 
     retry: RetryPolicy = field(default_factory=RetryPolicy)
-    """A Retry-After beyond its longest pause is not waited for: the caller gets it."""
+    """A Retry-After longer than the longest pause is returned to the caller instead of waited for."""
     attempt_seconds: float = 60.0
     call_seconds: float = 180.0
-    """For all attempts and pauses together; the caller's own deadline may be nearer."""
+    """The limit for all attempts and pauses together; the caller's own deadline may be earlier."""
 
 
 def no_deadline() -> float | None:
-    """Seconds that a caller without a deadline has left."""
+    """Return the remaining seconds of a caller without a deadline: None."""
     return None
 
 
 class Attempts:
-    """Makes calls to one model, at most `concurrency` at a time, until they succeed or cannot any more.
+    """Makes calls to one model, at most `concurrency` at a time, and repeats those that fail for a transient reason.
 
-    `failure_of` names what went wrong in an exception of the provider's library. `remaining` tells how many seconds
-    the caller of this service has left (None: no deadline). Clock, sleep and rng (0..1) are injected for tests.
+    `failure_of` converts an exception of the provider's library. `remaining` returns the seconds that the caller of
+    this service has left (None: no deadline). Tests inject clock, sleep and rng (0..1).
     """
 
     def __init__(
@@ -67,31 +66,32 @@ class Attempts:
         self._rng = rng
 
     async def run(self, call: Callable[[], Awaitable[T]], timeout_seconds: float | None = None) -> tuple[T, int]:
-        """Return what `call` returned and the attempts it took; `timeout_seconds` may shorten `call_seconds`.
+        """Return the result of `call` and the number of attempts; `timeout_seconds` may shorten `call_seconds`.
 
-        Errors: ModelDeadlineExceeded; else the ModelUnavailable of the last attempt, whose `retry_after` is the
-        provider's, if it sent one.
+        Raises:
+            ModelDeadlineExceeded: The time ran out.
+            ModelUnavailable: The last attempt failed; `retry_after` is the provider's, if it sent one.
         """
         limits = (self._policy.call_seconds, timeout_seconds, self._remaining())
         seconds = min(limit for limit in limits if limit is not None)
         expires = self._clock() + seconds
         return await replace(self._policy.retry, total_seconds=seconds).run(
             lambda: self._attempt(call, expires),
-            self._may_pass,
+            self._is_transient,
             before_pause=lambda attempt, pause, error: log.warning(
-                "model call failed; trying again", attempt=attempt, pause_seconds=round(pause, 1), why=str(error)
+                "model call failed; retrying", attempt=attempt, pause_seconds=round(pause, 1), error=str(error)
             ),
             clock=self._clock,
             sleep=self._sleep,
             rng=self._rng,
         )
 
-    def _may_pass(self, error: BaseException) -> bool:
+    def _is_transient(self, error: BaseException) -> bool:
         longest = self._policy.retry.longest_pause
-        return isinstance(error, ModelUnavailable) and error.may_pass and (error.retry_after or 0.0) <= longest
+        return isinstance(error, ModelUnavailable) and error.is_transient and (error.retry_after or 0.0) <= longest
 
     async def _attempt(self, call: Callable[[], Awaitable[T]], expires: float) -> T:
-        """One call. Waiting for a slot counts against the caller's time, not against the attempt's."""
+        """Make one call. Waiting for a slot counts against the caller's time, not against the attempt's."""
         try:
             async with asyncio.timeout(expires - self._clock()), self._slots:
                 return await self._answer(call)
@@ -101,10 +101,10 @@ class Attempts:
     async def _answer(self, call: Callable[[], Awaitable[T]]) -> T:
         seconds = self._policy.attempt_seconds
         try:
-            async with asyncio.timeout(seconds) as one:
+            async with asyncio.timeout(seconds) as limit:
                 return await call()
         except Exception as error:
-            if one.expired():
+            if limit.expired():
                 raise ModelUnavailable(f"model {self._model} did not answer within {seconds:g} s") from None
-            # The library's own text may repeat what was sent, the key included; failure_of has taken what may be told.
+            # The library's text may repeat the request and its key: failure_of has copied the part that is safe.
             raise self._failure_of(error) from None

@@ -1,4 +1,4 @@
-"""What a chat model is to us, and the two kinds that are not a provider's: the reliable one and the offline one."""
+"""The interface of chat models, and two implementations: one that retries a provider's model, and one for offline."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NoReturn, Protocol
 
 from libs.llm.attempts import Attempts
 from libs.llm.errors import ModelOffline
-from libs.llm.tracing import model_call, tell_usage
+from libs.llm.tracing import model_call, set_span_usage
 from libs.llm.usage import Price, Usage, cost_of, record
 
 Messages = Sequence[Any]
@@ -17,23 +17,23 @@ Close = Callable[[], Awaitable[None]]
 
 
 async def nothing_to_close() -> None:
-    """The close of a model that keeps no connection of its own."""
+    """Do nothing: the model has no connection of its own."""
 
 
 class ChatModel(Protocol):
-    """The part of LangChain's chat models that is used here; `options` go to the provider's call."""
+    """The used part of LangChain's chat models; `options` go to the provider's call."""
 
     def invoke(self, messages: Any, /, **options: Any) -> Any:
-        """The model's reply, blocking."""
+        """Return the model's reply, blocking."""
 
     async def ainvoke(self, messages: Any, /, **options: Any) -> Any:
-        """The model's reply."""
+        """Return the model's reply."""
 
 
 class ReliableChatModel:
-    """A provider's chat model with attempts, deadline and concurrency limit, whose usage is counted.
+    """A provider's chat model with retries, deadline, concurrency limit and recorded usage.
 
-    `takes_schema`: the backend speaks OpenAI's protocol, where a `response_format` holds a reply to a JSON schema.
+    `takes_schema`: the backend speaks OpenAI's protocol, where `response_format` enforces a JSON schema.
     """
 
     def __init__(
@@ -54,19 +54,19 @@ class ReliableChatModel:
         self.takes_schema = takes_schema
 
     async def ainvoke(self, messages: Messages, /, *, timeout_seconds: float | None = None, **options: Any) -> Any:
-        """The reply, after as many attempts as it takes. Errors: see libs.llm.errors."""
+        """Return the reply, with retries. Raise an error of libs.llm.errors."""
         with model_call("chat", self._provider, self._name) as span:
             reply, attempts = await self._attempts.run(
                 lambda: self._chat_model.ainvoke(messages, **options), timeout_seconds
             )
-            tell_usage(span, self._count(reply, attempts))
+            set_span_usage(span, self._count(reply, attempts))
         return reply
 
     def invoke(self, messages: Messages, /, **options: Any) -> Any:
-        """The reply of one blocking attempt, without deadline or limit: for scripts. Services use `ainvoke`."""
+        """Return the reply of one blocking attempt without deadline or limit. For scripts; services use `ainvoke`."""
         with model_call("chat", self._provider, self._name) as span:
             reply = self._chat_model.invoke(messages, **options)
-            tell_usage(span, self._count(reply, 1))
+            set_span_usage(span, self._count(reply, 1))
         return reply
 
     def _count(self, reply: object, attempts: int) -> Usage:
@@ -77,7 +77,7 @@ class ReliableChatModel:
 
 
 def _tokens(counts: object) -> tuple[int | None, int | None]:
-    """Tokens sent and received. LangChain writes 0 where a provider counted nothing, but no prompt has 0 tokens."""
+    """Return the tokens sent and received; LangChain reports an unknown count as 0, and no prompt has 0 tokens."""
     if not isinstance(counts, Mapping):
         return None, None
     sent, received = counts.get("input_tokens"), counts.get("output_tokens")
@@ -87,15 +87,12 @@ def _tokens(counts: object) -> tuple[int | None, int | None]:
 
 
 class OfflineChatModel:
-    """Stands where a chat model would in offline mode. It does not chat: agents use their rules instead."""
+    """The chat model of offline mode: every call fails, because the agents use rules instead."""
 
     async def ainvoke(self, messages: Messages, /, **options: Any) -> Any:
-        """Raises ModelOffline."""
-        self._refuse()
+        """Raise ModelOffline."""
+        self.invoke(messages)
 
-    def invoke(self, messages: Messages, /, **options: Any) -> Any:
-        """Raises ModelOffline."""
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
+    def invoke(self, messages: Messages, /, **options: Any) -> NoReturn:
+        """Raise ModelOffline."""
         raise ModelOffline("LLM_PROVIDER=offline has no chat model: choose a provider, or a method that works by rules")

@@ -1,4 +1,4 @@
-"""LLMClient: what agents hold. One call is one call; a failure is logged and raised (G-04 to G-07)."""
+"""LLMClient, through which agents call a chat model; failures are logged and raised (G-04 to G-07)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chassis.logging import get_logger
 from libs.llm.chat import ChatModel, Close, Messages, OfflineChatModel, nothing_to_close
 from libs.llm.errors import ModelRefusedCall, ReplyNotStructured
 from libs.llm.replies import text_of
-from libs.llm.structured import correction, held_to, instruction, parsed
+from libs.llm.structured_output import correction, instruction, parse_structured, response_format_of
 from libs.prompts.templates import fill
 
 S = TypeVar("S", bound=BaseModel)
@@ -31,74 +31,73 @@ class LLMClient:
 
     @property
     def is_offline(self) -> bool:
-        """Whether there is no model, so that a service is to be composed of its rule-based agents."""
+        """Return whether there is no model; the service then uses its rule-based agents."""
         return isinstance(self._chat_model, OfflineChatModel)
 
     async def aclose(self) -> None:
-        """Closes the connections to the provider."""
+        """Close the connections to the provider."""
         await self._close()
 
     def invoke(self, messages: Messages) -> Any:
-        """The model's reply to `messages`, its text in `.content`; blocking."""
-        with _logged():
+        """Return the model's reply to `messages`, its text in `.content`; blocking."""
+        with _log_failure():
             return _with_text(self._chat_model.invoke(messages))
 
     async def ainvoke(self, messages: Messages, *, timeout_seconds: float | None = None) -> Any:
-        """The model's reply to `messages`, its text in `.content`."""
-        with _logged():
+        """Return the model's reply to `messages`, its text in `.content`."""
+        with _log_failure():
             return await self._reply(messages, timeout_seconds)
 
     def invoke_with_template(self, template: str, variables: Mapping[str, str]) -> str:
-        """The text answered to `template`, filled in one pass (G-06); blocking. Errors also: TemplateError."""
-        with _logged():
+        """Return the reply text to `template`, filled in one pass (G-06); blocking. Raise TemplateError."""
+        with _log_failure():
             return text_of(self._chat_model.invoke([("human", fill(template, variables))]))
 
     async def ainvoke_with_template(self, template: str, variables: Mapping[str, str]) -> str:
-        """The text answered to `template`, filled in one pass (G-06). Errors also: TemplateError."""
-        with _logged():
+        """Return the reply text to `template`, filled in one pass (G-06). Raise TemplateError."""
+        with _log_failure():
             return text_of(await self._reply([("human", fill(template, variables))], None))
 
-    async def astructured(
+    async def ainvoke_structured(
         self,
         messages: Messages,
         shape: type[S],
         *,
         timeout_seconds: float | None = None,
-        describe: bool = True,
-        reasks: int = 1,
+        describe_schema: bool = True,
+        corrections: int = 1,
     ) -> S:
-        """The reply as a `shape`, a pydantic model that has checked it.
+        """Return the reply, validated as a `shape`.
 
-        The backend is held to the JSON schema where it can be; where it cannot and `describe` is set, a message with
-        the schema is added. A reply that does not fit is answered with what is wrong, `reasks` times.
-        Errors also: ReplyNotStructured.
+        The backend enforces the JSON schema where it can; otherwise, with `describe_schema`, a message with the schema
+        is added. An invalid reply is sent back with its errors up to `corrections` times. Raise ReplyNotStructured.
         """
-        with _logged():
+        with _log_failure():
             conversation = list(messages)
             while True:
-                text = text_of(await self._shaped(conversation, shape, timeout_seconds, describe))
+                text = text_of(await self._reply_structured(conversation, shape, timeout_seconds, describe_schema))
                 try:
-                    return parsed(text, shape)
+                    return parse_structured(text, shape)
                 except ReplyNotStructured as error:
-                    if reasks <= 0:
+                    if corrections <= 0:
                         raise
-                    reasks -= 1
+                    corrections -= 1
                     conversation += [("ai", text), ("human", correction(error))]
 
-    async def _shaped(
-        self, messages: Messages, shape: type[BaseModel], timeout_seconds: float | None, describe: bool
+    async def _reply_structured(
+        self, messages: Messages, shape: type[BaseModel], timeout_seconds: float | None, describe_schema: bool
     ) -> Any:
-        """The reply, constrained to `shape` by the backend, or asked for in words where the backend refuses that."""
+        """Return the reply, with the schema enforced by the backend, or described in the prompt if it refuses that."""
         if self._takes_schema:
             try:
-                return await self._reply(messages, timeout_seconds, extra_body=held_to(shape))
+                return await self._reply(messages, timeout_seconds, extra_body=response_format_of(shape))
             except ModelRefusedCall as error:
                 if "response_format" not in str(error) and "json_schema" not in str(error):
                     raise
-                _log.warning("backend takes no JSON schema; the prompt describes it from now on", error=str(error))
+                _log.warning("backend rejects JSON schemas; using prompts from now on", error=str(error))
                 self._takes_schema = False
-        asked = [*messages, ("human", instruction(shape))] if describe else messages
-        return await self._reply(asked, timeout_seconds)
+        conversation = [*messages, ("human", instruction(shape))] if describe_schema else messages
+        return await self._reply(conversation, timeout_seconds)
 
     async def _reply(self, messages: Messages, timeout_seconds: float | None, **options: Any) -> Any:
         if timeout_seconds is not None:
@@ -107,7 +106,7 @@ class LLMClient:
 
 
 @contextmanager
-def _logged() -> Iterator[None]:
+def _log_failure() -> Iterator[None]:
     try:
         yield
     except Exception:
@@ -116,7 +115,7 @@ def _logged() -> Iterator[None]:
 
 
 def _with_text(message: Any) -> Any:
-    """`message` with its content as text (G-07); the same object when it is text already."""
+    """Return `message` with its content as text (G-07); the same object when it is text already."""
     text = text_of(message)
     if message.content == text:
         return message

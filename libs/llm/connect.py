@@ -1,4 +1,4 @@
-"""From settings to a client: the one place where a model is put together. For the bootstrap of a service."""
+"""Builds the client of a model from the settings, for the bootstrap of a service."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from libs.llm.failures import failure_of
 from libs.llm.providers import (
     OFFLINE,
     create_chat_model,
+    find_provider,
     openai_connections,
-    provider_named,
     synchronous_connections,
 )
 from libs.llm.settings import LLMSettings, ProviderSettings
@@ -23,13 +23,13 @@ Remaining = Callable[[], float | None]
 
 
 def connect_chat(settings: LLMSettings, *, remaining: Remaining = no_deadline, **options: Any) -> LLMClient:
-    """The client of the configured chat model; nothing is sent yet. `options` go to the provider's constructor.
+    """Return the client of the configured chat model; nothing is sent yet. `options` go to the provider's constructor.
 
-    `remaining` tells the seconds the current caller has left, or None. Errors: KeyMissing, ProviderNotInstalled.
+    `remaining` returns the seconds that the current caller has left, or None. Raise KeyMissing, ProviderNotInstalled.
     """
     provider, model = settings.llm_provider, settings.llm_model
-    chosen = {"temperature": settings.llm_temperature, "max_tokens": settings.llm_max_tokens}
-    options = {**{name: value for name, value in chosen.items() if value is not None}, **options}
+    sampling = {"temperature": settings.llm_temperature, "max_tokens": settings.llm_max_tokens}
+    options = {**{name: value for name, value in sampling.items() if value is not None}, **options}
     if provider == OFFLINE:
         return LLMClient(create_chat_model(provider, model))
     access, close = connection_options(settings, provider)
@@ -39,22 +39,22 @@ def connect_chat(settings: LLMSettings, *, remaining: Remaining = no_deadline, *
         model,
         attempts_for(settings, provider, model, remaining),
         provider=provider,
-        takes_schema=provider_named(provider).speaks_openai and settings.llm_structured_output == "auto",
+        takes_schema=find_provider(provider).speaks_openai and settings.llm_structured_output == "auto",
         price=settings.price_of(model),
     )
     return LLMClient(reliable, close)
 
 
 def connection_options(settings: ProviderSettings, provider: str) -> tuple[dict[str, Any], Close]:
-    """Return constructor options with key, address and connections, and the function that closes those.
+    """Return constructor options with key, address and connections, and the function that closes the connections.
 
-    The connections are our own because LangChain shares its own among all models of a process and never closes them.
+    LangChain would share its connections among all models of a process and never close them.
     """
     key = settings.key_of(provider)
     access: dict[str, Any] = {"api_key": key} if key else {}
     if provider == "openai" and settings.openai_base_url:
         access["base_url"] = settings.openai_base_url
-    if not provider_named(provider).speaks_openai:
+    if not find_provider(provider).speaks_openai:
         return access, nothing_to_close
     connections = openai_connections()
     access |= {"http_async_client": connections, "http_client": synchronous_connections()}

@@ -1,12 +1,12 @@
-"""What can go wrong with a model, as errors that may cross a service boundary.
+"""Errors of model calls; they may cross a service boundary.
 
-ModelUnavailable (Unavailable)              the provider failed; every failure of theirs is one of these (G-13)
-├── ModelRateLimited                        429: retry_after says when to come back
-├── ModelReplyMalformed                     an answer that is not the protocol's: cut off, not JSON, no choices
-├── ModelRefusedCall                        key, quota or request refused; trying again cannot help
-└── ReplyNotStructured                      the reply's text is not the JSON that was asked for
-ModelDeadlineExceeded (DeadlineExceeded)    our caller's time is used up
-ModelOffline (FailedPrecondition)           LLM_PROVIDER=offline, and something asked for a chat model
+ModelUnavailable (Unavailable)              any failure of the provider (G-13)
+├── ModelRateLimited                        HTTP 429, with `retry_after`
+├── ModelReplyMalformed                     the response violates the protocol: truncated, not JSON, no choices
+├── ModelRefusedCall                        key, quota or request rejected; a retry cannot help
+└── ReplyNotStructured                      the reply's text is not the requested JSON
+ModelDeadlineExceeded (DeadlineExceeded)    the caller's time is used up
+ModelOffline (FailedPrecondition)           a chat model was called with LLM_PROVIDER=offline
 ProviderUnknown, KeyMissing,
 ProviderNotInstalled (BadSetting)           wrong settings, found at start
 """
@@ -20,41 +20,41 @@ from chassis.settings import BadSetting
 
 
 class ModelUnavailable(Unavailable):
-    """The model's provider did not answer, or answered that it cannot."""
+    """The model's provider sent no response, or an error."""
 
     reason = "MODEL_UNAVAILABLE"
-    may_pass: ClassVar[bool] = True
-    """Whether the same call may succeed when it is made again."""
+    is_transient: ClassVar[bool] = True
+    """True if the same call may succeed when it is repeated."""
 
 
 class ModelRateLimited(ModelUnavailable):
-    """The provider wants fewer calls; `retry_after` holds its Retry-After in seconds, if it sent one."""
+    """The provider limits the rate of calls; `retry_after` is its Retry-After in seconds, if it sent one."""
 
     reason = "MODEL_RATE_LIMITED"
 
 
 class ModelReplyMalformed(ModelUnavailable):
-    """The provider's answer is cut off or does not have the protocol's shape."""
+    """The provider's response is truncated or violates the protocol."""
 
     reason = "MODEL_REPLY_MALFORMED"
 
 
 class ModelRefusedCall(ModelUnavailable):
-    """The provider refuses this call: key, quota, model name or request; the same call will be refused again."""
+    """The provider rejects this call for its key, quota, model name or request; a repeated call fails again."""
 
     reason = "MODEL_REFUSED_CALL"
-    may_pass = False
+    is_transient = False
 
 
 class ReplyNotStructured(ModelUnavailable):
-    """The text of a reply is not a JSON object of the shape that was asked for."""
+    """The text of a reply is not a JSON object of the requested shape."""
 
     reason = "MODEL_REPLY_NOT_STRUCTURED"
-    may_pass = False
+    is_transient = False
 
 
 class ModelDeadlineExceeded(DeadlineExceeded):
-    """The time for a call ran out, counting every attempt and the waiting in between."""
+    """The time for a call, with all attempts and pauses, ran out."""
 
     reason = "MODEL_DEADLINE_EXCEEDED"
 

@@ -1,7 +1,6 @@
-"""Naming what went wrong in a provider's library, whichever library it is.
+"""Converts the exceptions of all providers' libraries to the errors of this package.
 
-Nothing is imported from the libraries: they are optional, and what matters is the same in all of them: an HTTP
-status, the headers, and whether a connection broke.
+The libraries are optional, so none is imported. All exceptions are read the same way: HTTP status, headers, class name.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ def failure_of(
     secrets: Iterable[str] = (),
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> ModelUnavailable:
-    """The ModelUnavailable that stands for `error`, with a text that names model, fault and provider's message."""
+    """Return `error` as a ModelUnavailable whose text names the model, the failure and the provider's message."""
     if isinstance(error, ModelUnavailable):
         return error
-    text = _told(error, secrets)
+    text = _describe(error, secrets)
     for cause in _causes(error):
         if (status := _status(cause)) is not None:
             return _of_status(status, f"model {model} answered HTTP {status}: {text}", cause, now)
     if isinstance(error, OSError) or _is_broken_connection(error):
         return ModelUnavailable(f"model {model} cannot be reached: {text}")
     if isinstance(error, _MALFORMED) and not isinstance(error, HanseiError):
-        return ModelReplyMalformed(f"model {model} sent an answer that is not the protocol's: {text}")
+        return ModelReplyMalformed(f"model {model} sent a malformed response: {text}")
     return ModelRefusedCall(f"call to model {model} failed: {text}")
 
 
@@ -55,7 +54,7 @@ def _of_status(status: int, message: str, error: BaseException, now: Callable[[]
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what it was raised from: LangChain often wraps the error that knows the status."""
+    """Yield the error and its causes: LangChain often wraps the error that has the status."""
     for _ in range(MAX_CAUSES):
         if error is None:
             return
@@ -64,7 +63,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _status(error: BaseException) -> int | None:
-    """The HTTP status: openai and httpx keep it as `status_code`, google as `code`, botocore inside `response`."""
+    """Return the HTTP status: `status_code` of openai and httpx, `code` of google, inside `response` of botocore."""
     response = getattr(error, "response", None)
     metadata = response.get("ResponseMetadata", {}) if isinstance(response, Mapping) else {}
     for candidate in (
@@ -97,8 +96,8 @@ def _is_broken_connection(error: Exception) -> bool:
     return any(_BROKEN_CONNECTION.search(cls.__name__) for cls in type(error).__mro__)
 
 
-def _told(error: Exception, secrets: Iterable[str]) -> str:
-    """The error's class and the start of its text, on one line, with no key in it."""
+def _describe(error: Exception, secrets: Iterable[str]) -> str:
+    """Return the error's class and the start of its text, on one line, without keys."""
     text = " ".join(str(error).split())
     for secret in secrets:
         if secret:

@@ -1,4 +1,4 @@
-"""Reading what a model answered: its text (G-07) and the JSON object in it (G-11)."""
+"""Parses the reply of a model: its text (G-07) and the JSON object in it (G-11)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _FENCE = "```"
 
 
 def text_of(message: object) -> str:
-    """The text of a message: its `content`, or that content's text parts joined without separator (G-07).
+    """Return the text of a message: its `content`, or that content's text parts joined without separator (G-07).
 
-    Surrogates without a partner are no text in any encoding; each becomes U+FFFD.
+    An unpaired surrogate becomes U+FFFD.
     """
     content = getattr(message, "content", message)
     parts = content if isinstance(content, list) else [content]
@@ -31,14 +31,14 @@ def _part_text(part: object) -> str:
 
 
 def extract_json_object(text: str) -> dict[str, Any]:
-    """The JSON object of a reply (G-11): the whole text, else its first fenced block, else first `{` to last `}`.
+    """Return the JSON object of a reply (G-11): the whole text, its first fenced block, or first `{` to last `}`.
 
-    Errors: ReplyNotStructured when none of these parses as an object.
+    Raise ReplyNotStructured if none of these parses as an object.
     """
     if len(text) > MAX_REPLY_CHARS:
         raise ReplyNotStructured(f"the reply has {len(text)} characters, more than {MAX_REPLY_CHARS}")
     for candidate in _candidates(text):
-        found = _parsed(candidate)
+        found = _parse(candidate)
         if isinstance(found, dict):
             return found
     raise ReplyNotStructured(f"no JSON object in the reply: {shortened(text)!r}")
@@ -60,8 +60,8 @@ def _without_language(block: str) -> str:
     return rest if newline and first_line.strip().isalnum() else block
 
 
-def _parsed(candidate: str) -> object:
-    """The JSON value of `candidate`; None if it is not one that can be stored as UTF-8."""
+def _parse(candidate: str) -> object:
+    """Return the JSON value of `candidate`; None if it is not JSON or has no UTF-8 form."""
     try:
         value = json.loads(candidate, parse_constant=_no_constant)
         if "\\ud" in candidate.lower():

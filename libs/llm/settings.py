@@ -1,4 +1,4 @@
-"""Which models a service calls, with which keys, how patiently and at what price (G-01)."""
+"""Settings of model calls: provider, model, keys, retries and prices (G-01)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chassis.retry import RetryPolicy
 from chassis.settings import Settings, named
 from libs.llm.attempts import CallPolicy
 from libs.llm.errors import KeyMissing
-from libs.llm.providers import OFFLINE, provider_named
+from libs.llm.providers import OFFLINE, find_provider
 from libs.llm.usage import PUBLISHED_PRICES, Price
 
 
@@ -18,7 +18,7 @@ class ProviderSettings(Settings):
     """Keys, retry policy and prices: the same for chat and embedding models."""
 
     openai_api_key: SecretStr = named(SecretStr(""), "OPENAI_API_KEY")
-    """Key of the OpenAI-compatible server; a server that checks no key takes any text."""
+    """Key of the OpenAI-compatible server; a server that checks no key accepts any text."""
 
     openai_base_url: str = named("", "OPENAI_BASE_URL")
     """Base URL of an OpenAI-compatible server, such as `http://127.0.0.1:11434/v1`. Empty: OpenAI itself."""
@@ -27,30 +27,30 @@ class ProviderSettings(Settings):
     """Key for the provider gemini."""
 
     llm_retries: int = named(3, "LLM_RETRIES", ge=0, le=10)
-    """How often a failed call is made again: after 429, 5xx, a timeout or a broken connection."""
+    """Retries of a call that failed with 429, 5xx, a timeout or a broken connection."""
 
     llm_retry_base_seconds: float = named(1.0, "LLM_RETRY_BASE_SECONDS", ge=0)
-    """Seconds of the first pause between attempts at most; it doubles with each attempt, with full jitter."""
+    """Longest first pause between attempts, in seconds; it doubles with each attempt, with full jitter."""
 
     llm_retry_max_seconds: float = named(30.0, "LLM_RETRY_MAX_SECONDS", ge=0)
-    """Seconds a pause may last. A longer Retry-After is handed to the caller."""
+    """Longest pause between attempts, in seconds. A longer Retry-After is returned to the caller."""
 
     llm_attempt_seconds: float = named(60.0, "LLM_ATTEMPT_SECONDS", gt=0)
-    """Seconds after which one attempt counts as failed."""
+    """Seconds until one attempt times out."""
 
     llm_call_seconds: float = named(180.0, "LLM_CALL_SECONDS", gt=0)
-    """Seconds for a call with all its attempts; a nearer deadline of the caller goes first."""
+    """Seconds for a call with all its attempts; an earlier deadline of the caller takes precedence."""
 
     llm_concurrency: int = named(8, "LLM_CONCURRENCY", ge=1)
-    """Calls of one model that run at once; more wait."""
+    """Concurrent calls of one model; further calls wait."""
 
     llm_prices: dict[str, Price] = named({}, "LLM_PRICES")
-    """US dollars per million tokens by model, as JSON: `{"my-model": {"input": 0.1, "output": 0.4}}`. Adds to the list
-    prices that are built in. The cost of a model without a price is unknown, not 0."""
+    """US dollars per million tokens by model, as JSON: `{"my-model": {"input": 0.1, "output": 0.4}}`. Adds to the
+    built-in list prices. The cost of a model without a price is unknown, not 0."""
 
     @property
     def call_policy(self) -> CallPolicy:
-        """Return how often and how long a model is called."""
+        """Return the retry policy and the time limits of model calls."""
         retry = RetryPolicy(
             attempts=self.llm_retries + 1,
             first_pause=self.llm_retry_base_seconds,
@@ -59,12 +59,12 @@ class ProviderSettings(Settings):
         return CallPolicy(retry, self.llm_attempt_seconds, self.llm_call_seconds)
 
     def price_of(self, model: str) -> Price | None:
-        """The model's price; None when it is unknown."""
+        """Return the model's price; None when it is unknown."""
         return self.llm_prices.get(model) or PUBLISHED_PRICES.get(model)
 
     def key_of(self, provider: str) -> str:
-        """The provider's key, empty if it needs none. Errors: KeyMissing when it needs one and there is none (G-08)."""
-        variable = provider_named(provider).key_variable
+        """Return the provider's key, empty if it needs none. Raise KeyMissing if a required key is not set (G-08)."""
+        variable = find_provider(provider).key_variable
         if not variable:
             return ""
         key: str = getattr(self, variable.lower()).get_secret_value()
@@ -77,29 +77,29 @@ class LLMSettings(ProviderSettings):
     """The chat model."""
 
     llm_provider: str = named("openai", "LLM_PROVIDER")
-    """Who serves the chat model: `openai` (also any OpenAI-compatible server), `azure`, `bedrock`, `gemini`
-    (`google-gla` is the same), or `offline`: no model, the agents work by rules."""
+    """Provider of the chat model: `openai` (also any OpenAI-compatible server), `azure`, `bedrock`, `gemini`
+    (or its alias `google-gla`), or `offline`: no model, the agents work by rules."""
 
     llm_model: str = named("gpt-4o-mini", "LLM_MODEL", min_length=1)
-    """Name of the chat model, as its provider calls it."""
+    """The provider's name of the chat model."""
 
     llm_temperature: float | None = named(None, "LLM_TEMPERATURE", ge=0, le=2)
     """Sampling temperature. Empty: the provider's default."""
 
     llm_max_tokens: int | None = named(None, "LLM_MAX_TOKENS", ge=1)
-    """Tokens a reply may have. Empty: the provider's default."""
+    """Maximum tokens of a reply. Empty: the provider's default."""
 
     llm_structured_output: Literal["auto", "prompt"] = named("auto", "LLM_STRUCTURED_OUTPUT")
-    """How JSON of a given shape is had: `auto` holds the backend to a JSON schema where it takes one, `prompt` asks in
-    words."""
+    """Method for structured replies: `auto` sends a JSON schema to backends that accept one, `prompt` describes the
+    schema in the prompt."""
 
     @field_validator("llm_provider")
     @classmethod
-    def _known(cls, provider: str) -> str:
-        provider_named(provider)
+    def _check_provider(cls, provider: str) -> str:
+        find_provider(provider)
         return provider
 
     @property
     def is_offline(self) -> bool:
-        """Whether there is no model, so that a service is to be composed of its rule-based agents."""
+        """Return whether there is no model; the service then uses its rule-based agents."""
         return self.llm_provider == OFFLINE

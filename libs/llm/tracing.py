@@ -1,6 +1,6 @@
 """Spans and durations of model calls, named as in OpenTelemetry's conventions for generative AI.
 
-Prompts and replies are not in them: they hold what users wrote.
+They never contain prompts or replies, which are user data.
 """
 
 from __future__ import annotations
@@ -19,29 +19,14 @@ _tracer = trace.get_tracer("hansei.llm")
 _durations = metrics.get_meter("hansei.llm").create_histogram(
     "gen_ai.client.operation.duration",
     "s",
-    "How long model calls took, with all their attempts, by what they ended in.",
-    explicit_bucket_boundaries_advisory=[
-        0.01,
-        0.02,
-        0.04,
-        0.08,
-        0.16,
-        0.32,
-        0.64,
-        1.28,
-        2.56,
-        5.12,
-        10.24,
-        20.48,
-        40.96,
-        81.92,
-    ],
+    "Duration of model calls with all their attempts, by result.",
+    explicit_bucket_boundaries_advisory=[0.01 * 2**power for power in range(14)],
 )
 
 
 @contextmanager
 def model_call(operation: Literal["chat", "embeddings"], provider: str, model: str) -> Iterator[Span]:
-    """The span of one call, with all its attempts; an error ends it by the name of its class alone."""
+    """Run one call, with all its attempts, in a span; of an error, the span records only the class name."""
     attributes = {
         "gen_ai.operation.name": operation,
         "gen_ai.provider.name": provider,
@@ -67,8 +52,8 @@ def model_call(operation: Literal["chat", "embeddings"], provider: str, model: s
             _durations.record(time.perf_counter() - began, ended)
 
 
-def tell_usage(span: Span, usage: Usage) -> None:
-    """Put on a span what the call used, as far as that is known."""
+def set_span_usage(span: Span, usage: Usage) -> None:
+    """Set the known token counts of a call on its span."""
     for direction, tokens in (("input", usage.input_tokens), ("output", usage.output_tokens)):
         if tokens is not None:
             span.set_attribute(f"gen_ai.usage.{direction}_tokens", tokens)

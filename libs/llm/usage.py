@@ -1,6 +1,6 @@
-"""What model calls cost: tokens as the provider counted them, money by a table of prices.
+"""Usage of model calls: tokens as the provider counted them, cost by a table of prices.
 
-What is not known is None, never 0: a provider that sends no count, or a model without a price.
+An unknown value is None, never 0: some providers send no count, and some models have no price.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 _MILLION = 1_000_000
 
-# Named as in OpenTelemetry's conventions for generative AI, where those have a name.
+# The names follow OpenTelemetry's conventions for generative AI, where those define one.
 _meter = metrics.get_meter("hansei.llm")
 _tokens = _meter.create_histogram("gen_ai.client.token.usage", "{token}", "Tokens of answered model calls.")
 _cost = _meter.create_counter("hansei.llm.cost", "{USD}", "US dollars of answered model calls, where known.")
@@ -27,7 +27,7 @@ Number = TypeVar("Number", int, float)
 
 
 class Price(BaseModel):
-    """What a model costs, in US dollars per million tokens."""
+    """The price of a model, in US dollars per million tokens."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,12 +43,12 @@ PUBLISHED_PRICES: Mapping[str, Price] = {
     "text-embedding-3-small": Price(input=0.02),
     "text-embedding-3-large": Price(input=0.13),
 }
-"""List prices of OpenAI without discounts; the setting LLM_PRICES adds to them and corrects them."""
+"""List prices of OpenAI without discounts; the setting LLM_PRICES adds to them and overrides them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """One call that a model answered, with the attempts it took."""
+    """Usage of one successful model call, with the number of its attempts."""
 
     model: str
     input_tokens: int | None
@@ -58,29 +58,29 @@ class Usage:
 
 
 @dataclass(slots=True)
-class Bill:
-    """The usage of all calls made under one `measured()`; sums are None when a call's part of it is unknown."""
+class UsageTotal:
+    """The usage of all calls under one `collect_usage()`; a sum is None if the value of one call is unknown."""
 
     usages: list[Usage] = field(default_factory=list)
 
     @property
     def calls(self) -> int:
-        """Calls answered."""
+        """Return the number of successful calls."""
         return len(self.usages)
 
     @property
     def input_tokens(self) -> int | None:
-        """Tokens sent."""
+        """Return the number of tokens sent."""
         return _sum(usage.input_tokens for usage in self.usages)
 
     @property
     def output_tokens(self) -> int | None:
-        """Tokens received."""
+        """Return the number of tokens received."""
         return _sum(usage.output_tokens for usage in self.usages)
 
     @property
     def cost_usd(self) -> float | None:
-        """US dollars."""
+        """Return the cost in US dollars."""
         return _sum(usage.cost_usd for usage in self.usages)
 
 
@@ -93,24 +93,24 @@ def _sum(parts: Iterable[Number | None]) -> Number | None:
     return total
 
 
-_open_bills: ContextVar[tuple[Bill, ...]] = ContextVar("hansei_open_bills", default=())
+_usage_totals: ContextVar[tuple[UsageTotal, ...]] = ContextVar("hansei_usage_totals", default=())
 
 
 @contextmanager
-def measured() -> Iterator[Bill]:
-    """A bill for every model call made inside, also by the tasks started there; bills may be nested."""
-    bill = Bill()
-    token = _open_bills.set((*_open_bills.get(), bill))
+def collect_usage() -> Iterator[UsageTotal]:
+    """Collect the usage of every model call in the block and in the tasks started there; blocks may be nested."""
+    total = UsageTotal()
+    token = _usage_totals.set((*_usage_totals.get(), total))
     try:
-        yield bill
+        yield total
     finally:
-        _open_bills.reset(token)
+        _usage_totals.reset(token)
 
 
 def record(usage: Usage) -> None:
-    """Puts `usage` on every open bill and into the metrics of the process."""
-    for bill in _open_bills.get():
-        bill.usages.append(usage)
+    """Add `usage` to every open total and to the metrics of the process."""
+    for total in _usage_totals.get():
+        total.usages.append(usage)
     model = {"gen_ai.request.model": usage.model}
     _calls.add(1, {**model, "cost_known": usage.cost_usd is not None})
     _attempts.add(usage.attempts, model)
@@ -122,7 +122,7 @@ def record(usage: Usage) -> None:
 
 
 def cost_of(input_tokens: int | None, output_tokens: int | None, price: Price | None) -> float | None:
-    """US dollars for these tokens; None when the price or a count that has a price is unknown."""
+    """Return the cost of these tokens in US dollars; None if the price or a needed count is unknown."""
     if price is None or input_tokens is None or (output_tokens is None and price.output > 0):
         return None
     return (input_tokens * price.input + (output_tokens or 0) * price.output) / _MILLION

@@ -68,9 +68,9 @@ async def test_no_texts_need_no_call() -> None:
         ([[float("nan")], [1.0]], "a number that is not finite"),
         ([[float("inf")], [1.0]], "a number that is not finite"),
         ([[1e300], [1.0]], "a number that is not finite"),
-        ([None, [1.0]], "not the protocol's"),
-        ([["a"], [1.0]], "not the protocol's"),
-        (None, "not the protocol's"),
+        ([None, [1.0]], "malformed response"),
+        ([["a"], [1.0]], "malformed response"),
+        (None, "malformed response"),
     ],
 )
 async def test_what_is_not_a_vector_is_refused(answer: Any, complaint: str) -> None:

@@ -123,14 +123,16 @@ async def test_no_pause_reaches_past_the_callers_deadline() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "remaining", "given"), [(5, 9, 9), (9, 5, 9), (9, 9, 5), (5, None, None), (9, None, 5)]
+    ("policy", "remaining", "timeout_seconds"), [(5, 9, 9), (9, 5, 9), (9, 9, 5), (5, None, None), (9, None, 5)]
 )
-async def test_the_nearest_deadline_counts(policy: float, remaining: float | None, given: float | None) -> None:
+async def test_the_nearest_deadline_counts(
+    policy: float, remaining: float | None, timeout_seconds: float | None
+) -> None:
     time = Time()
     retry = RetryPolicy(10, first_pause=4)
     calls = attempts_with(time, policy=CallPolicy(retry, call_seconds=policy), remaining=remaining)
     with pytest.raises(ModelUnavailable, match="down"):
-        await calls.run(Scripted(*[ModelUnavailable("down") for _ in range(9)]), given)
+        await calls.run(Scripted(*[ModelUnavailable("down") for _ in range(9)]), timeout_seconds)
     assert time.pauses == [4.0]
 
 

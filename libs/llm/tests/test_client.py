@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from libs.llm.chat import OfflineChatModel
 from libs.llm.client import LLMClient
 from libs.llm.errors import ModelOffline, ModelRefusedCall, ModelUnavailable, ReplyNotStructured
-from libs.llm.structured import held_to
+from libs.llm.structured_output import response_format_of
 from libs.prompts.templates import TemplateError
 
 
@@ -19,12 +19,12 @@ class ScriptedModel:
 
     def __init__(self, *replies: Any, takes_schema: bool = False) -> None:
         self.replies = list(replies)
-        self.asked: list[list[Any]] = []
+        self.requests: list[list[Any]] = []
         self.options: list[dict[str, Any]] = []
         self.takes_schema = takes_schema
 
     def invoke(self, messages: Any, /, **options: Any) -> Any:
-        self.asked.append(list(messages))
+        self.requests.append(list(messages))
         self.options.append(options)
         reply = self.replies.pop(0)
         if isinstance(reply, Exception):
@@ -51,7 +51,7 @@ async def test_a_reply_is_a_message_with_text_in_content() -> None:
     assert (await client.ainvoke([("human", "hi")])).content == "plain"
     assert client.invoke([("human", "hi")]).content == "ab"  # G-07
     assert (await client.ainvoke([("human", "hi")])).content == "ab"
-    assert model.asked == [[("human", "hi")]] * 4
+    assert model.requests == [[("human", "hi")]] * 4
 
 
 async def test_a_template_is_filled_in_one_pass_and_its_reply_is_text() -> None:
@@ -59,14 +59,14 @@ async def test_a_template_is_filled_in_one_pass_and_its_reply_is_text() -> None:
     client = LLMClient(model)
     assert client.invoke_with_template("<{a}>", {"a": "{b}", "b": "x"}) == "one"  # G-04, G-06
     assert await client.ainvoke_with_template("<{a}>", {"a": "{}"}) == "ab"
-    assert model.asked == [[("human", "<{b}>")], [("human", "<{}>")]]
+    assert model.requests == [[("human", "<{b}>")], [("human", "<{}>")]]
 
 
 def test_a_placeholder_without_value_is_an_error_and_nothing_is_sent() -> None:
     model = ScriptedModel("never")
     with pytest.raises(TemplateError, match=r"placeholder \{b\} has no value"):
         LLMClient(model).invoke_with_template("{a} {b}", {"a": "1"})  # G-06
-    assert model.asked == []
+    assert model.requests == []
 
 
 async def test_a_failure_is_logged_with_its_traceback_and_raised_without_a_retry(
@@ -82,7 +82,7 @@ async def test_a_failure_is_logged_with_its_traceback_and_raised_without_a_retry
         client.invoke_with_template("", {})
     with pytest.raises(ModelUnavailable, match="down"):
         await client.ainvoke_with_template("", {})
-    assert len(model.asked) == 4  # G-05
+    assert len(model.requests) == 4  # G-05
     assert [(record.levelno, record.exc_info is not None) for record in caplog.records] == [(logging.ERROR, True)] * 4
     assert "Traceback" in caplog.text
 
@@ -96,41 +96,41 @@ async def test_a_timeout_reaches_the_model_only_when_given() -> None:
 
 async def test_a_backend_that_takes_a_schema_is_held_to_it() -> None:
     model = ScriptedModel('{"answer": "x", "score": 7, "tags": ["good"]}', takes_schema=True)
-    verdict = await LLMClient(model).astructured([("human", "judge")], Verdict)
+    verdict = await LLMClient(model).ainvoke_structured([("human", "judge")], Verdict)
     assert verdict == Verdict(answer="x", score=7, tags=["good"])
-    assert (model.asked, model.options) == ([[("human", "judge")]], [{"extra_body": held_to(Verdict)}])
+    assert (model.requests, model.options) == ([[("human", "judge")]], [{"extra_body": response_format_of(Verdict)}])
 
 
 async def test_any_other_backend_is_asked_in_words() -> None:
     model = ScriptedModel('Sure!\n```json\n{"answer": "x", "score": 7}\n```', '{"answer": "y", "score": 8}')
     client = LLMClient(model)
-    assert (await client.astructured([("human", "judge")], Verdict)).score == 7
-    assert model.asked[0][0] == ("human", "judge")
-    assert '"maximum": 100' in model.asked[0][1][1]
-    await client.astructured([("human", "judge")], Verdict, describe=False)
-    assert model.asked[1] == [("human", "judge")]
+    assert (await client.ainvoke_structured([("human", "judge")], Verdict)).score == 7
+    assert model.requests[0][0] == ("human", "judge")
+    assert '"maximum": 100' in model.requests[0][1][1]
+    await client.ainvoke_structured([("human", "judge")], Verdict, describe_schema=False)
+    assert model.requests[1] == [("human", "judge")]
 
 
 async def test_a_backend_that_refuses_the_schema_is_asked_in_words_from_then_on() -> None:
     good = '{"answer": "x", "score": 7}'
     model = ScriptedModel(ModelRefusedCall("HTTP 400: unknown response_format"), good, good, takes_schema=True)
     client = LLMClient(model)
-    await client.astructured([("human", "judge")], Verdict)
-    await client.astructured([("human", "judge")], Verdict)
+    await client.ainvoke_structured([("human", "judge")], Verdict)
+    await client.ainvoke_structured([("human", "judge")], Verdict)
     assert [bool(options) for options in model.options] == [True, False, False]
-    assert [len(asked) for asked in model.asked] == [1, 2, 2]
+    assert [len(requests) for requests in model.requests] == [1, 2, 2]
 
 
 async def test_another_refusal_is_raised() -> None:
     model = ScriptedModel(ModelRefusedCall("HTTP 401: no"), takes_schema=True)
     with pytest.raises(ModelRefusedCall, match="401"):
-        await LLMClient(model).astructured([("human", "judge")], Verdict)
+        await LLMClient(model).ainvoke_structured([("human", "judge")], Verdict)
 
 
 async def test_a_reply_that_does_not_fit_is_asked_again_with_what_is_wrong() -> None:
     model = ScriptedModel('{"answer": 1, "score": 700}', '{"answer": "x", "score": 70}', takes_schema=True)
-    assert (await LLMClient(model).astructured([("human", "judge")], Verdict)).score == 70
-    question, reply, correction = model.asked[1]
+    assert (await LLMClient(model).ainvoke_structured([("human", "judge")], Verdict)).score == 70
+    question, reply, correction = model.requests[1]
     assert (question, reply) == (("human", "judge"), ("ai", '{"answer": 1, "score": 700}'))
     assert "answer: Input should be a valid string; score: Input should be less than or equal to 100" in correction[1]
 
@@ -138,11 +138,11 @@ async def test_a_reply_that_does_not_fit_is_asked_again_with_what_is_wrong() -> 
 async def test_a_reply_that_never_fits_is_an_error_that_says_why() -> None:
     model = ScriptedModel("no JSON", '{"answer": "x"}', "never")
     with pytest.raises(ReplyNotStructured, match="does not fit Verdict: score: Field required"):
-        await LLMClient(model).astructured([("human", "judge")], Verdict)
+        await LLMClient(model).ainvoke_structured([("human", "judge")], Verdict)
     assert model.replies == ["never"]
     model = ScriptedModel("no JSON", "never")
     with pytest.raises(ReplyNotStructured, match="no JSON object in the reply: 'no JSON'"):
-        await LLMClient(model).astructured([("human", "judge")], Verdict, reasks=0)
+        await LLMClient(model).ainvoke_structured([("human", "judge")], Verdict, corrections=0)
     assert model.replies == ["never"]
 
 
@@ -157,13 +157,13 @@ def test_the_schema_is_strict_where_all_fields_are_known() -> None:
     class Open(BaseModel):
         anything: dict[str, int]
 
-    strict = held_to(Outer)["response_format"]["json_schema"]
+    strict = response_format_of(Outer)["response_format"]["json_schema"]
     assert (strict["name"], strict["strict"]) == ("Outer", True)
     assert strict["schema"]["required"] == ["inner", "maybe"]
     assert strict["schema"]["additionalProperties"] is False
     assert strict["schema"]["$defs"]["Inner"]["required"] == ["note"]
     assert "default" not in str(strict)
-    assert held_to(Open)["response_format"]["json_schema"]["strict"] is False
+    assert response_format_of(Open)["response_format"]["json_schema"]["strict"] is False
 
 
 async def test_offline_there_is_no_chat_and_it_says_so() -> None:

@@ -37,12 +37,12 @@ class GoogleError(Exception):
     code = 429
 
 
-def named(error: Exception) -> ModelUnavailable:
+def convert(error: Exception) -> ModelUnavailable:
     return failure_of(error, "m", now=lambda: NOW)
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "may_pass"),
+    ("error", "kind", "is_transient"),
     [
         (StatusError(429), ModelRateLimited, True),
         (StatusError(429, code="insufficient_quota"), ModelRefusedCall, False),
@@ -65,9 +65,9 @@ def named(error: Exception) -> ModelUnavailable:
         (FailedPrecondition("ours"), ModelRefusedCall, False),
     ],
 )
-def test_what_went_wrong_is_named(error: Exception, kind: type[ModelUnavailable], may_pass: bool) -> None:
-    failure = named(error)
-    assert (type(failure), failure.may_pass, failure.code) == (kind, may_pass, "UNAVAILABLE")  # G-13
+def test_what_went_wrong_is_named(error: Exception, kind: type[ModelUnavailable], is_transient: bool) -> None:
+    failure = convert(error)
+    assert (type(failure), failure.is_transient, failure.code) == (kind, is_transient, "UNAVAILABLE")  # G-13
 
 
 def test_a_reply_that_fails_validation_is_malformed() -> None:
@@ -76,7 +76,7 @@ def test_a_reply_that_fails_validation_is_malformed() -> None:
 
     with pytest.raises(ValidationError) as caught:
         Reply.model_validate({"content": 7})
-    assert isinstance(named(caught.value), ModelReplyMalformed)
+    assert isinstance(convert(caught.value), ModelReplyMalformed)
 
 
 @pytest.mark.parametrize(
@@ -93,14 +93,14 @@ def test_a_reply_that_fails_validation_is_malformed() -> None:
     ],
 )
 def test_retry_after_is_read_in_both_forms(header: str | None, seconds: float | None) -> None:
-    assert named(StatusError(429, retry_after=header)).retry_after == seconds
-    assert named(StatusError(503, retry_after=header)).retry_after == seconds
+    assert convert(StatusError(429, retry_after=header)).retry_after == seconds
+    assert convert(StatusError(503, retry_after=header)).retry_after == seconds
 
 
 def test_the_status_may_be_known_to_the_cause_alone() -> None:
     wrapper = RuntimeError("Error calling model")
     wrapper.__cause__ = StatusError(429, retry_after="5")
-    failure = named(wrapper)
+    failure = convert(wrapper)
     assert (type(failure), failure.retry_after) == (ModelRateLimited, 5)
     assert "HTTP 429: RuntimeError: Error calling model" in str(failure)
 
@@ -116,8 +116,6 @@ def test_the_text_is_short_on_one_line_and_holds_no_key() -> None:
     assert "sk-abc" not in text
     assert "abc.def" not in text
     assert "my-own-key" not in text
-    assert text.startswith(
-        "model gpt-4o-mini sent an answer that is not the protocol's: ValueError: key *** and *** and ***"
-    )
+    assert text.startswith("model gpt-4o-mini sent a malformed response: ValueError: key *** and *** and ***")
     assert len(text) < 400
     assert "\n" not in text

@@ -34,15 +34,15 @@ def points(reader: InMemoryMetricReader) -> list[HistogramDataPoint]:
     found = reader.get_metrics_data()
     assert found is not None
     (metric,) = found.resource_metrics[0].scope_metrics[0].metrics
-    return [each for each in metric.data.data_points if isinstance(each, HistogramDataPoint)]
+    return [point for point in metric.data.data_points if isinstance(point, HistogramDataPoint)]
 
 
 def test_a_call_is_a_span_with_its_tokens(spans: InMemorySpanExporter, reader: InMemoryMetricReader) -> None:
     with tracing.model_call("chat", "openai", "m") as span:
-        tracing.tell_usage(span, Usage("m", 3, None, None))
-    (told,) = spans.get_finished_spans()
-    assert (told.name, told.kind, told.status.is_ok) == ("chat m", SpanKind.CLIENT, True)
-    assert told.attributes == {**CALL, "gen_ai.usage.input_tokens": 3}
+        tracing.set_span_usage(span, Usage("m", 3, None, None))
+    (finished,) = spans.get_finished_spans()
+    assert (finished.name, finished.kind, finished.status.is_ok) == ("chat m", SpanKind.CLIENT, True)
+    assert finished.attributes == {**CALL, "gen_ai.usage.input_tokens": 3}
     (point,) = points(reader)
     assert (point.count, point.attributes) == (1, CALL)
 
@@ -50,10 +50,10 @@ def test_a_call_is_a_span_with_its_tokens(spans: InMemorySpanExporter, reader: I
 def test_of_an_error_only_its_class_is_told(spans: InMemorySpanExporter, reader: InMemoryMetricReader) -> None:
     with pytest.raises(ValueError, match="secret"), tracing.model_call("chat", "openai", "m"):
         raise ValueError("secret")
-    (told,) = spans.get_finished_spans()
-    assert told.attributes == {**CALL, "error.type": "ValueError"}
-    assert not told.events
-    assert not told.status.is_ok
-    assert "secret" not in told.to_json()
+    (finished,) = spans.get_finished_spans()
+    assert finished.attributes == {**CALL, "error.type": "ValueError"}
+    assert not finished.events
+    assert not finished.status.is_ok
+    assert "secret" not in finished.to_json()
     (point,) = points(reader)
     assert point.attributes == {**CALL, "error.type": "ValueError"}

@@ -7,7 +7,7 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from libs.llm.usage import Price, Usage, cost_of, measured, record
+from libs.llm.usage import Price, Usage, collect_usage, cost_of, record
 
 
 def usage(sent: int | None = 10, received: int | None = 5, cost: float | None = 0.5) -> Usage:
@@ -16,9 +16,9 @@ def usage(sent: int | None = 10, received: int | None = 5, cost: float | None = 
 
 def test_a_bill_sums_what_was_recorded_inside() -> None:
     record(usage())
-    with measured() as outer:
+    with collect_usage() as outer:
         record(usage())
-        with measured() as inner:
+        with collect_usage() as inner:
             record(usage(sent=1, received=2, cost=0.25))
     record(usage())
     assert (inner.calls, inner.input_tokens, inner.output_tokens, inner.cost_usd) == (1, 1, 2, 0.25)
@@ -26,29 +26,29 @@ def test_a_bill_sums_what_was_recorded_inside() -> None:
 
 
 def test_a_sum_with_an_unknown_part_is_unknown() -> None:
-    with measured() as bill:
+    with collect_usage() as total:
         record(usage())
         record(usage(cost=None))
         record(usage(sent=None, received=None, cost=None))
-    assert (bill.calls, bill.input_tokens, bill.output_tokens, bill.cost_usd) == (3, None, None, None)
+    assert (total.calls, total.input_tokens, total.output_tokens, total.cost_usd) == (3, None, None, None)
 
 
 def test_no_calls_cost_nothing() -> None:
-    with measured() as bill:
+    with collect_usage() as total:
         pass
-    assert (bill.calls, bill.input_tokens, bill.cost_usd) == (0, 0, 0)
+    assert (total.calls, total.input_tokens, total.cost_usd) == (0, 0, 0)
 
 
 async def test_calls_of_tasks_started_inside_are_on_the_bill_and_others_are_not() -> None:
     async def spend() -> int:
-        with measured() as own:
+        with collect_usage() as own:
             record(usage())
             await asyncio.sleep(0)
         return own.calls
 
-    with measured() as bill:
+    with collect_usage() as total:
         assert list(await asyncio.gather(spend(), spend())) == [1, 1]
-    assert bill.calls == 2
+    assert total.calls == 2
 
 
 def test_cost_is_known_only_when_everything_in_it_is() -> None:

@@ -44,8 +44,8 @@ class CuratorReply(BaseModel):
 class Model(Protocol):
     """A chat model that answers in a given shape. Raises ReplyNotStructured when its reply has another."""
 
-    async def astructured(
-        self, messages: Sequence[tuple[str, str]], shape: type[S], *, describe: bool = True, reasks: int = 1
+    async def ainvoke_structured(
+        self, messages: Sequence[tuple[str, str]], shape: type[S], *, describe_schema: bool = True, corrections: int = 1
     ) -> S:
         """The reply as a `shape`."""
         ...
@@ -95,7 +95,9 @@ class ModelCurator:
             reflection.insights, _bullets(shown), sections, playbook.dataset, _bullets(others)
         )
         try:
-            reply = await self._llm_client.astructured([("human", prompt)], CuratorReply, describe=False, reasks=0)
+            reply = await self._llm_client.ainvoke_structured(
+                [("human", prompt)], CuratorReply, describe_schema=False, corrections=0
+            )
         except ReplyNotStructured as error:
             _log.warning("reply of the curator model cannot be used", dataset=playbook.dataset, error=str(error))
             return Proposed(problem=str(error))

@@ -8,7 +8,7 @@ from typing import Any
 from libs.llm.client import LLMClient
 from libs.llm.errors import ReplyNotStructured
 from libs.llm.replies import extract_json_object
-from libs.llm.usage import Bill, measured
+from libs.llm.usage import UsageTotal, collect_usage
 from libs.prompts.templates import PromptTemplates, fill
 from services.planner.domain.extraction import extractive_answer
 from services.planner.domain.generation import (
@@ -41,13 +41,13 @@ class ModelAnswerer:
 
     async def answer(self, question: Question) -> tuple[GeneratedAnswer, TokenUse | None]:
         """The model's answer. Errors: see libs.llm.errors; ValueError for one that no trajectory can hold."""
-        with measured() as bill:
+        with collect_usage() as usage:
             reply = await self._client.ainvoke(self._messages(question))
         text: str = reply.content
         answer = GeneratedAnswer(text) if question.style is AnswerStyle.PLAIN else _read(text)
         if len(answer.text) > MAX_ANSWER_CHARS:
             raise ValueError(f"the answer has {len(answer.text)} characters, more than {MAX_ANSWER_CHARS}")
-        return answer, _token_use(bill)
+        return answer, _token_use(usage)
 
     def _messages(self, question: Question) -> list[tuple[str, str]]:
         """One human message (C-52), after the instruction as a system message, if there is one (P-122)."""
@@ -73,10 +73,10 @@ def _read(text: str) -> GeneratedAnswer:
     return GeneratedAnswer(answer, tuple(line for line in reasoning.splitlines() if line.strip()))
 
 
-def _token_use(bill: Bill) -> TokenUse | None:
-    if not bill.calls or bill.input_tokens is None or bill.output_tokens is None:
+def _token_use(usage: UsageTotal) -> TokenUse | None:
+    if not usage.calls or usage.input_tokens is None or usage.output_tokens is None:
         return None
-    return TokenUse(bill.input_tokens, bill.output_tokens, bill.cost_usd)
+    return TokenUse(usage.input_tokens, usage.output_tokens, usage.cost_usd)
 
 
 class OfflineAnswerer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from libs.llm.client import LLMClient
 from libs.llm.replies import text_of
-from libs.llm.usage import measured
+from libs.llm.usage import collect_usage
 from services.planner.usecases.ports import Completion
 
 
@@ -16,7 +16,7 @@ class ChatCompletions:
 
     async def complete(self, system: str, prompt: str) -> Completion:
         """The reply. Errors: see libs.llm.errors."""
-        with measured() as bill:
+        with collect_usage() as usage:
             reply = await self._client.ainvoke([("system", system), ("human", prompt)])
-        tokens = (bill.input_tokens or 0) + (bill.output_tokens or 0)
-        return Completion(text_of(reply), tokens, round(1e6 * (bill.cost_usd or 0.0)))
+        tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
+        return Completion(text_of(reply), tokens, round(1e6 * (usage.cost_usd or 0.0)))

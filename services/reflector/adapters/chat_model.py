@@ -16,5 +16,5 @@ class ChatReflectionModel:
         self._client = client
 
     async def reply(self, messages: Sequence[Message], shape: type[Reply]) -> Reply:
-        """The answer in `shape`; the prompt itself says the form, so nothing is added to it (C-52)."""
-        return await self._client.astructured(list(messages), shape, describe=False, reasks=0)
+        """Return the answer in `shape`; the prompt itself says the form, so nothing is added to it (C-52)."""
+        return await self._client.ainvoke_structured(list(messages), shape, describe_schema=False, corrections=0)

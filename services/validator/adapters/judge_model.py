@@ -39,7 +39,7 @@ class ChatJudgeModel:
         if call.model.provider == OFFLINE:
             return self._rules.judge(question, shape)
         messages = [("system", question.instruction), ("human", question.prompt)]
-        return await self._client(call).astructured(messages, shape, reasks=0)
+        return await self._client(call).ainvoke_structured(messages, shape, corrections=0)
 
     def _client(self, call: JudgeCall) -> LLMClient:
         key = (call.model, call.temperature, call.timeout_seconds)

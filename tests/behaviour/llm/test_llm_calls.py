@@ -24,7 +24,7 @@ from libs.llm.errors import (
 )
 from libs.llm.providers import create_chat_model, openai_connections
 from libs.llm.settings import LLMSettings
-from libs.llm.usage import Usage, measured
+from libs.llm.usage import Usage, collect_usage
 from tests.fakes.openai_answers import (
     Answer,
     body,
@@ -51,10 +51,10 @@ def server() -> Iterator[OpenAIServer]:
 
 @asynccontextmanager
 async def client_of(server: OpenAIServer, **settings: Any) -> AsyncIterator[LLMClient]:
-    """A client as a service has it, except that its pauses take no time."""
-    patience = {"llm_retry_base_seconds": 0.0, "llm_provider": "openai", "llm_model": "gpt-4o-mini"}
+    """Return a client as a service has it, except that its pauses take no time."""
+    retry_options = {"llm_retry_base_seconds": 0.0, "llm_provider": "openai", "llm_model": "gpt-4o-mini"}
     chosen = LLMSettings.model_validate(
-        {**patience, "openai_api_key": KEY, "openai_base_url": server.base_url, **settings}
+        {**retry_options, "openai_api_key": KEY, "openai_base_url": server.base_url, **settings}
     )
     client = connect_chat(chosen)
     try:
@@ -66,7 +66,7 @@ async def client_of(server: OpenAIServer, **settings: Any) -> AsyncIterator[LLMC
 async def test_messages_and_settings_arrive_and_text_and_usage_come_back(server: OpenAIServer) -> None:
     server.script(chat("hello back"))
     async with client_of(server, llm_temperature=0.25, llm_max_tokens=99) as client:
-        with measured() as bill:
+        with collect_usage() as total:
             reply = await client.ainvoke(HUMAN)
     assert reply.content == "hello back"  # G-04
     (request,) = server.requests
@@ -74,8 +74,8 @@ async def test_messages_and_settings_arrive_and_text_and_usage_come_back(server:
     assert request.headers["authorization"] == f"Bearer {KEY}"
     sent = {name: request.body.get(name) for name in ("model", "temperature", "max_completion_tokens")}
     assert sent == {"model": "gpt-4o-mini", "temperature": 0.25, "max_completion_tokens": 99}
-    assert bill.usages == [Usage("gpt-4o-mini", 5, 2, bill.cost_usd, 1)]
-    assert bill.cost_usd == pytest.approx((5 * 0.15 + 2 * 0.60) / 1e6)
+    assert total.usages == [Usage("gpt-4o-mini", 5, 2, total.cost_usd, 1)]
+    assert total.cost_usd == pytest.approx((5 * 0.15 + 2 * 0.60) / 1e6)
 
 
 @pytest.mark.parametrize(
@@ -100,10 +100,10 @@ async def test_messages_and_settings_arrive_and_text_and_usage_come_back(server:
 async def test_a_fault_is_passed_over_by_the_next_attempt(server: OpenAIServer, fault: Answer) -> None:
     server.script(fault, fault, chat("at last"))
     async with client_of(server) as client:
-        with measured() as bill:
+        with collect_usage() as total:
             assert (await client.ainvoke(HUMAN)).content == "at last"
     assert len(server.requests) == 3
-    assert [usage.attempts for usage in bill.usages] == [3]
+    assert [usage.attempts for usage in total.usages] == [3]
 
 
 @pytest.mark.parametrize(
@@ -199,17 +199,17 @@ async def test_no_more_calls_are_open_than_allowed(server: OpenAIServer) -> None
 async def test_usage_that_was_not_told_is_unknown_and_not_zero(server: OpenAIServer, usage: dict[str, object]) -> None:
     server.script(chat("ok", usage=usage))
     async with client_of(server) as client:
-        with measured() as bill:
+        with collect_usage() as total:
             await client.ainvoke(HUMAN)
-    assert (bill.calls, bill.input_tokens, bill.output_tokens, bill.cost_usd) == (1, None, None, None)
+    assert (total.calls, total.input_tokens, total.output_tokens, total.cost_usd) == (1, None, None, None)
 
 
 async def test_the_cost_of_a_model_without_a_price_is_unknown(server: OpenAIServer) -> None:
     server.script(chat("ok"))
     async with client_of(server, llm_model="home-grown") as client:
-        with measured() as bill:
+        with collect_usage() as total:
             await client.ainvoke(HUMAN)
-    assert (bill.input_tokens, bill.cost_usd) == (5, None)
+    assert (total.input_tokens, total.cost_usd) == (5, None)
 
 
 async def test_a_key_that_the_provider_repeats_reaches_neither_error_nor_log(
@@ -232,17 +232,17 @@ class Verdict(BaseModel):
 async def test_the_backend_is_held_to_the_json_schema(server: OpenAIServer) -> None:
     server.script(chat_json({"answer": "はい", "score": 7}))
     async with client_of(server) as client:
-        assert await client.astructured(HUMAN, Verdict) == Verdict(answer="はい", score=7)
-    asked = server.requests[0].body["response_format"]
-    assert (asked["type"], asked["json_schema"]["strict"]) == ("json_schema", True)
-    assert asked["json_schema"]["schema"]["required"] == ["answer", "score"]
+        assert await client.ainvoke_structured(HUMAN, Verdict) == Verdict(answer="はい", score=7)
+    response_format = server.requests[0].body["response_format"]
+    assert (response_format["type"], response_format["json_schema"]["strict"]) == ("json_schema", True)
+    assert response_format["json_schema"]["schema"]["required"] == ["answer", "score"]
 
 
 async def test_a_backend_without_json_schema_is_asked_in_words(server: OpenAIServer) -> None:
     server.answer_with(without_json_schema(chat('Of course:\n```json\n{"answer": "yes", "score": 7}\n```\nBye.')))
     async with client_of(server) as client:
         for _ in range(2):
-            assert await client.astructured(HUMAN, Verdict) == Verdict(answer="yes", score=7)
+            assert await client.ainvoke_structured(HUMAN, Verdict) == Verdict(answer="yes", score=7)
     assert ["response_format" in request.body for request in server.requests] == [True, False, False]
     assert "JSON schema" in server.requests[1].prompt
 
@@ -252,20 +252,20 @@ async def test_wrong_json_is_asked_again_with_what_is_wrong_and_both_calls_are_o
 ) -> None:
     server.script(chat_json({"answer": "yes"}), chat_json({"answer": "yes", "score": 7}))
     async with client_of(server) as client:
-        with measured() as bill:
-            assert (await client.astructured(HUMAN, Verdict)).score == 7
+        with collect_usage() as total:
+            assert (await client.ainvoke_structured(HUMAN, Verdict)).score == 7
     assert [role for role, _ in server.requests[1].messages] == ["system", "user", "assistant", "user"]
     assert "score: Field required" in server.requests[1].prompt
-    assert bill.calls == 2
+    assert total.calls == 2
 
 
 async def test_a_cut_off_reply_is_counted_and_not_structured(server: OpenAIServer) -> None:
     server.answer_with(chat('{"answer": "ye', finish_reason="length"))
     async with client_of(server) as client:
-        with measured() as bill, pytest.raises(ReplyNotStructured):
-            await client.astructured(HUMAN, Verdict)
-    assert bill.calls == 2
-    assert bill.output_tokens is not None
+        with collect_usage() as total, pytest.raises(ReplyNotStructured):
+            await client.ainvoke_structured(HUMAN, Verdict)
+    assert total.calls == 2
+    assert total.output_tokens is not None
 
 
 async def test_a_blocking_call_works_on_a_model_without_a_loop(server: OpenAIServer) -> None:

@@ -14,7 +14,7 @@ from libs.embedding.connect import connect_remote_model
 from libs.embedding.errors import EmbeddingFailed
 from libs.embedding.remote import RemoteModel
 from libs.embedding.settings import EmbeddingSettings
-from libs.llm.usage import measured
+from libs.llm.usage import collect_usage
 from tests.fakes.openai_answers import Answer, body, embeddings, error, reset, truncated, vector_of
 from tests.fakes.openai_server import OpenAIServer
 
@@ -40,7 +40,7 @@ async def client_of(server: OpenAIServer, **settings: Any) -> AsyncIterator[Remo
 async def test_many_texts_go_out_as_text_in_batches_and_come_back_in_order(server: OpenAIServer) -> None:
     texts = [f"text {number} 日本語" for number in range(25)]
     async with client_of(server, embedding_batch_size=10, llm_concurrency=2) as client:
-        with measured() as bill:
+        with collect_usage() as total:
             vectors = await client.embed(texts)
     np.testing.assert_allclose(vectors, np.asarray([vector_of(text) for text in texts]), rtol=1e-6)
     assert client.dimension == 8
@@ -48,7 +48,7 @@ async def test_many_texts_go_out_as_text_in_batches_and_come_back_in_order(serve
     assert sorted(text for request in server.requests for text in request.texts) == sorted(texts)
     assert {request.body["model"] for request in server.requests} == {"text-embedding-3-small"}
     assert server.peak_in_flight <= 2
-    assert (bill.calls, bill.input_tokens, bill.cost_usd) == (3, None, None)
+    assert (total.calls, total.input_tokens, total.cost_usd) == (3, None, None)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Replies of a given shape: the JSON schema a backend is held to, the words that ask for it, and the check."""
+"""Structured replies: the schema for the backend, its description in a prompt, and the validation."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ S = TypeVar("S", bound=BaseModel)
 MAX_COMPLAINTS = 10
 
 
-def parsed(text: str, shape: type[S]) -> S:
-    """The JSON object in `text` (G-11) as a `shape`. Errors: ReplyNotStructured, naming up to ten broken fields."""
+def parse_structured(text: str, shape: type[S]) -> S:
+    """Return the JSON object in `text` (G-11) as a `shape`. Raise ReplyNotStructured with up to ten field errors."""
     found = extract_json_object(text)
     try:
         return shape.model_validate(found)
@@ -33,22 +33,22 @@ def _complaints(error: ValidationError) -> Iterator[str]:
 
 
 def instruction(shape: type[BaseModel]) -> str:
-    """The words that ask for a `shape`."""
+    """Return the prompt text that requests a `shape`."""
     schema = json.dumps(shape.model_json_schema(), ensure_ascii=False)
     return f"Answer with one JSON object and nothing else. It must match this JSON schema:\n{schema}"
 
 
 def correction(error: ReplyNotStructured) -> str:
-    """The words that ask again after a reply that did not fit."""
+    """Return the prompt text that requests a correction of an invalid reply."""
     return f"That reply cannot be used: {error}. Answer again, with the whole corrected JSON object and nothing else."
 
 
-def held_to(shape: type[BaseModel]) -> dict[str, Any]:
-    """What a chat completions request also says so that the reply is held to a `shape`.
+def response_format_of(shape: type[BaseModel]) -> dict[str, Any]:
+    """Return the fields of a chat completions request that enforce a `shape`.
 
-    It goes into the request as it is (`extra_body`): as an option, `response_format` would have LangChain parse the
-    reply and raise where a cut-off reply could still be read and counted. Strict where the schema can be, that is
-    where every object's fields are known; strict mode wants all of them required and no others allowed.
+    They are sent as `extra_body`: with the option `response_format`, LangChain would parse the reply and raise for a
+    truncated one that can still be read and counted. Strict mode needs objects with declared fields only, and makes
+    all of them required.
     """
     schema = shape.model_json_schema()
     strict = all(_is_closed(node) for node in _objects(schema))
@@ -63,7 +63,7 @@ def held_to(shape: type[BaseModel]) -> dict[str, Any]:
 
 
 def _objects(node: object) -> Iterator[dict[str, Any]]:
-    """Every schema of type `object` in a JSON schema."""
+    """Yield every schema of type `object` in a JSON schema."""
     children: list[Any] = []
     if isinstance(node, dict):
         if node.get("type") == "object":
