@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from chassis.errors import BadSetting
     from chassis.server.lifecycle import Running, run, serve
     from chassis.server.service import Registration, Service
-    from chassis.settings import ServiceSettings, load, named
+    from chassis.settings import ServiceSettings, load
     from chassis.tls import Certificates
 
 _HOMES = {
@@ -26,7 +26,6 @@ _HOMES = {
     "Service": "server.service",
     "ServiceSettings": "settings",
     "load": "settings",
-    "named": "settings",
     "run": "server.lifecycle",
     "serve": "server.lifecycle",
 }
@@ -40,7 +39,6 @@ __all__ = [
     "Service",
     "ServiceSettings",
     "load",
-    "named",
     "run",
     "serve",
 ]

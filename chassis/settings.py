@@ -1,70 +1,198 @@
-"""Settings: frozen, read from the environment once, each with a docstring that gives its unit.
+"""Settings: frozen, read once, each with a docstring that gives its unit.
 
-A field ``log_level`` is read from ``HANSEI_LOG_LEVEL``. A field declared with `named` also has the plain environment
-name that users know (``LLM_PROVIDER``); the name under ``HANSEI_`` wins. An empty variable counts as unset.
+A setting takes its value from the first of: the constructor, the environment, `.env` if its class reads one, a file
+if the caller of `read_settings` passes one, its default. `VARIABLES` says which environment variables set it.
 """
 
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
+import json
 import os
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, NoReturn, TypeVar
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NoReturn, TypeVar, get_origin
 
-from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
+from pydantic import BaseModel, Field, JsonValue, SecretStr, ValidationError, field_validator
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from chassis.errors import BadSetting as BadSetting
 from chassis.errors import shortened
 from chassis.logging import without_secrets
 
 PREFIX = "HANSEI_"
+VARIABLES: Mapping[str, tuple[str, ...]] = {
+    "Settings": ("HANSEI_{}",),
+    "ValidatorSettings.validator_database_url": ("HANSEI_{}", "LEADERBOARD_DB"),
+    "PromptBuilderSettings": ("HANSEI_{}", "MIXSEEK_{}", "MIXSEEK_PROMPT_BUILDER__{}"),
+    "GraceConfig": ("GRACE_{}",),
+}
+"""Environment variables by settings class or field, in order of precedence; `{}` is the name of the field in capitals.
+A field that `plain_field` declares is also read from its bare name in capitals."""
+
 _ADDRESS_SUFFIX = "_addr"
+_PLAIN: dict[str, JsonValue] = {"plain_variable": True}
 
 T = TypeVar("T", bound="Settings")
+FieldPath = tuple[str, ...]
+Reading = tuple[object, str]
+"""A value and where it was read: a variable, or `file:key`."""
 
 
-def named(default: Any, env: str, **constraints: Any) -> Any:
-    """A field that is also read from the plain variable `env`, which must be its own name in capitals."""
-    return Field(default, validation_alias=AliasChoices(PREFIX + env, env), **constraints)
-
-
-def variables(name: str, field: FieldInfo) -> tuple[str, ...]:
-    """The environment variables a field is read from, the one that wins first."""
-    alias = field.validation_alias
-    if isinstance(alias, AliasChoices):
-        return tuple(str(choice) for choice in alias.choices)
-    return (alias,) if isinstance(alias, str) else (PREFIX + name.upper(),)
+def plain_field(default: Any, **constraints: Any) -> Any:
+    """Return a field that is also read from the variable without a prefix, as users know it: `LLM_PROVIDER`."""
+    return Field(default, json_schema_extra=_PLAIN, **constraints)
 
 
 class Settings(BaseSettings):
     """Base of all settings classes; unknown variables are ignored, because one environment serves many services."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        env_ignore_empty=True,
-        extra="ignore",
-        frozen=True,
-        populate_by_name=True,
-        validate_default=True,
-    )
+    model_config = SettingsConfigDict(extra="ignore", frozen=True, validate_default=True)
+
+    empty_is_unset: ClassVar[bool] = True
+    """Whether an empty variable counts as unset."""
+    dotenv: ClassVar[str] = ""
+    """Name of a file of variables in the working directory. Empty: none is read."""
 
     @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        super().__pydantic_init_subclass__(**kwargs)
-        for name, field in cls.model_fields.items():
-            if PREFIX + name.upper() not in variables(name, field):
-                raise TypeError(f"{cls.__name__}.{name} must be readable as {PREFIX}{name.upper()}")
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return the constructor's values and the variables of the class, in order of precedence."""
+        return init_settings, InitSettingsSource(cls, _nest(_read_variables(cls)))
+
+    @classmethod
+    def parse_variable(cls, text: str, field: FieldInfo) -> object:
+        """Return the value of a variable; a setting of several parts is JSON. Raises ValueError."""
+        if get_origin(field.annotation) not in (dict, list, tuple):
+            return text
+        try:
+            return json.loads(text)
+        except ValueError:
+            raise ValueError("not JSON") from None
+
+
+def variable_names(settings: type[Settings], path: FieldPath, field: FieldInfo | None = None) -> tuple[str, ...]:
+    """Return the environment variables that set a field, the one that wins first."""
+    name = "_".join(path).upper()
+    names = [base.__name__ for base in settings.__mro__]
+    templates = next(VARIABLES[key] for base in names for key in (f"{base}.{path[0]}", base) if key in VARIABLES)
+    plain = (name,) if field and field.json_schema_extra == _PLAIN else ()
+    return (*(template.format(name) for template in templates), *plain)
+
+
+def leaf_fields(model: type, parents: FieldPath = ()) -> Iterator[tuple[FieldPath, FieldInfo]]:
+    """Yield the fields of a settings class and of its sections, each with the names that lead to it.
+
+    A section is a model or a dataclass.
+    """
+    if dataclasses.is_dataclass(model):
+        yield from (((*parents, field.name), FieldInfo()) for field in dataclasses.fields(model))
+    elif issubclass(model, BaseModel):
+        for name, field in model.model_fields.items():
+            section = field.annotation
+            if isinstance(section, type) and (issubclass(section, BaseModel) or dataclasses.is_dataclass(section)):
+                yield from leaf_fields(section, (*parents, name))
+            else:
+                yield (*parents, name), field
+
+
+def _read_variables(settings: type[Settings]) -> dict[FieldPath, Reading]:
+    """Return what the environment and `.env` set. Raises BadSetting."""
+    environments: dict[str, Mapping[str, str | None]] = {"": os.environ}
+    if settings.dotenv:
+        from dotenv import dotenv_values
+
+        environments[f"{settings.dotenv}:"] = dotenv_values(settings.dotenv)
+    readings: dict[FieldPath, Reading] = {}
+    for origin, environment in environments.items():
+        for path, field in leaf_fields(settings):
+            for variable in variable_names(settings, path, field):
+                text = environment.get(variable)
+                if path in readings or text is None or (settings.empty_is_unset and not text):
+                    continue
+                try:
+                    readings[path] = settings.parse_variable(text, field), origin + variable
+                except ValueError as error:
+                    raise BadSetting(f"{origin}{variable}: {error}") from None
+    return readings
+
+
+def _nest(readings: Mapping[FieldPath, Reading]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for path, (value, _) in readings.items():
+        section = tree
+        for name in path[:-1]:
+            section = section.setdefault(name, {})
+        section[path[-1]] = value
+    return tree
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsFile:
+    """The content of a settings file, or of one table in it."""
+
+    path: Path
+    values: Mapping[str, Any]
+
+    @classmethod
+    def load(cls, path: Path, table: str = "", default_suffix: str = ".yml") -> SettingsFile:
+        """Read a YAML, TOML or JSON file, as its suffix says, or one table of it. Raises BadSetting."""
+        suffix = path.suffix if path.suffix in _PARSERS else default_suffix
+        try:
+            content = _PARSERS[suffix](path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise BadSetting(f"{path}: cannot be read as {suffix[1:]}: {error}") from error
+        if table and isinstance(content, dict):
+            content = content.get(table)
+        if content is not None and not isinstance(content, dict):
+            raise BadSetting(f"{path}: {table or 'the file'} must be a mapping")
+        return cls(path, content or {})
+
+    def readings(self, settings: type[Settings]) -> Iterator[tuple[FieldPath, Reading]]:
+        """Yield the values of a settings class. Raises BadSetting for a section that is no mapping."""
+        for path, _ in leaf_fields(settings):
+            section = self.values
+            for depth, name in enumerate(path[:-1], 1):
+                section = section.get(name, {})
+                if not isinstance(section, Mapping):
+                    raise BadSetting(f"{self.path.name}:{'.'.join(path[:depth])}: must be a mapping")
+            if path[-1] in section:
+                yield path, (section[path[-1]], f"{self.path.name}:{'.'.join(path)}")
+
+
+def _parse_yaml(text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(error) from error
+
+
+_PARSERS: Mapping[str, Callable[[str], Any]] = {
+    ".toml": tomllib.loads,
+    ".yml": _parse_yaml,
+    ".yaml": _parse_yaml,
+    ".json": json.loads,
+}
 
 
 class ServiceSettings(Settings):
-    """What every service has: where it listens, how it drains, how much it takes on, how it tells what it does."""
+    """Settings that every service has: addresses, TLS, limits, draining, logs and traces."""
 
     listen_address: str = "127.0.0.1:0"
     """Where gRPC is served, `host:port`. Port 0 takes a free one."""
@@ -132,23 +260,23 @@ class ServiceSettings(Settings):
     @field_validator("plaintext")
     @classmethod
     def _known_kinds(cls, value: str) -> str:
-        unknown = sorted(set(_listed(value)) - {"grpc", "http", "metrics", "health"})
+        unknown = sorted(set(_split_list(value)) - {"grpc", "http", "metrics", "health"})
         if unknown:
             raise ValueError(f"unknown: {', '.join(unknown)}; it may name grpc, http, metrics and health")
         return value
 
     @property
     def plaintext_kinds(self) -> tuple[str, ...]:
-        """What `plaintext` names."""
-        return _listed(self.plaintext)
+        """Return the kinds of connection that `plaintext` names."""
+        return _split_list(self.plaintext)
 
     @property
     def allowed_callers(self) -> tuple[str, ...]:
-        """The names in `tls_callers`."""
-        return _listed(self.tls_callers)
+        """Return the names in `tls_callers`."""
+        return _split_list(self.tls_callers)
 
     def peer_addresses(self) -> Mapping[str, str]:
-        """Peer name to address, from every non-empty field `<peer>_addr`."""
+        """Return the address of each peer, from every non-empty field `<peer>_addr`."""
         fields = ((name, getattr(self, name)) for name in type(self).model_fields)
         return {
             name.removesuffix(_ADDRESS_SUFFIX): value
@@ -157,20 +285,26 @@ class ServiceSettings(Settings):
         }
 
 
-def _listed(text: str) -> tuple[str, ...]:
+def _split_list(text: str) -> tuple[str, ...]:
     return tuple(item.strip() for item in text.split(",") if item.strip())
 
 
-def load(settings: type[T], **overrides: Any) -> T:
-    """The settings from the environment; a bad one is named on stderr and the process exits with status 1 (G-10)."""
+def read_settings(settings: type[T], file: SettingsFile | None = None, **overrides: Any) -> T:
+    """Return the settings. Raises BadSetting with a line for each bad one: the variable or file and key, the rule."""
+    readings = dict(file.readings(settings)) if file else {}
+    readings |= _read_variables(settings)
     try:
-        return settings(**overrides)
+        return settings(**(_nest(readings) | overrides))
     except ValidationError as error:
-        exit_for("\n".join(_complaints(settings, error)))
-    except SettingsError as error:
-        # A setting of several parts is JSON, and is read before it is validated. Only the text tells which one it was.
-        name = next((name for name in settings.model_fields if f'"{name}"' in str(error)), "")
-        exit_for(f"{_set_variable(name, settings.model_fields[name])}: not JSON" if name else str(error))
+        raise BadSetting("\n".join(_complaints(settings, error, readings))) from error
+
+
+def load(settings: type[T], **overrides: Any) -> T:
+    """Return the settings from the environment; on a bad one print it on stderr and exit with status 1 (G-10)."""
+    try:
+        return read_settings(settings, **overrides)
+    except BadSetting as error:
+        exit_for(str(error))
 
 
 def exit_for(complaint: str) -> NoReturn:
@@ -179,29 +313,24 @@ def exit_for(complaint: str) -> NoReturn:
     raise SystemExit(1)
 
 
-def _complaints(settings: type[Settings], error: ValidationError) -> Iterator[str]:
-    """One line for each bad setting. Pydantic names a field by its first variable, or by its own name if given so."""
-    for item in error.errors(include_url=False):
-        what = item["msg"].removeprefix("Value error, ")
-        place = str(item["loc"][0]) if item["loc"] else ""
-        name = place.lower().removeprefix(PREFIX.lower())
-        field = settings.model_fields.get(name)
-        if field is None:
-            yield f"{place}: {what}" if place else what
-            continue
-        variable = _set_variable(name, field)
+def _complaints(
+    settings: type[Settings], error: ValidationError, readings: Mapping[FieldPath, Reading]
+) -> Iterator[str]:
+    """Yield one line for each bad setting."""
+    fields = dict(leaf_fields(settings))
+    for item in error.errors(include_url=False, include_context=False):
+        rule = item["msg"].removeprefix("Value error, ")
+        location = tuple(map(str, item["loc"]))
+        paths = [path for path in fields if location and path[: len(location)] == location[: len(path)]]
+        sources = ", ".join(readings[path][1] for path in paths if path in readings)
+        if paths and not sources:
+            sources = variable_names(settings, paths[0], fields[paths[0]])[-1]
         if item["type"] == "missing":
-            yield f"{variable} is not set"
-        elif _is_secret(field):
-            yield f"{variable}: {what}"
+            yield f"{sources} is not set"
+        elif not sources or any(_is_secret(fields[path]) for path in paths):
+            yield f"{sources}: {rule}" if sources else rule
         else:
-            yield f"{variable}: {what} (got {shortened(without_secrets(repr(item['input'])))})"
-
-
-def _set_variable(name: str, field: FieldInfo) -> str:
-    """The variable that a setting is read from now, or would be."""
-    choices = variables(name, field)
-    return next((choice for choice in choices if os.environ.get(choice)), choices[-1])
+            yield f"{sources}: {rule} (got {shortened(without_secrets(repr(item['input'])))})"
 
 
 def _is_secret(field: FieldInfo) -> bool:
@@ -218,9 +347,14 @@ class SettingRow:
     doc: str
     secret: bool = False
 
+    def current_value(self) -> tuple[str, str]:
+        """Return the setting as it stands in the environment and its variable, or the default and `default`."""
+        variable = next((name for name in self.variables if os.environ.get(name)), None)
+        return (os.environ[variable], variable) if variable else (self.default, "default")
+
 
 def settings_table(settings: type[Settings]) -> list[SettingRow]:
-    """Every setting of a class, in order of declaration; defaults as they would stand in the environment.
+    """Return every setting of a class, in order of declaration; defaults as they would stand in the environment.
 
     Raises TypeError for a setting without a docstring.
     """
@@ -228,23 +362,23 @@ def settings_table(settings: type[Settings]) -> list[SettingRow]:
     if undocumented := [name for name in settings.model_fields if name not in docs]:
         raise TypeError(f"{settings.__name__}.{undocumented[0]} has no docstring")
     return [
-        SettingRow(name, variables(name, field), _default(field), docs[name], _is_secret(field))
+        SettingRow(name, variable_names(settings, (name,), field), _default(field), docs[name], _is_secret(field))
         for name, field in settings.model_fields.items()
     ]
 
 
 def _docstrings(settings: type[Settings]) -> dict[str, str]:
-    """The docstrings under the fields, on one line. Only the source has them, and a process that starts reads none."""
-    found: dict[str, str] = {}
-    for each in reversed(settings.__mro__):
-        if not issubclass(each, Settings):
+    """Return the docstrings under the fields, on one line, from the source: a process that starts reads none."""
+    docs: dict[str, str] = {}
+    for base in reversed(settings.__mro__):
+        if not issubclass(base, Settings):
             continue
-        (declared,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+        (declared,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         for field, text in pairwise(declared.body if isinstance(declared, ast.ClassDef) else ()):
             match field, text:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(doc))):
-                    found[name] = " ".join(doc.split())
-    return found
+                    docs[name] = " ".join(doc.split())
+    return docs
 
 
 def _default(field: FieldInfo) -> str:
@@ -252,13 +386,3 @@ def _default(field: FieldInfo) -> str:
         return "(required)"
     value = field.get_default(call_default_factory=True, validated_data={})
     return "" if value is None or isinstance(value, SecretStr) else str(value)
-
-
-def settings_markdown(settings: type[Settings]) -> str:
-    """The settings table for a README."""
-    rows = settings_table(settings)
-    lines = [
-        f"| {', '.join(f'`{v}`' for v in row.variables)} | {f'`{row.default}`' if row.default else ''} | {row.doc} |"
-        for row in rows
-    ]
-    return "\n".join(["| variable | default | meaning |", "|---|---|---|", *lines])

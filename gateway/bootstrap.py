@@ -15,7 +15,6 @@ from chassis.server.admission import Admission
 from chassis.server.progress import CallsInProgress
 from chassis.server.server import handlers_of
 from chassis.server.service import Registration, Service
-from chassis.settings import BadSetting
 from chassis.tls import Certificates, require_plaintext_allowed
 from gateway.access.bootstrap import build_access
 from gateway.access.rpc.guard import AccessGuard
@@ -44,7 +43,7 @@ from hansei.search.v1.search_service_pb2_grpc import SearchServiceStub
 from hansei.validator.v1.evaluator_service_pb2_grpc import EvaluatorServiceStub
 from hansei.validator.v1.leaderboard_service_pb2_grpc import LeaderboardServiceStub
 from libs.prompts.builder import UserPromptBuilder
-from libs.prompts.settings import PromptBuilderSettings, get_prompt_builder_settings
+from libs.prompts.settings import load_prompt_builder_settings
 from libs.storage.engines import parse_location
 from libs.storage.startup import report_setting, wait_until_open
 
@@ -180,10 +179,5 @@ def _https(settings: GatewaySettings) -> ssl.SSLContext | None:
 
 
 def prompts_of(settings: GatewaySettings) -> UserPromptBuilder:
-    """The prompts of teams and judges: the workspace's, else those of the environment. Raises BadSetting."""
-    try:
-        if settings.workspace:
-            return UserPromptBuilder(get_prompt_builder_settings(workspace=settings.workspace))
-        return UserPromptBuilder(PromptBuilderSettings())
-    except ValueError as error:
-        raise BadSetting(f"the prompt templates cannot be used: {error}") from error
+    """Return the prompts of teams and judges: the workspace's, else those of the environment. Raises BadSetting."""
+    return UserPromptBuilder(load_prompt_builder_settings(settings.workspace))

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from chassis.settings import ServiceSettings, named
+from chassis.settings import ServiceSettings, plain_field
 from gateway.access.settings import AccessSettings
 from gateway.bulk.settings import BulkSettings
 from gateway.contract import installed_contract
@@ -32,19 +32,19 @@ class GatewaySettings(AccessSettings, BulkSettings, ServiceSettings):
     """Where API keys, audit records and the jobs of bulk learning are kept: a file name for SQLite, or a PostgreSQL
     URL, which gateways can share."""
 
-    curator_addr: str = named("127.0.0.1:50051", "CURATOR_ADDR")
+    curator_addr: str = plain_field("127.0.0.1:50051")
     """Where the curator is, `host:port`."""
 
-    reflector_addr: str = named("127.0.0.1:50052", "REFLECTOR_ADDR")
+    reflector_addr: str = plain_field("127.0.0.1:50052")
     """Where the reflector is, `host:port`."""
 
-    search_addr: str = named("127.0.0.1:50053", "SEARCH_ADDR")
+    search_addr: str = plain_field("127.0.0.1:50053")
     """Where search is, `host:port`."""
 
-    planner_addr: str = named("127.0.0.1:50054", "PLANNER_ADDR")
+    planner_addr: str = plain_field("127.0.0.1:50054")
     """Where the planner and the generator are, `host:port`."""
 
-    validator_addr: str = named("127.0.0.1:50055", "VALIDATOR_ADDR")
+    validator_addr: str = plain_field("127.0.0.1:50055")
     """Where the validator is, `host:port`."""
 
     def peer_addresses(self) -> Mapping[str, str]:

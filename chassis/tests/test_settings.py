@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from pydantic import Field, SecretStr, ValidationError
 
@@ -5,28 +7,29 @@ from chassis.settings import (
     BadSetting,
     ServiceSettings,
     Settings,
+    SettingsFile,
     exit_for,
     load,
-    named,
-    settings_markdown,
+    plain_field,
+    read_settings,
     settings_table,
 )
 
 
 class ShopSettings(ServiceSettings):
-    search_alpha: float = named(0.5, "SEARCH_ALPHA", ge=0, le=1)
+    search_alpha: float = plain_field(0.5, ge=0, le=1)
     """Weight of the vector score, 0 to 1."""
 
-    openai_api_key: SecretStr = named(SecretStr(""), "OPENAI_API_KEY")
+    openai_api_key: SecretStr = plain_field(SecretStr(""))
     """Key of the model provider."""
 
     pin: SecretStr | None = Field(None, min_length=4)
     """Pin of the shop."""
 
-    curator_addr: str = named("", "CURATOR_ADDR")
+    curator_addr: str = plain_field("")
     """Where the curator listens, `host:port`."""
 
-    search_addr: str = named("", "SEARCH_ADDR")
+    search_addr: str = plain_field("")
     """Where search listens, `host:port`."""
 
 
@@ -36,7 +39,7 @@ class StrictSettings(Settings):
 
 
 class PricedSettings(Settings):
-    prices: dict[str, float] = named({}, "PRICES")
+    prices: dict[str, float] = plain_field({})
     """Prices by article, as JSON."""
 
 
@@ -130,9 +133,9 @@ def test_a_secret_in_a_setting_that_is_none_is_not_shown(
     with pytest.raises(SystemExit, match="1"):
         load(ShopSettings)
 
-    said = capsys.readouterr().err
-    assert "hunter2" not in said
-    assert "postgresql://app:" in said
+    complaint = capsys.readouterr().err
+    assert "hunter2" not in complaint
+    assert "postgresql://app:" in complaint
 
 
 def test_a_complaint_goes_to_stderr_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:  # G-08
@@ -155,22 +158,55 @@ def test_every_setting_of_a_service_is_documented_with_its_variables() -> None:
     assert rows["log_level"].variables == ("HANSEI_LOG_LEVEL",)
     assert rows["drain_grace_seconds"].default == "20.0"
     assert rows["openai_api_key"].default == ""
-    assert "| `HANSEI_LOG_LEVEL` | `INFO` | " in settings_markdown(ShopSettings)
-
-
-def test_a_plain_name_that_is_not_the_fields_own_is_refused() -> None:
-    with pytest.raises(TypeError, match="HANSEI_ALPHA"):
-
-        class Wrong(Settings):
-            alpha: float = named(0.5, "SEARCH_ALPHA")
 
 
 def test_a_setting_without_a_docstring_is_refused_by_the_table() -> None:
-    class Untold(Settings):
-        told: str = ""
-        """Told."""
+    class UndocumentedSettings(Settings):
+        colour: str = ""
+        """Colour of the shop."""
 
-        untold: str = ""
+        size: str = ""
 
-    with pytest.raises(TypeError, match=r"Untold\.untold has no docstring"):
-        settings_table(Untold)
+    with pytest.raises(TypeError, match=r"UndocumentedSettings\.size has no docstring"):
+        settings_table(UndocumentedSettings)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("shop.yml", "search_alpha: 0.3\nprices: {tea: 2.5}\n"),
+        ("shop.toml", "search_alpha = 0.3\n[prices]\ntea = 2.5\n"),
+        ("shop.json", '{"search_alpha": 0.3, "prices": {"tea": 2.5}}'),
+    ],
+)
+def test_a_file_is_read_by_its_suffix_and_variables_override_it(
+    name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    file = SettingsFile.load(path)
+
+    assert read_settings(ShopSettings, file).search_alpha == 0.3
+    assert read_settings(PricedSettings, file).prices == {"tea": 2.5}
+    monkeypatch.setenv("SEARCH_ALPHA", "0.7")
+    assert read_settings(ShopSettings, file).search_alpha == 0.7
+    assert read_settings(ShopSettings, file, search_alpha=0.1).search_alpha == 0.1
+
+
+def test_a_bad_value_of_a_file_is_named_by_file_and_key(tmp_path: Path) -> None:
+    path = tmp_path / "shop.yml"
+    path.write_text("shop: {search_alpha: 7}\nother: 1\n")
+
+    with pytest.raises(BadSetting, match=r"^shop\.yml:search_alpha: .* less than or equal to 1 \(got 7\)$"):
+        read_settings(ShopSettings, SettingsFile.load(path, "shop"))
+    with pytest.raises(BadSetting, match="other must be a mapping"):
+        SettingsFile.load(path, "other")
+
+
+def test_a_setting_shows_which_variable_it_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {row.name: row for row in settings_table(ShopSettings)}
+    monkeypatch.setenv("SEARCH_ALPHA", "0.7")
+    monkeypatch.setenv("HANSEI_SEARCH_ALPHA", "")
+
+    assert rows["search_alpha"].current_value() == ("0.7", "SEARCH_ALPHA")
+    assert rows["drain_grace_seconds"].current_value() == ("20.0", "default")

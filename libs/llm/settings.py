@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import SecretStr, field_validator
 
 from chassis.retry import RetryPolicy
-from chassis.settings import Settings, named
+from chassis.settings import Settings, plain_field
 from libs.llm.attempts import CallPolicy
 from libs.llm.errors import KeyMissing
 from libs.llm.providers import OFFLINE, find_provider
@@ -17,34 +17,34 @@ from libs.llm.usage import PUBLISHED_PRICES, Price
 class ProviderSettings(Settings):
     """Keys, retry policy and prices: the same for chat and embedding models."""
 
-    openai_api_key: SecretStr = named(SecretStr(""), "OPENAI_API_KEY")
+    openai_api_key: SecretStr = plain_field(SecretStr(""))
     """Key of the OpenAI-compatible server; a server that checks no key accepts any text."""
 
-    openai_base_url: str = named("", "OPENAI_BASE_URL")
+    openai_base_url: str = plain_field("")
     """Base URL of an OpenAI-compatible server, such as `http://127.0.0.1:11434/v1`. Empty: OpenAI itself."""
 
-    google_api_key: SecretStr = named(SecretStr(""), "GOOGLE_API_KEY")
+    google_api_key: SecretStr = plain_field(SecretStr(""))
     """Key for the provider gemini."""
 
-    llm_retries: int = named(3, "LLM_RETRIES", ge=0, le=10)
+    llm_retries: int = plain_field(3, ge=0, le=10)
     """Retries of a call that failed with 429, 5xx, a timeout or a broken connection."""
 
-    llm_retry_base_seconds: float = named(1.0, "LLM_RETRY_BASE_SECONDS", ge=0)
+    llm_retry_base_seconds: float = plain_field(1.0, ge=0)
     """Longest first pause between attempts, in seconds; it doubles with each attempt, with full jitter."""
 
-    llm_retry_max_seconds: float = named(30.0, "LLM_RETRY_MAX_SECONDS", ge=0)
+    llm_retry_max_seconds: float = plain_field(30.0, ge=0)
     """Longest pause between attempts, in seconds. A longer Retry-After is returned to the caller."""
 
-    llm_attempt_seconds: float = named(60.0, "LLM_ATTEMPT_SECONDS", gt=0)
+    llm_attempt_seconds: float = plain_field(60.0, gt=0)
     """Seconds until one attempt times out."""
 
-    llm_call_seconds: float = named(180.0, "LLM_CALL_SECONDS", gt=0)
+    llm_call_seconds: float = plain_field(180.0, gt=0)
     """Seconds for a call with all its attempts; an earlier deadline of the caller takes precedence."""
 
-    llm_concurrency: int = named(8, "LLM_CONCURRENCY", ge=1)
+    llm_concurrency: int = plain_field(8, ge=1)
     """Concurrent calls of one model; further calls wait."""
 
-    llm_prices: dict[str, Price] = named({}, "LLM_PRICES")
+    llm_prices: dict[str, Price] = plain_field({})
     """US dollars per million tokens by model, as JSON: `{"my-model": {"input": 0.1, "output": 0.4}}`. Adds to the
     built-in list prices. The cost of a model without a price is unknown, not 0."""
 
@@ -76,20 +76,20 @@ class ProviderSettings(Settings):
 class LLMSettings(ProviderSettings):
     """The chat model."""
 
-    llm_provider: str = named("openai", "LLM_PROVIDER")
+    llm_provider: str = plain_field("openai")
     """Provider of the chat model: `openai` (also any OpenAI-compatible server), `azure`, `bedrock`, `gemini`
     (or its alias `google-gla`), or `offline`: no model, the agents work by rules."""
 
-    llm_model: str = named("gpt-4o-mini", "LLM_MODEL", min_length=1)
+    llm_model: str = plain_field("gpt-4o-mini", min_length=1)
     """The provider's name of the chat model."""
 
-    llm_temperature: float | None = named(None, "LLM_TEMPERATURE", ge=0, le=2)
+    llm_temperature: float | None = plain_field(None, ge=0, le=2)
     """Sampling temperature. Empty: the provider's default."""
 
-    llm_max_tokens: int | None = named(None, "LLM_MAX_TOKENS", ge=1)
+    llm_max_tokens: int | None = plain_field(None, ge=1)
     """Maximum tokens of a reply. Empty: the provider's default."""
 
-    llm_structured_output: Literal["auto", "prompt"] = named("auto", "LLM_STRUCTURED_OUTPUT")
+    llm_structured_output: Literal["auto", "prompt"] = plain_field("auto")
     """Method for structured replies: `auto` sends a JSON schema to backends that accept one, `prompt` describes the
     schema in the prompt."""
 

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import os
-import tomllib
-from collections.abc import Mapping
-from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
-from dotenv import dotenv_values
 from pydantic import Field, field_validator
-from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from chassis.logging import get_logger
+from chassis.settings import BadSetting, Settings, SettingsFile, read_settings
 from libs.prompts.defaults import BUILT_IN_TEMPLATES
 from libs.prompts.labels import Language
 
 TABLE = "prompt_builder"
 CONFIG_FILE = Path("configs", "prompt_builder.toml")
-PREFIXES = ("HANSEI_", "MIXSEEK_", "MIXSEEK_PROMPT_BUILDER__")
-"""Of the variables of a field, in upper case; the first one that is set wins."""
 
 _log = get_logger(__name__)
-_table: ContextVar[Mapping[str, Any] | None] = ContextVar("prompt_builder_table", default=None)
 
 
-class PromptBuilderSettings(BaseSettings):
+class PromptBuilderSettings(Settings):
     """The templates; constructor over environment over `.env` over TOML over built-in, field by field (B-36)."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", validate_default=True)
+    empty_is_unset: ClassVar[bool] = False
+    dotenv: ClassVar[str] = ".env"
 
     language: Language = "ja"
     """Language of built-in templates and of labels, `ja` or `en`."""
@@ -55,63 +47,26 @@ class PromptBuilderSettings(BaseSettings):
             raise ValueError("prompt template cannot be empty")
         return value
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Constructor, environment, `.env`, TOML, the first one that has a field wins."""
-        return (
-            init_settings,
-            _Values(settings_cls, _of_variables(settings_cls, os.environ)),
-            _Values(settings_cls, _of_variables(settings_cls, dotenv_values(".env"))),
-            _Values(settings_cls, _table.get() or {}),
-        )
-
-
-class _Values(PydanticBaseSettingsSource):
-    """Values by field name."""
-
-    def __init__(self, settings_cls: type[BaseSettings], values: Mapping[str, Any]) -> None:
-        super().__init__(settings_cls)
-        self._values = values
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        return self._values.get(field_name), field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        return {name: self._values[name] for name in self.settings_cls.model_fields if name in self._values}
-
-
-def _of_variables(settings_cls: type[BaseSettings], variables: Mapping[str, str | None]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for name in settings_cls.model_fields:
-        named = [variables[prefix + name.upper()] for prefix in PREFIXES if prefix + name.upper() in variables]
-        if named:
-            values[name] = named[0]
-    return values
-
 
 def get_prompt_builder_settings(
     path: str | Path | None = None, workspace: str | Path | None = None
 ) -> PromptBuilderSettings:
-    """The settings with a TOML file: the given one, else the workspace's if it is there (B-39).
+    """Return the settings with a TOML file: the given one, else the workspace's if it is there (B-39).
 
-    Raises FileNotFoundError for a given file that is missing, ValueError for a file that cannot be read as settings.
+    Raises FileNotFoundError for a given file that is missing, BadSetting for a file that cannot be read as settings.
     """
     file = _config_file(path, workspace)
     if file is None:
         _log.warning("no prompt file in the workspace; using the built-in templates", file=str(CONFIG_FILE))
-        return PromptBuilderSettings()
-    token = _table.set(_table_of(file))
+    return read_settings(PromptBuilderSettings, SettingsFile.load(file, TABLE, ".toml") if file else None)
+
+
+def load_prompt_builder_settings(workspace: str) -> PromptBuilderSettings:
+    """Return the settings with the file of a workspace if one is named. Raises BadSetting."""
     try:
-        return PromptBuilderSettings()
-    finally:
-        _table.reset(token)
+        return get_prompt_builder_settings(workspace=workspace) if workspace else read_settings(PromptBuilderSettings)
+    except BadSetting as error:
+        raise BadSetting(f"the prompt templates cannot be used: {error}") from error
 
 
 def _config_file(path: str | Path | None, workspace: str | Path | None) -> Path | None:
@@ -126,13 +81,3 @@ def _config_file(path: str | Path | None, workspace: str | Path | None) -> Path 
     if path is None:
         return None
     raise FileNotFoundError(f"PromptBuilder config file not found: {file}")
-
-
-def _table_of(file: Path) -> Mapping[str, Any]:
-    try:
-        table = tomllib.loads(file.read_text(encoding="utf-8")).get(TABLE, {})
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} is not a TOML file: {error}") from error
-    if not isinstance(table, dict):
-        raise ValueError(f"{file}: [{TABLE}] must be a table")
-    return table

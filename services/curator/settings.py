@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from chassis.settings import ServiceSettings, named
+from chassis.settings import ServiceSettings, plain_field
 from libs.embedding.settings import EmbeddingSettings
 from libs.llm.settings import LLMSettings
 from services.curator.domain.rules import DEFAULT_MAX_BULLETS, Policy
@@ -23,7 +23,7 @@ class CuratorSettings(ServiceSettings, LLMSettings, EmbeddingSettings):
     max_concurrent_streams: int = Field(2048, ge=1)
     """Streaming calls of one gRPC service open at once; a change feed is one. More are refused."""
 
-    playbook_data_dir: str = named("data/playbooks", "PLAYBOOK_DATA_DIR", min_length=1)
+    playbook_data_dir: str = plain_field("data/playbooks", min_length=1)
     """Folder of the SQLite file that keeps the playbooks, when HANSEI_CURATOR_DATABASE_URL is empty."""
 
     curator_database_url: str = ""
@@ -34,10 +34,10 @@ class CuratorSettings(ServiceSettings, LLMSettings, EmbeddingSettings):
     """YAML file of the sections of each dataset. Empty: `config/sections.yaml` where the service runs, else the one
     that is shipped."""
 
-    curation_similarity: Literal["embedding", "words"] = named("embedding", "CURATION_SIMILARITY")
+    curation_similarity: Literal["embedding", "words"] = plain_field("embedding")
     """By what lessons are compared: `embedding`, the vectors of the embedding model, or `words` alone."""
 
-    curation_same_lesson: float | None = named(None, "CURATION_SAME_LESSON", gt=0, le=1)
+    curation_same_lesson: float | None = plain_field(None, gt=0, le=1)
     """Cosine of vectors from which two lessons are the same. Empty: what was measured for the bundled models; for
     another model the strictest of those."""
 

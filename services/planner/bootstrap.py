@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
@@ -29,12 +28,11 @@ from services.planner.adapters.remote_tools import register_remote_tools
 from services.planner.adapters.sql.repository import SqlExecutionStore
 from services.planner.config import GraceConfig, load_grace_config
 from services.planner.domain.answers import InterventionPolicy
-from services.planner.domain.confidence import ConfidenceCalculator, ConfidenceWeights
+from services.planner.domain.confidence import ConfidenceCalculator
 from services.planner.domain.events import Budget
 from services.planner.domain.moves import ExecutionRules
 from services.planner.domain.plans import utc_now
 from services.planner.domain.replanning import ReplanManager
-from services.planner.domain.thresholds import Thresholds
 from services.planner.rpc.servicer.generator import GeneratorServicer
 from services.planner.rpc.servicer.planner import PlannerServicer
 from services.planner.settings import PlannerSettings
@@ -63,7 +61,7 @@ _HOUSEKEEPING_SECONDS = 60.0
 
 def build(settings: PlannerSettings, peers: Peers) -> Service:
     """The planner service. Raises BadSetting, as when the provider needs a key that is not set (G-08)."""
-    config = load_grace_config(settings.grace_config, os.environ)
+    config = load_grace_config(settings.grace_config)
     closing = AsyncExitStack()
     client = connect_chat(settings, remaining=partial(deadlines.budget, None))
     closing.push_async_callback(client.aclose)
@@ -173,13 +171,13 @@ class _Models:
 
 
 def _gate(config: GraceConfig) -> LearningGate:
-    configured = Thresholds(**config.confidence.thresholds.model_dump())
+    thresholds = config.confidence.thresholds
     if config.confidence.mode == "guaranteed":
         from services.planner.domain.guarantee import ThresholdGuarantee  # with NumPy
 
         wanted = config.guarantee
-        return GuaranteedGate(configured, ThresholdGuarantee(wanted.alpha, wanted.delta), wanted.audit_rate)
-    return AdjustedGate(configured, **config.adjustment.model_dump())
+        return GuaranteedGate(thresholds, ThresholdGuarantee(wanted.alpha, wanted.delta), wanted.audit_rate)
+    return AdjustedGate(thresholds, **config.adjustment.model_dump())
 
 
 def _registry(config: GraceConfig, backend: KnowledgeSearch, model: CompletionModel | None) -> ToolRegistry:
@@ -205,7 +203,7 @@ def _executor(
         ReplanManager(**config.replan.model_dump()),
         config.executor.max_parallel_steps,
     )
-    weights = ConfidenceWeights(**config.confidence.weights.model_dump())
+    weights = config.confidence.weights
     judge = StepJudge(gate, ConfidenceCalculator(weights), evaluator=evaluator, embedder=embedder)
     orchestrator = ReplanOrchestrator(planner, rules.replans)
     return Executor(registry, judge, orchestrator, rules, weights, settings.planner_max_output_chars)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from chassis.settings import ServiceSettings, named
+from chassis.settings import ServiceSettings, plain_field
 from libs.llm.settings import LLMSettings
 
 
@@ -20,10 +20,10 @@ class PlannerSettings(LLMSettings, ServiceSettings):
     listen_address: str = "127.0.0.1:50054"
     """Where gRPC is served, `host:port`. Port 0 takes a free one."""
 
-    search_addr: str = named("127.0.0.1:50053", "SEARCH_ADDR")
+    search_addr: str = plain_field("127.0.0.1:50053")
     """Where search is, `host:port`: steps that look something up call it."""
 
-    curator_addr: str = named("127.0.0.1:50051", "CURATOR_ADDR")
+    curator_addr: str = plain_field("127.0.0.1:50051")
     """Where the owner of the playbooks is, `host:port`: it names the collections."""
 
     planner_database_url: str = Field("data/planner.db", min_length=1)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 
-from chassis.settings import ServiceSettings, named
+from chassis.settings import ServiceSettings, plain_field
 from libs.embedding.settings import EmbeddingSettings
 from services.search.domain.bm25 import VARIANTS, Variant
 
@@ -19,28 +19,28 @@ class SearchSettings(ServiceSettings, EmbeddingSettings):
     listen_address: str = "127.0.0.1:50053"
     """Where gRPC is served, `host:port`. Port 0 takes a free one."""
 
-    curator_addr: str = named("127.0.0.1:50051", "CURATOR_ADDR")
+    curator_addr: str = plain_field("127.0.0.1:50051")
     """Where the owner of the playbooks is, `host:port`."""
 
     search_database_url: str = Field("data/search.db", min_length=1)
     """Where embeddings and document collections are kept: a file name for SQLite, or a PostgreSQL URL."""
 
-    search_alpha: float = named(0.5, "SEARCH_ALPHA", ge=0, le=1)
+    search_alpha: float = plain_field(0.5, ge=0, le=1)
     """Weight of the vector score against BM25, 0 to 1 (S-38)."""
 
-    search_alpha_scaling: bool = named(True, "SEARCH_ALPHA_SCALING")
+    search_alpha_scaling: bool = plain_field(True)
     """Whether the default weight is scaled by what the embedder is worth: `hashing` by 0.4, `minilm`, which knows only
     English, by the query's share of Latin letters. A weight in a request is never scaled."""
 
-    search_tokenizer: Literal["mixed", "whitespace", "ja_bigram", "sudachi"] = named("mixed", "SEARCH_TOKENIZER")
+    search_tokenizer: Literal["mixed", "whitespace", "ja_bigram", "sudachi"] = plain_field("mixed")
     """How text becomes terms: `mixed` reads English and Japanese, `whitespace` is the reference, `ja_bigram` cuts
     Japanese into pairs (S-27). `sudachi` is `mixed` with a dictionary of Japanese words; it needs that extra."""
 
-    search_bm25: Literal["", "okapi", "lucene"] = named("", "SEARCH_BM25")
+    search_bm25: Literal["", "okapi", "lucene"] = plain_field("")
     """The BM25 formula: `okapi` as specified (k1 1.5, b 0.75), or `lucene` (k1 0.9, b 0.6). Empty: what measured best,
     `lucene` with the tokenisers `mixed` and `sudachi`, and `okapi` with the specified tokenisers."""
 
-    search_fusion: Literal["minmax", "rrf"] = named("minmax", "SEARCH_FUSION")
+    search_fusion: Literal["minmax", "rrf"] = plain_field("minmax")
     """How both scores become one: `minmax` as specified, or `rrf`, reciprocal rank fusion."""
 
     search_snapshot_dir: str = "data/search-snapshots"
@@ -52,7 +52,7 @@ class SearchSettings(ServiceSettings, EmbeddingSettings):
     search_compile_after_seconds: float = Field(1.0, ge=0)
     """Seconds after the start at which the compiled loops are loaded. Until then NumPy answers, the same and slower."""
 
-    search_engine: Literal["built-in", "reference"] = named("built-in", "SEARCH_ENGINE")
+    search_engine: Literal["built-in", "reference"] = plain_field("built-in")
     """Who ranks. `reference` ranks with `faiss.IndexFlatIP` and `rank_bm25.BM25Okapi` themselves: it answers the same,
     a hundred times slower, keeps no snapshots and never preselects. It is there to compare with."""
 

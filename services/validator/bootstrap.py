@@ -6,7 +6,7 @@ import chassis
 from hansei.validator.v1 import evaluator_service_pb2_grpc, leaderboard_service_pb2_grpc, validator_service_pb2_grpc
 from libs.llm.settings import LLMSettings
 from libs.prompts.builder import UserPromptBuilder
-from libs.prompts.settings import PromptBuilderSettings, get_prompt_builder_settings
+from libs.prompts.settings import load_prompt_builder_settings
 from libs.storage.startup import report_setting, wait_until_open
 from services.validator.adapters.judge_model import ChatJudgeModel
 from services.validator.adapters.linguistic import JapaneseVocabulary
@@ -79,22 +79,13 @@ def _compiled(definition: KindDefinition, limits: RuleLimits) -> ReportKind:
 
 
 def _evaluator(settings: ValidatorSettings, judge: PatientJudge) -> EvaluatorServicer:
-    prompts = _prompts(settings)
+    prompts = UserPromptBuilder(load_prompt_builder_settings(settings.workspace))
     scoring, judging = _judge_models(settings, LLMSettings())
     return EvaluatorServicer(
         Evaluator(judge, prompts, scoring, settings.language),
         JudgmentClient(judge, judging, settings.language),
         CompareSubmissions(judge, judging, settings.language),
     )
-
-
-def _prompts(settings: ValidatorSettings) -> UserPromptBuilder:
-    try:
-        if settings.workspace:
-            return UserPromptBuilder(get_prompt_builder_settings(workspace=settings.workspace))
-        return UserPromptBuilder(PromptBuilderSettings())
-    except ValueError as error:
-        raise chassis.BadSetting(f"the prompt templates cannot be used: {error}") from error
 
 
 def _judge_models(settings: ValidatorSettings, models: LLMSettings) -> tuple[str, str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
-from chassis.settings import ServiceSettings, named
+from chassis.settings import ServiceSettings, plain_field
 
 
 class ValidatorSettings(ServiceSettings):
@@ -18,11 +18,7 @@ class ValidatorSettings(ServiceSettings):
     listen_address: str = "127.0.0.1:50055"
     """Where gRPC is served, `host:port`. Port 0 takes a free one."""
 
-    validator_database_url: str = Field(
-        "data/leaderboard.db",
-        min_length=1,
-        validation_alias=AliasChoices("HANSEI_VALIDATOR_DATABASE_URL", "LEADERBOARD_DB"),  # V-73
-    )
+    validator_database_url: str = Field("data/leaderboard.db", min_length=1)  # V-73
     """Where entries, judgements and report kinds are kept: a file name for SQLite, or a PostgreSQL URL."""
 
     language: Literal["ja", "en"] = "ja"
@@ -31,10 +27,10 @@ class ValidatorSettings(ServiceSettings):
     workspace: str = ""
     """Folder whose `configs/prompt_builder.toml` holds the evaluator prompt. Empty: built-in, or the environment."""
 
-    evaluator_model: str = named("google-gla:gemini-2.5-flash", "EVALUATOR_MODEL")
+    evaluator_model: str = plain_field("google-gla:gemini-2.5-flash")
     """Model that scores submissions, `provider:model-name`."""
 
-    judge_model: str = named("google-gla:gemini-2.5-flash", "JUDGE_MODEL")
+    judge_model: str = plain_field("google-gla:gemini-2.5-flash")
     """Model that judges whether another round is worthwhile, and compares submissions, `provider:model-name`."""
 
     rule_steps: int = Field(20_000, ge=100)

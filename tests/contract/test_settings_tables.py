@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chassis.settings import ServiceSettings, Settings, settings_table, variables
+from chassis.settings import ServiceSettings, Settings, settings_table
 from tests.contract.readmes import PAGES, ROOT
 
 _TABLE = re.compile(r"<!-- settings: ([\w.]+) -->\n(.*?)<!-- end -->", re.DOTALL)
@@ -45,8 +45,8 @@ def test_every_variable_is_read_under_hansei_first() -> None:
         for name, _ in _TABLE.findall(readme.read_text(encoding="utf-8")):
             module, _, class_name = name.rpartition(".")
             settings = getattr(importlib.import_module(module), class_name)
-            for field, info in settings.model_fields.items():
-                assert variables(field, info)[0].startswith("HANSEI_"), f"{name}.{field}"
+            for row in settings_table(settings):
+                assert row.variables[0].startswith("HANSEI_"), f"{name}.{row.name}"
 
 
 if __name__ == "__main__":

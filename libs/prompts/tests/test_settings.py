@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from chassis.settings import VARIABLES
 from libs.prompts.config_init import ConfigInitError, init_config
 from libs.prompts.defaults import (
     BUILT_IN_TEMPLATES,
@@ -16,7 +17,7 @@ from libs.prompts.defaults import (
     DEFAULT_JUDGMENT_USER_PROMPT,
     DEFAULT_TEAM_USER_PROMPT,
 )
-from libs.prompts.settings import PREFIXES, PromptBuilderSettings, get_prompt_builder_settings
+from libs.prompts.settings import PromptBuilderSettings, get_prompt_builder_settings
 
 FIELDS = ("team_user_prompt", "evaluator_user_prompt", "judgment_user_prompt")
 
@@ -25,8 +26,8 @@ FIELDS = ("team_user_prompt", "evaluator_user_prompt", "judgment_user_prompt")
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for field in (*FIELDS, "language"):
-        for prefix in PREFIXES:
-            monkeypatch.delenv(prefix + field.upper(), raising=False)
+        for variable in VARIABLES["PromptBuilderSettings"]:
+            monkeypatch.delenv(variable.format(field.upper()), raising=False)
     return tmp_path
 
 

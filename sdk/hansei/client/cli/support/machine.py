@@ -55,14 +55,8 @@ def secret_variables() -> frozenset[str]:
     )
 
 
-def given(row: SettingRow) -> tuple[str, str]:
-    """A setting as it stands in the environment, and the variable it comes from: `default` for none."""
-    variable = next((each for each in row.variables if os.environ.get(each)), None)
-    return (os.environ[variable], variable) if variable else (row.default, "default")
-
-
 def _setting(row: SettingRow) -> dict[str, object]:
-    value, source = given(row)
+    value, source = row.current_value()
     empty = [each for each in row.variables if os.environ.get(each) == ""]
     shown: dict[str, object] = {"value": REDACTED if row.secret and value else value, "from": source}
     return shown | ({"set_to_nothing": empty} if empty else {})

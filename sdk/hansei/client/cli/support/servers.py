@@ -19,7 +19,6 @@ from chassis.settings import ServiceSettings, settings_table
 from hansei.client.cli.checks import SECONDS
 from hansei.client.cli.support import contracts
 from hansei.client.cli.support.archive import LeftOut, Part
-from hansei.client.cli.support.machine import given
 from hansei.client.server import ServerNotInstalledError, server
 from hansei.client.tls import Tls, credentials_of
 
@@ -72,7 +71,7 @@ def playbooks(address: str | None) -> Iterator[Part | LeftOut]:
 def metrics() -> Iterator[Part | LeftOut]:
     """What Prometheus would read at HANSEI_METRICS_ADDRESS now."""
     (row,) = (each for each in settings_table(ServiceSettings) if each.name == "metrics_address")
-    address, _ = given(row)
+    address, _ = row.current_value()
     if not address or address.endswith(":0"):
         yield LeftOut("metrics", "HANSEI_METRICS_ADDRESS does not say here where they are served")
         return
@@ -104,7 +103,7 @@ def _addresses(address: str | None) -> dict[str, str]:
         rows = settings_table(server().settings_classes()["gateway"])
     except ServerNotInstalledError:
         rows = []
-    peers = {row.name.removesuffix("_addr"): given(row)[0] for row in rows if row.name.endswith("_addr")}
+    peers = {row.name.removesuffix("_addr"): row.current_value()[0] for row in rows if row.name.endswith("_addr")}
     return {"gateway": address_or_default(address)} | {name: at for name, at in peers.items() if at not in ("", "self")}
 
 
