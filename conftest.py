@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 from collections.abc import Generator, Iterator, MutableMapping
+from contextlib import ExitStack
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,25 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.shared_resources import run_manager
+
 settings.register_profile(
     "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI"))
 )
 settings.load_profile("untimed")
+_run = ExitStack()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Start the manager of what all processes of this run share; workers of pytest-xdist use that of their parent."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        factory: pytest.TempPathFactory = session.config._tmp_path_factory  # type: ignore[attr-defined]
+        _run.enter_context(run_manager(factory.getbasetemp()))
+
+
+def pytest_unconfigure() -> None:
+    """Close what all processes of this run share."""
+    _run.close()
 
 
 @pytest.fixture

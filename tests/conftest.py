@@ -3,54 +3,29 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.support import systems
 from tests.support.postgres_server import PostgresServer, any_server, binaries_or_skip, postgres_server
-from tests.support.shared_resources import one_run, shared, wait_for_keepers
-
-
-def pytest_unconfigure() -> None:
-    """Wait for what this process started, after its last fixture has ended."""
-    wait_for_keepers()
+from tests.support.shared_resources import get_shared
 
 
 @pytest.fixture(scope="session")
-def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that all processes of this run of the tests have in common."""
-    own = tmp_path_factory.getbasetemp()
-    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+def running() -> Callable[[str], systems.System]:
+    """Return a function that returns the shared system of a form, which is started on first use.
 
-
-@pytest.fixture(scope="session", autouse=True)
-def of_one_run(run_folder: Path) -> Iterator[None]:
-    """What needs no name is shared, too: the process that others are forked from, and an empty PostgreSQL."""
-    with one_run(run_folder):
-        yield
-
-
-@pytest.fixture(scope="session")
-def running(run_folder: Path) -> Iterator[Callable[[str], systems.System]]:
-    """Gives a form of hansei, started when it is first asked for and kept until all tests are done.
-
-    Tests of other processes use it at the same time: it is not for those that kill, fill or count the whole of it.
+    Tests of other processes use it at the same time: a test that kills, fills or counts the whole of it needs its own.
     """
-    found: dict[str, systems.System] = {}
-    with ExitStack() as all_forms:
 
-        def form(name: str) -> systems.System:
-            if name not in found:
-                if name in systems.ON_POSTGRES:
-                    binaries_or_skip()
-                found[name] = all_forms.enter_context(shared(systems.FORMS[name], run_folder))
-            return found[name]
+    def get_system(form: str) -> systems.System:
+        if form in systems.ON_POSTGRES:
+            binaries_or_skip()
+        return get_shared(systems.FORMS[form])
 
-        yield form
+    return get_system
 
 
 @pytest.fixture(scope="module", params=sorted(systems.FORMS))
@@ -60,11 +35,10 @@ def system(request: pytest.FixtureRequest, running: Callable[[str], systems.Syst
 
 
 @pytest.fixture(scope="session")
-def postgres(run_folder: Path) -> Iterator[PostgresServer]:
-    """A server for databases of one's own. Who stops it takes `lone_postgres`."""
+def postgres() -> PostgresServer:
+    """Return the shared PostgreSQL, where each test has databases of its own. `lone_postgres` may be stopped."""
     binaries_or_skip()
-    with shared(any_server, run_folder) as server:
-        yield server
+    return get_shared(any_server)
 
 
 @pytest.fixture(scope="module")

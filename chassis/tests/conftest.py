@@ -12,8 +12,6 @@ import pytest
 
 from chassis import Peers, Running, ServiceSettings, serve
 from chassis.tests.probe import Probe, policies, service, stub
-from tests.conftest import of_one_run as of_one_run
-from tests.conftest import run_folder as run_folder
 
 Serve = Callable[..., Awaitable["Served"]]
 Connect = Callable[..., Any]

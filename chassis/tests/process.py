@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support.processes import Process, start
+from tests.support.processes import ModuleCommand, Process, start
 from tests.support.shared_resources import CODE, ROOT
-from tests.support.zygote import Order
 
 
 @dataclass
@@ -55,7 +54,7 @@ async def probe_process(
     """Start a probe, or another module, with these environment variables; killed at the end if it still runs."""
     reading, writing = os.pipe()
     with os.fdopen(writing, "wb") as output:
-        process = start(Order(module, str(folder), environment(**settings)), output, output)
+        process = start(ModuleCommand(module, str(folder), environment(**settings)), output, output)
     written = asyncio.StreamReader()
     with os.fdopen(reading, "rb") as pipe:
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(

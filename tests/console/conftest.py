@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -14,12 +13,13 @@ from playwright.sync_api import Browser, sync_playwright
 from tests.console.reader import Reader
 from tests.console.seeds import Seeds
 from tests.console.windows import ARGUMENTS, SECONDS, Stack, filled, reading
-from tests.support.shared_resources import shared
+from tests.support.shared_resources import get_shared
 
 
 @pytest.fixture(scope="session")
-def stack(run_folder: Path) -> Iterator[Stack]:
-    with shared(filled, run_folder) as found, httpx.Client(base_url=found.url, timeout=SECONDS) as client:
+def stack() -> Iterator[Stack]:
+    found = get_shared(filled)
+    with httpx.Client(base_url=found.url, timeout=SECONDS) as client:
         yield Stack(**vars(found), seeds=Seeds(client, found.address))
 
 

@@ -28,10 +28,9 @@ from tests.deploy.rendered import Manifests, container, ports
 from tests.deploy.rendered import pod as spec
 from tests.fakes.authority import Authority
 from tests.support.postgres_server import PostgresServer
-from tests.support.processes import Process, start
+from tests.support.processes import ModuleCommand, Process, start
 from tests.support.shared_resources import CODE
 from tests.support.systems import LOOKING, SERVICES, free_port
-from tests.support.zygote import Order
 
 _ADDRESS = re.compile(r"(?<![\w.-])([a-z0-9][a-z0-9.-]*):(\d+)")
 
@@ -59,7 +58,7 @@ class Place(Protocol):
     def reached(self, pod: Pod, port: int) -> str:
         """`host:port` at which the tests reach it."""
 
-    def begin(self, pod: Pod, order: Order, log: IO[bytes]) -> Process:
+    def begin(self, pod: Pod, command: ModuleCommand, log: IO[bytes]) -> Process:
         """Start the process of a pod there."""
 
 
@@ -77,8 +76,8 @@ class Loopback:
 
     seen = reached = listening
 
-    def begin(self, _: Pod, order: Order, log: IO[bytes]) -> Process:
-        return start(order, log, log)
+    def begin(self, _: Pod, command: ModuleCommand, log: IO[bytes]) -> Process:
+        return start(command, log, log)
 
 
 @dataclass
@@ -170,7 +169,7 @@ class Cluster:
         if names := self.names(pod.name):
             self.authority.issue(Path(env["HANSEI_TLS_CERTIFICATE"]).parent, *names, f"{pod.name}.localhost")
         with (self.data / f"{pod}.log").open("ab") as log:
-            self.processes[pod] = self.place.begin(pod, Order(module, str(home), env), log)
+            self.processes[pod] = self.place.begin(pod, ModuleCommand(module, str(home), env), log)
 
     def started(self, pod: Pod) -> None:
         """Wait until the startup probe succeeds, as long as the kubelet would; fail with the pod's log."""

@@ -22,8 +22,8 @@ from typing import IO
 import pytest
 
 from tests.deploy.cluster import Pod
+from tests.support.processes import ModuleCommand
 from tests.support.systems import ROOT
-from tests.support.zygote import Order
 
 OUTSIDE = "outside"
 PROGRAMS = ("ip", "nft", "nsenter", "setpriv", "unshare")
@@ -88,10 +88,10 @@ class Network:
         """Start a program on a host; it ends with this process at the latest."""
         return subprocess.Popen(self.on(name, *command), cwd=ROOT, pass_fds=fds)
 
-    def begin(self, pod: Pod, order: Order, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    def begin(self, pod: Pod, command: ModuleCommand, log: IO[bytes]) -> subprocess.Popen[bytes]:
         """The pod's host runs it; it ends with the thread that starts it at the latest."""
-        command = self.on(pod.name, sys.executable, "-m", order.module)
-        return subprocess.Popen(command, cwd=order.folder, env=order.environment, stdout=log, stderr=log)
+        arguments = self.on(pod.name, sys.executable, "-m", command.module)
+        return subprocess.Popen(arguments, cwd=command.folder, env=command.environment, stdout=log, stderr=log)
 
     def on(self, name: str, *command: str) -> list[str]:
         """A command as a host runs it."""

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
 
-from tests.support.shared_resources import of_the_run
+from tests.support.shared_resources import get_run, get_shared
 
 # PostgreSQL refuses to run as root; the packages make this account.
 ACCOUNT = "postgres"
@@ -101,8 +101,8 @@ def postgres_server(programs: Path, within: tuple[str, ...] = (), port: int = 0)
     """A fresh server, on a free port unless one is given; nothing of it stays."""
     with _folder() as folder:
         server = PostgresServer(programs, folder, port or _free_port(), within)
-        if made := of_the_run(initialised):
-            subprocess.run(["cp", "-a", made, folder], check=True)
+        if get_run():
+            subprocess.run(["cp", "-a", get_shared(initialised), folder], check=True)
         else:
             server.initialise()
         server.start()

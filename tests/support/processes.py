@@ -1,32 +1,37 @@
-"""Processes that tests start: forked from one that has imported hansei already (`tests/support/zygote.py`).
+"""Processes that tests start as `python -m module`: forked from a fork server that has imported hansei already.
 
-Outside of a run of the tests, as in `bench/`, and with variables that are read before the first line of a module or
-while it is imported, they start as for a user, by `python -m`.
+Outside a test run, as in `bench/`, `python -m` starts them; also where their environment differs from that of the fork
+server in a variable that is read while Python or a module is loaded.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
+import runpy
+import select
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from multiprocessing import reduction
 from typing import IO, Any, Protocol
 
-from tests.support.shared_resources import CODE, ROOT, of_the_run
-from tests.support.zygote import LONGEST, READY, Order
+from tests.support.shared_resources import FORK_SERVER_VARIABLES, RunResources, end_with_parent, get_run
 
-# By Python, the loader, libraries of linear algebra and OpenTelemetry; what else hansei imports reads is not for tests.
 READ_AT_IMPORT = ("PYTHON", "LD_", "OMP_", "OPENBLAS_", "NUMBA_", "OTEL_PYTHON_", "OTEL_PROPAGATORS", "OTEL_SPAN_")
+"""Prefixes of variables that Python, the loader, linear algebra and OpenTelemetry read while they are loaded."""
+FORK_SERVER_ENVIRONMENT = {**os.environ, **FORK_SERVER_VARIABLES}
+SYSTEM_PATH = sys.path[1:]
+"""Import path of the fork server without the folder in which it was started."""
 
 
 class Process(Protocol):
-    """What tests do with a process; `subprocess.Popen` is one."""
+    """The operations of `subprocess.Popen` that tests use."""
 
     @property
     def pid(self) -> int: ...
@@ -39,106 +44,91 @@ class Process(Protocol):
     def kill(self) -> None: ...
 
 
-class Forked:
-    """A process that another one forked for us: its parent tells how it ended."""
+@dataclass(frozen=True)
+class ModuleCommand:
+    """A module that `python -m` runs in a folder, with an environment and no arguments."""
 
-    def __init__(self, pid: int, descriptor: int, parent: socket.socket) -> None:
-        self.pid = pid
+    module: str
+    folder: str
+    environment: Mapping[str, str]
+
+    def is_forkable(self) -> bool:
+        """Return whether the fork server has loaded its modules with the variables of this command."""
+        read = {name: value for name, value in self.environment.items() if name.startswith(READ_AT_IMPORT) and value}
+        return read.items() <= FORK_SERVER_ENVIRONMENT.items()
+
+
+def start(command: ModuleCommand, output: IO[Any], errors: IO[Any]) -> Process:
+    """Start a process that writes to these files."""
+    run = get_run() if sys.platform == "linux" else None
+    if run and command.is_forkable():
+        return ForkedProcess(run, command, output, errors)
+    arguments = [sys.executable, "-m", command.module]
+    return subprocess.Popen(arguments, cwd=command.folder, env=command.environment, stdout=output, stderr=errors)
+
+
+class ForkedProcess:
+    """A process of the fork server of this run."""
+
+    def __init__(self, run: RunResources, command: ModuleCommand, output: IO[Any], errors: IO[Any]) -> None:
         self.returncode: int | None = None
-        self._descriptor = descriptor
-        self._parent = parent
+        self._run = run
+        files = [reduction.DupFd(file.fileno()) for file in (output, errors)]
+        self.pid = run.start_process(run_module, command, files)
+        try:
+            self._descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            self.returncode = run.wait_for_exit_code(self.pid)
 
     def poll(self) -> int | None:
-        try:
-            return self.wait(0)
-        except subprocess.TimeoutExpired:
-            return None
+        """Return the exit status, or None while the process runs."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit status, negative if a signal ended it. Raises `TimeoutExpired`."""
+        """Wait for the exit status, which is negative if a signal ended the process. Raises `TimeoutExpired`."""
         if self.returncode is None:
-            self._parent.settimeout(timeout)
-            try:
-                told = self._parent.recv(LONGEST)
-            except (TimeoutError, BlockingIOError):
-                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0) from None
-            # It does not outlive its parent, whose end is one for it, too.
-            self.returncode = int(told) if told else -signal.SIGKILL
-            self._parent.close()
+            ended = select.poll()
+            ended.register(self._descriptor, select.POLLIN)
+            if not ended.poll(None if timeout is None else timeout * 1000):
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+            self.returncode = self._run.wait_for_exit_code(self.pid)
             os.close(self._descriptor)
         return self.returncode
 
     def send_signal(self, sig: int) -> None:
+        """Send a signal unless the process has ended."""
         if self.poll() is None:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._descriptor, sig)
 
     def terminate(self) -> None:
+        """Ask the process to end."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
+        """End the process as a power cut would."""
         self.send_signal(signal.SIGKILL)
 
 
-@dataclass(frozen=True)
-class Zygote:
-    """A running zygote: where it listens, where it writes, and what it has of variables that are read at imports."""
-
-    socket: str
-    log: Path
-    read: Mapping[str, str]
-
-    def can_be(self, order: Order) -> bool:
-        """Whether it read all variables at its imports as the process that was ordered would."""
-        asked = _read_at_import(order.environment)
-        return all(value == self.read.get(name) for name, value in asked.items() if value)
-
-    def fork(self, order: Order, output: IO[Any], errors: IO[Any]) -> Forked:
-        """The process that was ordered; its end is told where it was asked for."""
-        asking = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with suppress(ConnectionError):
-            asking.connect(self.socket)
-            socket.send_fds(asking, [order.to_bytes()], [output.fileno(), errors.fileno()])
-            told, descriptors, _, _ = socket.recv_fds(asking, LONGEST, 1)
-            if told:
-                return Forked(int(told), descriptors[0], asking)
-        asking.close()
-        raise AssertionError(f"the zygote has ended:\n{self.log.read_text(errors='replace')[-4000:]}")
-
-
-def start(order: Order, output: IO[Any], errors: IO[Any]) -> Process:
-    """The process that was ordered, writing to these files."""
-    # Elsewhere a process cannot be made to end with its parent.
-    zygote = of_the_run(running_zygote) if sys.platform == "linux" else None
-    if zygote and zygote.can_be(order):
-        return zygote.fork(order, output, errors)
-    command = [sys.executable, "-m", order.module]
-    return subprocess.Popen(command, cwd=order.folder, env=order.environment, stdout=output, stderr=errors)
-
-
-@contextmanager
-def running_zygote(folder: Path, ready: Sequence[str] = READY) -> Iterator[Zygote]:
-    """A zygote that ends with the block, or with this process."""
-    environment = {**os.environ, "PYTHONPATH": CODE, "OPENBLAS_NUM_THREADS": "1"}
-    log = folder / "log"
-    # The name of a socket may have a hundred letters, fewer than that of the folder.
-    with tempfile.TemporaryDirectory(prefix="hansei-") as name, log.open("wb") as written:
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        listener.bind(f"{name}/socket")
-        listener.listen(128)
-        command = [sys.executable, "-m", "tests.support.zygote", str(listener.fileno()), *ready]
-        with subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=written,
-            stderr=written,
-            pass_fds=[listener.fileno()],
-        ):
-            listener.close()
-            yield Zygote(f"{name}/socket", log, _read_at_import(environment))
-
-
-def _read_at_import(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith(READ_AT_IMPORT)}
+def run_module(command: ModuleCommand, files: Sequence[Any]) -> None:
+    """Run a module in this process, which was forked for it, as `python -m` does."""
+    end_with_parent(signal.SIGKILL)
+    for number, file in enumerate(files, start=1):
+        os.dup2(file.detach(), number)
+    # Also the pipe that keeps the fork server alive: it would otherwise wait for this process.
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.clear()
+    os.environ.update(command.environment)
+    time.tzset()
+    os.chdir(command.folder)
+    sys.path[:] = [command.folder, *SYSTEM_PATH]
+    sys.argv[:] = [""]
+    try:
+        runpy.run_module(command.module, run_name="__main__", alter_sys=True)
+    finally:
+        # A process of `multiprocessing` ends without the functions that are registered for the exit of an interpreter.
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()

@@ -1,118 +1,159 @@
-"""What all tests of a run use together, whichever process of it asks first, until the last of them has ended.
+"""Resources that all processes of a test run share: created on first use, closed when the run ends.
 
-The first that asks starts a keeper, a process that makes it. Who uses it holds a shared lock on a file, and the keeper
-waits for that file alone: the system lets go of what a process held however it ends, so nothing outlives a run.
+One process, a `multiprocessing` manager, owns them. It also forks the processes of `tests/support/processes.py`, so
+that one fork server is enough for a run. Workers of pytest-xdist find the manager by the variable `TESTS_RUN`.
 """
 
 from __future__ import annotations
 
-import fcntl
+import multiprocessing
 import os
 import pickle
 import signal
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
+from multiprocessing import connection, forkserver
+from multiprocessing.context import ForkServerProcess
+from multiprocessing.managers import BaseManager
+from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 ROOT = Path(__file__).parents[2]
-# Where Python finds the code, as PYTHONPATH.
 CODE = os.pathsep.join(str(ROOT / part) for part in ("", "stubs", "sdk"))
-# A variable of the tests: the folder of their run.
-RUN = "TESTS_RUN"
+"""PYTHONPATH of processes that run the code of this repository."""
+RUN_VARIABLE = "TESTS_RUN"
+FORK_SERVER_VARIABLES = {"PYTHONPATH": CODE, "OPENBLAS_NUM_THREADS": "1"}
+CLOSE_SECONDS = 120
+PRELOAD = ("tests.support.processes", "tests.support.preload")
 T = TypeVar("T")
-Make = Callable[[Path], AbstractContextManager[T]]
+Factory = Callable[[Path], AbstractContextManager[T]]
 
-_kept = ExitStack()
-_keepers: list[subprocess.Popen[bytes]] = []
+
+class RunResources:
+    """Owns the shared resources and the forked processes of a run. Threads of the manager call its methods."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._locks: defaultdict[Factory[Any], threading.Lock] = defaultdict(threading.Lock)
+        self._pickled: dict[Factory[Any], bytes] = {}
+        self._stack = ExitStack()
+        self._processes: dict[int, ForkServerProcess] = {}
+
+    def get_pickled(self, factory: Factory[Any]) -> bytes:
+        """Return the pickled value of a resource; create it, with a folder of its own, if it does not exist yet."""
+        with self._lock:
+            lock = self._locks[factory]
+        with lock:
+            if factory not in self._pickled:
+                data = Path(tempfile.mkdtemp(prefix="shared-", dir=self._folder))
+                self._pickled[factory] = pickle.dumps(self._stack.enter_context(factory(data)))
+            return self._pickled[factory]
+
+    def start_process(self, target: Callable[..., None], *arguments: object) -> int:
+        """Fork a process that calls a function, and return its pid."""
+        # A daemon: what still runs when the manager ends is terminated.
+        process = ForkServerProcess(target=target, args=arguments, daemon=True)
+        with self._lock:
+            process.start()
+        assert process.pid
+        self._processes[process.pid] = process
+        return process.pid
+
+    def wait_for_exit_code(self, pid: int) -> int:
+        """Wait until a process that `start_process` forked has ended, and return its exit code."""
+        process = self._processes[pid]
+        connection.wait([process.sentinel])
+        # `Process.start` polls all processes; two threads must not read the same exit code.
+        with self._lock:
+            assert process.exitcode is not None
+            return process.exitcode
+
+    def close(self) -> None:
+        """Close all resources, in the reverse order of their creation."""
+        self._stack.close()
+
+
+class RunManager(BaseManager):
+    """The process that owns the `RunResources`; in other processes, a connection to it."""
+
+
+_own_resources: RunResources | None = None
+
+
+def _get_own_resources() -> RunResources:
+    """Return the resources of this process, the manager."""
+    assert _own_resources is not None
+    return _own_resources
+
+
+RunManager.register("resources", _get_own_resources)
+
+
+def _initialise_manager(folder: Path, preload: Sequence[str]) -> None:
+    """Prepare the manager process: it closes all resources when it ends, at the latest when its parent ends."""
+    global _own_resources
+    end_with_parent(signal.SIGTERM)
+    # `timeout` and others that end all processes of a run at once send SIGTERM to this one, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    _own_resources = RunResources(folder)
+    Finalize(None, _own_resources.close, exitpriority=1)
+    forkserver.set_forkserver_preload(list(preload))
+    os.environ.update(FORK_SERVER_VARIABLES)
+
+
+def end_with_parent(number: signal.Signals) -> None:
+    """Let the system send this process a signal when the thread that started it ends."""
+    if sys.platform == "linux":
+        import ctypes
+
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, number)
 
 
 @contextmanager
-def shared(make: Make[T], folder: Path) -> Iterator[T]:
-    """What a function of a module makes in a folder for data, once for all who ask with the same `folder`.
+def run_manager(folder: Path, preload: Sequence[str] = PRELOAD) -> Iterator[None]:
+    """Run a manager whose resources have their data in a folder, for this process and those that it starts.
 
-    Each process has a copy: it must stand being pickled. It ends when nobody has it any more.
+    Its fork server imports the modules `preload`.
     """
-    place = folder / f"{make.__module__}.{make.__qualname__}"
-    place.mkdir(exist_ok=True)
-    with (place / "users").open("w") as users, (place / "first").open("w") as first:
-        fcntl.flock(users, fcntl.LOCK_SH)
-        fcntl.flock(first, fcntl.LOCK_EX)
-        value = place / "value"
-        keeper = None if value.exists() else _started(make, place)
-        fcntl.flock(first, fcntl.LOCK_UN)
-        if keeper is not None:
-            _keepers.append(keeper)
-        yield pickle.loads(value.read_bytes())
-
-
-def wait_for_keepers() -> None:
-    """Wait until the keepers that this process started have ended.
-
-    Call it when this process uses nothing shared any more: two processes that wait for a keeper of the other, and use
-    what the other waits for, would wait for ever.
-    """
-    while _keepers:
-        _keepers.pop().wait()
-
-
-@contextmanager
-def one_run(folder: Path) -> Iterator[None]:
-    """Until the block ends there is what is `of_the_run`, in this process and in those that it starts."""
-    os.environ[RUN] = str(folder)
+    manager = RunManager(ctx=multiprocessing.get_context("spawn"), shutdown_timeout=CLOSE_SECONDS)
+    manager.start(_initialise_manager, (folder, preload))
+    authkey = multiprocessing.current_process().authkey
+    os.environ[RUN_VARIABLE] = f"{authkey.hex()} {manager.address!s}"
     try:
-        with _kept:
-            yield
+        yield
     finally:
-        os.environ.pop(RUN, None)
-        _of.cache_clear()
+        del os.environ[RUN_VARIABLE]
+        manager.shutdown()
 
 
-def of_the_run(make: Make[T]) -> T | None:
-    """What all processes of a run share from when the first asks for it; None where there is no run, as in `bench/`."""
-    folder = os.environ.get(RUN)
-    return _of(make, folder) if folder else None
+def get_run() -> RunResources | None:
+    """Return the resources of the run that this process belongs to; None outside a run, as in `bench/`."""
+    variable = os.environ.get(RUN_VARIABLE)
+    return _own_resources or (_connect(variable) if variable else None)
 
 
 @cache
-def _of(make: Make[T], folder: str) -> T:
-    """Kept until this process has no more part in the run, or ends."""
-    return _kept.enter_context(shared(make, Path(folder)))
+def _connect(variable: str) -> RunResources:
+    key, _, address = variable.partition(" ")
+    # File descriptors are passed between processes with the same key.
+    multiprocessing.current_process().authkey = bytes.fromhex(key)
+    manager = RunManager(address)
+    manager.connect()
+    # The proxy has the methods of `RunResources`.
+    return cast(RunResources, manager.resources())  # type: ignore[attr-defined]
 
 
-def _started(make: object, place: Path) -> subprocess.Popen[bytes]:
-    """The process that keeps it, once it is there."""
-    command = [sys.executable, "-m", "tests.support.shared_resources", str(place)]
-    environment = {**os.environ, "PYTHONPATH": CODE}
-    (place / "make").write_bytes(pickle.dumps(make))
-    with (place / "log").open("ab") as log:
-        keeper = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=log)
-    assert keeper.stdout is not None
-    with keeper.stdout as told:
-        if not told.readline():
-            keeper.wait()
-            raise AssertionError(f"{make} failed:\n{(place / 'log').read_text(errors='replace')[-4000:]}")
-    return keeper
-
-
-def _keep(place: Path) -> None:
-    """Make it, say that it is there, and end it after its last user."""
-    # Who ends all processes of the tests at once, as `timeout` does, ends what this one made, too.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    make = pickle.loads((place / "make").read_bytes())
-    data = Path(tempfile.mkdtemp(prefix="data-", dir=place))
-    value = place / "value"
-    with (place / "users").open("w") as users, make(data) as made:
-        value.with_suffix(".new").write_bytes(pickle.dumps(made))
-        value.with_suffix(".new").rename(value)
-        os.write(1, b"there\n")
-        fcntl.flock(users, fcntl.LOCK_EX)
-        value.unlink()
-
-
-if __name__ == "__main__":
-    _keep(Path(sys.argv[1]))
+def get_shared(factory: Factory[T]) -> T:
+    """Return a copy of the value that a function of a module creates once in a run. The value must be picklable."""
+    run = get_run()
+    assert run is not None, "no test run: there is no manager"
+    value: T = pickle.loads(run.get_pickled(factory))
+    return value

@@ -23,9 +23,8 @@ import yaml
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.support.postgres_server import PostgresServer, binaries_or_skip, postgres_server
-from tests.support.processes import Process, start
+from tests.support.processes import ModuleCommand, Process, start
 from tests.support.shared_resources import CODE
-from tests.support.zygote import Order
 
 ROOT = Path(__file__).parents[2]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "deploy/services.yaml").read_text())["services"]
@@ -83,9 +82,9 @@ class System:
     def start(self, name: str) -> None:
         """Start a process, for the first time or where one was."""
         program = self.programs[name]
-        order = Order(program.module, str(self.data), program.environment)
+        command = ModuleCommand(program.module, str(self.data), program.environment)
         with (self.data / f"{name}.log").open("ab") as log:
-            self.processes[name] = start(order, log, log)
+            self.processes[name] = start(command, log, log)
 
     def started(self, name: str) -> None:
         """Wait until a process serves."""
@@ -237,7 +236,7 @@ def failed_start(data: Path, module: str, **environment: str) -> tuple[int, str]
     """The exit status and the last words of a process that is not supposed to start."""
     env = _environment(data, **{"HANSEI_LISTEN_ADDRESS": "127.0.0.1:0", **environment})
     with TemporaryFile("w+") as output, TemporaryFile("w+", encoding="utf-8") as errors:
-        process = start(Order(module, str(data), env), output, errors)
+        process = start(ModuleCommand(module, str(data), env), output, errors)
         try:
             status = process.wait(START_SECONDS)
         finally:

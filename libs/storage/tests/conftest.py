@@ -10,9 +10,9 @@ import pytest
 from libs.storage.database import Database
 from libs.storage.migrations import Migrations
 from libs.storage.tests.tables import migrations_of
-from tests.conftest import new_place, of_one_run, place, postgres, run_folder
+from tests.conftest import new_place, place, postgres
 
-__all__ = ["new_place", "of_one_run", "place", "postgres", "run_folder"]
+__all__ = ["new_place", "place", "postgres"]
 
 OpenDatabase = Callable[[], Database]
 

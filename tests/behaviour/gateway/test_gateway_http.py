@@ -19,9 +19,8 @@ from gateway.http.report_documents import DASHBOARD
 from tests.fakes.openai_answers import chat, chat_json, error
 from tests.fakes.openai_server import OpenAIServer
 from tests.support import systems
-from tests.support.processes import Process, start
+from tests.support.processes import ModuleCommand, Process, start
 from tests.support.shared_resources import CODE
-from tests.support.zygote import Order
 
 SECONDS = 60
 LESSON = "六の七倍は四十二 {x}"
@@ -60,7 +59,7 @@ def gateway_before(data: Path, peers: dict[str, str], module: str = "gateway", *
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("HANSEI_", "OPENAI_", "LLM_", "GATEWAY_"))}
     own = {"HANSEI_LISTEN_ADDRESS": address, "HANSEI_HTTP_ADDRESS": http, "PYTHONPATH": CODE, **peers, **environment}
     with (data / f"{module}.log").open("wb") as log:
-        process = start(Order(module, str(data), {**kept, **own}), log, log)
+        process = start(ModuleCommand(module, str(data), {**kept, **own}), log, log)
         try:
             system = systems.System("one service", {module: address}, data, {}, {module: process})
             systems.wait_until_serving(system, module, address)
