@@ -53,11 +53,11 @@ def build(settings: StackSettings, peers: chassis.Peers, *, http: bool = True) -
 async def stack(address: str = "127.0.0.1:0") -> AsyncIterator[chassis.Running]:
     """Serve every service within this process until the block ends. Settings come from the environment."""
     settings = chassis.load(StackSettings, listen_address=address, lame_duck_seconds=0)
-    certificates = chassis.Certificates.of(settings)
+    certificates = chassis.Certificates.from_settings(settings)
     async with AsyncExitStack() as closing:
 
         def compose(own_address: str) -> list[chassis.Service]:
-            peers = chassis.Peers.of(settings, own_address, certificates)
+            peers = chassis.Peers.from_settings(settings, own_address, certificates)
             closing.push_async_callback(peers.close)
             return build(settings, peers, http=False)
 

@@ -11,7 +11,7 @@ from sqlalchemy import Engine, Text, column, create_engine, inspect, select, tab
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
-from chassis.errors import Unavailable, shortened
+from chassis.errors import Unavailable, shorten
 from chassis.settings import ServiceSettings
 from libs.storage.engines import create_database_engine, display_name, is_sqlite, parse_location
 from libs.storage.migrations import VERSION_COLUMN, newest_revision
@@ -32,7 +32,7 @@ def connect(database: str, variable: str) -> str:
         with engine.connect() as connection:
             connection.exec_driver_sql("SELECT 1")
     except SQLAlchemyError as error:
-        reason = shortened(str(getattr(error, "orig", None) or error).partition("\n")[0])
+        reason = shorten(str(getattr(error, "orig", None) or error).partition("\n")[0])
         raise Unavailable(f"{display_name(url)} does not let us in: {reason}", reason="DATABASE_UNAVAILABLE") from error
     finally:
         engine.dispose()

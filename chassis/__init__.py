@@ -1,7 +1,7 @@
-"""How any service runs: lifecycle, server, channels, deadlines, admission, errors, health, telemetry, settings.
+"""The base of every service: lifecycle, server, channels, deadlines, admission, errors, health, telemetry, settings.
 
-Nothing here knows a service or a noun of the domain. The names below are imported when they are used, so that
-importing `chassis.errors` alone brings in neither gRPC nor pydantic.
+Nothing here depends on a service or its domain. The names below are imported on first use, so that importing
+`chassis.errors` alone imports neither gRPC nor pydantic.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from chassis.settings import ServiceSettings, load
     from chassis.tls import Certificates
 
-_HOMES = {
+_MODULES = {
     "BadSetting": "errors",
     "Certificates": "tls",
     "Peers": "channels",
@@ -45,6 +45,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'chassis' has no attribute {name!r}")
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    return getattr(import_module(f".{_MODULES[name]}", __name__), name)

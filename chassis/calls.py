@@ -31,13 +31,13 @@ def new_id() -> str:
 
 
 def correlation_id() -> str:
-    """Return the correlation id of the call in progress; a new one outside of any."""
+    """Return the correlation id of the call in progress; a new one outside a call."""
     call = current_call.get()
     return call.correlation_id if call else new_id()
 
 
 def correlation_id_from(metadata: Iterable[tuple[str, str | bytes]]) -> str:
-    """Return the correlation id that the caller sent; a new one if there is none, or one that may not stand in logs."""
+    """Return the correlation id that the caller sent; a new one if it sent none, or one with unsafe characters."""
     for key, value in metadata:
         if key == CORRELATION_ID_KEY and isinstance(value, str) and _CORRELATION_ID.fullmatch(value):
             return value

@@ -1,8 +1,8 @@
-"""Channels to peers: one for each, for the process's life, on which every call has a deadline, a trace and a policy.
+"""Channels to peers: one for each, for the life of the process; every call has a deadline, a trace and a policy.
 
-A failed call raises the peer's error itself (`chassis.errors`), not gRPC's. What is tried again, and how often, stands
-in the channel's service config: UNAVAILABLE only, idempotent methods only. A service that does not want to be asked
-again says so in its trailers, see `chassis.status`.
+A failed call raises the peer's own error (`chassis.errors`), not gRPC's. The channel's service config holds the retry
+policy: idempotent methods are retried, on UNAVAILABLE only. A service can refuse retries in its trailers, see
+`chassis.status`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from chassis.tls import Bundle, Certificates
 
 OWN = "self"
-"""The address of a peer that lives in the same process."""
+"""The address of a peer in the same process."""
 
 _MS = 1000
 _RENEWAL_GRACE_SECONDS = 60.0
@@ -45,7 +45,7 @@ Metadata = Sequence[tuple[str, str]]
 
 
 class Peers:
-    """The services this process calls, by name. `own_address` is where this process serves itself (`OWN`)."""
+    """Channels to the services that this process calls. `own_address` is the address of this process (`OWN`)."""
 
     def __init__(
         self,
@@ -59,14 +59,14 @@ class Peers:
         credential: str = "",
         tls: grpc.ChannelCredentials | None = None,
     ) -> None:
-        """`credential` is what calls bear as `authorization`.
+        """Take the addresses of peers by name. Calls send `credential` as `authorization`.
 
-        With `certificates` they are called over TLS, as with `tls`, which are credentials that never change. Without
-        both, beyond this machine only if `plaintext` has grpc.
+        Calls use TLS with `certificates`, or with `tls`, which are credentials that never change. Without both, calls
+        leave this machine only if `plaintext` contains grpc.
         """
         self._addresses = dict(addresses)
         self.own_address = own_address
-        """Where this process serves itself, with the port it was given; empty if it does not."""
+        """The address of this process with its real port; empty if it does not serve."""
         self._policies = {**HEALTH_POLICIES, **(installed_policies() if policies is None else policies)}
         self._max_message_bytes = max_message_bytes
         self._certificates = certificates
@@ -76,8 +76,8 @@ class Peers:
         self._channels: dict[str, PeerChannel] = {}
 
     @classmethod
-    def of(cls, settings: ServiceSettings, own_address: str, certificates: Certificates | None) -> Peers:
-        """Those whose addresses the settings give."""
+    def from_settings(cls, settings: ServiceSettings, own_address: str, certificates: Certificates | None) -> Peers:
+        """Return the peers whose addresses the settings have."""
         return cls(
             settings.peer_addresses(),
             own_address=own_address,
@@ -87,9 +87,9 @@ class Peers:
         )
 
     def channel(self, peer: str) -> PeerChannel:
-        """The channel to a peer, for generated stubs. It connects when it is first used. Call it in a running loop.
+        """Return the channel to a peer, for generated stubs; it connects on first use. Needs a running loop.
 
-        Raises `FailedPrecondition` if no address is known.
+        Raises `FailedPrecondition` if the peer has no address.
         """
         if peer not in self._channels:
             address = self._addresses.get(peer)
@@ -99,12 +99,12 @@ class Peers:
                 from chassis.tls import require_plaintext_allowed
 
                 require_plaintext_allowed("grpc", address, f"{peer.upper()}_ADDR", self._plaintext)
-            connection = Connection(lambda bundle: self._dialled(address, bundle), self._certificates)
-            known = _OWN_METADATA if address == OWN else self._metadata
-            self._channels[peer] = PeerChannel(peer, connection, self._policies, known)
+            connection = Connection(lambda bundle: self._dial(address, bundle), self._certificates)
+            metadata = _OWN_METADATA if address == OWN else self._metadata
+            self._channels[peer] = PeerChannel(peer, connection, self._policies, metadata)
         return self._channels[peer]
 
-    def _dialled(self, address: str, bundle: Bundle | None) -> grpc.aio.Channel:
+    def _dial(self, address: str, bundle: Bundle | None) -> grpc.aio.Channel:
         own = address == OWN
         options = channel_options(self._policies, self._max_message_bytes, follow_health=not own)
         name = target(self.own_address if own else address)
@@ -115,7 +115,7 @@ class Peers:
         from chassis.tls import channel_credentials
 
         if own and bundle.names:
-            # This process itself: its certificate is issued for its name, not for the address it is reached at.
+            # The certificate of this process is issued for its name, not for its address.
             options.append(("grpc.ssl_target_name_override", bundle.names[0]))
         return grpc.aio.secure_channel(name, channel_credentials(bundle), options=options)
 
@@ -127,12 +127,12 @@ class Peers:
 
 
 def target(address: str) -> str:
-    """`host:port` as a name to look up, so that all addresses behind it are found; other schemes stay."""
+    """Return `host:port` as a DNS name, so that gRPC finds all addresses behind it; other schemes stay."""
     return address if address.startswith(_SCHEMES) else f"dns:///{address}"
 
 
 def channel_options(policies: Policies, max_message_bytes: int, *, follow_health: bool) -> list[tuple[str, Any]]:
-    """The channel arguments of a client."""
+    """Return the channel arguments of a client."""
     return [
         ("grpc.service_config", json.dumps(service_config(policies, follow_health=follow_health))),
         ("grpc.max_receive_message_length", max_message_bytes),
@@ -142,29 +142,29 @@ def channel_options(policies: Policies, max_message_bytes: int, *, follow_health
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.min_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 5 * _MS),
-        # Channels to one address share connections by default, and then one's options win over the other's.
+        # By default channels to one address share connections, and the options of one of them apply to all.
         ("grpc.use_local_subchannel_pool", 1),
     ]
 
 
 def service_config(policies: Policies, *, follow_health: bool) -> dict[str, Any]:
-    """Round robin over all addresses, away from those that say NOT_SERVING; retries where the policy allows.
+    """Return a config with round robin over the healthy addresses, and retries where the policy allows them.
 
-    Never a timeout: it would fire one to two seconds early. No health for a channel to the own process: its calls
-    must still go through while it drains.
+    It has no timeout, which would fire one to two seconds early. A channel to the own process does not follow health:
+    its calls must still go through while the process drains.
     """
-    retried = [path.lstrip("/").split("/") for path, policy in policies.items() if policy.retry]
+    retryable = [path.lstrip("/").split("/") for path, policy in policies.items() if policy.retry]
     config: dict[str, Any] = {"loadBalancingConfig": [{"round_robin": {}}]}
     if follow_health:
         config["healthCheckConfig"] = {"serviceName": ""}
-    if retried:
-        names = [{"service": service, "method": method} for service, method in retried]
+    if retryable:
+        names = [{"service": service, "method": method} for service, method in retryable]
         config["methodConfig"] = [{"name": names, "retryPolicy": _RETRY}]
     return config
 
 
 class Connection:
-    """The gRPC channel in use; a new one takes its place when the certificate was renewed."""
+    """A gRPC channel that is replaced when the certificate is renewed."""
 
     def __init__(
         self, dial: Callable[[Bundle | None], grpc.aio.Channel], certificates: Certificates | None = None
@@ -175,8 +175,8 @@ class Connection:
         self._closing: set[asyncio.Task[None]] = set()
         self.channel = dial(self._bundle)
 
-    def up_to_date(self) -> grpc.aio.Channel:
-        """The channel for new calls. Calls in progress on the one before get a minute."""
+    def current_channel(self) -> grpc.aio.Channel:
+        """Return the channel for new calls. Calls in progress on a replaced channel get a minute."""
         if self._certificates is not None and (bundle := self._certificates.current()) is not self._bundle:
             closing = asyncio.ensure_future(self.channel.close(_RENEWAL_GRACE_SECONDS))
             self._closing.add(closing)
@@ -192,18 +192,18 @@ class Connection:
 
 
 class _Method:
-    """A method on whatever channel is in use."""
+    """A method on the current channel."""
 
-    def __init__(self, connection: Connection, make: Callable[[grpc.aio.Channel], Any]) -> None:
+    def __init__(self, connection: Connection, bind: Callable[[grpc.aio.Channel], Any]) -> None:
         self._connection = connection
-        self._make = make
+        self._bind = bind
         self._channel = connection.channel
-        self._call = make(self._channel)
+        self._call = bind(self._channel)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        channel = self._connection.up_to_date()
+        channel = self._connection.current_channel()
         if channel is not self._channel:
-            self._channel, self._call = channel, self._make(channel)
+            self._channel, self._call = channel, self._bind(channel)
         return self._call(*args, **kwargs)
 
 
@@ -220,22 +220,22 @@ class PeerChannel(grpc.aio.Channel):
         self._metadata = metadata
 
     def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """A method with one response."""
-        return self._method(method).single(self._on_connection("unary_unary", method, *args, **kwargs))
+        """Return a method with one response."""
+        return self._method(method).single(self._bind_method("unary_unary", method, *args, **kwargs))
 
     def stream_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """A method with a stream of requests and one response."""
-        return self._method(method).single(self._on_connection("stream_unary", method, *args, **kwargs))
+        """Return a method with a stream of requests and one response."""
+        return self._method(method).single(self._bind_method("stream_unary", method, *args, **kwargs))
 
     def unary_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """A method with a stream of responses."""
-        return self._method(method).stream(self._on_connection("unary_stream", method, *args, **kwargs))
+        """Return a method with a stream of responses."""
+        return self._method(method).stream(self._bind_method("unary_stream", method, *args, **kwargs))
 
     def stream_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """A method with a stream of requests and a stream of responses."""
-        return self._method(method).stream(self._on_connection("stream_stream", method, *args, **kwargs))
+        """Return a method with a stream of requests and a stream of responses."""
+        return self._method(method).stream(self._bind_method("stream_stream", method, *args, **kwargs))
 
-    def _on_connection(self, arity: str, *args: Any, **kwargs: Any) -> _Method:
+    def _bind_method(self, arity: str, *args: Any, **kwargs: Any) -> _Method:
         return _Method(self._connection, lambda channel: getattr(channel, arity)(*args, **kwargs))
 
     def _method(self, path: str) -> _PeerMethod:
@@ -255,15 +255,15 @@ class PeerChannel(grpc.aio.Channel):
         await self._connection.close(grace)
 
     def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
-        """The state of the connection."""
+        """Return the state of the connection."""
         return self._connection.channel.get_state(try_to_connect)
 
     async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
-        """Wait until the state is another one."""
+        """Wait until the state changes."""
         await self._connection.channel.wait_for_state_change(last_observed_state)
 
     async def channel_ready(self) -> None:
-        """Wait until the connection stands."""
+        """Wait until the connection is established."""
         await self._connection.channel.channel_ready()
 
 
@@ -271,11 +271,11 @@ class _PeerMethod:
     def __init__(self, peer: str, path: str, policy: MethodPolicy, metadata: Metadata) -> None:
         self._peer = peer
         self._policy = policy
-        self._own = metadata
+        self._own_metadata = metadata
         self._telemetry = telemetry.MethodTelemetry(path, SpanKind.CLIENT)
 
     def single(self, inner: Any) -> Any:
-        """`inner`, with one response, as a coroutine function."""
+        """Return a coroutine function that calls `inner`, which has one response."""
 
         # The signature is that of a grpc.aio multicallable.
         async def call(request: Any, *, timeout: float | None = None, metadata: Metadata = ()) -> Any:  # noqa: ASYNC109
@@ -283,7 +283,7 @@ class _PeerMethod:
             span, began = self._telemetry.begin(), time.monotonic()
             code = "OK"
             try:
-                return await inner(request, timeout=seconds, metadata=_metadata(span, (*self._own, *metadata)))
+                return await inner(request, timeout=seconds, metadata=_metadata(span, (*self._own_metadata, *metadata)))
             except grpc.aio.AioRpcError as failure:
                 code = failure.code().name
                 raise status.decode(failure, self._peer) from failure
@@ -296,7 +296,7 @@ class _PeerMethod:
         return call
 
     def stream(self, inner: Any) -> Any:
-        """`inner`, with a stream of responses, as an async generator function; leaving it early cancels the call."""
+        """Return an async generator function that calls `inner`; leaving it early cancels the call."""
 
         async def responses(
             request: Any,
@@ -307,7 +307,7 @@ class _PeerMethod:
             seconds = self._seconds(timeout)
             span, began = self._telemetry.begin(), time.monotonic()
             code = "OK"
-            call = inner(request, timeout=seconds, metadata=_metadata(span, (*self._own, *metadata)))
+            call = inner(request, timeout=seconds, metadata=_metadata(span, (*self._own_metadata, *metadata)))
             try:
                 async for response in call:
                     yield response
@@ -324,8 +324,8 @@ class _PeerMethod:
         return responses
 
     def _seconds(self, timeout: float | None) -> float | None:
-        own = self._policy.timeout_seconds
-        return deadlines.budget(own if timeout is None else timeout if own is None else min(own, timeout))
+        limits = [seconds for seconds in (self._policy.timeout_seconds, timeout) if seconds is not None]
+        return deadlines.budget(min(limits, default=None))
 
 
 def _metadata(span: Span, extra: Metadata) -> tuple[tuple[str, str], ...]:

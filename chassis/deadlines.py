@@ -1,4 +1,4 @@
-"""The caller's deadline, carried in a context variable, because gRPC for Python does not hand it on by itself."""
+"""The caller's deadline in a context variable, because gRPC for Python does not propagate it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ RESERVE_MAX_SECONDS = 0.25
 
 
 def remaining(clock: Clock = time.monotonic) -> float | None:
-    """Seconds until the deadline in force, negative once it has passed; None if there is none."""
+    """Return the seconds until the current deadline, negative once it has passed; None without a deadline."""
     expires_at = _expires_at.get()
     return None if expires_at is None else expires_at - clock()
 
 
 @contextmanager
-def within(seconds: float | None, clock: Clock = time.monotonic) -> Iterator[None]:
-    """Put a deadline in force. It can only tighten: an earlier one of the caller stays."""
-    token = _expires_at.set(_earlier(seconds, clock))
+def time_limit(seconds: float | None, clock: Clock = time.monotonic) -> Iterator[None]:
+    """Limit the calls of a block to `seconds`; an earlier deadline of the caller stays."""
+    token = _expires_at.set(_earliest(seconds, clock))
     try:
         yield
     finally:
@@ -35,16 +35,16 @@ def within(seconds: float | None, clock: Clock = time.monotonic) -> Iterator[Non
 
 
 def begin(seconds: float | None, clock: Clock = time.monotonic) -> None:
-    """Put the deadline of an arriving call in force for the rest of its task. `DeadlineExceeded` if it is over."""
+    """Set the deadline of an arriving call for the rest of its task. Raises `DeadlineExceeded` if it has passed."""
     if seconds is not None and seconds <= 0:
-        raise DeadlineExceeded("the deadline was over before the call began")
-    _expires_at.set(_earlier(seconds, clock))
+        raise DeadlineExceeded("the deadline passed before the call began")
+    _expires_at.set(_earliest(seconds, clock))
 
 
 def budget(policy_seconds: float | None, clock: Clock = time.monotonic) -> float | None:
-    """Seconds an outgoing call may take: min(its policy, what remains here less a reserve to report the outcome).
+    """Return the seconds that an outgoing call may take: its policy, or the remaining time less a reserve.
 
-    None: neither bounds it. Raises `DeadlineExceeded` when nothing is left, so that no call is made in vain.
+    The reserve is for reporting the outcome. None means no limit. Raises `DeadlineExceeded` when no time is left.
     """
     left = remaining(clock)
     if left is None:
@@ -55,7 +55,7 @@ def budget(policy_seconds: float | None, clock: Clock = time.monotonic) -> float
     return left if policy_seconds is None else min(left, policy_seconds)
 
 
-def _earlier(seconds: float | None, clock: Clock) -> float | None:
+def _earliest(seconds: float | None, clock: Clock) -> float | None:
     current = _expires_at.get()
     if seconds is None:
         return current

@@ -5,7 +5,7 @@
     ├── OutOfRange (ValueError)           valid once, past the end now (a compacted revision, a spent cursor)
     ├── NotFound (LookupError)            the named thing does not exist
     ├── AlreadyExists                     the named thing exists and may not be replaced
-    │   └── RequestIdReused               the id of a mutation came back with another payload
+    │   └── RequestIdReused               the id of a mutation was sent again with another payload
     ├── FailedPrecondition                the state forbids it; change the state first
     ├── Aborted                           lost a race; read again, then retry
     ├── ResourceExhausted                 too busy, or a quota is used up; retry_after says when to come back
@@ -19,9 +19,9 @@
 
 A service derives its own errors from these and gives each a ``reason``. The reason travels with the status, so a
 client that knows the class raises the very same class; any other raises the class of the code, with the same reason.
-`BadSetting` alone crosses no boundary: it ends a process, or a client, that cannot begin.
+`BadSetting` crosses no boundary: it ends a process, or a client, that cannot start.
 
-This module is pure: `domain` may import it, and importing it costs nothing.
+This module imports no library, so that `domain` may import it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_VALUE_CHARS = 80
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken rule of a request: the dotted path of the field, what is wrong with it, and the rule's id."""
+    """One broken rule of a request: the dotted path of the field, a description, and the rule's id."""
 
     field: str
     description: str
@@ -52,7 +52,7 @@ class HanseiError(Exception):
     code: ClassVar[str] = "INTERNAL"
     reason: str = "INTERNAL"
     domain: str = ""
-    """Who raised it, `<service>.hansei`; set on errors that came from a peer."""
+    """The service that raised the error, `<service>.hansei`; set on errors from a peer."""
 
     _by_reason: ClassVar[dict[str, list[type[HanseiError]]]] = {}
 
@@ -111,15 +111,15 @@ class AlreadyExists(HanseiError):
 
 
 class RequestIdReused(AlreadyExists):
-    """The `request_id` of a mutation came back with another payload: nothing was changed."""
+    """The `request_id` of a mutation was sent again with another payload; nothing changed."""
 
     reason = "REQUEST_ID_REUSED"
 
     def __init__(self, request_id: str, used_for: str = "another payload") -> None:
         super().__init__(
-            f'request_id "{shortened(request_id)}" was used before with {used_for}: send a new request_id',
+            f'request_id "{shorten(request_id)}" was used before with {used_for}: send a new request_id',
             violations=[Violation("request_id", f"was used before with {used_for}")],
-            metadata={"request_id": shortened(request_id)},
+            metadata={"request_id": shorten(request_id)},
         )
 
 
@@ -173,7 +173,7 @@ class PermissionDenied(HanseiError):
 
 
 class Unauthenticated(HanseiError):
-    """The caller did not prove who it is."""
+    """The caller is not authenticated."""
 
     code = "UNAUTHENTICATED"
     reason = "UNAUTHENTICATED"
@@ -187,7 +187,7 @@ class Unimplemented(HanseiError):
 
 
 class Internal(HanseiError):
-    """A fault of the service; its details are in the service's log, under the id the message names."""
+    """A fault of the service; the log of the service has the details under the id in the message."""
 
     code = "INTERNAL"
     reason = "INTERNAL"
@@ -215,16 +215,16 @@ CLASS_OF_CODE: Mapping[str, type[HanseiError]] = {
 
 
 def error_class(code: str, reason: str) -> type[HanseiError]:
-    """The class to raise for a status: the one that owns `reason`, if it is known and unambiguous, else the code's.
+    """Return the class for a status: the one with this `reason` if there is exactly one, else the class of the code.
 
-    Two services in one process may use the same reason for classes of their own; neither is more right than the
-    other for a third one, so the code's class stands for both.
+    Two services in one process may use the same reason for different classes; then a third service gets the class of
+    the code.
     """
     owners = [cls for cls in HanseiError._by_reason.get(reason, ()) if cls.code == code]
     return owners[0] if len(owners) == 1 else CLASS_OF_CODE.get(code, Internal)
 
 
-def restored(
+def error_from_status(
     code: str,
     reason: str,
     message: str,
@@ -234,7 +234,7 @@ def restored(
     retry_after: float | None = None,
     domain: str = "",
 ) -> HanseiError:
-    """The error a peer raised, rebuilt from its parts. The constructor of a service's own class is not called."""
+    """Return the error that a peer raised, without calling the constructor of its class."""
     cls = error_class(code, reason)
     error = cls.__new__(cls, message)
     HanseiError.__init__(
@@ -245,10 +245,10 @@ def restored(
 
 
 class BadSetting(ValueError):
-    """A setting is missing or unusable. Its text names the environment variable and goes to stderr as it is."""
+    """A setting is missing or unusable. The message names the environment variable, and is printed to stderr."""
 
 
-def shortened(value: object, limit: int = MAX_VALUE_CHARS) -> str:
-    """`value` as it may stand in an error message: at most `limit` characters, the last one an ellipsis if cut."""
+def shorten(value: object, limit: int = MAX_VALUE_CHARS) -> str:
+    """Return `value` for an error message: at most `limit` characters, the last one an ellipsis if it was longer."""
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"

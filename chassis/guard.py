@@ -1,7 +1,7 @@
-"""Who may call: the place at the edge where a service asks, and the credential by which a process knows itself.
+"""Authorization of calls at the edge, and the credential that a process uses for calls to itself.
 
-A service that faces the outside brings a `Guard`; without one everybody may call everything. What a caller may do is
-the guard's business, not the chassis'.
+A service that is exposed to clients has a `Guard`; without one everybody may call everything. The guard decides; the
+chassis only asks it.
 """
 
 from __future__ import annotations
@@ -13,43 +13,40 @@ from typing import Any, Protocol
 
 AUTHORIZATION = "authorization"
 OWN_CREDENTIAL = f"Bearer {secrets.token_urlsafe(32)}"
-"""What calls of this process to itself bear; new in every process, never written anywhere."""
+"""The credential of calls of this process to itself; new in every process, and stored nowhere."""
 
 
 Metadata = Iterable[tuple[str, str | bytes]]
 
 
-class Permit(Protocol):
-    """What a caller may do within one call."""
+class Authorization(Protocol):
+    """The rights of a caller within one call."""
 
     async def request(self, message: Any) -> Any:
-        """A request as it goes to the handler; bytes where the handler takes bytes. Raises HanseiError."""
-        ...
+        """Return a request as the handler gets it; bytes where the handler takes bytes. Raises HanseiError."""
 
     async def response(self, message: Any) -> Any:
-        """A response as it goes to the caller. Raises HanseiError."""
-        ...
+        """Return a response as the caller gets it. Raises HanseiError."""
 
 
 class Guard(Protocol):
-    """Lets calls in."""
+    """Authorizes calls."""
 
-    def call(self, method: str, metadata: Metadata) -> AbstractAsyncContextManager[Permit]:
-        """Return the permit for a call of the method `/package.Service/Method`; it lasts as long as the call.
+    def call(self, method: str, metadata: Metadata) -> AbstractAsyncContextManager[Authorization]:
+        """Return the authorization of one call of the method `/package.Service/Method`.
 
-        Raises HanseiError: on entry if the caller may not call it, on exit if the permit was withdrawn meanwhile.
+        Raises HanseiError: on entry if the caller may not call it, on exit if its credential was revoked meanwhile.
         """
-        ...
 
 
-class Open:
-    """Lets everybody do everything: a guard whose permit is itself."""
+class AllowAll:
+    """A guard, and its authorization, that allows everybody everything."""
 
-    def call(self, method: str, metadata: Metadata) -> Open:
-        """Return the permit."""
+    def call(self, method: str, metadata: Metadata) -> AllowAll:
+        """Return the authorization."""
         return self
 
-    async def __aenter__(self) -> Open:
+    async def __aenter__(self) -> AllowAll:
         return self
 
     async def __aexit__(self, *failure: object) -> None:
@@ -65,6 +62,6 @@ class Open:
 
 
 def credential_of(metadata: Metadata) -> str:
-    """The `authorization` a call bears; empty if it bears none, or more than one."""
-    given = [value for key, value in metadata if key == AUTHORIZATION]
-    return given[0] if len(given) == 1 and isinstance(given[0], str) else ""
+    """Return the `authorization` of a call; empty if the call has none, or more than one."""
+    credentials = [value for key, value in metadata if key == AUTHORIZATION]
+    return credentials[0] if len(credentials) == 1 and isinstance(credentials[0], str) else ""

@@ -1,6 +1,6 @@
 """The idempotency key of a mutation: a UUID in the contract field `request_id` (AIP-155).
 
-The edges write it in one spelling before anything reads it, so two spellings of one UUID are one key in every service.
+The edge normalizes it before anything reads it, so two spellings of one UUID are one key in every service.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 
 
 def key_holder(message: Message) -> Any:
-    """Return the message that has the key: this one, or one that it wraps (`head`, `learn`); None if there is none."""
+    """Return the message with the key: this one, or one that it wraps (`head`, `learn`); None without a key."""
     path = _path(message.DESCRIPTOR)
     if path is None:
         return None
@@ -27,7 +27,7 @@ def key_holder(message: Message) -> Any:
 
 
 def normalize_key(message: Message) -> str:
-    """Write the key of a request in lower case and return it; empty if it has none, or one that is no UUID."""
+    """Set the key of a request to lower case and return it; empty without a key, or if it is no UUID."""
     holder = key_holder(message)
     if holder is None or not _UUID.fullmatch(holder.request_id):
         return ""
@@ -38,7 +38,7 @@ def normalize_key(message: Message) -> str:
 
 
 def normalize_request_id(request_id: str) -> str:
-    """Return the one form in which keys are compared and stored."""
+    """Return the form in which keys are compared and stored."""
     return request_id.lower()
 
 

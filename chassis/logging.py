@@ -1,7 +1,7 @@
-"""Structured logs: one record a line, with the ids of the call and the trace they belong to, and never a secret.
+"""Structured logs: one record a line, with the ids of its call and trace, and without secrets.
 
-``log = logging.get_logger("hansei.search")``, then ``log.info("index loaded", bullets=n)``; what the standard library's
-loggers say takes the same way out.
+``log = logging.get_logger("hansei.search")``, then ``log.info("index loaded", bullets=n)``. Records of the standard
+library's loggers get the same form.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SECRET_KEY = re.compile(
     r"(^|[_-])(api[_-]?key|authorization|token|password|passphrase|secret|cookie|credentials?|(private|access)[_-]?key)$",
     re.IGNORECASE,
 )
-# Each alternative names what of it may stay. Bounded where it could look back from many places over the same text.
+# The named group of each alternative is not redacted. Repetitions are bounded where matching could be quadratic.
 _SECRET_TEXT = re.compile(
     r"(?P<scheme>\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}"
     r"|(?P<key>\bsk-)[A-Za-z0-9_-]{8,}"
@@ -30,9 +30,9 @@ _SECRET_TEXT = re.compile(
     r"|(?P<own>\bhansei_)[0-9a-f]{16}_[A-Za-z0-9_-]{16,}"
     r"|(?P<jwt>(?<![A-Za-z0-9_-])ey)J[A-Za-z0-9_-]{5,4000}\.[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]*"
     r"|(?P<pem>-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?s:.*?)(?:(?=-----END)|\Z)"
-    # A password may hold `/` and `@`; what follows a port is none.
+    # A password may hold `/` and `@`; the text after a port is no password.
     r"|(?P<url>\b[a-z][a-z0-9+.-]{0,30}://[^\s:/@]*:)(?!\d+(?:[/?#]|$))[^\s\"'<>]{1,500}(?=@)"
-    r"|(?P<given>(?:api[_-]?key|token|password|passphrase|secret|[?&](?:key|sig|signature))=)[^\s&;,\"']+",
+    r"|(?P<assignment>(?:api[_-]?key|token|password|passphrase|secret|[?&](?:key|sig|signature))=)[^\s&;,\"']+",
     re.IGNORECASE,
 )
 _MAX_DEPTH = 6
@@ -41,20 +41,20 @@ Event = MutableMapping[str, Any]
 
 
 def get_logger(name: str) -> Any:
-    """A logger whose records are an event and its facts: ``log.warning("call failed", peer=peer, seconds=s)``."""
+    """Return a logger of events and their facts: ``log.warning("call failed", peer=peer, seconds=s)``."""
     return structlog.get_logger(component=name)
 
 
 def configure(level: str, form: str) -> None:
-    """Send all logs to stderr: `form` is ``json`` or ``console``, `level` the least severe that is written."""
+    """Send all logs to stderr: `form` is ``json`` or ``console``, `level` the least severe level that is written."""
     threshold = logging.getLevelNamesMapping()[level]
-    rendered: list[structlog.typing.Processor] = (
+    renderers: list[structlog.typing.Processor] = (
         [structlog.processors.JSONRenderer(ensure_ascii=False, default=str)]
         if form == "json"
-        else [printable, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        else [escape, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
     )
     structlog.configure(
-        processors=[*_SHARED, *rendered],
+        processors=[*_SHARED, *renderers],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
         logger_factory=_to_stderr,
         cache_logger_on_first_use=True,
@@ -63,17 +63,17 @@ def configure(level: str, form: str) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=_SHARED,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendered],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
         )
     )
-    # Libraries write thousands of lines at DEBUG, some of them with whole requests in them.
+    # Libraries log thousands of records at DEBUG, some with whole requests.
     logging.basicConfig(level=max(threshold, logging.INFO), handlers=[handler], force=True)
     for chatty in ("httpx", "httpcore", "openai"):
         logging.getLogger(chatty).setLevel(max(threshold, logging.WARNING))
 
 
 class _Stderr:
-    """What `sys.stderr` is when something is written, not when a logger was made: the two can differ in embeddings."""
+    """A stream that writes to the `sys.stderr` of the moment; a host program may replace it after loggers exist."""
 
     def write(self, text: str) -> int:
         return sys.stderr.write(text)
@@ -89,7 +89,7 @@ def _to_stderr(*names: str) -> structlog.PrintLogger:
     return structlog.PrintLogger(cast(TextIO, _stderr))
 
 
-def joined_to_call(logger: Any, name: str, event: Event) -> Event:
+def add_call_ids(logger: Any, name: str, event: Event) -> Event:
     """Add the ids of the call in progress, its method and its trace id."""
     call = current_call.get()
     if call is not None:
@@ -103,15 +103,15 @@ def joined_to_call(logger: Any, name: str, event: Event) -> Event:
     return event
 
 
-def redacted(logger: Any, name: str, event: Event) -> Event:
-    """Blank what is secret in every record, see `without_secrets`."""
+def redact(logger: Any, name: str, event: Event) -> Event:
+    """Redact the secrets of a record, see `without_secrets`."""
     for key, value in event.items():
         event[key] = without_secrets(value, key)
     return event
 
 
-def printable(logger: Any, name: str, event: Event) -> Event:
-    """Escape what could look like a record of its own, or speak to the terminal; a traceback keeps its lines."""
+def escape(logger: Any, name: str, event: Event) -> Event:
+    """Escape line ends and control characters, except in a traceback, so that no value can forge a record."""
     for key, value in event.items():
         if isinstance(value, str) and key != "exception" and not value.isprintable():
             event[key] = repr(value)[1:-1]
@@ -119,17 +119,19 @@ def printable(logger: Any, name: str, event: Event) -> Event:
 
 
 def is_secret(key: str) -> bool:
-    """Whether what goes by this name (``OPENAI_API_KEY``, ``authorization``) is not to be shown."""
+    """Return whether values of this name (``OPENAI_API_KEY``, ``authorization``) are secret."""
     return bool(_SECRET_KEY.search(key))
 
 
 def without_secrets(value: Any, key: object = None, depth: int = 0) -> Any:
-    """A value without what is secret by its key or by its looks: keys and tokens of the usual forms, URL passwords,
-    private keys, ``password=…``."""
+    """Return a value without its secrets, which are found by their key or form.
+
+    The forms are usual API keys and tokens, passwords in URLs, private keys, and ``password=…``.
+    """
     if isinstance(key, str) and value and is_secret(key):
         return REDACTED
     if isinstance(value, str):
-        return _SECRET_TEXT.sub(_blanked, value)
+        return _SECRET_TEXT.sub(_redact_match, value)
     if depth < _MAX_DEPTH and isinstance(value, dict):
         return {k: without_secrets(v, k, depth + 1) for k, v in value.items()}
     if depth < _MAX_DEPTH and isinstance(value, list | tuple):
@@ -137,22 +139,22 @@ def without_secrets(value: Any, key: object = None, depth: int = 0) -> Any:
     return value
 
 
-def _blanked(match: re.Match[str]) -> str:
+def _redact_match(match: re.Match[str]) -> str:
     return f"{match[match.lastgroup or 0]}{REDACTED}"
 
 
 _SHARED: list[structlog.typing.Processor] = [
     structlog.stdlib.add_log_level,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
-    joined_to_call,
+    add_call_ids,
     structlog.processors.format_exc_info,
-    redacted,
+    redact,
 ]
 
-# Within a library, a test or a command line nobody calls `configure`: stdout is not ours, and details are not wanted.
+# A library, a test or a command does not call `configure`: it logs warnings to stderr.
 if not structlog.is_configured():
     structlog.configure(
-        processors=[*_SHARED, printable, structlog.dev.ConsoleRenderer(colors=False)],
+        processors=[*_SHARED, escape, structlog.dev.ConsoleRenderer(colors=False)],
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
         logger_factory=_to_stderr,
     )

@@ -1,6 +1,6 @@
-"""What each method of the contract allows a client: how long, and whether it may be tried twice.
+"""Policies of the methods of the contract: timeout, idempotency, retries and scope.
 
-``<x>_policy.json`` stands beside the proto and, copied by the build, beside the generated code:
+``<x>_policy.json`` is beside the proto, and `make protos` copies it beside the generated code:
 ``{"<full service>": {"<Method>": {"timeout_seconds": 5, "idempotency": "read", "retry": true, "scope": "read"}}}``.
 """
 
@@ -24,10 +24,10 @@ Idempotency = Literal["read", "request_id", "none"]
 
 @dataclass(frozen=True, slots=True)
 class MethodPolicy:
-    """Timeout in seconds (None: the call is unbounded), what makes a second try harmless, and whether one is made.
+    """The timeout in seconds (None: no limit), the reason why a retry is harmless, and whether one is made.
 
-    For a guard: the ``scope`` a caller must have (empty: none suffices), whether the method acts on what all tenants
-    ``share``, and where the answer names something new that the caller ``creates``.
+    For a guard: the ``scope`` that a caller needs (empty: none), whether the method acts on data ``shared`` by all
+    tenants, and the response field with the name of a resource that the method ``creates``.
     """
 
     timeout_seconds: float | None
@@ -47,11 +47,11 @@ HEALTH_POLICIES: Policies = {
     "/grpc.health.v1.Health/List": MethodPolicy(5.0, "read", retry=False),
     "/grpc.health.v1.Health/Watch": MethodPolicy(None, "read", retry=False),
 }
-"""The methods of the health service, which every server has; it is no contract of ours."""
+"""The methods of the standard health service, which every server has."""
 
 
 def parse(text: str) -> dict[str, MethodPolicy]:
-    """The policies of one file. Raises ValueError naming the method and the rule it breaks."""
+    """Return the policies of one file. Raises ValueError with the method and the rule it breaks."""
     return {
         f"/{service}/{method}": _method_policy(f"{service}/{method}", entry)
         for service, methods in json.loads(text).items()
@@ -75,7 +75,7 @@ def _method_policy(name: str, entry: Mapping[str, Any]) -> MethodPolicy:
 
 @cache
 def installed_policies() -> Policies:
-    """The policies of every contract on the import path, as shipped with the generated code; read once a process."""
+    """Return the policies of all contracts on the import path; they are read once a process."""
     found: dict[str, MethodPolicy] = {}
     for file in _policy_files():
         found.update(parse(file.read_text(encoding="utf-8")))

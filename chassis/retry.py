@@ -1,6 +1,6 @@
-"""The retry policy: how often and how long something is tried again, with exponential backoff and full jitter.
+"""The retry policy: attempts and pauses with exponential backoff and full jitter.
 
-gRPC's own retries of a call stand in the channel's service config, see `chassis.channels`.
+gRPC's own retries of a call are in the channel's service config, see `chassis.channels`.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ _LARGEST_EXPONENT = 60
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Attempts in all, and the pauses between them; times in seconds.
+    """The number of attempts, and the pauses between them; times in seconds.
 
-    A pause is chosen between 0 and a ceiling that grows with each attempt (M. Brooker, "Exponential Backoff and
-    Jitter", AWS Architecture Blog, 2015), and comes on top of the `retry_after` of the error.
+    A pause is chosen at random between 0 and a ceiling that grows with each attempt (M. Brooker, "Exponential Backoff
+    and Jitter", AWS Architecture Blog, 2015), and is added to the `retry_after` of the error.
     """
 
     attempts: int | None = 4
-    """None: without end."""
+    """None: no limit."""
     first_pause: float = 1.0
     factor: float = 2.0
     longest_pause: float = 30.0
-    """The highest ceiling, and the most of a `retry_after` that is waited for."""
+    """The highest ceiling, and the upper limit of a `retry_after`."""
     total_seconds: float | None = None
-    """For all attempts and pauses together: a pause that would end later is not made."""
+    """The limit of all attempts and pauses together; a pause that would exceed it is not started."""
 
     def pause(self, attempt: int, retry_after: float | None, rng: Callable[[], float] = random.random) -> float:
-        """Return the seconds to wait after an attempt, counted from 1, whose error may say after what time to retry."""
+        """Return the seconds to wait after an attempt, counted from 1, whose error may have a `retry_after`."""
         ceiling = min(self.longest_pause, self.first_pause * self.factor ** min(attempt - 1, _LARGEST_EXPONENT))
         return min(retry_after or 0.0, self.longest_pause) + rng() * ceiling
 
@@ -53,7 +53,7 @@ class RetryPolicy:
     ) -> tuple[T, int]:
         """Return what `work` returned and the number of attempts. Raises the error of the last attempt.
 
-        `before_pause` is called with the number of an attempt that failed, the pause and the error.
+        `before_pause` is called with the number of the failed attempt, the pause and the error.
         """
         attempts = AsyncRetrying(
             retry=retry_if_exception(retry_on),
@@ -69,7 +69,7 @@ class RetryPolicy:
         raise AssertionError("the last attempt returns or raises")
 
     def run_blocking(self, work: Callable[[], T], retry_on: Predicate) -> T:
-        """Return what `work` returned, without a loop. Raises the error of the last attempt."""
+        """Return what `work` returned, without an event loop. Raises the error of the last attempt."""
         return Retrying(
             retry=retry_if_exception(retry_on),
             stop=self._stop(time.monotonic),
@@ -91,7 +91,7 @@ class RetryPolicy:
 def _error(state: RetryCallState) -> BaseException:
     error = state.outcome.exception() if state.outcome else None
     if error is None:
-        raise RuntimeError("only a failed attempt is followed by another")
+        raise RuntimeError("a pause follows only a failed attempt")
     return error
 
 

@@ -25,7 +25,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from chassis.errors import BadSetting as BadSetting
-from chassis.errors import shortened
+from chassis.errors import shorten
 from chassis.logging import without_secrets
 
 PREFIX = "HANSEI_"
@@ -330,7 +330,7 @@ def _complaints(
         elif not sources or any(_is_secret(fields[path]) for path in paths):
             yield f"{sources}: {rule}" if sources else rule
         else:
-            yield f"{sources}: {rule} (got {shortened(without_secrets(repr(item['input'])))})"
+            yield f"{sources}: {rule} (got {shorten(without_secrets(repr(item['input'])))})"
 
 
 def _is_secret(field: FieldInfo) -> bool:

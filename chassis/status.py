@@ -1,8 +1,8 @@
-"""The one table between errors and gRPC statuses, in both directions.
+"""Conversion between errors and gRPC statuses, in both directions.
 
-A status carries exactly one ``ErrorInfo`` (reason, domain ``<service>.hansei``, metadata), a ``BadRequest`` if a
-request broke rules, and a ``RetryInfo`` if trying again makes sense. All of it travels in HTTP/2 trailers, which peers
-drop as a whole beyond 8 KiB, taking the status with them; so everything here is cut to fit.
+A status has exactly one ``ErrorInfo`` (reason, domain ``<service>.hansei``, metadata), a ``BadRequest`` if a request
+broke rules, and a ``RetryInfo`` if a retry makes sense. All of it is in the HTTP/2 trailers. Peers drop trailers beyond
+8 KiB, and the status with them, so all parts are truncated to fit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
 from chassis.calls import new_id
-from chassis.errors import HanseiError, Internal, Violation, restored, shortened
+from chassis.errors import HanseiError, Internal, Violation, error_from_status, shorten
 
 DOMAIN_SUFFIX = ".hansei"
 DETAILS_KEY = "grpc-status-details-bin"
@@ -35,7 +35,7 @@ _SAFE_IN_MESSAGE = " !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~"
 
 @dataclass(frozen=True, slots=True)
 class WireStatus:
-    """A status as it goes over the wire."""
+    """A status as gRPC sends it."""
 
     code: grpc.StatusCode
     message: str
@@ -43,18 +43,18 @@ class WireStatus:
 
 
 def unknown_failure() -> Internal:
-    """Return the error for an unforeseen exception: it names a new `error_id` of the log, and nothing of the cause."""
+    """Return the error for an unexpected exception: it has a new `error_id` for the log, and no detail of the cause."""
     error_id = new_id()
     return Internal(f"internal error; the log has it under {error_id}", metadata={"error_id": error_id})
 
 
 def encode(error: HanseiError, service: str) -> WireStatus:
-    """The status for an error of `service`. An error that came from a peer keeps the peer's domain."""
+    """Return the status for an error of `service`. An error from a peer keeps the peer's domain."""
     code = _CODES[error.code]
-    message = _fitting(error.message)
+    message = _truncate_message(error.message)
     info = error_details_pb2.ErrorInfo(reason=error.reason, domain=error.domain or service + DOMAIN_SUFFIX)
     for key, value in error.metadata.items():
-        fact = shortened(str(value), MAX_METADATA_CHARS)
+        fact = shorten(str(value), MAX_METADATA_CHARS)
         if info.ByteSize() + len(key.encode()) + len(fact.encode()) <= MAX_INFO_BYTES:
             info.metadata[key] = fact
     status = status_pb2.Status(code=code.value[0], message=message)
@@ -63,8 +63,8 @@ def encode(error: HanseiError, service: str) -> WireStatus:
         retry.FromMilliseconds(max(1, round(error.retry_after * 1000)))
         status.details.add().Pack(error_details_pb2.RetryInfo(retry_delay=retry))
     if error.violations:
-        room = MAX_TRAILER_BYTES - _encoded_bytes(message) - status.ByteSize() - info.ByteSize() - 200
-        bad_request = _bad_request(error.violations, room)
+        free_bytes = MAX_TRAILER_BYTES - _encoded_bytes(message) - status.ByteSize() - info.ByteSize() - 200
+        bad_request = _bad_request(error.violations, free_bytes)
         omitted = len(error.violations) - len(bad_request.field_violations)
         if omitted:
             info.metadata[OMITTED] = str(omitted)
@@ -75,22 +75,22 @@ def encode(error: HanseiError, service: str) -> WireStatus:
 
 
 def _pushback(error: HanseiError) -> tuple[tuple[str, str], ...]:
-    """Tell gRPC's own retries whether to try again: a model that failed was already tried again where it was called."""
+    """Return the trailer that allows or forbids gRPC's own retries: a failed model call was already retried."""
     if error.code != "UNAVAILABLE":
         return ()
     return ((PUSHBACK_KEY, "-1" if error.retry_after is None else str(round(error.retry_after * 1000))),)
 
 
-def _bad_request(violations: tuple[Violation, ...], room: int) -> error_details_pb2.BadRequest:
+def _bad_request(violations: tuple[Violation, ...], free_bytes: int) -> error_details_pb2.BadRequest:
     bad_request = error_details_pb2.BadRequest()
     for violation in violations[:MAX_VIOLATIONS]:
         item = error_details_pb2.BadRequest.FieldViolation(
-            field=shortened(violation.field, 2 * MAX_METADATA_CHARS),
-            description=shortened(violation.description, 2 * MAX_METADATA_CHARS),
+            field=shorten(violation.field, 2 * MAX_METADATA_CHARS),
+            description=shorten(violation.description, 2 * MAX_METADATA_CHARS),
             reason=violation.rule,
         )
-        room -= item.ByteSize() + 4
-        if room < 0:
+        free_bytes -= item.ByteSize() + 4
+        if free_bytes < 0:
             break
         bad_request.field_violations.append(item)
     return bad_request
@@ -100,30 +100,27 @@ def _encoded_bytes(message: str) -> int:
     return len(quote(message, safe=_SAFE_IN_MESSAGE))
 
 
-def _fitting(message: str) -> str:
-    """The message, cut so that its percent-encoded form (up to twelve bytes a character) has room."""
+def _truncate_message(message: str) -> str:
+    """Return the message, truncated so that its percent-encoded form (up to twelve bytes a character) fits."""
     for limit in (len(message), 1000, 500, MAX_MESSAGE_BYTES // 12):
-        cut = shortened(message, limit)
-        if _encoded_bytes(cut) <= MAX_MESSAGE_BYTES:
+        text = shorten(message, limit)
+        if _encoded_bytes(text) <= MAX_MESSAGE_BYTES:
             break
-    return cut
+    return text
 
 
 def decode(failure: grpc.aio.AioRpcError, peer: str) -> HanseiError:
-    """The error behind a failed call to `peer`: the class the peer raised, or the code's if gRPC itself failed it."""
+    """Return the error of a failed call to `peer`: of the class that the peer raised, or that of gRPC's code."""
     status = _details(failure)
     if status is None:
         return _without_details(failure, peer)
-    info, bad_request, retry = (
-        error_details_pb2.ErrorInfo(),
-        error_details_pb2.BadRequest(),
-        error_details_pb2.RetryInfo(),
-    )
+    info, bad_request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
+    retry = error_details_pb2.RetryInfo()
     for detail in status.details:
-        for known in (info, bad_request, retry):
-            if detail.Is(known.DESCRIPTOR):
-                detail.Unpack(known)
-    return restored(
+        for message in (info, bad_request, retry):
+            if detail.Is(message.DESCRIPTOR):
+                detail.Unpack(message)
+    return error_from_status(
         failure.code().name,
         info.reason,
         status.message,
@@ -146,14 +143,18 @@ def _details(failure: grpc.aio.AioRpcError) -> status_pb2.Status | None:
 
 
 def _without_details(failure: grpc.aio.AioRpcError, peer: str) -> HanseiError:
-    """gRPC's own words name addresses of the inside, so they stay in the cause; what a caller may see is said here."""
+    """Return the error for a status of gRPC itself, without its text, which has internal addresses."""
     code = failure.code()
     match code:
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:
-            return restored("UNAVAILABLE", "PEER_UNAVAILABLE", f"{peer} does not answer", metadata={"peer": peer})
+            return error_from_status(
+                "UNAVAILABLE", "PEER_UNAVAILABLE", f"{peer} does not answer", metadata={"peer": peer}
+            )
         case grpc.StatusCode.DEADLINE_EXCEEDED:
-            return restored(code.name, "DEADLINE_EXCEEDED", f"{peer} did not answer in time", metadata={"peer": peer})
+            return error_from_status(
+                code.name, "DEADLINE_EXCEEDED", f"{peer} did not answer in time", metadata={"peer": peer}
+            )
         case grpc.StatusCode.UNKNOWN | grpc.StatusCode.INTERNAL:
-            return restored("INTERNAL", "PEER_FAILED", f"{peer} failed", metadata={"peer": peer})
+            return error_from_status("INTERNAL", "PEER_FAILED", f"{peer} failed", metadata={"peer": peer})
         case _:
-            return restored(code.name, code.name, f"{peer}: {failure.details()}", metadata={"peer": peer})
+            return error_from_status(code.name, code.name, f"{peer}: {failure.details()}", metadata={"peer": peer})

@@ -1,7 +1,7 @@
-"""OpenTelemetry for every call, served and made: W3C trace context, spans, and rate, errors and duration.
+"""OpenTelemetry for every incoming and outgoing call: W3C trace context, spans, and rate, errors and duration.
 
-``tracer`` and ``meter`` are for services, too: ``meter.create_counter("hansei.votes", unit="{vote}")``. Until
-`install` ran (in tests, in the SDK) they cost next to nothing and record nothing.
+Services also use ``tracer`` and ``meter``: ``meter.create_counter("hansei.votes", unit="{vote}")``. Without `install`
+(in tests, in the SDK) they record nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _durations = {
 
 
 class MethodTelemetry:
-    """The spans and the durations of one method, on one side of the wire."""
+    """The spans and the durations of one method, on the server or client side."""
 
     def __init__(self, path: str, kind: SpanKind) -> None:
         service, _, method = path.lstrip("/").partition("/")
@@ -63,7 +63,7 @@ class MethodTelemetry:
         return span
 
     def end(self, span: Span, code: str, seconds: float) -> None:
-        """Record how the call went."""
+        """Record the status and the duration of a call."""
         attributes = self._by_code.get(code)
         if attributes is None:
             attributes = self._by_code[code] = {**self._attributes, "rpc.grpc.status_code": code}
@@ -76,18 +76,18 @@ class MethodTelemetry:
 
 
 def context_from(metadata: Iterable[tuple[str, str | bytes]]) -> Context | None:
-    """The trace a call belongs to, from its metadata; None if it starts one."""
+    """Return the trace context in the metadata of a call; None if it starts a trace."""
     carrier = {key: value for key, value in metadata if key in _TRACE_KEYS and isinstance(value, str)}
     return _propagator.extract(carrier) if carrier else None
 
 
 def enter(span: Span) -> None:
-    """Make the span current for the rest of this task. Not detached: the task's context ends with the call."""
+    """Make the span current for the rest of this task, whose context ends with the call."""
     otel_context.attach(trace.set_span_in_context(span))
 
 
 def metadata_for(span: Span) -> tuple[tuple[str, str], ...]:
-    """The metadata that puts an outgoing call under `span`; nothing if there is no trace."""
+    """Return the metadata that makes `span` the parent of an outgoing call; empty without a trace."""
     if not span.get_span_context().is_valid:
         return ()
     carrier: dict[str, str] = {}
@@ -97,7 +97,10 @@ def metadata_for(span: Span) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """What `install` set up: where metrics are served, if at all; ``close`` sends what is left and ends that."""
+    """The telemetry that `install` set up. ``close`` exports the remaining records and stops it.
+
+    ``metrics_address`` is empty if metrics are not served.
+    """
 
     metrics_address: str
     close: Callable[[], None]
@@ -108,9 +111,9 @@ def install(
 ) -> Telemetry:
     """Set up traces and metrics for this process, once: OTLP if its endpoint is set, Prometheus if an address is.
 
-    With a `context` metrics are served over TLS.
+    With a `context`, metrics are served over TLS.
     """
-    # Who only calls, such as the SDK, has no need of what records.
+    # Imported here, because the SDK calls no `install`.
     from opentelemetry.sdk.resources import Resource
 
     closing = ExitStack()
@@ -124,14 +127,14 @@ def install(
     if readers:
         from opentelemetry.sdk.metrics import MeterProvider
 
-        measures = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
-        metrics.set_meter_provider(measures)
-        closing.callback(measures.shutdown)
+        meter_provider = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
+        metrics.set_meter_provider(meter_provider)
+        closing.callback(meter_provider.shutdown)
     return Telemetry(served_at, closing.close)
 
 
 class _UnrecordedTraces(trace.NoOpTracerProvider):
-    """Spans that nobody records, with ids, so that logs and peers can still be joined by trace."""
+    """Spans that are not recorded but have ids, so that logs and peers can still be joined by trace."""
 
     def get_tracer(self, *args: Any, **kwargs: Any) -> trace.Tracer:
         return _UnrecordedTracer()
@@ -139,7 +142,7 @@ class _UnrecordedTraces(trace.NoOpTracerProvider):
 
 class _UnrecordedTracer(trace.NoOpTracer):
     def start_span(self, name: str, context: Context | None = None, *args: Any, **kwargs: Any) -> Span:
-        """Return the span in progress; the first one of a new trace if there is none."""
+        """Return the current span, or the first span of a new trace."""
         span = trace.get_current_span(context)
         if span.get_span_context().is_valid:
             return span
@@ -160,7 +163,7 @@ def _prometheus(address: str, context: ssl.SSLContext | None) -> tuple[list[Metr
         raise BadSetting(f"HANSEI_METRICS_ADDRESS: cannot serve metrics on {address!r}: {error}") from error
 
     if context is not None:
-        # The handshake waits for the thread that answers: a caller who is slow with it holds up nobody else.
+        # The handshake runs in the thread of the request, so a slow caller delays no other.
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
 
     def stop() -> None:
@@ -172,7 +175,7 @@ def _prometheus(address: str, context: ssl.SSLContext | None) -> tuple[list[Metr
 
 
 def _export_traces(resource: Resource, sample_ratio: float, closing: ExitStack) -> MetricReader:
-    """Send the spans of this process by OTLP until `closing`; return what sends its metrics."""
+    """Export the spans of this process by OTLP until `closing`; return the reader that exports its metrics."""
     from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader

@@ -1,9 +1,8 @@
-"""Who is on the other end: TLS for every server and channel, read from files that may be replaced at any time.
+"""TLS for every server and channel, from files that may be replaced at any time.
 
-A process has one certificate, which it shows both as a server and as a caller, and one set of authorities, by which it
-knows the others. All three files are looked at again when a connection is made, so a renewed certificate is used
-without a restart; files that do not fit together, as they may while they are being replaced, are passed over until
-they do.
+A process has one certificate, which it uses as a server and as a client, and one set of authorities, by which it
+verifies peers. It checks the three files again when a connection is made, so a renewed certificate needs no restart.
+Files that do not match, as while they are being replaced, are ignored until they match.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Any
 import grpc
 from opentelemetry.metrics import CallbackOptions, Observation
 
-from chassis.errors import PermissionDenied, shortened
+from chassis.errors import PermissionDenied, shorten
 from chassis.logging import get_logger
 from chassis.settings import BadSetting, ServiceSettings
 from chassis.telemetry import meter
@@ -30,7 +29,7 @@ from chassis.telemetry import meter
 log = get_logger("hansei.tls")
 
 ANYONE = "*"
-"""The entry of `tls_callers` that stands for every certificate of the authorities."""
+"""The entry of `tls_callers` that allows every certificate of the authorities."""
 
 _CHECK_SECONDS = 5.0
 _SCHEMES = ("dns:///", "dns:", "ipv4:", "ipv6:")
@@ -39,9 +38,9 @@ _NAMES_KEY = "x509_subject_alternative_name"
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """The contents of the files at one moment, as PEM, and the names and the end of the certificate.
+    """The contents of the files at one moment, as PEM, and the names and the expiry of the certificate.
 
-    ``for_http`` is for servers of Python's own.
+    ``for_http`` is the context for Python's own servers.
     """
 
     certificate: bytes
@@ -53,10 +52,10 @@ class Bundle:
 
 
 class Certificates:
-    """The certificate, key and authorities of this process, as they stand in the files now. Safe in any thread."""
+    """The current certificate, key and authorities of this process. Thread-safe."""
 
     def __init__(self, certificate: str, key: str, authorities: str) -> None:
-        """Reads the files. Raises `BadSetting` for files that are missing, unreadable or do not fit together."""
+        """Read the files. Raises `BadSetting` for files that are missing, unreadable or do not match."""
         self._paths = {
             "HANSEI_TLS_CERTIFICATE": certificate,
             "HANSEI_TLS_KEY": key,
@@ -64,20 +63,20 @@ class Certificates:
         }
         missing = [variable for variable, path in self._paths.items() if not path]
         if missing:
-            raise BadSetting(f"{', '.join(missing)}: TLS needs a certificate, its key and the authorities of others")
-        self._lock, self._telling = threading.Lock(), threading.Lock()
-        self._seen = self._stamps()
+            raise BadSetting(f"{', '.join(missing)}: TLS needs a certificate, its key and the authorities of peers")
+        self._lock, self._handshake_lock = threading.Lock(), threading.Lock()
+        self._read_stamps = self._stamps()
         self._checked = time.monotonic()
         self._bundle = self._read()
 
     @classmethod
-    def of(cls, settings: ServiceSettings) -> Certificates | None:
-        """Those of the settings; None if no file is named, which means plaintext."""
+    def from_settings(cls, settings: ServiceSettings) -> Certificates | None:
+        """Return the certificates of the settings; None if they name no file, which means plaintext."""
         files = settings.tls_certificate, settings.tls_key, settings.tls_authorities
         return cls(*files) if any(files) else None
 
     def current(self, *, now: bool = False) -> Bundle:
-        """What the files hold. They are looked at every five seconds, or `now`."""
+        """Return the contents of the files, which are checked every five seconds, or `now`."""
         with self._lock:
             moment = time.monotonic()
             if now or moment - self._checked >= _CHECK_SECONDS:
@@ -87,25 +86,25 @@ class Certificates:
 
     def _renew(self) -> None:
         stamps = self._stamps()
-        if stamps == self._seen:
+        if stamps == self._read_stamps:
             return
         try:
             self._bundle = self._read()
         except BadSetting as error:
-            log.warning("a new certificate cannot be used yet, the old one stays", reason=str(error))
+            log.warning("new certificate is not usable yet; using the old one", reason=str(error))
             return
-        self._seen = stamps
+        self._read_stamps = stamps
         log.info("new certificate", names=self._bundle.names, expires=self._bundle.expires.isoformat())
 
     def _stamps(self) -> list[tuple[int, int, int]]:
-        """Changes when a file does. Links are followed: that is how Kubernetes replaces what is in a volume."""
+        """Return values that change when a file does. Follows links, by which Kubernetes replaces files in a volume."""
         return [_stamp(path) for path in self._paths.values()]
 
     def _read(self) -> Bundle:
         certificate, key, authorities = (_content(variable, path) for variable, path in self._paths.items())
         context = self._pair()
         self._check_authorities(authorities)
-        names, expires = _names_and_end(certificate)
+        names, expires = _names_and_expiry(certificate)
         return Bundle(certificate, key, authorities, names, expires, context)
 
     def _pair(self) -> ssl.SSLContext:
@@ -129,39 +128,39 @@ class Certificates:
             raise BadSetting(f"HANSEI_TLS_AUTHORITIES: {path} holds no certificates ({_reason(error)})") from error
 
     def for_server(self, *, ask_callers: bool) -> grpc.ServerCredentials:
-        """Credentials of a gRPC server. With `ask_callers` callers need a certificate that the authorities signed."""
-        told = self.current(now=True)
+        """Return the credentials of a gRPC server. `ask_callers`: a caller needs a certificate of the authorities."""
+        used_bundle = self.current(now=True)
 
-        def renewed() -> Any:
-            """Called in each handshake. None, which keeps what is in use, unless the files have changed.
+        def renewed_configuration() -> Any:
+            """Return the new configuration for a handshake; None, which keeps the current one, without a renewal.
 
-            gRPC does not lock what it replaces: told the same in each handshake, it crashed about once in 2,000
-            simultaneous ones (grpcio 1.85, docs/adr/090-tls.md). So it is told once a renewal.
+            gRPC replaces its configuration without a lock: with a new one for each handshake, it crashed about once in
+            2,000 simultaneous handshakes (grpcio 1.85, docs/adr/090-tls.md). So it gets one for each renewal.
             """
-            nonlocal told
-            with self._telling:
+            nonlocal used_bundle
+            with self._handshake_lock:
                 bundle = self.current(now=True)
-                if bundle is told:
+                if bundle is used_bundle:
                     return None
-                told = bundle
+                used_bundle = bundle
             return _configuration(bundle, ask_callers)
 
         return grpc.dynamic_ssl_server_credentials(
-            _configuration(told, ask_callers), renewed, require_client_authentication=ask_callers
+            _configuration(used_bundle, ask_callers), renewed_configuration, require_client_authentication=ask_callers
         )
 
     def for_http(self) -> ssl.SSLContext:
-        """The context of a server of Python's own, which asks callers for no certificate."""
+        """Return the context for Python's own servers, which requests no client certificates."""
         context = self.current().for_http
-        context.sni_callback = self._renewed
+        context.sni_callback = self._renew_context
         return context
 
-    def _renewed(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
-        """Called in each handshake: a connection takes the certificate that is current then."""
+    def _renew_context(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        """Set the current certificate for the connection of a handshake."""
         connection.context = self.current(now=True).for_http
 
     def watch_expiry(self) -> None:
-        """From now on metrics tell how long the certificate is good for."""
+        """Report the remaining validity of the certificate as a metric."""
         meter.create_observable_gauge(
             "hansei.tls.certificate.remaining",
             [self._remaining],
@@ -179,12 +178,12 @@ def _configuration(bundle: Bundle, ask_callers: bool) -> Any:
 
 
 def channel_credentials(bundle: Bundle) -> grpc.ChannelCredentials:
-    """Credentials of a channel: it shows the certificate, and takes servers that the authorities signed."""
+    """Return the credentials of a channel with the certificate, which accepts servers of the authorities."""
     return grpc.ssl_channel_credentials(bundle.authorities, bundle.key, bundle.certificate)
 
 
 class Callers:
-    """Whose certificates may call. The names are those a certificate is issued for (subject alternative names)."""
+    """The callers that are allowed, by the subject alternative names of their certificates."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = frozenset(names)
@@ -193,22 +192,22 @@ class Callers:
         """Raise `PermissionDenied` unless the caller of this gRPC context may call."""
         if ANYONE in self._names:
             return
-        shown = [name.decode("utf-8", "replace") for name in context.auth_context().get(_NAMES_KEY, ())]
-        if self._names.isdisjoint(shown):
-            who = shortened(", ".join(shown)) or "a caller without a name"
-            raise PermissionDenied(f"{who} may not call this service", reason="CALLER_NOT_ALLOWED")
+        caller_names = [name.decode("utf-8", "replace") for name in context.auth_context().get(_NAMES_KEY, ())]
+        if self._names.isdisjoint(caller_names):
+            caller = shorten(", ".join(caller_names)) or "a caller without a name"
+            raise PermissionDenied(f"{caller} may not call this service", reason="CALLER_NOT_ALLOWED")
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address cannot be reached from, or does not lead to, another machine; with several, whether none."""
+    """Return whether an address, or each of several with commas between, stays on this machine."""
     if address.startswith(("unix:", "unix-abstract:")):
         return True
     for scheme in _SCHEMES:
         address = address.removeprefix(scheme)
-    return all(_is_loopback(one) for one in address.split(","))
+    return all(_is_loopback_host(part) for part in address.split(","))
 
 
-def _is_loopback(address: str) -> bool:
+def _is_loopback_host(address: str) -> bool:
     host = (address.rpartition(":")[0] or address).strip("[]")
     if host == "localhost" or host.endswith(".localhost"):
         return True
@@ -218,21 +217,21 @@ def _is_loopback(address: str) -> bool:
         return False
 
 
-def require_plaintext_allowed(what: str, address: str, variable: str, settings_plaintext: Iterable[str]) -> None:
-    """Raise `BadSetting` for `what` in plaintext at an address beyond loopback, unless the settings say so."""
-    if address and not is_loopback(address) and what not in settings_plaintext:
+def require_plaintext_allowed(kind: str, address: str, variable: str, settings_plaintext: Iterable[str]) -> None:
+    """Raise `BadSetting` for plaintext of a `kind` at an address beyond loopback, unless the settings allow it."""
+    if address and not is_loopback(address) and kind not in settings_plaintext:
         raise BadSetting(
-            f"{variable}: {address!r} is beyond this machine, and {what} there would be plaintext. Set the"
-            f" HANSEI_TLS_* files, or say that plaintext is meant: HANSEI_PLAINTEXT={what}"
+            f"{variable}: {address!r} is beyond this machine, and {kind} there would be plaintext. Set the"
+            f" HANSEI_TLS_* files, or allow plaintext: HANSEI_PLAINTEXT={kind}"
         )
 
 
 def _stamp(path: str) -> tuple[int, int, int]:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return (0, 0, 0)
-    return (found.st_mtime_ns, found.st_ino, found.st_size)
+    return (status.st_mtime_ns, status.st_ino, status.st_size)
 
 
 def _content(variable: str, path: str) -> bytes:
@@ -242,8 +241,8 @@ def _content(variable: str, path: str) -> bytes:
         raise BadSetting(f"{variable}: cannot read {path!r}: {error.strerror}") from error
 
 
-def _names_and_end(chain: bytes) -> tuple[tuple[str, ...], datetime]:
-    """The names the first certificate is issued for, and when it expires."""
+def _names_and_expiry(chain: bytes) -> tuple[tuple[str, ...], datetime]:
+    """Return the names of the first certificate, and when it expires."""
     from cryptography import x509
 
     leaf = x509.load_pem_x509_certificates(chain)[0]
@@ -251,8 +250,8 @@ def _names_and_end(chain: bytes) -> tuple[tuple[str, ...], datetime]:
         names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return (), leaf.not_valid_after_utc
-    named = (*names.get_values_for_type(x509.DNSName), *names.get_values_for_type(x509.UniformResourceIdentifier))
-    return named, leaf.not_valid_after_utc
+    subjects = (*names.get_values_for_type(x509.DNSName), *names.get_values_for_type(x509.UniformResourceIdentifier))
+    return subjects, leaf.not_valid_after_utc
 
 
 def _no_password() -> str:

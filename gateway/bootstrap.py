@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from chassis.channels import Peers
-from chassis.guard import Open
+from chassis.guard import AllowAll
 from chassis.server.admission import Admission
 from chassis.server.progress import CallsInProgress
 from chassis.server.server import handlers_of
@@ -96,7 +96,7 @@ def front(
         start=start,
         drain=bulk.learning.drain,
         close=closing.aclose,
-        guard=access.guard or Open(),
+        guard=access.guard or AllowAll(),
         tasks={
             "access": access.synchronization.run,
             "bulk": bulk.learning.run_maintenance,
@@ -172,7 +172,7 @@ def _http(settings: GatewaySettings, peers: Peers, own: Mapping[str, object], gu
 
 def _https(settings: GatewaySettings) -> ssl.SSLContext | None:
     """With what HTTP is served over TLS; None if it is plaintext. Raises BadSetting where that was not said."""
-    certificates = Certificates.of(settings)
+    certificates = Certificates.from_settings(settings)
     if certificates is None:
         require_plaintext_allowed("http", settings.http_address, HTTP_ADDRESS_VARIABLE, settings.plaintext_kinds)
     return None if certificates is None or "http" in settings.plaintext_kinds else certificates.for_http()

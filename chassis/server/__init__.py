@@ -1,1 +1,1 @@
-"""How a process serves gRPC: what callers do not need. Of the modules beside it none imports it."""
+"""The server side of the chassis. Modules that clients share do not import it."""

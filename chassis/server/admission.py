@@ -1,4 +1,4 @@
-"""How many calls are taken on at once. What is too much is refused at the door, with a time to come back."""
+"""Admission control: a limit on concurrent calls; further calls are refused with a time to retry after."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ OVERLOADED = "OVERLOADED"
 
 
 class Admission:
-    """A bounded number of calls in flight: ``with admission:`` around each, `ResourceExhausted` when it is full."""
+    """A limit on calls in flight: use ``with admission:`` for each. Raises `ResourceExhausted` at the limit."""
 
-    def __init__(self, what: str, limit: int, retry_after: float) -> None:
-        self._what = what
+    def __init__(self, noun: str, limit: int, retry_after: float) -> None:
+        self._noun = noun
         self._limit = limit
         self._retry_after = retry_after
         self.in_flight = 0
@@ -21,7 +21,7 @@ class Admission:
     def __enter__(self) -> None:
         if self.in_flight >= self._limit:
             raise ResourceExhausted(
-                f"{self.in_flight} {self._what} are in flight, the limit is {self._limit}; try again later",
+                f"{self.in_flight} {self._noun} are in flight, the limit is {self._limit}; try again later",
                 reason=OVERLOADED,
                 retry_after=self._retry_after,
             )

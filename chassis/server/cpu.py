@@ -1,6 +1,6 @@
-"""A bounded pool of threads for work that lets go of the GIL (FAISS, NumPy), so that the event loop keeps turning.
+"""A bounded pool of threads for work that releases the GIL (FAISS, NumPy), so that the event loop stays responsive.
 
-Pure Python that takes long does not belong here: it holds the GIL in whichever thread it runs.
+Do not run slow pure Python here: it holds the GIL in any thread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RETRY_SECONDS = 0.5
 
 
 class CpuPool:
-    """`workers` threads (default: one per core) and at most `queue` jobs that wait for one."""
+    """`workers` threads (default: one per core) and at most `queue` waiting jobs."""
 
     def __init__(self, name: str, *, workers: int | None = None, queue: int = 64) -> None:
         self._workers = workers or os.cpu_count() or 1
@@ -30,28 +30,28 @@ class CpuPool:
         self._jobs = 0
 
     async def run(self, job: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """The result of `job`, run in a thread with the caller's context variables (deadline, call, span).
+        """Return the result of `job`, run in a thread with the caller's context variables (deadline, call, span).
 
-        A caller who is cancelled while its job waits takes it out of the queue; a job that runs is not interrupted.
+        Cancelling the caller removes a waiting job from the queue; a running job is not interrupted.
         Raises `ResourceExhausted` if the queue is full, and what the job raises.
         """
         if self._jobs >= self._workers + self._queue:
             raise ResourceExhausted(
-                f"{self._jobs} jobs wait for a processor; try again later",
+                f"worker pool queue is full ({self._jobs} jobs); try again later",
                 reason="CPU_QUEUE_FULL",
                 retry_after=RETRY_SECONDS,
             )
         loop = asyncio.get_running_loop()
         future = self._executor.submit(copy_context().run, _call, job, args, kwargs)
         self._jobs += 1
-        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._done))
+        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._count_finished))
         return await asyncio.wrap_future(future)
 
-    def _done(self) -> None:
+    def _count_finished(self) -> None:
         self._jobs -= 1
 
     async def close(self) -> None:
-        """Drop what waits, and wait for what runs."""
+        """Cancel waiting jobs, and wait for running ones."""
         await asyncio.to_thread(self._executor.shutdown, wait=True, cancel_futures=True)
 
 

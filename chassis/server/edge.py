@@ -1,19 +1,19 @@
-"""What every call passes on its way to a handler.
+"""The edge: the checks that every call passes before its handler runs.
 
-Outermost first:
+From the outermost inwards:
 
-1. context: the correlation id and the trace the caller sent, or new ones, and the idempotency key of a mutation,
-   current for everything below;
-2. telemetry: a span, the duration by method and status, a log record;
-3. errors: whatever is raised below becomes a status, by the table in `chassis.status`;
-4. caller: with mutual TLS, whoever is not among those who may call is refused;
-5. readiness: a service that has not started yet refuses;
-6. deadline: a call whose time is over is refused; what is left is handed down by `chassis.deadlines`;
-7. admission: one call too many is refused;
-8. validation: each request message is checked against its contract.
+1. context: sets the correlation id and the trace of the caller, or new ones, and the idempotency key of a mutation;
+2. telemetry: records a span, the duration by method and status, and a log record;
+3. errors: converts exceptions to statuses, by `chassis.status`;
+4. caller: with mutual TLS, refuses callers that are not allowed;
+5. readiness: refuses calls before the service has started;
+6. deadline: refuses a call whose deadline has passed; `chassis.deadlines` propagates the remaining time;
+7. authorization: the guard authorizes the call;
+8. admission: refuses calls beyond the limit;
+9. validation: checks each request message against its contract.
 
-Handlers are wrapped once, at registration, rather than by ``grpc.aio`` interceptors for each call: see
-docs/adr/010-edge-without-interceptors.md. Health and reflection are registered as they are and pass nothing of this.
+Handlers are wrapped once, at registration, instead of by ``grpc.aio`` interceptors for each call: see
+docs/adr/010-edge-without-interceptors.md. Health and reflection do not pass the edge.
 """
 
 from __future__ import annotations
@@ -33,38 +33,38 @@ from opentelemetry.trace import Span, SpanKind
 from chassis import deadlines, logging, status, telemetry
 from chassis.calls import Call, correlation_id_from, current_call
 from chassis.errors import HanseiError, Unavailable
-from chassis.guard import Guard, Metadata, Open, Permit
+from chassis.guard import AllowAll, Authorization, Guard, Metadata
 from chassis.idempotency import normalize_key
 from chassis.server import validation
 from chassis.server.admission import OVERLOADED, Admission
-from chassis.server.progress import DRAINING, RETRY_SECONDS, CallsInProgress, going_away
+from chassis.server.progress import DRAINING, RETRY_SECONDS, CallsInProgress, draining_error
 from chassis.tls import Callers
 
 log = logging.get_logger("hansei.calls")
 
-_OUR_FAULT = {"INTERNAL", "UNKNOWN", "DATA_LOSS", "UNAVAILABLE", "UNIMPLEMENTED", "RESOURCE_EXHAUSTED"}
+_SERVER_FAULTS = {"INTERNAL", "UNKNOWN", "DATA_LOSS", "UNAVAILABLE", "UNIMPLEMENTED", "RESOURCE_EXHAUSTED"}
 
 
 @dataclass(slots=True)
 class ServiceGate:
-    """What the methods of one gRPC service share: its name in errors, its readiness and its limits."""
+    """The state that the methods of one gRPC service share: name in errors, readiness and limits."""
 
     name: str
     progress: CallsInProgress
     calls: Admission
     streams: Admission
     callers: Callers | None = None
-    guard: Guard = field(default_factory=Open)
+    guard: Guard = field(default_factory=AllowAll)
     ready: bool = False
 
     def refuse_unless_ready(self) -> None:
-        """Raise `Unavailable` until the service can answer."""
+        """Raise `Unavailable` until the service has started."""
         if not self.ready:
             raise Unavailable(f"{self.name} is starting", reason="SERVICE_STARTING", retry_after=RETRY_SECONDS)
 
 
-class _OpenCall:
-    """A call that has arrived and not ended."""
+class _CallInProgress:
+    """A call in progress."""
 
     __slots__ = ("began", "metadata", "span", "task")
 
@@ -76,7 +76,7 @@ class _OpenCall:
 
 
 class MethodEdge:
-    """One method of the contract, with everything a call passes on its way to the handler."""
+    """One method of the contract, with the checks before its handler."""
 
     def __init__(self, path: str, handler: Any, gate: ServiceGate, *, endless: bool) -> None:
         self._path = path
@@ -84,7 +84,7 @@ class MethodEdge:
         self._endless = endless
         self._telemetry = telemetry.MethodTelemetry(path, SpanKind.SERVER)
         self._admission = gate.streams if handler.request_streaming or handler.response_streaming else gate.calls
-        self._checked = _checking(handler)
+        self._check = _check_of(handler)
         self._behaviour = _behaviour(path, handler)
         self.handler = _with_behaviour(handler, self._stream if handler.response_streaming else self._unary)
 
@@ -92,10 +92,10 @@ class MethodEdge:
         opened = self._begin(request, context)
         try:
             self._enter(opened, context)
-            async with self._gate.guard.call(self._path, opened.metadata) as permit:
+            async with self._gate.guard.call(self._path, opened.metadata) as authorization:
                 with self._admission:
-                    response = await self._behaviour(await self._checked(request, permit), context)
-                response = await permit.response(response)
+                    response = await self._behaviour(await self._check(request, authorization), context)
+                response = await authorization.response(response)
         except BaseException as failure:
             await self._fail(opened, failure, context)
             raise
@@ -106,18 +106,18 @@ class MethodEdge:
         opened = self._begin(request, context)
         try:
             self._enter(opened, context)
-            async with self._gate.guard.call(self._path, opened.metadata) as permit:
+            async with self._gate.guard.call(self._path, opened.metadata) as authorization:
                 with self._admission:
-                    checked = await self._checked(request, permit)
-                    async with aclosing(self._behaviour(checked, context)) as responses:
+                    checked_request = await self._check(request, authorization)
+                    async with aclosing(self._behaviour(checked_request, context)) as responses:
                         async for response in responses:
-                            yield await permit.response(response)
+                            yield await authorization.response(response)
         except BaseException as failure:
             await self._fail(opened, failure, context)
             raise
         self._finish(opened, "OK")
 
-    def _begin(self, request: Any, context: Any) -> _OpenCall:
+    def _begin(self, request: Any, context: Any) -> _CallInProgress:
         metadata = context.invocation_metadata() or ()
         key = normalize_key(request) if isinstance(request, Message) else ""
         call = Call(self._path, correlation_id_from(metadata), key)
@@ -126,21 +126,21 @@ class MethodEdge:
         if span.is_recording():
             span.set_attribute("correlation_id", call.correlation_id)
         telemetry.enter(span)
-        return _OpenCall(metadata, span)
+        return _CallInProgress(metadata, span)
 
-    def _enter(self, opened: _OpenCall, context: Any) -> None:
+    def _enter(self, opened: _CallInProgress, context: Any) -> None:
         opened.task = self._gate.progress.begin(endless=self._endless)
         if self._gate.callers is not None:
             self._gate.callers.check(context)
         self._gate.refuse_unless_ready()
         deadlines.begin(context.time_remaining())
 
-    async def _fail(self, opened: _OpenCall, failure: BaseException, context: Any) -> None:
-        """Answer with the status for `failure`. Returns, for it to be raised again, if it is not ours to answer."""
+    async def _fail(self, opened: _CallInProgress, failure: BaseException, context: Any) -> None:
+        """Abort the call with the status for `failure`. Return for cancellations, which the caller raises again."""
         match failure:
             case asyncio.CancelledError() if opened.task and self._gate.progress.was_ended(opened.task):
                 opened.task.uncancel()
-                error: HanseiError = going_away()
+                error: HanseiError = draining_error()
             case asyncio.CancelledError() | GeneratorExit():
                 left = deadlines.remaining()
                 self._finish(opened, "DEADLINE_EXCEEDED" if left is not None and left <= 0 else "CANCELLED")
@@ -160,48 +160,48 @@ class MethodEdge:
         wire = status.encode(error, self._gate.name)
         await context.abort(wire.code, wire.message, wire.trailers)
 
-    def _finish(self, opened: _OpenCall, code: str, reason: str = "") -> None:
+    def _finish(self, opened: _CallInProgress, code: str, reason: str = "") -> None:
         seconds = time.monotonic() - opened.began
         if opened.task is not None:
             self._gate.progress.end(opened.task)
         self._telemetry.end(opened.span, code, seconds)
-        if code == "OK" or reason == OVERLOADED:  # a flood is counted, not written down
+        if code == "OK" or reason == OVERLOADED:  # a flood of calls must not flood the log
             log.debug("call", code=code, reason=reason, seconds=seconds)
-        elif code in _OUR_FAULT and reason != DRAINING:
+        elif code in _SERVER_FAULTS and reason != DRAINING:
             log.warning("call", code=code, reason=reason, seconds=seconds)
         else:
             log.info("call", code=code, reason=reason, seconds=seconds)
 
 
-def _checking(handler: Any) -> Callable[[Any, Permit], Awaitable[Any]]:
-    """What checks a method's requests. Bytes are handed on to another service, which checks them."""
+def _check_of(handler: Any) -> Callable[[Any, Authorization], Awaitable[Any]]:
+    """Return the check of a method's requests. Bytes are passed to another service, which checks them."""
     if handler.request_streaming:
-        return _each
-    return _handed_on if handler.request_deserializer is None else _checked
+        return _check_stream
+    return _authorize_bytes if handler.request_deserializer is None else _check_message
 
 
-async def _handed_on(request: Any, permit: Permit) -> Any:
-    return await permit.request(request)
+async def _authorize_bytes(request: Any, authorization: Authorization) -> Any:
+    return await authorization.request(request)
 
 
-async def _checked(request: Any, permit: Permit) -> Any:
+async def _check_message(request: Any, authorization: Authorization) -> Any:
     validation.check(request)
-    return await permit.request(request)
+    return await authorization.request(request)
 
 
-async def _each(requests: AsyncIterator[Any], permit: Permit) -> AsyncIterator[Any]:
-    async def one_by_one() -> AsyncIterator[Any]:
+async def _check_stream(requests: AsyncIterator[Any], authorization: Authorization) -> AsyncIterator[Any]:
+    async def checked_requests() -> AsyncIterator[Any]:
         call = current_call.get()
         async for request in requests:
             if call is not None and not call.request_id and isinstance(request, Message):
                 call.request_id = normalize_key(request)
-            yield await (_handed_on if isinstance(request, bytes) else _checked)(request, permit)
+            yield await (_authorize_bytes if isinstance(request, bytes) else _check_message)(request, authorization)
 
-    return one_by_one()
+    return checked_requests()
 
 
 def _behaviour(path: str, handler: Any) -> Callable[[Any, Any], Any]:
-    """The function behind a handler. It must be asynchronous: anything else would run in a thread nobody drains."""
+    """Return the function of a handler. Raises TypeError if it is not asynchronous: gRPC would run it in a thread."""
     behaviour = (
         (handler.stream_stream or handler.unary_stream)
         if handler.response_streaming
@@ -214,25 +214,22 @@ def _behaviour(path: str, handler: Any) -> Callable[[Any, Any], Any]:
     return behaviour  # type: ignore[no-any-return]
 
 
-def _with_behaviour(handler: Any, behaviour: Callable[[Any, Any], Any]) -> grpc.RpcMethodHandler[Any, Any]:
-    make = {
-        (False, False): grpc.unary_unary_rpc_method_handler,
-        (False, True): grpc.unary_stream_rpc_method_handler,
-        (True, False): grpc.stream_unary_rpc_method_handler,
-        (True, True): grpc.stream_stream_rpc_method_handler,
-    }[handler.request_streaming, handler.response_streaming]
-    return make(behaviour, handler.request_deserializer, _written(handler.response_serializer))
+def _with_behaviour(handler: Any, behaviour: Callable[[Any, Any], Any]) -> Any:
+    """Return the handler with another function behind it."""
+    kinds = ("stream" if streams else "unary" for streams in (handler.request_streaming, handler.response_streaming))
+    make = getattr(grpc, f"{'_'.join(kinds)}_rpc_method_handler")
+    return make(behaviour, handler.request_deserializer, _serializer(handler.response_serializer))
 
 
-def _written(serialize: Callable[[Any], bytes] | None) -> Callable[[Any], bytes] | None:
-    """What writes a method's responses. A handler may answer with bytes: a message in its wire form already."""
+def _serializer(serialize: Callable[[Any], bytes] | None) -> Callable[[Any], bytes] | None:
+    """Return the serializer of a method's responses. A handler may also return a serialized message."""
     if serialize is None:
         return None
     return lambda response: response if type(response) is bytes else serialize(response)
 
 
 def _code_name(code: Any) -> str:
-    """The name of a context's code, which grpc.aio gives as an enum member or as its number."""
+    """Return the name of a context's code, which grpc.aio has as an enum member or as its number."""
     if isinstance(code, grpc.StatusCode):
         return code.name
-    return next((known.name for known in grpc.StatusCode if known.value[0] == code), "UNKNOWN")
+    return next((member.name for member in grpc.StatusCode if member.value[0] == code), "UNKNOWN")

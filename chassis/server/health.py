@@ -1,5 +1,7 @@
-"""The standard gRPC health service. ``""`` and each service say whether calls are answered; ``liveness`` whether the
-process is worth keeping. Readiness never includes peers: a missing peer must not take its callers down with it.
+"""The standard gRPC health service.
+
+The status of ``""`` and of each service is readiness; that of ``liveness`` becomes NOT_SERVING when the process needs a
+restart. Readiness never includes peers: a missing peer must not make its callers unready.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ SERVICE_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 
 class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
-    """What the process says of itself. Unlike the stock servicer its watches end when the server does."""
+    """The health of the process. Unlike in the stock servicer, watches end with the server."""
 
     def __init__(self, services: Iterable[str]) -> None:
         self._services = frozenset(services)
@@ -30,7 +32,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         self._ended = False
 
     def status(self, name: str) -> int:
-        """The status of a service, of `LIVENESS`, or of `OVERALL`: SERVING when every service is."""
+        """Return the status of a service, of `LIVENESS`, or of `OVERALL`: SERVING when every service is."""
         if name == OVERALL:
             serving = self._services <= self._serving
         elif name in self._services or name == LIVENESS:
@@ -40,21 +42,21 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         return int(SERVING if serving else NOT_SERVING)
 
     def set_serving(self, names: Iterable[str]) -> None:
-        """These answer from now on."""
+        """Set services to SERVING."""
         self._serving.update(names)
         self._notify()
 
     def set_not_serving(self, names: Iterable[str]) -> None:
-        """These do not answer from now on."""
+        """Set services to NOT_SERVING."""
         self._serving.difference_update(names)
         self._notify()
 
     def set_draining(self) -> None:
-        """Nothing takes new calls any more; the process itself is still well."""
+        """Set all services to NOT_SERVING; liveness stays."""
         self.set_not_serving(self._services)
 
     def end_watches(self) -> None:
-        """End the open Watch calls, which would otherwise hold up the server's stop."""
+        """End the open Watch calls, which would delay the stop of the server."""
         self._ended = True
         self._notify()
 
@@ -63,20 +65,20 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         changed.set()
 
     async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Tell the status once; NOT_FOUND for a name nobody registered."""
+        """Return the status; NOT_FOUND for a name that is not registered."""
         status = self.status(request.service)
         if status == SERVICE_UNKNOWN:
             await context.abort(grpc.StatusCode.NOT_FOUND, "unknown service")
         return health_pb2.HealthCheckResponse(status=status)
 
     async def Watch(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
-        """Tell the status now and whenever it changes, until the server stops."""
-        told: int | None = None
+        """Yield the status now and after each change, until the server stops."""
+        sent_status: int | None = None
         while True:
             changed = self._changed
             status = self.status(request.service)
-            if status != told:
-                told = status
+            if status != sent_status:
+                sent_status = status
                 yield health_pb2.HealthCheckResponse(status=status)
             if self._ended:
                 return

@@ -1,22 +1,22 @@
 """The life of a process, from the environment to the last flushed span.
 
 Start: bind the port → build the services → serve health (NOT_SERVING) and reflection → start the services in order;
-each answers, says SERVING and gets its tasks as soon as it has started.
+each serves, reports SERVING and runs its tasks as soon as it has started.
 
 Shutdown, on SIGTERM or SIGINT:
 
-1. health says NOT_SERVING; clients that follow it turn to other servers;
-2. lame duck: calls are still taken for `lame_duck_seconds`, until everyone has noticed;
-3. endless streams end with UNAVAILABLE, to be resumed elsewhere; services end what they do of their own accord;
-4. with several services in the process: wait for the calls in progress while still taking calls, because those call
-   each other;
-5. the server stops taking calls and waits for those in progress, together with 3 and 4 at most
-   `drain_grace_seconds`; what still runs then is cancelled;
-6. handler tasks are awaited, so that their ``finally`` blocks have run before anything they use is closed;
+1. health reports NOT_SERVING; clients that watch it use other servers;
+2. lame duck: calls are still accepted for `lame_duck_seconds`, until clients have noticed;
+3. endless streams end with UNAVAILABLE, and clients resume them elsewhere; services end their background work;
+4. with several services in the process: wait for the calls in progress while still accepting calls, because the
+   services call each other;
+5. the server stops accepting calls and waits for those in progress; steps 3 to 5 take at most
+   `drain_grace_seconds`, then the remaining calls are cancelled;
+6. handler tasks are awaited, so that their ``finally`` blocks run before their resources are closed;
 7. background tasks are cancelled and services closed, the last started first;
 8. channels to peers close; telemetry is flushed.
 
-A second signal cuts this short.
+A second signal ends the process at once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _AFTER_GRACE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Services that are being served: where, and what they say of their health."""
+    """Services that are being served: their address and health."""
 
     address: str
     health: Health
@@ -66,9 +66,9 @@ async def serve(
 ) -> AsyncIterator[Running]:
     """Serve within this process until the block ends; then drain, as described above.
 
-    `services` may be a function of the address that was bound, for services that call each other over it. Without
-    `settings` the drain has no lame duck and five seconds of grace. Raises `BadSetting` if the address cannot be
-    had, and what a service's start raises, after closing what had started.
+    `services` may be a function of the bound address, for services that call each other over it. Without `settings`
+    the drain has no lame duck and five seconds of grace. Raises `BadSetting` if the address is unavailable, and the
+    errors of a service's start, after closing the services that had started.
     """
     settings = settings or ServiceSettings(lame_duck_seconds=0, drain_grace_seconds=5)
     server = Server(settings, certificates)
@@ -92,17 +92,17 @@ async def serve(
 
 
 async def _start(service: Service, server: Server, started: AsyncExitStack) -> None:
-    """Start a service and its tasks, and let its calls in. What was started is undone by `started`."""
+    """Start a service and its tasks, and accept its calls. `started` gets the callbacks that undo this."""
     started.push_async_callback(service.close)
     await service.start()
     for name, task in service.tasks.items():
-        running = asyncio.create_task(_noticed(f"{service.name}/{name}", task, service, server))
-        started.push_async_callback(_cancelled, running)
+        running = asyncio.create_task(_run_task(f"{service.name}/{name}", task, service, server))
+        started.push_async_callback(_cancel, running)
     server.set_ready(service)
 
 
-async def _noticed(name: str, task: Callable[[], Awaitable[None]], service: Service, server: Server) -> None:
-    """Run a background task. If it dies the service is not well, and the process is not worth keeping."""
+async def _run_task(name: str, task: Callable[[], Awaitable[None]], service: Service, server: Server) -> None:
+    """Run a background task. If it fails, the service is NOT_SERVING and the process needs a restart."""
     try:
         await task()
     except Exception:
@@ -110,67 +110,67 @@ async def _noticed(name: str, task: Callable[[], Awaitable[None]], service: Serv
         server.health.set_not_serving([*server.names(service), LIVENESS])
 
 
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    """Cancel a task and wait for its end. What it failed with is told where it was begun."""
+async def _cancel(task: asyncio.Task[None]) -> None:
+    """Cancel a task and wait for its end. The code that created the task logs its failure."""
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
 async def _drain(server: Server, settings: ServiceSettings, services: Sequence[Service]) -> None:
-    """Steps 1 to 6 of the shutdown."""
+    """Run steps 1 to 6 of the shutdown."""
     began = time.monotonic()
     server.health.set_draining()
     if settings.lame_duck_seconds:
         await asyncio.sleep(settings.lame_duck_seconds)
     server.progress.end_endless()
     until = time.monotonic() + settings.drain_grace_seconds
-    await _own_work_ended(services, settings.drain_grace_seconds)
+    await _drain_services(services, settings.drain_grace_seconds)
     if len(services) > 1:
-        await server.progress.settled(max(0.0, until - time.monotonic()))
+        await server.progress.wait_until_idle(max(0.0, until - time.monotonic()))
     await server.stop(max(0.0, until - time.monotonic()))
-    if not await server.progress.settled(_AFTER_GRACE_SECONDS):
-        log.warning("handlers still run after they were cancelled", seconds=_AFTER_GRACE_SECONDS)
+    if not await server.progress.wait_until_idle(_AFTER_GRACE_SECONDS):
+        log.warning("handlers still run after cancellation", seconds=_AFTER_GRACE_SECONDS)
     log.info("drained", seconds=time.monotonic() - began)
 
 
-async def _own_work_ended(services: Sequence[Service], seconds: float) -> None:
-    """Let services end what they do of their own accord, for at most `seconds`. A failure of one holds up nobody."""
+async def _drain_services(services: Sequence[Service], seconds: float) -> None:
+    """Let services end their background work, for at most `seconds`. A failure of one does not affect the others."""
     draining = {asyncio.ensure_future(service.drain()): service.name for service in services}
     _, late = await asyncio.wait(draining, timeout=seconds) if draining else (set(), set())
     for task in late:
-        log.warning("the work of a service did not end in time", service=draining[task], seconds=seconds)
-        await _cancelled(task)
+        log.warning("drain of a service timed out", service=draining[task], seconds=seconds)
+        await _cancel(task)
     for task, name in draining.items():
         if not task.cancelled() and (failure := task.exception()):
-            log.error("a service could not end its work", service=name, exc_info=failure)
+            log.error("drain of a service failed", service=name, exc_info=failure)
 
 
 def reachable(bound: str) -> str:
-    """The address at which this process reaches itself, for one bound to all interfaces."""
+    """Return the address at which this process reaches itself: loopback if it is bound to all interfaces."""
     host, colon, port = bound.rpartition(":")
     own = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "": "127.0.0.1"}.get(host, host)  # noqa: S104
     return bound if bound.startswith("unix:") else f"{own}{colon}{port}"
 
 
 def run(build: Callable[[S, Peers], Services], settings: S) -> None:
-    """Run what `build` composes as this process, until a signal; exit with status 1 if it cannot start."""
+    """Run the services that `build` returns until a signal; exit with status 1 if they cannot start."""
     logging.configure(settings.log_level, settings.log_format)
     try:
         uvloop.run(_main(build, settings))
     except BadSetting as error:
         exit_for(str(error))
     except asyncio.CancelledError:
-        log.warning("stopped before it was drained")
+        log.warning("stopped before the drain ended")
         raise SystemExit(1) from None
 
 
 async def _main(build: Callable[[S, Peers], Services], settings: S) -> None:
     async with AsyncExitStack() as closing:
         metrics_address = ""
-        certificates = Certificates.of(settings)
+        certificates = Certificates.from_settings(settings)
 
-        def composed(own_address: str) -> Services:
-            peers = Peers.of(settings, own_address, certificates)
+        def compose(own_address: str) -> Services:
+            peers = Peers.from_settings(settings, own_address, certificates)
             closing.push_async_callback(peers.close)
             services = build(settings, peers)
             nonlocal metrics_address
@@ -180,7 +180,7 @@ async def _main(build: Callable[[S, Peers], Services], settings: S) -> None:
             return services
 
         stopping = _Stop()
-        async with serve(composed, settings.listen_address, settings=settings, certificates=certificates) as running:
+        async with serve(compose, settings.listen_address, settings=settings, certificates=certificates) as running:
             log.info("serving", address=running.address, metrics_address=metrics_address, pid=os.getpid())
             stopping.may_drain = True
             await stopping.requested.wait()
@@ -206,16 +206,16 @@ def _process_name(services: Services) -> str:
 
 
 class _Stop:
-    """SIGTERM and SIGINT: the first asks to drain; during the start, and the second time, it ends the process."""
+    """SIGTERM and SIGINT: the first drains; a second one, or one during the start, ends the process."""
 
     def __init__(self) -> None:
         self.requested = asyncio.Event()
         self.may_drain = False
         loop, self._main = asyncio.get_running_loop(), asyncio.current_task()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._signalled)
+            loop.add_signal_handler(number, self._handle_signal)
 
-    def _signalled(self) -> None:
+    def _handle_signal(self) -> None:
         if self._main is not None and (self.requested.is_set() or not self.may_drain):
             self._main.cancel()
         self.requested.set()

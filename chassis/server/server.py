@@ -25,15 +25,15 @@ _MS = 1000
 
 
 def server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
-    """The channel arguments of a server; each is there for a reason."""
+    """Return the channel arguments of a server."""
     return [
-        # On by default: a second server on the same port would silently take half of the calls.
+        # On by default: a second server on the same port would silently get half of the calls.
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", settings.max_message_bytes),
         ("grpc.max_send_message_length", settings.max_message_bytes),
-        # Clients look up addresses again when a connection ends; so they find servers that came later.
+        # Clients resolve addresses again when a connection ends, and so find new servers.
         ("grpc.max_connection_age_ms", settings.max_connection_age_seconds * _MS),
-        # Clients ping idle connections every minute; the default limit would cut them off for that.
+        # Clients ping idle connections every minute; by default the server would disconnect them.
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 30 * _MS),
         ("grpc.keepalive_time_ms", 120 * _MS),
@@ -42,10 +42,10 @@ def server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
 
 
 class Server:
-    """A ``grpc.aio`` server with health, reflection and any number of services behind their edge."""
+    """A ``grpc.aio`` server with health, reflection and any number of services behind the edge."""
 
     def __init__(self, settings: ServiceSettings, certificates: Certificates | None = None) -> None:
-        """With `certificates` it speaks TLS, and asks callers for theirs if the settings name who may call."""
+        """Serve over TLS with `certificates`; request client certificates if the settings name allowed callers."""
         self._settings = settings
         self._certificates = certificates
         self._callers = _callers(settings, certificates)
@@ -57,7 +57,7 @@ class Server:
         self.health = Health(())
 
     def bind(self, address: str) -> str:
-        """Take a port, without answering on it yet; returns the address with the real port."""
+        """Bind a port, without serving yet; return the address with the real port."""
         try:
             if self._certificates is not None:
                 credentials = self._certificates.for_server(ask_callers=self._callers is not None)
@@ -70,7 +70,7 @@ class Server:
         return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
 
     def bind_for_probes(self, address: str) -> None:
-        """Take a port on which nothing but health is told, without TLS: probes of Kubernetes do not speak it."""
+        """Bind a port that serves health only, without TLS, which Kubernetes probes do not support."""
         require_plaintext_allowed("health", address, "HANSEI_HEALTH_ADDRESS", self._settings.plaintext_kinds)
         self._for_probes = grpc.aio.server(options=server_options(self._settings))
         try:
@@ -79,7 +79,7 @@ class Server:
             raise BadSetting(f"HANSEI_HEALTH_ADDRESS: cannot listen on {address!r}: {error}") from error
 
     def register(self, services: Sequence[Service]) -> None:
-        """Put services on the server; before `start`."""
+        """Register services; call it before `start`."""
         policies = installed_policies()
         for service in services:
             self._gates[service.name], self._names[service.name] = [], []
@@ -117,23 +117,23 @@ class Server:
         )
 
     async def start(self) -> None:
-        """Answer on the port: health and reflection at once, each service when it is said to be ready."""
+        """Serve health and reflection at once, and each service after `set_ready`."""
         await self._grpc.start()
         if self._for_probes is not None:
             await self._for_probes.start()
 
     def set_ready(self, service: Service) -> None:
-        """From now on the calls of a service reach its handlers."""
+        """Let the calls of a service reach its handlers."""
         for gate in self._gates[service.name]:
             gate.ready = True
         self.health.set_serving(self._names[service.name])
 
     def names(self, service: Service) -> Collection[str]:
-        """The full gRPC names of a service."""
+        """Return the full gRPC names of a service."""
         return self._names[service.name]
 
     async def stop(self, grace: float) -> None:
-        """Take no more calls, wait `grace` seconds for those in progress, cancel the rest."""
+        """Accept no more calls, wait `grace` seconds for those in progress, and cancel the rest."""
         self.health.end_watches()
         await self._grpc.stop(grace)
         if self._for_probes is not None:
@@ -141,29 +141,31 @@ class Server:
 
 
 def _callers(settings: ServiceSettings, certificates: Certificates | None) -> Callers | None:
-    """Who may call; None if everyone may. Several services in one process call each other by its own certificate."""
+    """Return the allowed callers, and this process itself; None if everybody may call."""
     if not settings.allowed_callers:
         return None
     if certificates is None:
-        raise BadSetting("HANSEI_TLS_CALLERS: callers are known by their certificates, so HANSEI_TLS_* must be set")
+        raise BadSetting(
+            "HANSEI_TLS_CALLERS: callers are identified by their certificates, so HANSEI_TLS_* must be set"
+        )
     return Callers([*settings.allowed_callers, *certificates.current().names])
 
 
 class _Collector:
-    """Stands in for a server while the generated code registers, to get hold of the handlers."""
+    """A server that only collects the handlers that the generated code registers."""
 
     def __init__(self) -> None:
         self.handlers: dict[str, dict[str, Any]] = {}
 
     def add_generic_rpc_handlers(self, handlers: object) -> None:
-        """Not needed: the generated code also registers each method by name."""
+        """Do nothing: the generated code also registers each method by name."""
 
     def add_registered_method_handlers(self, service: str, handlers: dict[str, Any]) -> None:
         self.handlers[service] = handlers
 
 
 def handlers_of(registration: Registration) -> dict[str, dict[str, Any]]:
-    """Full names of the services that a registration brings, to their handlers by method."""
+    """Return the handlers of a registration, by the full name of the service and by method."""
     collector = _Collector()
     registration.add(registration.servicer, collector)
     if not collector.handlers:
@@ -174,7 +176,7 @@ def handlers_of(registration: Registration) -> dict[str, dict[str, Any]]:
 def endless_methods(
     name: str, methods: Collection[str], registration: Registration, policies: Policies
 ) -> frozenset[str]:
-    """The methods that end only when someone leaves: those without a timeout in their policy, and those named so."""
+    """Return the methods that never end by themselves: without a timeout in their policy, or listed as endless."""
     unknown = set(registration.endless) - set(methods)
     if unknown:
         raise ValueError(f"{name} has no method {sorted(unknown)}")
@@ -183,6 +185,6 @@ def endless_methods(
 
 
 def short_name(full_name: str) -> str:
-    """`hansei.search.v1.SearchService` is `search`: the last part of the package that is not a version."""
+    """Return `search` for `hansei.search.v1.SearchService`: the last part of the package that is not a version."""
     parts = [part for part in full_name.split(".")[:-1] if not re.fullmatch(r"v\d+\w*", part)]
     return parts[-1] if parts else full_name

@@ -1,4 +1,4 @@
-"""What a service is to the chassis: gRPC services, a start, a close, and tasks that run in between."""
+"""A service of the chassis: gRPC services, a start, a close, and tasks that run in between."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from chassis.guard import Guard, Open
+from chassis.guard import AllowAll, Guard
 
 
-async def _nothing() -> None:
-    """The start and the close of a service that has no state."""
+async def do_nothing() -> None:
+    """Start, drain or close a service that has no state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """One gRPC service: the generated ``add_XServicer_to_server`` and the servicer it takes.
+    """One gRPC service: the generated ``add_XServicer_to_server`` and its servicer.
 
-    Streams that never end by themselves (a watch) end with UNAVAILABLE when the server drains, and their callers resume
-    them. These are the methods whose policy sets no timeout; ``endless`` names more.
+    Endless streams (a watch) end with UNAVAILABLE when the server drains, and their callers resume them. A method is
+    endless if its policy has no timeout; ``endless`` names more.
     """
 
     add: Callable[[Any, Any], None]
@@ -28,19 +28,19 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A named set of gRPC services with one life.
+    """A named set of gRPC services with one lifecycle.
 
-    ``start`` makes it able to answer (open the database, load the index): until it returns, health says NOT_SERVING
-    and calls are refused with UNAVAILABLE. ``tasks`` run from then on; one that raises is logged, and health says
-    NOT_SERVING from that moment. ``drain`` runs when the server begins to leave, while it still takes calls: it ends
-    what the service does of its own accord, such as working off a queue. ``close`` runs after the last call has ended,
-    also when ``start`` failed. ``guard`` decides who may call.
+    ``start`` prepares the service (opens the database, loads the index): until it returns, health reports NOT_SERVING
+    and calls are refused with UNAVAILABLE. Then ``tasks`` run; if one raises, the error is logged and health reports
+    NOT_SERVING. ``drain`` runs when the server begins to stop and still accepts calls: it ends background work, such as
+    processing a queue. ``close`` runs after the last call has ended, also when ``start`` failed. ``guard`` authorizes
+    calls.
     """
 
     name: str
     registrations: Sequence[Registration]
-    start: Callable[[], Awaitable[None]] = _nothing
-    drain: Callable[[], Awaitable[None]] = _nothing
-    close: Callable[[], Awaitable[None]] = _nothing
+    start: Callable[[], Awaitable[None]] = do_nothing
+    drain: Callable[[], Awaitable[None]] = do_nothing
+    close: Callable[[], Awaitable[None]] = do_nothing
     tasks: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
-    guard: Guard = field(default_factory=Open)
+    guard: Guard = field(default_factory=AllowAll)

@@ -1,7 +1,6 @@
-"""The rules that stand in the contract, checked on every message that comes in.
+"""Validation of requests by the rules of the contract.
 
-`protovalidate` checks the rules; what it leaves open and proto3 lets through, an enum value nobody declared, is
-checked here.
+`protovalidate` checks the rules. Undeclared enum values, which proto3 accepts, are checked here.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import protovalidate
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from chassis.errors import MAX_VALUE_CHARS, InvalidArgument, Violation, shortened
+from chassis.errors import MAX_VALUE_CHARS, InvalidArgument, Violation, shorten
 
 REASON = "INVALID_REQUEST"
 UNKNOWN_ENUM_VALUE = "UNKNOWN_ENUM_VALUE"
@@ -24,40 +23,40 @@ _validator = protovalidate.Validator()
 
 
 def check(message: Message) -> None:
-    """Raise `InvalidArgument` if the message breaks its contract. The error's text is the first violation's."""
-    found = [_explained(violation) for violation in _validator.collect_violations(message)]
-    known = {violation.field for _, violation in found}
-    found += [pair for pair in _undeclared_enums(message) if pair[1].field not in known]
+    """Raise `InvalidArgument` if the message breaks its contract, with the text of the first violation."""
+    found = [_explain(violation) for violation in _validator.collect_violations(message)]
+    broken_fields = {violation.field for _, violation in found}
+    found += [pair for pair in _undeclared_enums(message) if pair[1].field not in broken_fields]
     if found:
         raise InvalidArgument(found[0][0], reason=REASON, violations=[violation for _, violation in found])
 
 
-def _explained(violation: Any) -> tuple[str, Violation]:
-    """The status message of a violation, and the violation. A contract's own message is used unchanged."""
+def _explain(violation: Any) -> tuple[str, Violation]:
+    """Return the status message of a violation, and the violation. A message of the contract is used unchanged."""
     broken = violation.proto
     path = _path(_elements(broken.field))
     rule = broken.rule_id.upper().replace(".", "_")
-    if any(_is_the_contracts_own(element.field_name) for element in _elements(broken.rule)):
+    if any(_is_contract_rule(element.field_name) for element in _elements(broken.rule)):
         return broken.message, Violation(path, broken.message, rule)
     message = f"{path} {broken.message.removeprefix('value ')}".strip()
-    return message, Violation(path, message + _shown(violation.field_value), rule)
+    return message, Violation(path, message + _format_value(violation.field_value), rule)
 
 
 def _elements(path: Any) -> Any:
-    """The parts of a path; a rule of a whole message, such as a required oneof, has none."""
+    """Return the parts of a path; a rule of a whole message, such as a required oneof, has none."""
     return () if path is None else path.elements
 
 
-def _is_the_contracts_own(rule: str) -> bool:
-    """Whether a rule was written for the contract: CEL beside the field, or an extension, whose name has brackets."""
+def _is_contract_rule(rule: str) -> bool:
+    """Return whether a rule is the contract's own: CEL beside the field, or an extension, whose name has brackets."""
     return rule in _CUSTOM_RULES or rule.startswith("[")
 
 
-def _shown(value: Any) -> str:
-    """The offending value for a description. Messages and collections are not shown: their fields are elsewhere."""
+def _format_value(value: Any) -> str:
+    """Return the invalid value for a description; empty for messages and collections."""
     if isinstance(value, str | bytes):
-        value = value[: MAX_VALUE_CHARS + 1]  # it may be as large as a message may be
-    return f" (got {shortened(repr(value))})" if isinstance(value, str | bytes | int | float) else ""
+        value = value[: MAX_VALUE_CHARS + 1]  # it may be as large as a message
+    return f" (got {shorten(repr(value))})" if isinstance(value, str | bytes | int | float) else ""
 
 
 def _path(elements: Any) -> str:
@@ -70,12 +69,12 @@ def _path(elements: Any) -> str:
 
 
 def _subscript(key: object) -> str:
-    return f'["{shortened(key)}"]' if isinstance(key, str) else f"[{key}]"
+    return f'["{shorten(key)}"]' if isinstance(key, str) else f"[{key}]"
 
 
 @dataclass(frozen=True, slots=True)
 class _EnumField:
-    """A field that holds enum values, or messages that may: only these are walked."""
+    """A field with enum values, or with messages that may have some; only these are checked."""
 
     name: str
     enum: EnumDescriptor | None
@@ -85,7 +84,7 @@ class _EnumField:
 
 @cache
 def _may_hold_enums(descriptor: Descriptor) -> bool:
-    """Whether an enum can occur anywhere below a message type."""
+    """Return whether an enum can occur anywhere below a message type."""
     seen: set[str] = set()
     open_types = [descriptor]
     while open_types:
@@ -101,10 +100,10 @@ def _may_hold_enums(descriptor: Descriptor) -> bool:
 
 @cache
 def _enum_fields(descriptor: Descriptor) -> tuple[_EnumField, ...]:
-    return tuple(_enum_field(field) for field in descriptor.fields if _is_walked(field))
+    return tuple(_enum_field(field) for field in descriptor.fields if _is_checked(field))
 
 
-def _is_walked(field: FieldDescriptor) -> bool:
+def _is_checked(field: FieldDescriptor) -> bool:
     return bool(field.enum_type) or (field.message_type is not None and _may_hold_enums(field.message_type))
 
 
@@ -127,7 +126,7 @@ def _undeclared_enums(message: Message, prefix: str = "") -> Iterator[tuple[str,
 
 
 def _values(message: Message, field: _EnumField) -> Iterable[tuple[str, Any]]:
-    """Return the values of a field, each with its subscript. A number 0 and what is not set break no rule."""
+    """Return the values of a field, each with its subscript. The number 0 and unset fields break no rule."""
     value = getattr(message, field.name)
     if not value:
         return ()

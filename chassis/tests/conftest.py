@@ -29,7 +29,7 @@ class Served:
         return self.running.address
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def wait_until(condition: Callable[[], bool]) -> None:
     """Give the other side its turns until the condition holds."""
     async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110  there is nothing to wait on: the other side does not know us
@@ -49,20 +49,20 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
 
 
 @pytest.fixture
-async def served(stack: AsyncExitStack) -> Serve:
-    """Serve a probe until the test ends: ``await served(probe, max_concurrent_calls=1)``."""
+async def start_probe(stack: AsyncExitStack) -> Serve:
+    """Serve a probe until the test ends: ``await start_probe(probe, max_concurrent_calls=1)``."""
 
     async def start(probe: Probe | None = None, **settings: Any) -> Served:
         probe = probe or Probe()
-        chosen = ServiceSettings(**{"lame_duck_seconds": 0, "drain_grace_seconds": 5} | settings)
-        running = await stack.enter_async_context(serve(service(probe), settings=chosen))
+        merged_settings = ServiceSettings(**{"lame_duck_seconds": 0, "drain_grace_seconds": 5} | settings)
+        running = await stack.enter_async_context(serve(service(probe), settings=merged_settings))
         return Served(probe, running)
 
     return start
 
 
 @pytest.fixture
-async def connected(stack: AsyncExitStack) -> Connect:
+async def connect_probe(stack: AsyncExitStack) -> Connect:
     """A stub of the probe at an address, for as long as the test runs."""
 
     def connect(address: str, *, timeout: float | None = 30, retry: bool = True, **more: Any) -> Any:

@@ -28,7 +28,7 @@ METHODS = ("Echo", "Trace", "Wait", "Count", "Follow", "Sum")
 SERVICE = "probe.v1.ProbeService"
 
 
-def _compiled() -> tuple[Any, Any]:
+def _compile_contract() -> tuple[Any, Any]:
     out = tempfile.mkdtemp(prefix="probe-")
     atexit.register(shutil.rmtree, out, ignore_errors=True)
     roots = (Path(__file__).parent / "protos", ROOT / "third_party", Path(grpc_tools.__file__).parent / "_proto")
@@ -42,7 +42,7 @@ def _compiled() -> tuple[Any, Any]:
     return import_module("probe.v1.probe_service_pb2"), import_module("probe.v1.probe_service_pb2_grpc")
 
 
-pb, rpc = _compiled()
+pb, rpc = _compile_contract()
 
 
 class ThingNotFound(errors.NotFound):

@@ -21,21 +21,21 @@ class ProbeProcess:
     """A running probe: where it listens, and what it has logged so far."""
 
     process: Process
-    written: asyncio.StreamReader
+    output_reader: asyncio.StreamReader
     records: list[dict[str, Any]] = field(default_factory=list)
 
-    async def logged(self, event: str) -> dict[str, Any]:
+    async def read_until(self, event: str) -> dict[str, Any]:
         """Read the log up to a record."""
-        while line := await self.written.readline():
+        while line := await self.output_reader.readline():
             if line.startswith(b"{"):
                 self.records.append(json.loads(line))
                 if self.records[-1]["event"] == event:
                     return self.records[-1]
         raise AssertionError(f"no {event!r} in {self.records}")
 
-    async def finished(self) -> int:
+    async def read_rest(self) -> int:
         """Read the log to its end; the exit status."""
-        rest = await self.written.read()
+        rest = await self.output_reader.read()
         self.records += [json.loads(line) for line in rest.splitlines() if line.startswith(b"{")]
         return await asyncio.to_thread(self.process.wait)
 
@@ -55,13 +55,13 @@ async def probe_process(
     reading, writing = os.pipe()
     with os.fdopen(writing, "wb") as output:
         process = start(ModuleCommand(module, str(folder), environment(**settings)), output, output)
-    written = asyncio.StreamReader()
+    output_reader = asyncio.StreamReader()
     with os.fdopen(reading, "rb") as pipe:
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(written), pipe
+            lambda: asyncio.StreamReaderProtocol(output_reader), pipe
         )
         try:
-            yield ProbeProcess(process, written)
+            yield ProbeProcess(process, output_reader)
         finally:
             transport.close()
             process.kill()

@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from chassis import Peers, Registration, Service, ServiceSettings, errors, serve
 from chassis.channels import OWN
 from chassis.server.health import OVERALL
-from chassis.tests.conftest import Connect, until
+from chassis.tests.conftest import Connect, wait_until
 from chassis.tests.probe import Probe, pb, policies, rpc, service, stub
 from chassis.tests.process import probe_process
 
@@ -26,12 +26,12 @@ SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
-async def test_a_rolling_restart_under_load_fails_no_call(connected: Connect) -> None:
+async def test_a_rolling_restart_under_load_fails_no_call(connect_probe: Connect) -> None:
     """Two processes behind one name; one gets SIGTERM while calls that may not be retried keep coming."""
     lame_duck = {"HANSEI_LAME_DUCK_SECONDS": "1.5"}  # what a loaded machine may need to pass the news on
     async with probe_process(**lame_duck) as leaving, probe_process() as staying:
-        addresses = [(await process.logged("serving"))["address"] for process in (leaving, staying)]
-        probe = connected("ipv4:" + ",".join(addresses), retry=False)
+        addresses = [(await process.read_until("serving"))["address"] for process in (leaving, staying)]
+        probe = connect_probe("ipv4:" + ",".join(addresses), retry=False)
         done, enough, last = 0, asyncio.Event(), asyncio.Event()
 
         async def caller() -> None:
@@ -47,24 +47,24 @@ async def test_a_rolling_restart_under_load_fails_no_call(connected: Connect) ->
                 group.create_task(caller())
             await enough.wait()
             leaving.terminate()
-            code = await leaving.finished()
+            code = await leaving.read_rest()
             target = done + CALLS_AFTER
-            await until(lambda: done >= target)
+            await wait_until(lambda: done >= target)
             last.set()
 
         assert code == 0
         assert [record["event"] for record in leaving.records] == ["serving", "draining", "drained"]
 
 
-async def test_a_call_that_is_open_at_sigterm_is_finished(connected: Connect) -> None:
+async def test_a_call_that_is_open_at_sigterm_is_finished(connect_probe: Connect) -> None:
     """And the watch of health beside it does not hold the server up: with it, the drain would take the whole grace."""
     settings = {"HANSEI_LAME_DUCK_SECONDS": "0", "HANSEI_DRAIN_GRACE_SECONDS": "3600"}
     async with probe_process(**settings) as process, AsyncExitStack() as stack:
-        address = (await process.logged("serving"))["address"]
+        address = (await process.read_until("serving"))["address"]
         channel = await stack.enter_async_context(grpc.aio.insecure_channel(address))
         health = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=60)
         assert (await health.read()).status == SERVING
-        half_sent, probe = asyncio.Event(), connected(address)
+        half_sent, probe = asyncio.Event(), connect_probe(address)
 
         async def numbers() -> AsyncIterator[Any]:
             yield pb.SumRequest(number=1)
@@ -79,7 +79,7 @@ async def test_a_call_that_is_open_at_sigterm_is_finished(connected: Connect) ->
 
         assert (await answer).sum == 3
         async with asyncio.timeout(60):
-            assert await process.finished() == 0
+            assert await process.read_rest() == 0
 
 
 async def test_calls_in_progress_finish_and_their_services_close_after_them() -> None:
@@ -123,7 +123,7 @@ async def test_what_outlasts_the_grace_is_cancelled_and_unwound_before_anything_
     await peers.close()
 
 
-async def test_an_endless_stream_is_told_to_resume_elsewhere() -> None:
+async def test_an_endless_stream_is_is_draining_to_resume_elsewhere() -> None:
     probe = Probe()
     async with AsyncExitStack() as stack:
         running = await stack.enter_async_context(serve(service(probe)))
@@ -140,46 +140,46 @@ async def test_an_endless_stream_is_told_to_resume_elsewhere() -> None:
     await peers.close()
 
 
-class Asking(rpc.ProbeServiceServicer):  # type: ignore[misc]
-    """Answers `Trace` by asking the probe in the same process, once it is let."""
+class ForwardingServicer(rpc.ProbeServiceServicer):  # type: ignore[misc]
+    """Answers `Trace` by forwarding the probe in the same process, once it is let."""
 
     def __init__(self, probe: Any) -> None:
         self.probe = probe
-        self.asked, self.go = asyncio.Event(), asyncio.Event()
+        self.received, self.go = asyncio.Event(), asyncio.Event()
 
     async def Trace(self, request: Any, context: Any) -> Any:
-        self.asked.set()
+        self.received.set()
         await self.go.wait()
         return await self.probe.Trace(request)
 
 
-def add_asking(servicer: Any, server: Any) -> None:
+def add_forwarding(servicer: Any, server: Any) -> None:
     handler = grpc.unary_unary_rpc_method_handler(
         servicer.Trace, pb.TraceRequest.FromString, pb.TraceResponse.SerializeToString
     )
-    server.add_registered_method_handlers("asking.v1.AskingService", {"Trace": handler})
+    server.add_registered_method_handlers("forwarding.v1.ForwardingService", {"Trace": handler})
 
 
 async def test_services_of_one_process_still_reach_each_other_while_it_drains() -> None:
-    asking, inner = [], []
+    forwarding, inner = [], []
 
-    def composed(own_address: str) -> list[Service]:
+    def compose(own_address: str) -> list[Service]:
         inner.append(Peers({"probe": OWN}, own_address=own_address, policies=policies(retry=False)))
-        asking.append(Asking(stub(inner[0])))
-        return [service(Probe()), Service("asking", [Registration(add_asking, asking[0])])]
+        forwarding.append(ForwardingServicer(stub(inner[0])))
+        return [service(Probe()), Service("forwarding", [Registration(add_forwarding, forwarding[0])])]
 
-    serving = serve(composed)
+    serving = serve(compose)
     running = await serving.__aenter__()
     async with grpc.aio.insecure_channel(running.address) as channel:
         trace = channel.unary_unary(
-            "/asking.v1.AskingService/Trace", pb.TraceRequest.SerializeToString, pb.TraceResponse.FromString
+            "/forwarding.v1.ForwardingService/Trace", pb.TraceRequest.SerializeToString, pb.TraceResponse.FromString
         )
         outer = asyncio.ensure_future(trace(pb.TraceRequest()))
-        await asking[0].asked.wait()
+        await forwarding[0].received.wait()
 
         leaving = asyncio.create_task(serving.__aexit__(None, None, None))
-        await until(lambda: running.health.status(OVERALL) == NOT_SERVING)
-        asking[0].go.set()
+        await wait_until(lambda: running.health.status(OVERALL) == NOT_SERVING)
+        forwarding[0].go.set()
 
         assert len((await outer).remaining_seconds) == 1
         await leaving
@@ -191,26 +191,26 @@ class Worker:
 
     def __init__(self, probe: Any) -> None:
         self._probe = probe
-        self._told = asyncio.Event()
+        self._is_draining = asyncio.Event()
         self.calls = 0
         self.ended = False
 
     async def work(self) -> None:
-        while not self._told.is_set():
+        while not self._is_draining.is_set():
             assert (await self._probe.Echo(pb.EchoRequest(text="x"))).text == "x"
             self.calls += 1
         self.ended = True
 
     async def drain(self) -> None:
-        self._told.set()
-        await until(lambda: self.ended)
+        self._is_draining.set()
+        await wait_until(lambda: self.ended)
 
 
 async def test_what_a_service_does_of_its_own_accord_ends_before_the_calls_it_makes_fail() -> None:
     """Its calls to the own server would otherwise never end, and the drain take the whole grace."""
     workers: list[Worker] = []
 
-    def composed(own_address: str) -> list[Service]:
+    def compose(own_address: str) -> list[Service]:
         peers = Peers({"probe": OWN}, own_address=own_address, policies=policies(timeout=30, retry=False))
         worker = Worker(stub(peers))
         workers.append(worker)
@@ -218,8 +218,8 @@ async def test_what_a_service_does_of_its_own_accord_ends_before_the_calls_it_ma
         return [service(Probe()), busy]
 
     settings = ServiceSettings(lame_duck_seconds=0, drain_grace_seconds=30)
-    async with serve(composed, settings=settings):
-        await until(lambda: workers[0].calls > 10)
+    async with serve(compose, settings=settings):
+        await wait_until(lambda: workers[0].calls > 10)
 
     assert workers[0].ended
 
@@ -233,23 +233,23 @@ async def test_own_work_that_does_not_end_is_given_up_with_the_grace(capsys: pyt
     async def close() -> None:
         closed.set()
 
-    async def broken() -> None:
+    async def fail() -> None:
         raise RuntimeError("on purpose")
 
-    async def broken_late() -> None:
+    async def fail_late() -> None:
         try:
             await never()
         finally:
-            await broken()
+            await fail()
 
     settings = ServiceSettings(lame_duck_seconds=0, drain_grace_seconds=0.1)
     services = [
         Service("stuck", [], drain=never, close=close),
-        Service("broken", [], drain=broken),
-        Service("broken late", [], drain=broken_late),
+        Service("broken", [], drain=fail),
+        Service("fail late", [], drain=fail_late),
     ]
     async with serve(services, settings=settings):
         pass
 
     assert closed.is_set()
-    assert capsys.readouterr().err.count("a service could not end its work") == 2
+    assert capsys.readouterr().err.count("drain of a service failed") == 2

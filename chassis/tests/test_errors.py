@@ -12,27 +12,27 @@ from chassis.errors import (
     InvalidArgument,
     NotFound,
     error_class,
-    restored,
-    shortened,
+    error_from_status,
+    shorten,
 )
 
 
 class ShelfNotFound(NotFound):
     reason = "SHELF_NOT_FOUND"
 
-    def __init__(self, shelf: int, room: str) -> None:
-        super().__init__(f"no shelf {shelf} in {room}")
+    def __init__(self, shelf: int, cupboard: str) -> None:
+        super().__init__(f"no shelf {shelf} in {cupboard}")
 
 
 def test_a_reason_finds_the_class_that_owns_it_and_its_constructor_is_not_called() -> None:
-    error = restored("NOT_FOUND", "SHELF_NOT_FOUND", "no shelf 3 in attic", metadata={"shelf": "3"})
+    error = error_from_status("NOT_FOUND", "SHELF_NOT_FOUND", "no shelf 3 in attic", metadata={"shelf": "3"})
 
     assert type(error) is ShelfNotFound
     assert (str(error), error.reason, error.metadata) == ("no shelf 3 in attic", "SHELF_NOT_FOUND", {"shelf": "3"})
 
 
 def test_an_unknown_reason_gives_the_class_of_the_code_and_keeps_the_reason() -> None:
-    error = restored("NOT_FOUND", "CUPBOARD_NOT_FOUND", "no cupboard")
+    error = error_from_status("NOT_FOUND", "CUPBOARD_NOT_FOUND", "no cupboard")
 
     assert type(error) is NotFound
     assert error.reason == "CUPBOARD_NOT_FOUND"
@@ -82,7 +82,7 @@ def test_a_reason_of_one_error_does_not_change_its_class() -> None:
     [("short", "short"), ("x" * 80, "x" * 80), ("x" * 81, "x" * 79 + "…"), (12, "12"), (None, "None")],
 )
 def test_values_are_shortened(value: object, expected: str) -> None:
-    assert shortened(value) == expected
+    assert shorten(value) == expected
 
 
 def test_importing_the_errors_brings_in_neither_grpc_nor_pydantic() -> None:

@@ -18,7 +18,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from chassis import BadSetting, Peers, Registration, Service, errors, serve
 from chassis.server.cpu import CpuPool
 from chassis.server.health import LIVENESS, OVERALL
-from chassis.tests.conftest import Connect, Serve, until
+from chassis.tests.conftest import Connect, Serve, wait_until
 from chassis.tests.probe import SERVICE, Probe, pb, policies, rpc, service, stub
 from chassis.tests.process import probe_process
 
@@ -32,8 +32,8 @@ async def health_of(address: str, name: str) -> int:
         return int((await health_pb2_grpc.HealthStub(channel).Check(request, timeout=20)).status)
 
 
-async def test_health_is_known_by_service_overall_and_as_liveness(served: Serve) -> None:  # G-14
-    address = (await served()).address
+async def test_health_is_known_by_service_overall_and_as_liveness(start_probe: Serve) -> None:  # G-14
+    address = (await start_probe()).address
 
     assert [await health_of(address, name) for name in (SERVICE, OVERALL, LIVENESS)] == [SERVING] * 3
     with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -45,19 +45,19 @@ async def test_a_service_that_is_starting_says_so_and_refuses_calls() -> None:  
     own: list[str] = []
     go = asyncio.Event()
 
-    def composed(address: str) -> Service:
+    def compose(address: str) -> Service:
         own.append(address)
         return service(Probe(), start=go.wait)
 
     async def stay(started: asyncio.Event) -> None:
-        async with serve(composed):
+        async with serve(compose):
             started.set()
             await go.wait()
 
     started = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         group.create_task(stay(started))
-        await until(lambda: bool(own))
+        await wait_until(lambda: bool(own))
         statuses = [await health_of(own[0], name) for name in (SERVICE, OVERALL, LIVENESS)]
         async with grpc.aio.insecure_channel(own[0]) as channel:
             with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -76,7 +76,7 @@ async def test_a_background_task_that_dies_is_noticed(capsys: pytest.CaptureFixt
         raise RuntimeError("the feed broke")
 
     async with serve(service(Probe(), tasks={"feed": die})) as running:
-        await until(lambda: running.health.status(OVERALL) == NOT_SERVING)
+        await wait_until(lambda: running.health.status(OVERALL) == NOT_SERVING)
         statuses = [running.health.status(name) for name in (SERVICE, LIVENESS)]
 
     assert statuses == [NOT_SERVING, NOT_SERVING]
@@ -107,8 +107,8 @@ async def test_what_started_is_closed_in_reverse_when_a_later_start_fails() -> N
     assert order == ["start a", "start b", "close b", "close a"]
 
 
-async def test_a_port_that_is_taken_is_a_bad_setting_and_not_shared(served: Serve) -> None:
-    address = (await served()).address
+async def test_a_port_that_is_taken_is_a_bad_setting_and_not_shared(start_probe: Serve) -> None:
+    address = (await start_probe()).address
 
     with pytest.raises(BadSetting, match="HANSEI_LISTEN_ADDRESS"):
         async with serve(service(Probe()), address):
@@ -139,8 +139,8 @@ async def test_reflection_lists_every_service_of_the_process() -> None:
     assert {SERVICE, "other.v1.OtherService", "grpc.health.v1.Health"} <= names
 
 
-async def test_reflection_can_be_off(served: Serve) -> None:
-    async with grpc.aio.insecure_channel((await served(reflection=False)).address) as channel:
+async def test_reflection_can_be_off(start_probe: Serve) -> None:
+    async with grpc.aio.insecure_channel((await start_probe(reflection=False)).address) as channel:
         request = reflection_pb2.ServerReflectionRequest(list_services="")
         call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter([request]), timeout=20)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -176,18 +176,18 @@ async def test_health_answers_while_every_processor_is_busy(stack: AsyncExitStac
 
 async def test_a_process_with_a_bad_setting_exits_with_1_and_names_it() -> None:  # G-10
     async with probe_process(HANSEI_MAX_CONCURRENT_CALLS="many") as process:
-        complaint = (await process.written.read()).decode()
+        complaint = (await process.output_reader.read()).decode()
 
-        assert await process.finished() == 1
+        assert await process.read_rest() == 1
         assert complaint.startswith("HANSEI_MAX_CONCURRENT_CALLS: ")
         assert "Traceback" not in complaint
 
 
-async def test_a_process_whose_port_is_taken_exits_with_1(served: Serve) -> None:
-    async with probe_process(HANSEI_LISTEN_ADDRESS=(await served()).address) as process:
-        complaint = (await process.written.read()).decode()
+async def test_a_process_whose_port_is_taken_exits_with_1(start_probe: Serve) -> None:
+    async with probe_process(HANSEI_LISTEN_ADDRESS=(await start_probe()).address) as process:
+        complaint = (await process.output_reader.read()).decode()
 
-        assert await process.finished() == 1
+        assert await process.read_rest() == 1
         assert "HANSEI_LISTEN_ADDRESS: cannot listen" in complaint
         assert "Traceback" not in complaint
 
@@ -195,33 +195,33 @@ async def test_a_process_whose_port_is_taken_exits_with_1(served: Serve) -> None
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_both_signals_drain(number: signal.Signals) -> None:
     async with probe_process(HANSEI_LAME_DUCK_SECONDS="0") as process:
-        await process.logged("serving")
+        await process.read_until("serving")
         process.process.send_signal(number)
 
-        assert await process.finished() == 0
+        assert await process.read_rest() == 0
         assert process.records[-1]["event"] == "drained"
 
 
-async def test_a_second_signal_does_not_wait_for_calls_in_progress(connected: Connect) -> None:
+async def test_a_second_signal_does_not_wait_for_calls_in_progress(connect_probe: Connect) -> None:
     async with probe_process(HANSEI_LAME_DUCK_SECONDS="0", HANSEI_DRAIN_GRACE_SECONDS="3600") as process:
-        address = (await process.logged("serving"))["address"]
-        probe = connected(address, retry=False)
+        address = (await process.read_until("serving"))["address"]
+        probe = connect_probe(address, retry=False)
         stuck = asyncio.create_task(probe.Wait(pb.WaitRequest()))
         await asyncio.sleep(0)  # Wait goes out first
         await probe.Echo(pb.EchoRequest())  # on the same connection: once answered, Wait has arrived, too
         process.terminate()
-        await process.logged("draining")
+        await process.read_until("draining")
         process.terminate()
 
-        assert await process.finished() == 1
+        assert await process.read_rest() == 1
         with pytest.raises(errors.Unavailable):
             await stuck
 
 
-async def test_metrics_of_every_call_are_served_for_prometheus(connected: Connect) -> None:
+async def test_metrics_of_every_call_are_served_for_prometheus(connect_probe: Connect) -> None:
     async with probe_process(HANSEI_METRICS_ADDRESS="127.0.0.1:0") as process:
-        serving = await process.logged("serving")
-        probe = connected(serving["address"])
+        serving = await process.read_until("serving")
+        probe = connect_probe(serving["address"])
         await probe.Echo(pb.EchoRequest())
         with pytest.raises(errors.InvalidArgument):
             await probe.Echo(pb.EchoRequest(dataset="a b"))
@@ -243,18 +243,18 @@ def _read(url: str) -> str:
 
 async def test_a_metrics_address_that_is_unusable_is_named() -> None:
     async with probe_process(HANSEI_METRICS_ADDRESS="nowhere") as process:
-        complaint = (await process.written.read()).decode()
+        complaint = (await process.output_reader.read()).decode()
 
-        assert await process.finished() == 1
+        assert await process.read_rest() == 1
         assert "HANSEI_METRICS_ADDRESS" in complaint
         assert "Traceback" not in complaint
 
 
-async def test_the_log_of_a_process_names_it(connected: Connect) -> None:
+async def test_the_log_of_a_process_names_it(connect_probe: Connect) -> None:
     async with probe_process(HANSEI_LOG_LEVEL="DEBUG") as process:
-        serving = await process.logged("serving")
-        await connected(serving["address"]).Echo(pb.EchoRequest())
-        call = await process.logged("call")
+        serving = await process.read_until("serving")
+        await connect_probe(serving["address"]).Echo(pb.EchoRequest())
+        call = await process.read_until("call")
 
         assert serving["pid"] == process.process.pid != os.getpid()
         assert (call["method"], call["code"], len(call["correlation_id"])) == ("/probe.v1.ProbeService/Echo", "OK", 32)

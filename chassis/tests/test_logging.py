@@ -16,8 +16,8 @@ from chassis.calls import Call, current_call
 KEY = "sk-abcdefghijklmnop1234"
 
 
-class Written:
-    """What a configured logger wrote to stderr."""
+class CapturedLog:
+    """The records that a configured logger wrote to stderr."""
 
     def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
         self._capture = capture
@@ -30,53 +30,53 @@ class Written:
 
 
 @pytest.fixture
-def written(capsys: pytest.CaptureFixture[str]) -> Iterator[Written]:
+def log_output(capsys: pytest.CaptureFixture[str]) -> Iterator[CapturedLog]:
     before, root = structlog.get_config(), stdlib.getLogger()
     handlers, level = root.handlers[:], root.level
-    yield Written(capsys)
+    yield CapturedLog(capsys)
     structlog.configure(**before)
     root.handlers[:] = handlers
     root.setLevel(level)
 
 
-def test_a_record_is_one_json_line_with_the_call_it_belongs_to(written: Written) -> None:
-    written.configure()
+def test_a_record_is_one_json_line_with_the_call_it_belongs_to(log_output: CapturedLog) -> None:
+    log_output.configure()
     token = current_call.set(Call("/a.S/Get", "c-1", "r-1"))
     logging.get_logger("hansei.x").info("検索した", hits=3)
     current_call.reset(token)
 
-    (line,) = written.getvalue().splitlines()
+    (line,) = log_output.getvalue().splitlines()
     record = json.loads(line)
     assert (record["event"], record["hits"], record["level"]) == ("検索した", 3, "info")
     assert (record["correlation_id"], record["request_id"]) == ("c-1", "r-1")
     assert (record["method"], record["component"]) == ("/a.S/Get", "hansei.x")
 
 
-def test_records_below_the_level_are_not_written(written: Written) -> None:
-    written.configure()
+def test_records_below_the_level_are_not_written(log_output: CapturedLog) -> None:
+    log_output.configure()
     logging.get_logger("hansei.x").debug("detail")
 
-    assert written.getvalue() == ""
+    assert log_output.getvalue() == ""
 
 
 @pytest.mark.parametrize(
     "key", ["api_key", "openai_api_key", "OPENAI_API_KEY", "authorization", "Authorization", "access_token", "password"]
 )
-def test_secrets_are_blanked_by_their_key_at_any_depth(key: str, written: Written) -> None:
-    written.configure()
+def test_secrets_are_blanked_by_their_key_at_any_depth(key: str, log_output: CapturedLog) -> None:
+    log_output.configure()
     facts: dict[str, Any] = {"headers": {"nested": [{key: "hunter2"}]}, key: "hunter2"}
     logging.get_logger("x").warning("sent", **facts)
 
-    line = written.getvalue()
+    line = log_output.getvalue()
     assert "hunter2" not in line
     assert line.count(logging.REDACTED) == 2
 
 
-def test_counts_of_tokens_are_no_secret(written: Written) -> None:
-    written.configure()
+def test_counts_of_tokens_are_no_secret(log_output: CapturedLog) -> None:
+    log_output.configure()
     logging.get_logger("x").info("asked", prompt_tokens=12)
 
-    assert json.loads(written.getvalue())["prompt_tokens"] == 12
+    assert json.loads(log_output.getvalue())["prompt_tokens"] == 12
 
 
 @pytest.mark.parametrize(
@@ -99,12 +99,12 @@ def test_counts_of_tokens_are_no_secret(written: Written) -> None:
         "-----BEGIN PRIVATE KEY-----\nhunter2\nand then nothing",
     ],
 )
-def test_secrets_are_blanked_by_their_looks(text: str, written: Written) -> None:
-    written.configure()
+def test_secrets_are_blanked_by_their_looks(text: str, log_output: CapturedLog) -> None:
+    log_output.configure()
     logging.get_logger("x").info(text)
     stdlib.getLogger("other.library").warning(text)
 
-    lines = written.getvalue()
+    lines = log_output.getvalue()
     assert KEY not in lines
     assert "hunter2" not in lines
     assert lines.count(logging.REDACTED) == 2
@@ -125,42 +125,42 @@ def test_what_is_no_secret_stays(text: str) -> None:
     assert logging.without_secrets(text) == text
 
 
-def test_tracebacks_are_written_without_secrets(written: Written) -> None:
-    written.configure()
+def test_tracebacks_are_written_without_secrets(log_output: CapturedLog) -> None:
+    log_output.configure()
     try:
         raise RuntimeError(f"refused {KEY}")
     except RuntimeError as error:
         logging.get_logger("x").error("failed", exc_info=error)
 
-    record = json.loads(written.getvalue())
+    record = json.loads(log_output.getvalue())
     assert "RuntimeError" in record["exception"]
     assert KEY not in record["exception"]
 
 
-def test_the_standard_librarys_records_take_the_same_way(written: Written) -> None:
-    written.configure()
+def test_the_standard_librarys_records_take_the_same_way(log_output: CapturedLog) -> None:
+    log_output.configure()
     stdlib.getLogger("other.library").warning("something %s", "old")
 
-    assert json.loads(written.getvalue())["event"] == "something old"
+    assert json.loads(log_output.getvalue())["event"] == "something old"
 
 
-def test_a_record_for_people_is_a_line_with_the_traceback_below(written: Written) -> None:
+def test_a_record_for_people_is_a_line_with_the_traceback_below(log_output: CapturedLog) -> None:
     logging.configure("INFO", "console")
     try:
         raise RuntimeError("broke")
     except RuntimeError:
         logging.get_logger("hansei.x").exception("failed", peer="search")
 
-    first, *below = written.getvalue().splitlines()
+    first, *below = log_output.getvalue().splitlines()
     assert first.split()[1:] == ["[error", "]", "failed", "component=hansei.x", "peer=search"]
     assert below[-1] == "RuntimeError: broke"
 
 
-def test_what_came_from_outside_makes_no_line_of_its_own_and_no_colour(written: Written) -> None:
+def test_what_came_from_outside_makes_no_line_of_its_own_and_no_colour(log_output: CapturedLog) -> None:
     logging.configure("INFO", "console")
     logging.get_logger("hansei.x").warning("refused\n[error    ] twice", why="a\n2026-01-01 error", team="\x1b[31m赤")
 
-    (line,) = written.getvalue().splitlines()
+    (line,) = log_output.getvalue().splitlines()
     assert line.isprintable()
     assert r"refused\n" in line
     assert r"team=\x1b[31m赤" in line
@@ -181,4 +181,4 @@ get_logger("hansei.x").warning("refused", why="{KEY}")
 
 @given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_for_all_values_redaction_never_fails(value: object) -> None:
-    assert logging.redacted(None, "", {"event": "x", "value": value})["event"] == "x"
+    assert logging.redact(None, "", {"event": "x", "value": value})["event"] == "x"

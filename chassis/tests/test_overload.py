@@ -13,9 +13,11 @@ from chassis.tests.conftest import Connect, Serve
 from chassis.tests.probe import pb
 
 
-async def test_one_call_too_many_is_refused_with_a_time_to_come_back(served: Serve, connected: Connect) -> None:
-    server = await served(max_concurrent_calls=2, overload_retry_seconds=0.25)
-    probe = connected(server.address)
+async def test_one_call_too_many_is_refused_with_a_time_to_come_back(
+    start_probe: Serve, connect_probe: Connect
+) -> None:
+    server = await start_probe(max_concurrent_calls=2, overload_retry_seconds=0.25)
+    probe = connect_probe(server.address)
     taken = [asyncio.create_task(probe.Wait(pb.WaitRequest())) for _ in range(2)]
     for _ in taken:
         await server.probe.waiting.acquire()
@@ -29,9 +31,9 @@ async def test_one_call_too_many_is_refused_with_a_time_to_come_back(served: Ser
     assert (await probe.Echo(pb.EchoRequest(text="now"))).text == "now"
 
 
-async def test_streams_have_places_of_their_own(served: Serve, connected: Connect) -> None:
-    server = await served(max_concurrent_streams=1)
-    probe = connected(server.address)
+async def test_streams_have_places_of_their_own(start_probe: Serve, connect_probe: Connect) -> None:
+    server = await start_probe(max_concurrent_streams=1)
+    probe = connect_probe(server.address)
     following = probe.Follow(pb.FollowRequest())
     await anext(following)
 
@@ -42,9 +44,9 @@ async def test_streams_have_places_of_their_own(served: Serve, connected: Connec
     await following.aclose()
 
 
-async def test_health_answers_while_every_place_is_taken(served: Serve, connected: Connect) -> None:
-    server = await served(max_concurrent_calls=1)
-    taken = asyncio.create_task(connected(server.address).Wait(pb.WaitRequest()))
+async def test_health_answers_while_every_place_is_taken(start_probe: Serve, connect_probe: Connect) -> None:
+    server = await start_probe(max_concurrent_calls=1)
+    taken = asyncio.create_task(connect_probe(server.address).Wait(pb.WaitRequest()))
     await server.probe.waiting.acquire()
 
     async with grpc.aio.insecure_channel(server.address) as channel:

@@ -1,4 +1,4 @@
-"""What a handler raises, the caller catches: over a real connection."""
+"""An error that a handler raises reaches the caller over a real connection."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from chassis.tests.conftest import Connect, Serve, collect
 from chassis.tests.probe import SECRET, ThingNotFound, pb, rpc
 
 
-async def test_an_error_makes_the_round_trip_to_the_same_class(served: Serve, connected: Connect) -> None:
-    probe = connected((await served()).address)
+async def test_an_error_makes_the_round_trip_to_the_same_class(start_probe: Serve, connect_probe: Connect) -> None:
+    probe = connect_probe((await start_probe()).address)
 
     with pytest.raises(ThingNotFound) as caught:
         await probe.Echo(pb.EchoRequest(fail="thing"))
@@ -28,8 +28,8 @@ async def test_an_error_makes_the_round_trip_to_the_same_class(served: Serve, co
     assert error.metadata == {"thing": "lamp", "shelf": "3"}
 
 
-async def test_any_grpc_client_finds_error_info_and_bad_request(served: Serve) -> None:
-    async with grpc.aio.insecure_channel((await served()).address) as channel:
+async def test_any_grpc_client_finds_error_info_and_bad_request(start_probe: Serve) -> None:
+    async with grpc.aio.insecure_channel((await start_probe()).address) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await rpc.ProbeServiceStub(channel).Echo(pb.EchoRequest(dataset="a b", top_k=0))
 
@@ -45,9 +45,9 @@ async def test_any_grpc_client_finds_error_info_and_bad_request(served: Serve) -
     assert [violation.field for violation in bad_request.field_violations] == ["dataset", "top_k"]
 
 
-async def test_invalid_requests_do_not_reach_the_handler(served: Serve, connected: Connect) -> None:
-    server = await served()
-    probe = connected(server.address)
+async def test_invalid_requests_do_not_reach_the_handler(start_probe: Serve, connect_probe: Connect) -> None:
+    server = await start_probe()
+    probe = connect_probe(server.address)
 
     with pytest.raises(errors.InvalidArgument) as caught:
         await probe.Echo(pb.EchoRequest(steps=[pb.Step(colour=9)]))
@@ -56,16 +56,16 @@ async def test_invalid_requests_do_not_reach_the_handler(served: Serve, connecte
     assert server.probe.calls == 0
 
 
-async def test_each_message_of_a_client_stream_is_checked(served: Serve, connected: Connect) -> None:
-    probe = connected((await served()).address)
+async def test_each_message_of_a_client_stream_is_checked(start_probe: Serve, connect_probe: Connect) -> None:
+    probe = connect_probe((await start_probe()).address)
 
     assert (await probe.Sum(iter([pb.SumRequest(number=1), pb.SumRequest(number=2)]))).sum == 3
     with pytest.raises(errors.InvalidArgument, match="number must be less than or equal to 100"):
         await probe.Sum(iter([pb.SumRequest(number=1), pb.SumRequest(number=101)]))
 
 
-async def test_four_hundred_violations_do_not_lose_the_status(served: Serve, connected: Connect) -> None:
-    probe = connected((await served()).address)
+async def test_four_hundred_violations_do_not_lose_the_status(start_probe: Serve, connect_probe: Connect) -> None:
+    probe = connect_probe((await start_probe()).address)
 
     with pytest.raises(errors.InvalidArgument) as caught:
         await probe.Echo(pb.EchoRequest(fail="rules"))
@@ -75,9 +75,9 @@ async def test_four_hundred_violations_do_not_lose_the_status(served: Serve, con
 
 
 async def test_an_unexpected_failure_tells_nothing_but_where_to_look(
-    served: Serve, connected: Connect, capsys: pytest.CaptureFixture[str]
+    start_probe: Serve, connect_probe: Connect, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    probe = connected((await served()).address)
+    probe = connect_probe((await start_probe()).address)
 
     with pytest.raises(errors.Internal) as caught:
         await probe.Echo(pb.EchoRequest(fail="unexpected"))
@@ -91,8 +91,8 @@ async def test_an_unexpected_failure_tells_nothing_but_where_to_look(
     assert "hunter2" not in logged
 
 
-async def test_an_error_after_some_responses_arrives_after_them(served: Serve, connected: Connect) -> None:
-    probe = connected((await served()).address)
+async def test_an_error_after_some_responses_arrives_after_them(start_probe: Serve, connect_probe: Connect) -> None:
+    probe = connect_probe((await start_probe()).address)
     received: list[Any] = []
 
     with pytest.raises(ThingNotFound):
@@ -101,8 +101,8 @@ async def test_an_error_after_some_responses_arrives_after_them(served: Serve, c
     assert [response.number for response in received] == [0, 1, 2]
 
 
-async def test_a_quota_says_when_to_come_back(served: Serve, connected: Connect) -> None:
-    probe = connected((await served()).address)
+async def test_a_quota_says_when_to_come_back(start_probe: Serve, connect_probe: Connect) -> None:
+    probe = connect_probe((await start_probe()).address)
 
     with pytest.raises(errors.ResourceExhausted) as caught:
         await probe.Echo(pb.EchoRequest(fail="busy"))
@@ -110,9 +110,9 @@ async def test_a_quota_says_when_to_come_back(served: Serve, connected: Connect)
     assert (caught.value.reason, caught.value.retry_after) == ("QUOTA", 2.5)
 
 
-async def test_a_message_too_large_to_send_or_to_take_is_refused(served: Serve, connected: Connect) -> None:
-    server = await served(max_message_bytes=64 * 1024)
-    probe, unaware = connected(server.address, max_message_bytes=64 * 1024), connected(server.address)
+async def test_a_message_too_large_to_send_or_to_take_is_refused(start_probe: Serve, connect_probe: Connect) -> None:
+    server = await start_probe(max_message_bytes=64 * 1024)
+    probe, unaware = connect_probe(server.address, max_message_bytes=64 * 1024), connect_probe(server.address)
     oversized = pb.EchoRequest(text="x" * 70_000)
 
     for caller in (probe, unaware):
@@ -123,9 +123,9 @@ async def test_a_message_too_large_to_send_or_to_take_is_refused(served: Serve, 
     assert (await probe.Echo(pb.EchoRequest(text="small"))).text == "small"
 
 
-async def test_a_failing_model_is_not_asked_again_by_grpc(served: Serve, connected: Connect) -> None:
-    server = await served()
-    probe = connected(server.address, retry=True)
+async def test_a_failing_model_is_not_asked_again_by_grpc(start_probe: Serve, connect_probe: Connect) -> None:
+    server = await start_probe()
+    probe = connect_probe(server.address, retry=True)
 
     with pytest.raises(errors.Unavailable, match="the model does not answer"):
         await probe.Echo(pb.EchoRequest(fail="model"))
@@ -134,12 +134,12 @@ async def test_a_failing_model_is_not_asked_again_by_grpc(served: Serve, connect
 
 
 async def test_what_says_when_to_come_back_is_tried_again_if_its_policy_allows(
-    served: Serve, connected: Connect
+    start_probe: Serve, connect_probe: Connect
 ) -> None:
-    server = await served()
+    server = await start_probe()
 
     for retry, attempts in ((True, 4), (False, 1)):
         server.probe.calls = 0
         with pytest.raises(errors.Unavailable, match="not yet"):
-            await connected(server.address, retry=retry).Echo(pb.EchoRequest(fail="again"))
+            await connect_probe(server.address, retry=retry).Echo(pb.EchoRequest(fail="again"))
         assert server.probe.calls == attempts

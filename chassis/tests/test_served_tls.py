@@ -33,21 +33,23 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
         yield stack
 
 
-async def served(stack: AsyncExitStack, files: dict[str, str], probe: Probe | None = None, **more: Any) -> Running:
-    """A probe behind TLS on loopback; its address is given by the name that its certificate has."""
+async def start_probe(stack: AsyncExitStack, files: dict[str, str], probe: Probe | None = None, **more: Any) -> Running:
+    """A probe behind TLS on loopback; its address is values by the name that its certificate has."""
     settings = _settings(files, lame_duck_seconds=0, drain_grace_seconds=5, **more)
-    built = service(probe or Probe())
-    running = await stack.enter_async_context(serve(built, settings=settings, certificates=Certificates.of(settings)))
+    probe_service = service(probe or Probe())
+    running = await stack.enter_async_context(
+        serve(probe_service, settings=settings, certificates=Certificates.from_settings(settings))
+    )
     return Running(running.address.replace("127.0.0.1", "localhost"), running.health)
 
 
 def _settings(files: dict[str, str], **more: Any) -> ServiceSettings:
-    given: dict[str, Any] = {name.removeprefix("HANSEI_").lower(): path for name, path in files.items()}
-    return ServiceSettings(**given, **more)
+    values: dict[str, Any] = {name.removeprefix("HANSEI_").lower(): path for name, path in files.items()}
+    return ServiceSettings(**values, **more)
 
 
 async def caller(stack: AsyncExitStack, files: dict[str, str] | None, address: str) -> Any:
-    certificates = Certificates.of(_settings(files)) if files else None
+    certificates = Certificates.from_settings(_settings(files)) if files else None
     peers = Peers({"probe": address}, policies=policies(), certificates=certificates)
     stack.push_async_callback(peers.close)
     return stub(peers)
@@ -56,7 +58,7 @@ async def caller(stack: AsyncExitStack, files: dict[str, str] | None, address: s
 async def test_a_caller_with_the_right_certificate_gets_in(
     stack: AsyncExitStack, tmp_path: Path, authority: Authority
 ) -> None:
-    running = await served(stack, authority.issue(tmp_path / "callee", *CALLEE), tls_callers="gateway,search")
+    running = await start_probe(stack, authority.issue(tmp_path / "callee", *CALLEE), tls_callers="gateway,search")
     probe = await caller(stack, authority.issue(tmp_path / "caller", *CALLER), running.address)
     assert (await probe.Echo(pb.EchoRequest(text="hello"))).text == "hello"
 
@@ -65,7 +67,7 @@ async def test_a_caller_of_another_name_is_refused_and_reaches_no_handler(
     stack: AsyncExitStack, tmp_path: Path, authority: Authority
 ) -> None:
     probe = Probe()
-    running = await served(stack, authority.issue(tmp_path / "callee", *CALLEE), probe, tls_callers="gateway")
+    running = await start_probe(stack, authority.issue(tmp_path / "callee", *CALLEE), probe, tls_callers="gateway")
     stranger = await caller(stack, authority.issue(tmp_path / "caller", "planner"), running.address)
     with pytest.raises(PermissionDenied, match="planner may not call this service") as caught:
         await stranger.Echo(pb.EchoRequest(text="hello"))
@@ -79,7 +81,7 @@ async def test_a_caller_of_another_name_is_refused_and_reaches_no_handler(
 async def test_who_cannot_show_a_certificate_of_the_authority_is_cut_off(
     stack: AsyncExitStack, tmp_path: Path, authority: Authority, who: str
 ) -> None:
-    running = await served(stack, authority.issue(tmp_path / "callee", *CALLEE), tls_callers=tls.ANYONE)
+    running = await start_probe(stack, authority.issue(tmp_path / "callee", *CALLEE), tls_callers=tls.ANYONE)
     forged = Authority().issue(tmp_path / "caller", *CALLER, trusting=authority)
     stranger = await caller(stack, None if who == "no TLS" else forged, running.address)
     with pytest.raises(Unavailable):
@@ -87,7 +89,7 @@ async def test_who_cannot_show_a_certificate_of_the_authority_is_cut_off(
 
 
 async def test_who_shows_no_certificate_is_cut_off(stack: AsyncExitStack, tmp_path: Path, authority: Authority) -> None:
-    running = await served(stack, authority.issue(tmp_path / "callee", *CALLEE), tls_callers=tls.ANYONE)
+    running = await start_probe(stack, authority.issue(tmp_path / "callee", *CALLEE), tls_callers=tls.ANYONE)
     async with grpc.aio.secure_channel(running.address, grpc.ssl_channel_credentials(authority.pem)) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await rpc.ProbeServiceStub(channel).Echo(pb.EchoRequest(), timeout=5)
@@ -97,7 +99,7 @@ async def test_who_shows_no_certificate_is_cut_off(stack: AsyncExitStack, tmp_pa
 async def test_without_named_callers_a_certificate_is_not_asked_for(
     stack: AsyncExitStack, tmp_path: Path, authority: Authority
 ) -> None:
-    running = await served(stack, authority.issue(tmp_path / "callee", *CALLEE))
+    running = await start_probe(stack, authority.issue(tmp_path / "callee", *CALLEE))
     async with grpc.aio.secure_channel(running.address, grpc.ssl_channel_credentials(authority.pem)) as channel:
         assert (await rpc.ProbeServiceStub(channel).Echo(pb.EchoRequest(text="hello"), timeout=5)).text == "hello"
 
@@ -105,7 +107,7 @@ async def test_without_named_callers_a_certificate_is_not_asked_for(
 async def test_a_server_of_another_name_is_not_believed(
     stack: AsyncExitStack, tmp_path: Path, authority: Authority
 ) -> None:
-    running = await served(stack, authority.issue(tmp_path / "callee", "somebody.else"))
+    running = await start_probe(stack, authority.issue(tmp_path / "callee", "somebody.else"))
     probe = await caller(stack, authority.issue(tmp_path / "caller", *CALLER), running.address)
     with pytest.raises(Unavailable):
         await probe.Echo(pb.EchoRequest(text="hello"))
@@ -115,13 +117,13 @@ async def test_both_sides_change_certificate_and_authority_without_a_restart(
     stack: AsyncExitStack, tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tls, "_CHECK_SECONDS", 0.0)
-    running = await served(stack, authority.issue(tmp_path / "callee", *CALLEE), tls_callers="gateway")
+    running = await start_probe(stack, authority.issue(tmp_path / "callee", *CALLEE), tls_callers="gateway")
     probe = await caller(stack, authority.issue(tmp_path / "caller", *CALLER), running.address)
     assert (await probe.Echo(pb.EchoRequest(text="before"))).text == "before"
 
-    successor = Authority("the next authority")
-    successor.issue(tmp_path / "callee", *CALLEE)
-    successor.issue(tmp_path / "caller", *CALLER)
+    next_authority = Authority("the next authority")
+    next_authority.issue(tmp_path / "callee", *CALLEE)
+    next_authority.issue(tmp_path / "caller", *CALLER)
 
     assert (await probe.Echo(pb.EchoRequest(text="after"))).text == "after"
     old = await caller(stack, authority.issue(tmp_path / "old", *CALLER), running.address)
@@ -133,7 +135,7 @@ async def test_a_stream_goes_on_over_a_renewal(
     stack: AsyncExitStack, tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tls, "_CHECK_SECONDS", 0.0)
-    running = await served(stack, authority.issue(tmp_path / "callee", *CALLEE), tls_callers="gateway")
+    running = await start_probe(stack, authority.issue(tmp_path / "callee", *CALLEE), tls_callers="gateway")
     probe = await caller(stack, authority.issue(tmp_path / "caller", *CALLER), running.address)
     numbers = probe.Count(pb.CountRequest(count=3))
     seen = [(await anext(numbers)).number]
@@ -148,7 +150,7 @@ async def test_a_process_calls_itself_by_its_own_name(
 ) -> None:
     files = authority.issue(tmp_path, "hansei.example.com")
     settings = _settings(files, tls_callers="nobody-else", lame_duck_seconds=0)
-    certificates = Certificates.of(settings)
+    certificates = Certificates.from_settings(settings)
     running = await stack.enter_async_context(serve(service(Probe()), settings=settings, certificates=certificates))
     peers = Peers({"probe": OWN}, own_address=running.address, policies=policies(), certificates=certificates)
     stack.push_async_callback(peers.close)
@@ -159,7 +161,9 @@ async def test_probes_ask_for_health_and_nothing_else_without_tls(
     stack: AsyncExitStack, tmp_path: Path, authority: Authority
 ) -> None:
     address = f"127.0.0.1:{free_port()}"
-    running = await served(stack, authority.issue(tmp_path, *CALLEE), tls_callers="gateway", health_address=address)
+    running = await start_probe(
+        stack, authority.issue(tmp_path, *CALLEE), tls_callers="gateway", health_address=address
+    )
     async with grpc.aio.insecure_channel(address) as channel:
         health = health_pb2_grpc.HealthStub(channel)
         for name in ("", "liveness"):
@@ -195,7 +199,7 @@ async def test_callers_cannot_be_known_without_tls() -> None:
 async def test_a_connection_that_never_shakes_hands_holds_up_nobody(
     stack: AsyncExitStack, tmp_path: Path, authority: Authority
 ) -> None:
-    running = await served(stack, authority.issue(tmp_path / "callee", *CALLEE), tls_callers="gateway")
+    running = await start_probe(stack, authority.issue(tmp_path / "callee", *CALLEE), tls_callers="gateway")
     silent = [await asyncio.open_connection(*running.address.split(":")) for _ in range(20)]
     probe = await caller(stack, authority.issue(tmp_path / "caller", *CALLER), running.address)
     assert (await probe.Echo(pb.EchoRequest(text="hello"))).text == "hello"

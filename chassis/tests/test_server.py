@@ -11,19 +11,22 @@ POLICIES = {
 }
 
 
-def nothing(servicer: object, server: object) -> None: ...
+def register_nothing(servicer: object, server: object) -> None: ...
 
 
 def test_methods_without_a_timeout_are_endless_and_so_are_those_named() -> None:
     methods = ["Get", "Watch", "Follow"]
 
-    assert endless_methods(NAME, methods, Registration(nothing, None), POLICIES) == {"Watch"}
-    assert endless_methods(NAME, methods, Registration(nothing, None, {"Follow"}), POLICIES) == {"Watch", "Follow"}
+    assert endless_methods(NAME, methods, Registration(register_nothing, None), POLICIES) == {"Watch"}
+    assert endless_methods(NAME, methods, Registration(register_nothing, None, {"Follow"}), POLICIES) == {
+        "Watch",
+        "Follow",
+    }
 
 
 def test_a_method_that_is_not_there_cannot_be_endless() -> None:
     with pytest.raises(ValueError, match="Wach"):
-        endless_methods(NAME, ["Watch"], Registration(nothing, None, {"Wach"}), POLICIES)
+        endless_methods(NAME, ["Watch"], Registration(register_nothing, None, {"Wach"}), POLICIES)
 
 
 @pytest.mark.parametrize(

@@ -24,12 +24,12 @@ class BoxNotFound(NotFound):
     reason = "BOX_NOT_FOUND"
 
 
-def failed(code: grpc.StatusCode, trailing: Metadata, details: str) -> grpc.aio.AioRpcError:
+def rpc_error(code: grpc.StatusCode, trailing: Metadata, details: str) -> grpc.aio.AioRpcError:
     return grpc.aio.AioRpcError(code, Metadata(), trailing, details, "")
 
 
 def over_the_wire(wire: status.WireStatus, peer: str = "curator") -> HanseiError:
-    failure = failed(wire.code, Metadata(*wire.trailers), wire.message)
+    failure = rpc_error(wire.code, Metadata(*wire.trailers), wire.message)
     return status.decode(failure, peer)
 
 
@@ -121,7 +121,7 @@ def test_japanese_arrives_unchanged() -> None:
     ],
 )
 def test_what_grpc_itself_failed_names_the_peer(code: grpc.StatusCode, cls: type, reason: str) -> None:
-    error = status.decode(failed(code, Metadata(), "ipv4:10.0.0.7 refused"), "curator")
+    error = status.decode(rpc_error(code, Metadata(), "ipv4:10.0.0.7 refused"), "curator")
 
     assert (type(error), error.reason) == (cls, reason)
     assert "curator" in error.message
@@ -129,7 +129,7 @@ def test_what_grpc_itself_failed_names_the_peer(code: grpc.StatusCode, cls: type
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN])
 def test_addresses_of_the_inside_are_not_passed_on(code: grpc.StatusCode) -> None:
-    error = status.decode(failed(code, Metadata(), "ipv4:10.0.0.7 refused"), "curator")
+    error = status.decode(rpc_error(code, Metadata(), "ipv4:10.0.0.7 refused"), "curator")
 
     assert "10.0.0.7" not in error.message
 
@@ -137,7 +137,7 @@ def test_addresses_of_the_inside_are_not_passed_on(code: grpc.StatusCode) -> Non
 def test_broken_details_do_not_hide_the_code() -> None:
     trailers = Metadata((status.DETAILS_KEY, b"\xff\xff\xff"))
 
-    error = status.decode(failed(grpc.StatusCode.NOT_FOUND, trailers, "gone"), "curator")
+    error = status.decode(rpc_error(grpc.StatusCode.NOT_FOUND, trailers, "gone"), "curator")
 
     assert type(error) is NotFound
 

@@ -20,7 +20,7 @@ def certificates_in(folder: Path, authority: Authority, *names: str) -> Certific
 
 
 def test_without_files_there_is_no_tls() -> None:
-    assert Certificates.of(ServiceSettings()) is None
+    assert Certificates.from_settings(ServiceSettings()) is None
 
 
 @pytest.mark.parametrize("missing", ["tls_certificate", "tls_key", "tls_authorities"])
@@ -29,11 +29,11 @@ def test_one_file_is_no_use_without_the_others(tmp_path: Path, missing: str) -> 
     files: dict[str, Any] = dict(zip(names, Authority().issue(tmp_path, "a").values(), strict=True))
     settings = ServiceSettings(**{**files, missing: ""})
     with pytest.raises(BadSetting, match=f"HANSEI_{missing.upper()}: TLS needs"):
-        Certificates.of(settings)
+        Certificates.from_settings(settings)
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "told"),
+    ("file", "content", "message"),
     [
         ("tls.crt", None, r"HANSEI_TLS_CERTIFICATE: cannot read .*tls\.crt.*No such file"),
         ("tls.key", b"no key", "HANSEI_TLS_CERTIFICATE, HANSEI_TLS_KEY: .* are not a certificate and its key"),
@@ -42,7 +42,7 @@ def test_one_file_is_no_use_without_the_others(tmp_path: Path, missing: str) -> 
         ("ca.crt", b"", "HANSEI_TLS_AUTHORITIES: .*ca.crt holds no certificates"),
     ],
 )
-def test_unusable_files_are_named(tmp_path: Path, file: str, content: bytes | str | None, told: str) -> None:
+def test_unusable_files_are_named(tmp_path: Path, file: str, content: bytes | str | None, message: str) -> None:
     authority = Authority()
     settings = authority.issue(tmp_path, "a")
     authority.issue(tmp_path / "other", "b")
@@ -51,40 +51,40 @@ def test_unusable_files_are_named(tmp_path: Path, file: str, content: bytes | st
     else:
         other = (tmp_path / "other" / file).read_bytes()
         (tmp_path / file).write_bytes(other if isinstance(content, str) else content)
-    with pytest.raises(BadSetting, match=told) as caught:
+    with pytest.raises(BadSetting, match=message) as caught:
         Certificates(*settings.values())
     assert "PRIVATE KEY" not in str(caught.value)
 
 
 def test_a_renewed_certificate_is_used_from_the_next_look(tmp_path: Path) -> None:
     authority = Authority()
-    held = certificates_in(tmp_path, authority, "curator", "curator.hansei.svc")
-    first = held.current(now=True)
+    certificates = certificates_in(tmp_path, authority, "curator", "curator.hansei.svc")
+    first = certificates.current(now=True)
     assert first.names == ("curator", "curator.hansei.svc")
-    assert held.current(now=True) is first
+    assert certificates.current(now=True) is first
     authority.issue(tmp_path, "renewed", valid=timedelta(days=30))
-    assert held.current() is first  # they are not looked at more often than every few seconds
-    renewed = held.current(now=True)
+    assert certificates.current() is first  # they are not looked at more often than every few seconds
+    renewed = certificates.current(now=True)
     assert renewed.names == ("renewed",)
     assert renewed.expires - first.expires > timedelta(days=28)
 
 
 def test_files_that_do_not_fit_together_yet_are_passed_over(tmp_path: Path) -> None:
     authority = Authority()
-    held = certificates_in(tmp_path, authority, "old")
+    certificates = certificates_in(tmp_path, authority, "old")
     authority.issue(tmp_path / "new", "new")
     (tmp_path / "tls.crt").write_bytes((tmp_path / "new" / "tls.crt").read_bytes())
-    assert held.current(now=True).names == ("old",)
+    assert certificates.current(now=True).names == ("old",)
     (tmp_path / "tls.key").unlink()
-    assert held.current(now=True).names == ("old",)
+    assert certificates.current(now=True).names == ("old",)
     (tmp_path / "tls.key").write_bytes((tmp_path / "new" / "tls.key").read_bytes())
-    assert held.current(now=True).names == ("new",)
+    assert certificates.current(now=True).names == ("new",)
 
 
 def test_how_long_it_is_good_for_is_told(tmp_path: Path) -> None:
-    held = Certificates(*Authority().issue(tmp_path, "a", valid=timedelta(hours=1)).values())
-    (seen,) = held._remaining(None)  # type: ignore[arg-type]
-    assert 3500 < seen.value <= 3600
+    certificates = Certificates(*Authority().issue(tmp_path, "a", valid=timedelta(hours=1)).values())
+    (observation,) = certificates._remaining(None)  # type: ignore[arg-type]
+    assert 3500 < observation.value <= 3600
 
 
 class Context:

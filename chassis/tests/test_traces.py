@@ -47,7 +47,7 @@ async def test_a_call_joins_the_callers_trace_hands_it_on_and_is_exported_at_the
         async def probe(name: str, **settings: str) -> tuple[ProbeProcess, str]:
             exporting = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_SERVICE_NAME": name}
             process = await stack.enter_async_context(probe_process(**exporting, **settings))
-            return process, (await process.logged("serving"))["address"]
+            return process, (await process.read_until("serving"))["address"]
 
         callee, far = await probe("callee")
         caller, near = await probe("caller", HANSEI_NEXT_ADDR=far)
@@ -57,17 +57,17 @@ async def test_a_call_joins_the_callers_trace_hands_it_on_and_is_exported_at_the
         )
         for process in (caller, callee):
             process.terminate()
-            assert await process.finished() == 0
+            assert await process.read_rest() == 0
     await server.stop(None)
 
     spans = {(service, span.kind): span for service, span in collector.spans}
     served = spans["caller", Span.SPAN_KIND_SERVER]
-    asked = spans["caller", Span.SPAN_KIND_CLIENT]
+    inner_call = spans["caller", Span.SPAN_KIND_CLIENT]
     answered = spans["callee", Span.SPAN_KIND_SERVER]
     assert len(collector.spans) == 3
     assert {span.name for span in spans.values()} == {"probe.v1.ProbeService/Trace"}
     assert {span.trace_id.hex() for span in spans.values()} == {TRACE}
     assert served.parent_span_id.hex() == PARENT
-    assert asked.parent_span_id == served.span_id
-    assert answered.parent_span_id == asked.span_id
+    assert inner_call.parent_span_id == served.span_id
+    assert answered.parent_span_id == inner_call.span_id
     assert {"rpc.server.duration", "rpc.client.duration"} <= collector.metrics

@@ -7,14 +7,14 @@ from contextlib import AbstractAsyncContextManager
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
-from chassis.guard import Open, Permit
+from chassis.guard import AllowAll, Authorization
 from gateway.access.domain.principal import SYSTEM, Principal
 from gateway.access.rpc.guard import AccessGuard
 
 CALLER = "hansei.caller"
 """Key of the scope: the identity of the caller."""
 
-_OPEN = Open()
+_OPEN = AllowAll()
 
 
 class Authentication:
@@ -30,7 +30,7 @@ class Authentication:
             return SYSTEM
         return await self._guard.authenticate(given[0] if len(given) == 1 else "")
 
-    def permit(self, method: str, request: Request) -> AbstractAsyncContextManager[Permit]:
+    def permit(self, method: str, request: Request) -> AbstractAsyncContextManager[Authorization]:
         """Return the permit for a method of the contract. Raises as `chassis.guard.Guard.call` does."""
         return _OPEN.call(method, ()) if self._guard is None else self._guard.authorize(method, request.scope[CALLER])
 

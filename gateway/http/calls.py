@@ -10,7 +10,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from starlette.requests import Request
 
 from chassis import deadlines
-from chassis.guard import Permit
+from chassis.guard import Authorization
 from gateway.contract import Contract, path_of
 from gateway.http.auth import Authentication
 
@@ -35,7 +35,7 @@ class ContractCalls:
         """Return the response to a message, or to the list of messages of a stream. Raises HanseiError."""
         call = self._methods.function(method)
         async with self._authentication.permit(path_of(method), request) as permit:
-            with deadlines.within(self.seconds(method)):
+            with deadlines.time_limit(self.seconds(method)):
                 many = isinstance(message, list)
                 allowed = _allowed(permit, message) if many else await permit.request(message)
                 response: bytes = await permit.response(await call(allowed))
@@ -56,6 +56,6 @@ class ContractCalls:
         return self._contract.policy_of(method).timeout_seconds
 
 
-async def _allowed(permit: Permit, messages: Sequence[Any]) -> AsyncIterator[Any]:
+async def _allowed(permit: Authorization, messages: Sequence[Any]) -> AsyncIterator[Any]:
     for message in messages:
         yield await permit.request(message)

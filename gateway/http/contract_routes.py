@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from chassis.calls import Call, correlation_id, current_call
-from chassis.errors import InvalidArgument, Violation, shortened
+from chassis.errors import InvalidArgument, Violation, shorten
 from chassis.idempotency import normalize_key
 from chassis.server.admission import Admission
 from chassis.server.progress import CallsInProgress
@@ -106,7 +106,7 @@ def _put_path(fields: dict[str, Any], binding: Binding, request: Request) -> Non
         parent, name = _parent(fields, path)
         if parent.get(name, value) != value:
             source = "query" if binding.reads_query else "body"
-            rule = f"{path} is {shortened(repr(parent[name]))} in the {source} and {shortened(repr(value))} in the path"
+            rule = f"{path} is {shorten(repr(parent[name]))} in the {source} and {shorten(repr(value))} in the path"
             raise InvalidArgument(rule, violations=[Violation(path, rule)])
         parent[name] = value
 
@@ -124,8 +124,8 @@ def _parent(fields: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
     for each in parents:
         fields = fields.setdefault(each, {})
         if not isinstance(fields, dict):
-            rule = f"{shortened(path)} names a field of {each}, which is given a value, too"
-            raise InvalidArgument(rule, violations=[Violation(shortened(path), rule)])
+            rule = f"{shorten(path)} names a field of {each}, which is given a value, too"
+            raise InvalidArgument(rule, violations=[Violation(shorten(path), rule)])
     return fields, name
 
 

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from chassis import deadlines
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
-from chassis.server.progress import CallsInProgress, going_away
+from chassis.server.progress import CallsInProgress, draining_error
 from chassis.status import unknown_failure
 from gateway.http.problems import problem_document
 
@@ -95,7 +95,7 @@ class EventStream:
         task = None
         try:
             task = self._progress.begin(endless=self._seconds is None)
-            with deadlines.within(self._seconds):
+            with deadlines.time_limit(self._seconds):
                 async with aclosing(self._events) as events:  # type: ignore[type-var]
                     async for event in events:
                         await self._queue.put(event)
@@ -104,7 +104,7 @@ class EventStream:
             if task is None or not self._progress.was_ended(task):
                 raise
             task.uncancel()
-            await self._queue.put(going_away())
+            await self._queue.put(draining_error())
         except HanseiError as error:
             await self._queue.put(error)
         except Exception as failure:

@@ -18,7 +18,7 @@ from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.message_factory import GetMessageClass
 from protobuf.wkt.google.protobuf.descriptor_pb import FileDescriptorSet
 
-from chassis.errors import InvalidArgument, Violation, shortened
+from chassis.errors import InvalidArgument, Violation, shorten
 from chassis.server import validation
 
 LARGE_BYTES = 100_000
@@ -99,7 +99,7 @@ def _not_a_message(kind: Descriptor, message: str) -> InvalidArgument:
     """Return the error for JSON that `json_format` refused with a message, from which the path of the field is read."""
     located = _AT.search(message)
     field = located[1] if located else ".".join(_FIELD.findall(message))
-    rule = shortened(message.rpartition(" field: ")[2], 300)
+    rule = shorten(message.rpartition(" field: ")[2], 300)
     return InvalidArgument(f"not a {kind.name}: {rule}", violations=[Violation(field, rule)] if field else ())
 
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 from starlette.requests import Request
 
-from chassis.errors import HanseiError, InvalidArgument, PermissionDenied, ResourceExhausted, Violation, shortened
+from chassis.errors import HanseiError, InvalidArgument, PermissionDenied, ResourceExhausted, Violation, shorten
 from chassis.logging import get_logger
 from chassis.server import validation
 from gateway.http.calls import ContractCalls
@@ -101,7 +101,7 @@ def validation_of(body: Mapping[str, Any]) -> validator.ValidateReportRequest:
 
 
 def _invalid(name: str, rule: str, value: object) -> InvalidArgument:
-    message = f"{name} {rule} (got {shortened(repr(value))})"
+    message = f"{name} {rule} (got {shorten(repr(value))})"
     return InvalidArgument(message, violations=[Violation(name, message)])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from chassis.errors import InvalidArgument, Violation, shortened
+from chassis.errors import InvalidArgument, Violation, shorten
 from hansei.playbook.v1 import playbook_service_pb2 as playbook
 
 LAST_EVENT = "last-event-id"
@@ -31,7 +31,7 @@ class Resumption:
         if not last_event or not self.after:
             return
         if not re.fullmatch(POSITION, last_event):
-            rule = f"Last-Event-ID must be the id of an event of this stream, not {shortened(repr(last_event))}"
+            rule = f"Last-Event-ID must be the id of an event of this stream, not {shorten(repr(last_event))}"
             raise InvalidArgument(rule, violations=[Violation(LAST_EVENT, rule)])
         setattr(request, self.after, int(last_event))
         for name in self.cleared:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from chassis import deadlines
-from chassis.errors import AlreadyExists, DeadlineExceeded, InvalidArgument, Violation, shortened
+from chassis.errors import AlreadyExists, DeadlineExceeded, InvalidArgument, Violation, shorten
 from chassis.logging import get_logger
 from gateway.orchestrator.ports import Evaluator, Generator, Leaderboard, Limit
 from gateway.orchestrator.workflow import DEFAULT_DATASET, Attempt, GenerationFailed, Question, ReflectionWorkflow
@@ -48,7 +48,7 @@ class ExecutionExists(AlreadyExists):
 
     def __init__(self, execution_id: str) -> None:
         super().__init__(
-            f"execution {shortened(execution_id)!r} has rounds already; leave execution_id out or choose another"
+            f"execution {shorten(execution_id)!r} has rounds already; leave execution_id out or choose another"
         )
 
 

@@ -95,7 +95,7 @@ async def test_a_peer_that_is_late_counts_as_a_timeout() -> None:
 
 async def test_a_team_leaves_its_caller_time_for_the_outcome() -> None:
     stage = Stage({"t1": [80]})
-    with deadlines.within(60):
+    with deadlines.time_limit(60):
         await stage.run(request(max_rounds=1))
     assert 50 < stage.limits[0] <= 54  # G-62: a tenth of what is left is kept back
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from chassis.errors import DeadlineExceeded, FailedPrecondition, Unavailable, shortened
+from chassis.errors import DeadlineExceeded, FailedPrecondition, Unavailable, shorten
 from chassis.settings import BadSetting
 
 
@@ -69,7 +69,7 @@ class ProviderUnknown(BadSetting):
     """No provider has this name (G-03)."""
 
     def __init__(self, provider: str) -> None:
-        super().__init__(f"Unknown provider: {shortened(provider)}")
+        super().__init__(f"Unknown provider: {shorten(provider)}")
 
 
 class KeyMissing(BadSetting):

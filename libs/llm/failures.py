@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from chassis.errors import HanseiError, shortened
+from chassis.errors import HanseiError, shorten
 from libs.llm.errors import ModelRateLimited, ModelRefusedCall, ModelReplyMalformed, ModelUnavailable
 
 MAX_PROVIDER_TEXT = 300
@@ -102,4 +102,4 @@ def _describe(error: Exception, secrets: Iterable[str]) -> str:
     for secret in secrets:
         if secret:
             text = text.replace(secret, "***")
-    return shortened(f"{type(error).__name__}: {_KEY_LIKE.sub('***', text)}", MAX_PROVIDER_TEXT)
+    return shorten(f"{type(error).__name__}: {_KEY_LIKE.sub('***', text)}", MAX_PROVIDER_TEXT)

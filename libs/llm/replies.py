@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from chassis.errors import shortened
+from chassis.errors import shorten
 from libs.llm.errors import ReplyNotStructured
 
 MAX_REPLY_CHARS = 4_000_000
@@ -41,7 +41,7 @@ def extract_json_object(text: str) -> dict[str, Any]:
         found = _parse(candidate)
         if isinstance(found, dict):
             return found
-    raise ReplyNotStructured(f"no JSON object in the reply: {shortened(text)!r}")
+    raise ReplyNotStructured(f"no JSON object in the reply: {shorten(text)!r}")
 
 
 def _candidates(text: str) -> Iterator[str]:

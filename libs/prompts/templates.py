@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from chassis.errors import InvalidArgument, Violation, shortened
+from chassis.errors import InvalidArgument, Violation, shorten
 from chassis.logging import get_logger
 
 MAX_TEMPLATE_BYTES = 256 * 1024
@@ -47,7 +47,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 def _value_of(name: str, values: Mapping[str, str]) -> str:
     if name not in values:
         known = ", ".join(f"{{{known}}}" for known in sorted(values)) or "none"
-        raise TemplateError(f"placeholder {{{shortened(name)}}} has no value; known placeholders: {known}")
+        raise TemplateError(f"placeholder {{{shorten(name)}}} has no value; known placeholders: {known}")
     return values[name]
 
 
@@ -89,7 +89,7 @@ class PromptTemplates:
 def checked_name(name: str) -> str:
     """`name` if it can name a dataset's template, else InvalidArgument; no path is built from any other (C-13)."""
     if _NAME.fullmatch(name) is None:
-        message = f"Invalid dataset name: '{shortened(name)}'"
+        message = f"Invalid dataset name: '{shorten(name)}'"
         raise InvalidArgument(message, reason="INVALID_DATASET", violations=[Violation("dataset", message, "C-13")])
     return name
 

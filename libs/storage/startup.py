@@ -13,7 +13,7 @@ from dataclasses import replace
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from chassis.errors import Aborted, HanseiError, Unavailable, shortened
+from chassis.errors import Aborted, HanseiError, Unavailable, shorten
 from chassis.logging import get_logger
 from chassis.retry import RetryPolicy
 from chassis.settings import BadSetting
@@ -37,7 +37,7 @@ def report_setting(setting: str) -> Iterator[None]:
     except BadSetting:
         raise
     except (ArgumentError, ImportError, OSError) as error:
-        raise BadSetting(f"{setting}: {shortened(str(error), _REASON_CHARS)}") from error
+        raise BadSetting(f"{setting}: {shorten(str(error), _REASON_CHARS)}") from error
     except ValueError as error:  # its text holds parts of the URL
         raise BadSetting(f"{setting}: not the URL of a database") from error
 
@@ -104,4 +104,4 @@ def _reason(error: BaseException, url: URL) -> str:
     lines = str(cause).strip().splitlines() or [type(cause).__name__]
     # Drivers do not repeat passwords; should one ever do so, it stays out of the log all the same.
     line = lines[0].replace(url.password, "***") if url.password else lines[0]
-    return shortened(line, _REASON_CHARS)
+    return shorten(line, _REASON_CHARS)

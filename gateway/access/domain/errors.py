@@ -8,7 +8,7 @@ ResourceExhausted RATE_EXCEEDED, QUOTA_EXCEEDED
 
 from __future__ import annotations
 
-from chassis.errors import NotFound, PermissionDenied, ResourceExhausted, Unauthenticated, shortened
+from chassis.errors import NotFound, PermissionDenied, ResourceExhausted, Unauthenticated, shorten
 
 
 class CredentialMissing(Unauthenticated):
@@ -63,7 +63,7 @@ class AuthorNotAllowed(PermissionDenied):
     reason = "AUTHOR_NOT_ALLOWED"
 
     def __init__(self, author: str, own: str) -> None:
-        super().__init__(f"author {shortened(author)!r} is not you: leave it out, or set it to {own!r}")
+        super().__init__(f"author {shorten(author)!r} is not you: leave it out, or set it to {own!r}")
 
 
 class TenantNotAllowed(PermissionDenied):
@@ -79,7 +79,7 @@ class ResourceNotFound(NotFound):
     """The resource does not exist, or belongs to another tenant: the two cannot be told apart."""
 
     def __init__(self, kind: str, name: str) -> None:
-        super().__init__(f"no {kind} {shortened(name)!r}" if name else f"the {kind} must be named")
+        super().__init__(f"no {kind} {shorten(name)!r}" if name else f"the {kind} must be named")
 
 
 class KeyNotFound(NotFound):
@@ -88,7 +88,7 @@ class KeyNotFound(NotFound):
     reason = "KEY_NOT_FOUND"
 
     def __init__(self, key_id: str) -> None:
-        super().__init__(f"no key {shortened(key_id)!r}")
+        super().__init__(f"no key {shorten(key_id)!r}")
 
 
 class RateExceeded(ResourceExhausted):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, get_args
 
-from chassis.errors import InvalidArgument, Violation, shortened
+from chassis.errors import InvalidArgument, Violation, shorten
 
 Scope = Literal["read", "learn", "review", "admin"]
 SCOPES: frozenset[str] = frozenset(get_args(Scope))
@@ -73,5 +73,5 @@ def validate_tenant(tenant: str, field: str = "tenant") -> str:
     """Return the tenant. Raises InvalidArgument."""
     if tenant and not (_TENANT.fullmatch(tenant) and len(tenant) <= MAX_TENANT_CHARS):
         rule = f"must be at most {MAX_TENANT_CHARS} of a-z, 0-9 and single hyphens between them"
-        raise InvalidArgument(f"{field} {shortened(tenant)!r} {rule}", violations=[Violation(field, rule)])
+        raise InvalidArgument(f"{field} {shorten(tenant)!r} {rule}", violations=[Violation(field, rule)])
     return tenant

@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from chassis.calls import current_call
-from chassis.errors import HanseiError, InvalidArgument, shortened
+from chassis.errors import HanseiError, InvalidArgument, shorten
 from chassis.guard import Metadata, credential_of
 from chassis.idempotency import normalize_key
 from gateway.access.domain.audit import AuditRecord
@@ -102,7 +102,7 @@ class AuthorizedCall:
             return None
         if not await self._owns(kind, name):
             raise ResourceNotFound(kind.value, name)
-        return self._add_name(shortened(name, MAX_RECORDED_CHARS))
+        return self._add_name(shorten(name, MAX_RECORDED_CHARS))
 
     def _add_name(self, name: str) -> None:
         if name and name not in self.names and len(self.names) < MAX_RECORDED:

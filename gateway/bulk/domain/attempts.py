@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from chassis.errors import HanseiError, shortened
+from chassis.errors import HanseiError, shorten
 
 MAX_MESSAGE_CHARS = 1_000
 
@@ -44,7 +44,7 @@ class Failure:
     @classmethod
     def from_error(cls, error: HanseiError, *, is_transient: bool) -> Failure:
         """Return the failure of an error of a service."""
-        message = shortened(error.message, MAX_MESSAGE_CHARS)
+        message = shorten(error.message, MAX_MESSAGE_CHARS)
         return cls(error.code, error.reason, message, is_transient, error.retry_after)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chassis.errors import FailedPrecondition, NotFound, ResourceExhausted, Unavailable, shortened
+from chassis.errors import FailedPrecondition, NotFound, ResourceExhausted, Unavailable, shorten
 
 
 class JobNotFound(NotFound):
@@ -11,7 +11,7 @@ class JobNotFound(NotFound):
     reason = "JOB_NOT_FOUND"
 
     def __init__(self, job_id: str) -> None:
-        super().__init__(f'job "{shortened(job_id)}" does not exist, or its retention is over')
+        super().__init__(f'job "{shorten(job_id)}" does not exist, or its retention is over')
 
 
 class QueueFull(ResourceExhausted):

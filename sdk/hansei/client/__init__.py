@@ -9,7 +9,8 @@
 
 Every RPC of every service is there under its service: ``client.playbooks.get(dataset="devtools")``. Calls raise the
 errors of `hansei.client.errors`, have the deadlines and retries of the contract's policy, and every mutation is sent
-under one `request_id`, so that a retry takes effect once. ``with within(2.0):`` gives a block of calls two seconds.
+under one `request_id`, so that a retry takes effect once. ``with time_limit(2.0):`` gives the calls of a block two
+seconds.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from chassis.deadlines import within
+    from chassis.deadlines import time_limit
     from hansei.client.client import AsyncClient, Client
 
-__all__ = ["AsyncClient", "Client", "within"]
+__all__ = ["AsyncClient", "Client", "time_limit"]
 
 
 def __getattr__(name: str) -> object:
     """Load gRPC only when a client is asked for: `hansei --help` needs none."""
-    if name == "within":
-        from chassis.deadlines import within
+    if name == "time_limit":
+        from chassis.deadlines import time_limit
 
-        return within
+        return time_limit
     if name in __all__:
         from hansei.client import client
 

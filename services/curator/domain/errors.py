@@ -20,7 +20,7 @@ from chassis.errors import (
     OutOfRange,
     Unavailable,
     Violation,
-    shortened,
+    shorten,
 )
 
 RETRY_AFTER_SECONDS = 1.0
@@ -32,7 +32,7 @@ class InvalidDatasetName(InvalidArgument):
     reason = "INVALID_DATASET_NAME"
 
     def __init__(self, name: str) -> None:
-        message = f"Invalid dataset name: '{shortened(name)}'"
+        message = f"Invalid dataset name: '{shorten(name)}'"
         super().__init__(message, violations=[Violation("dataset", message, "C-13")])
 
 

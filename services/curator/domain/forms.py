@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from pydantic import ValidationError
 
-from chassis.errors import Violation, shortened
+from chassis.errors import Violation, shorten
 from services.curator.domain.errors import InvalidBullet, NotWritableAsText, UnreadablePlaybook
 from services.curator.domain.playbook import Bullet, Playbook, checked_bullet
 
@@ -91,7 +91,7 @@ def _from_text(text: str, form: Form) -> Iterator[Bullet]:
         elif line.startswith("##"):
             section = _section_of(line.removeprefix("##").removeprefix(" "))
         elif line.strip():
-            raise _unreadable(f"line {number}", f'"{shortened(line)}" is neither a heading nor a bullet `[id] text`')
+            raise _unreadable(f"line {number}", f'"{shorten(line)}" is neither a heading nor a bullet `[id] text`')
     if head:
         yield _bullet(head, "\n".join(body), section, form)
 
@@ -102,7 +102,7 @@ def _bullet(head: tuple[int, str], text: str, section: str, form: Form) -> Bulle
     if form is Form.COUNTED:
         found = _COUNTED.fullmatch(text)
         if not found:
-            raise _unreadable(f"line {number}", f"bullet {shortened(bullet_id)} has no `helpful=N harmful=N :: text`")
+            raise _unreadable(f"line {number}", f"bullet {shorten(bullet_id)} has no `helpful=N harmful=N :: text`")
         helpful, harmful, text = int(found[1]), int(found[2]), found[3] or ""
     try:
         return Bullet(
@@ -132,12 +132,12 @@ def _section_of(heading: str) -> str:
 def _heading_of(section: str, bullet: Bullet) -> str:
     heading = section.upper().replace("_", " ") if _SNAKE.fullmatch(section) else section
     if _section_of(heading) != section or "\n" in section:
-        raise _not_writable(bullet, f'its section "{shortened(section)}" would be read as another one')
+        raise _not_writable(bullet, f'its section "{shorten(section)}" would be read as another one')
     return heading
 
 
 def _not_writable(bullet: Bullet, why: str) -> NotWritableAsText:
-    return NotWritableAsText(f'bullet "{shortened(bullet.id)}" cannot be written as text: {why}; export as JSON')
+    return NotWritableAsText(f'bullet "{shorten(bullet.id)}" cannot be written as text: {why}; export as JSON')
 
 
 def _unreadable(field: str, problem: str) -> UnreadablePlaybook:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from chassis.errors import InvalidArgument, Violation, shortened
+from chassis.errors import InvalidArgument, Violation, shorten
 from services.curator.domain.curation import Operation, summarised
 from services.curator.domain.errors import PendingChangeDecided
 from services.curator.domain.log import Origin
@@ -44,7 +44,7 @@ def decide(dataset: DatasetTransaction, ids: Sequence[str], verdict: Verdict, or
     waiting = dataset.pending(list(dict.fromkeys(ids)))
     for change in waiting:
         if change.state is not PendingState.WAITING:
-            raise PendingChangeDecided(f'pending change "{shortened(change.id)}" is {change.state.value} already')
+            raise PendingChangeDecided(f'pending change "{shorten(change.id)}" is {change.state.value} already')
     decided = {change.id: _expired(change, dataset) for change in waiting}
     live = [change for change in decided.values() if change.state is PendingState.WAITING]
     if verdict is Verdict.REJECT:

@@ -11,7 +11,7 @@ from typing import Any
 from mcp import Client, StdioServerParameters
 from mcp.types import TextContent
 
-from chassis.errors import shortened
+from chassis.errors import shorten
 from chassis.logging import get_logger
 from chassis.retry import RetryPolicy
 from services.planner.domain.events import Effect
@@ -47,7 +47,7 @@ class McpTool:
         texts = [part.text for part in reply.content if isinstance(part, TextContent)]
         text = "\n".join(texts) or json.dumps(reply.structured_content or {}, ensure_ascii=False)
         if reply.is_error:
-            return failed_call(shortened(text, 500))
+            return failed_call(shorten(text, 500))
         return ToolResult(success=True, output=text)
 
     def _arguments(self, query: str) -> dict[str, Any]:
@@ -88,7 +88,7 @@ async def connect_mcp_servers(servers: Mapping[str, ServerTarget], registry: Too
 
 async def _connect_forever(name: str, target: ServerTarget, registry: ToolRegistry) -> None:
     def log_failure(attempt: int, pause: float, error: BaseException) -> None:
-        message = shortened(str(error) or type(error).__name__)
+        message = shorten(str(error) or type(error).__name__)
         _log.warning("MCP server failed; connecting again", server=name, error=message)
 
     await _RECONNECT.run(

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from chassis.channels import Peers
-from chassis.errors import HanseiError, shortened
+from chassis.errors import HanseiError, shorten
 from chassis.logging import get_logger
 from chassis.retry import RetryPolicy
 from hansei.planner.v1 import tool_pb2, tool_service_pb2, tool_service_pb2_grpc
@@ -66,7 +66,7 @@ async def register_remote_tools(peers: Peers, addresses: Sequence[str], registry
 
 async def _register(channel: Any, address: str, registry: ToolRegistry) -> None:
     def log_failure(attempt: int, pause: float, error: BaseException) -> None:
-        _log.warning("tool service does not respond; trying again", address=address, error=shortened(str(error)))
+        _log.warning("tool service does not respond; trying again", address=address, error=shorten(str(error)))
 
     tools, _ = await _DISCOVERY.run(
         partial(list_remote_tools, channel),

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from chassis.errors import shortened
+from chassis.errors import shorten
 from services.planner.domain.errors import InvalidPlan
 
 MAX_STEPS = 20
@@ -158,7 +158,7 @@ def validate_dependencies(plan: ExecutionPlan) -> list[str]:
 def find_faults(plan: ExecutionPlan, prefix: str) -> list[str]:
     """Why a plan cannot run where only names with this prefix are seen: P-12, and steps that look elsewhere."""
     beyond = [
-        f"Step {step.step_id}: collection {shortened(step.collection)!r} does not begin with {prefix!r}"
+        f"Step {step.step_id}: collection {shorten(step.collection)!r} does not begin with {prefix!r}"
         for step in plan.steps
         if step.collection and not step.collection.startswith(prefix)
     ]

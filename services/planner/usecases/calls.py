@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from chassis.errors import shortened
+from chassis.errors import shorten
 from services.planner.domain.results import ToolResult, failed_call
 from services.planner.domain.tools import ToolInput
 from services.planner.usecases.ports import Tool
@@ -32,7 +32,7 @@ async def call_tool(
     if tool_input.is_out_of_scope:
         # No plan that is taken in holds such a step; should one ever come this far, it ends here.
         return failed_call(
-            f"collection {shortened(tool_input.collection or '')!r} does not begin with {tool_input.prefix!r}"
+            f"collection {shorten(tool_input.collection or '')!r} does not begin with {tool_input.prefix!r}"
         )
     started = clock()
     task = asyncio.ensure_future(tool.run(tool_input))
@@ -67,7 +67,7 @@ def _checked(task: asyncio.Task[ToolResult], limit: int) -> ToolResult:
         return failed_call("the tool was cancelled")
     error = task.exception()
     if error is not None:
-        return failed_call(shortened(f"{type(error).__name__}: {error}", _ERROR_CHARS))
+        return failed_call(shorten(f"{type(error).__name__}: {error}", _ERROR_CHARS))
     result: object = task.result()
     if not isinstance(result, ToolResult):
         return failed_call(f"Invalid tool output: expected ToolResult, got {type(result).__name__}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from chassis.errors import shortened
+from chassis.errors import shorten
 from chassis.logging import get_logger
 from services.planner.domain.confidence import ConfidenceWeights
 from services.planner.domain.errors import LeaseLost
@@ -115,7 +115,7 @@ class _Drive:
         except Exception as error:  # P-53: the run ends in order, whatever happened
             _log.exception("execution failed unexpectedly", execution_id=self._state.execution_id)
             await self._stop()
-            self._end(crash=shortened(str(error) or type(error).__name__, 300))
+            self._end(crash=shorten(str(error) or type(error).__name__, 300))
             await self._run.flush()
         finally:
             await self._stop()
@@ -319,7 +319,7 @@ class _Drive:
                 raise LookupError(f"{call.action.value} cannot tell its outcomes")
             outcome: ToolResult | None = await asyncio.wait_for(find(call.key), _RECONCILE_SECONDS)
         except Exception as error:  # any failure to find out leaves the call in doubt
-            _log.warning("outcome of a tool call is unknown", call=call.key, error=shortened(str(error)))
+            _log.warning("outcome of a tool call is unknown", call=call.key, error=shorten(str(error)))
             self._run.record(StepInDoubt(step_id=step_id, attempt=call.attempt))
             return
         if outcome is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from chassis.errors import shortened
+from chassis.errors import shorten
 from chassis.logging import get_logger
 from services.planner.domain.confidence import (
     ConfidenceCalculator,
@@ -153,7 +153,7 @@ class StepJudge:
         try:
             return measure_agreement(await embedder.embed(texts[:_AGREEMENT_TEXTS]))
         except Exception as error:  # P-70: an error counts as the middle
-            _log.warning("source agreement failed", error=shortened(str(error)))
+            _log.warning("source agreement failed", error=shorten(str(error)))
             return _UNKNOWN
 
     async def _evaluated(
@@ -173,7 +173,7 @@ class StepJudge:
             value = float(reply.text.strip())
             return clamp01(value) if value == value else _UNKNOWN
         except Exception as error:  # P-69: an error counts as the middle, and as supplied
-            _log.warning("evaluation failed", error=shortened(str(error)))
+            _log.warning("evaluation failed", error=shorten(str(error)))
             return _UNKNOWN
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from chassis.errors import shortened
+from chassis.errors import shorten
 from chassis.logging import get_logger
 from libs.llm.replies import extract_json_object
 from services.planner.domain.complexity import keyword_complexity
@@ -59,7 +59,7 @@ class Planner:
             reply = await self._estimator.complete("質問の複雑さを 0 から 1 の数値だけで答えてください。", query)
             return clamp01(_number(reply.text))
         except Exception as error:  # P-14: any error gives the keyword value
-            _log.warning("complexity estimate failed", error=shortened(str(error)))
+            _log.warning("complexity estimate failed", error=shorten(str(error)))
             return value
 
     async def collections(self, prefix: str = "") -> list[str] | None:
@@ -67,7 +67,7 @@ class Planner:
         try:
             return await collections_within(self._backend, prefix)
         except Exception as error:  # P-18: planning goes on without a search service
-            _log.warning("listing collections failed", error=shortened(str(error)))
+            _log.warning("listing collections failed", error=shorten(str(error)))
             return None
 
     async def create_plan(
@@ -99,7 +99,7 @@ class Planner:
             tokens, cost = reply.tokens, reply.cost_micro_usd
             plan = validated_plan(extract_json_object(reply.text), query, prefix)
         except Exception as error:  # P-19: whatever the model does, there is a plan
-            reason = f"{type(error).__name__}: {shortened(str(error), 300)}"
+            reason = f"{type(error).__name__}: {shorten(str(error), 300)}"
             _log.warning("planning failed; using the template", reason=reason)
             template = template_plan(query, COMPLEXITY_AFTER_ERROR, collections, prefix)
             return PlanMade(template, True, reason, tokens, cost)

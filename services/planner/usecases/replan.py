@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from chassis.errors import shortened
+from chassis.errors import shorten
 from chassis.logging import get_logger
 from services.planner.domain.events import AnswerOutcome, Replanned
 from services.planner.domain.execution import ExecutionState, PlanChangeRequest
@@ -58,8 +58,8 @@ class ReplanOrchestrator:
                 strategy, join_plans(state.plan, kept, made.plan, state.highest_step_id), context
             )
         except Exception as error:  # P-111: a replan that fails ends the run in order
-            _log.warning("replan failed", error=shortened(str(error)))
-            result = failed_replan(strategy, shortened(str(error), 300), context)
+            _log.warning("replan failed", error=shorten(str(error)))
+            result = failed_replan(strategy, shorten(str(error), 300), context)
         tokens, cost = (made.tokens, made.cost_micro_usd) if made else (0, 0)
         return await self._told(Replanned(trigger=trigger, result=result, token_usage=tokens, cost_micro_usd=cost))
 
@@ -83,8 +83,8 @@ class ReplanOrchestrator:
                 plan = join_plans(state.plan, kept, plan_change.plan, state.highest_step_id)
             result = successful_replan(ReplanStrategy.PARTIAL, plan, context)
         except Exception as error:  # P-111, as above
-            _log.warning("replan failed", error=shortened(str(error)))
-            result = failed_replan(ReplanStrategy.PARTIAL, shortened(str(error), 300), context)
+            _log.warning("replan failed", error=shorten(str(error)))
+            result = failed_replan(ReplanStrategy.PARTIAL, shorten(str(error), 300), context)
         result = result.model_copy(update={"replan_count": state.replan_count})
         return await self._told(
             Replanned(

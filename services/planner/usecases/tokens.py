@@ -6,7 +6,7 @@ import hashlib
 import hmac
 from collections.abc import Sequence
 
-from chassis.errors import shortened
+from chassis.errors import shorten
 from services.planner.domain.errors import AnswerRefused
 from services.planner.domain.events import InterventionRequested, Recorded
 
@@ -40,4 +40,4 @@ def check_token(
         raise AnswerRefused(f"step_id {step_id} is not the one asked about ({event.request.step_id})")
     expected = answer_token(key, execution_id, asked)
     if not hmac.compare_digest(expected.encode(), token.encode("utf-8", "replace")):
-        raise AnswerRefused(f'answer_token "{shortened(token, 12)}" is not the one of the open question')
+        raise AnswerRefused(f'answer_token "{shorten(token, 12)}" is not the one of the open question')

@@ -12,7 +12,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Mapping, Sequence
 
-from chassis.errors import InvalidArgument, Violation, shortened
+from chassis.errors import InvalidArgument, Violation, shorten
 
 
 class InvalidDatasetName(InvalidArgument):
@@ -22,7 +22,7 @@ class InvalidDatasetName(InvalidArgument):
 
     def __init__(self, name: str) -> None:
         message = f"Invalid dataset name: '{name}'"
-        super().__init__(message, violations=[Violation("dataset", shortened(message), "C-13")])
+        super().__init__(message, violations=[Violation("dataset", shorten(message), "C-13")])
 
 
 class InvalidMaxIterations(InvalidArgument):
@@ -42,7 +42,7 @@ class MalformedTrajectory(InvalidArgument):
 
     def __init__(self, field: str, value: object, rule: str) -> None:
         shown = value if isinstance(value, str) else reprlib.repr(value)
-        message = f"{field}: {shortened(shown)!r} {rule}"
+        message = f"{field}: {shorten(shown)!r} {rule}"
         super().__init__(message, violations=[Violation(field, message)])
 
 
@@ -52,7 +52,7 @@ class UnknownFormat(InvalidArgument):
     reason = "UNKNOWN_TRAJECTORY_FORMAT"
 
     def __init__(self, where: str, fields: Sequence[str], against: Mapping[str, str]) -> None:
-        shown = shortened(", ".join(fields)) or "none"
+        shown = shorten(", ".join(fields)) or "none"
         message = f"{where} is in none of the formats {', '.join(against)}; its fields are {shown}"
-        violations = [Violation(f"as {name}", shortened(complaint, 400)) for name, complaint in against.items()]
+        violations = [Violation(f"as {name}", shorten(complaint, 400)) for name, complaint in against.items()]
         super().__init__(message, violations=violations)

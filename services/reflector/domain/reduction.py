@@ -28,7 +28,7 @@ class Transcript:
     """A transcript as a prompt shows it, and the numbers of the steps that are shortened or not there at all."""
 
     text: str
-    shortened: tuple[int, ...] = ()
+    shorten: tuple[int, ...] = ()
     omitted: tuple[int, ...] = ()
 
 
@@ -56,7 +56,7 @@ def reduced(trajectory: Trajectory, actions: Sequence[Action], budget: int) -> T
     first = trajectory.first_step_number
     return Transcript(
         "\n".join(shown[place] for place in sorted(shown)),
-        shortened=tuple(place + first for place in sorted(shown) if len(shown[place]) < len(lines[place])),
+        shorten=tuple(place + first for place in sorted(shown) if len(shown[place]) < len(lines[place])),
         omitted=tuple(place + first for place in range(len(steps)) if place not in shown),
     )
 

@@ -80,8 +80,8 @@ class ReflectorPrompts:
             thoughts = enumerate(request.trajectory.reasoning_steps, 1)
             parts.insert(0, "\n".join(f"{number}. {thought}" for number, thought in thoughts))
             parts.insert(1, self._texts.log)
-        if transcript.shortened:
-            parts.append(self._texts.shortened.format(steps=ranges(transcript.shortened)))
+        if transcript.shorten:
+            parts.append(self._texts.shorten.format(steps=ranges(transcript.shorten)))
         if transcript.omitted:
             parts.append(self._texts.omitted.format(steps=ranges(transcript.omitted), count=len(transcript.omitted)))
         return "\n".join(parts)

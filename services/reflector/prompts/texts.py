@@ -15,7 +15,7 @@ class PromptTexts:
     bullet: str
     no_bullets: str
     log: str
-    shortened: str
+    shorten: str
     omitted: str
     cut: str
     unknown_steps: str
@@ -101,7 +101,7 @@ _JAPANESE = PromptTexts(
 """,
     no_bullets="(Bulletはありません)",
     log="実行ログ:",
-    shortened="(長さの制限により、ステップ{steps}は先頭と末尾のみを示す)",
+    shorten="(長さの制限により、ステップ{steps}は先頭と末尾のみを示す)",
     omitted="(長さの制限により、重要度の低いステップ{steps}の{count}件を省略した)",
     cut="(長さの制限により、ここで{count}文字を省略した)",
     unknown_steps="stepsに存在しないステップ番号がある: {unknown}。番号は{first}から{last}までである。"
@@ -188,7 +188,7 @@ Answer with JSON of this form:
 """,
     no_bullets="(no bullets)",
     log="Log of the run:",
-    shortened="(For length, only the beginning and the end of steps {steps} are shown.)",
+    shorten="(For length, only the beginning and the end of steps {steps} are shown.)",
     omitted="(For length, {count} less important steps are left out: {steps}.)",
     cut="(For length, {count} characters are left out here.)",
     unknown_steps="`steps` names steps that do not exist: {unknown}. The numbers go from {first} to {last}. "

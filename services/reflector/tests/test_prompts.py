@@ -107,7 +107,7 @@ def test_braces_code_and_json_never_break_a_prompt(answer: str, report: str, con
 
 
 def test_what_was_left_out_is_said(tmp_path: Path) -> None:
-    text = filled("{reasoning_steps}", tmp_path, transcript=Transcript("[0] x", shortened=(3,), omitted=(1, 2, 5)))
+    text = filled("{reasoning_steps}", tmp_path, transcript=Transcript("[0] x", shorten=(3,), omitted=(1, 2, 5)))
     assert "ステップ3は先頭と末尾のみ" in text
     assert "ステップ1-2, 5の3件を省略した" in text
 

@@ -68,7 +68,7 @@ def test_results_that_contradict_each_other_are_kept() -> None:
 def test_left_out_reasoning_steps_are_named_by_the_numbers_of_the_prompt() -> None:
     transcript = prompt_of(run(reasoning_steps=["thought " * 100] * 50), 2_000)
     assert max(transcript.omitted) <= 50
-    assert min(transcript.shortened) == 1
+    assert min(transcript.shorten) == 1
 
 
 @given(st.lists(st.builds(says, st.text(max_size=400)), max_size=30), st.integers(200, 3_000))
@@ -77,7 +77,7 @@ def test_the_budget_holds_for_any_log(log: list[MakeStep], budget: int) -> None:
     transcript = prompt_of(trajectory, budget)
     assert len(transcript.text) <= budget
     whole = prompt_of(trajectory)
-    assert (transcript.text == whole.text) == (not transcript.omitted and not transcript.shortened)
+    assert (transcript.text == whole.text) == (not transcript.omitted and not transcript.shorten)
 
 
 def test_numbers_are_told_as_ranges() -> None:

@@ -35,7 +35,7 @@ from chassis.errors import (
     OutOfRange,
     Unavailable,
     Violation,
-    shortened,
+    shorten,
 )
 
 RETRY_AFTER_SECONDS = 1.0
@@ -47,7 +47,7 @@ class CollectionNotFound(NotFound):
     reason = "COLLECTION_NOT_FOUND"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f'collection "{shortened(name)}" does not exist: make it with CreateCollection')
+        super().__init__(f'collection "{shorten(name)}" does not exist: make it with CreateCollection')
 
 
 class DocumentNotFound(NotFound):
@@ -56,7 +56,7 @@ class DocumentNotFound(NotFound):
     reason = "DOCUMENT_NOT_FOUND"
 
     def __init__(self, collection: str, document_id: str) -> None:
-        super().__init__(f'collection "{collection}" has no document "{shortened(document_id)}"')
+        super().__init__(f'collection "{collection}" has no document "{shorten(document_id)}"')
 
 
 class CollectionExists(AlreadyExists):
@@ -86,7 +86,7 @@ class InvalidDocument(InvalidArgument):
     reason = "INVALID_DOCUMENT"
 
     def __init__(self, document_id: str, field: str, rule: str) -> None:
-        message = f'document "{shortened(document_id)}": {field} {rule}'
+        message = f'document "{shorten(document_id)}": {field} {rule}'
         super().__init__(message, violations=[Violation(field, message)])
 
 

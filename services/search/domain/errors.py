@@ -16,7 +16,7 @@ DeadlineExceeded
 
 from __future__ import annotations
 
-from chassis.errors import DeadlineExceeded, InvalidArgument, Unavailable, Violation, shortened
+from chassis.errors import DeadlineExceeded, InvalidArgument, Unavailable, Violation, shorten
 from libs.embedding.errors import RETRY_AFTER_SECONDS
 
 
@@ -56,7 +56,7 @@ class UnknownTokenizer(InvalidArgument):
     reason = "UNKNOWN_TOKENIZER"
 
     def __init__(self, name: str, known: list[str]) -> None:
-        message = f"unknown tokenizer {shortened(name)!r}: choose one of {', '.join(known)}"
+        message = f"unknown tokenizer {shorten(name)!r}: choose one of {', '.join(known)}"
         super().__init__(message, violations=[Violation("tokenizer", message, "S-27")])
 
 
@@ -66,7 +66,7 @@ class InvalidEntry(InvalidArgument):
     reason = "INVALID_ENTRY"
 
     def __init__(self, field: str, value: object, rule: str) -> None:
-        message = f"{field}: {shortened(str(value))!r} {rule}"
+        message = f"{field}: {shorten(str(value))!r} {rule}"
         super().__init__(message, violations=[Violation(field, message)])
 
 

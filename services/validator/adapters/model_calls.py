@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from chassis.errors import shortened
+from chassis.errors import shorten
 
 BODY_CHARS = 1000
 MAX_REPLY_BYTES = 16 * 1024 * 1024
@@ -18,7 +18,7 @@ class ModelCallFailed(Exception):
     def __init__(self, text: str, secret: str = "") -> None:
         if secret:
             text = text.replace(secret, "***")
-        super().__init__(shortened(_KEY_LIKE.sub("***", text), BODY_CHARS))
+        super().__init__(shorten(_KEY_LIKE.sub("***", text), BODY_CHARS))
 
 
 def token_count(value: object) -> int | None:

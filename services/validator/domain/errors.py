@@ -37,7 +37,7 @@ from chassis.errors import (
     InvalidArgument,
     NotFound,
     Unavailable,
-    shortened,
+    shorten,
 )
 
 
@@ -90,7 +90,7 @@ class KindNotFound(NotFound):
     reason = "REPORT_KIND_NOT_FOUND"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"report kind '{shortened(name)}' is not registered")
+        super().__init__(f"report kind '{shorten(name)}' is not registered")
 
 
 class KindExists(AlreadyExists):
@@ -117,7 +117,7 @@ class ModelIdInvalid(InvalidArgument):
     reason = "MODEL_ID_INVALID"
 
     def __init__(self, model_id: str) -> None:
-        super().__init__(f"Invalid model id '{shortened(model_id)}': expected provider:model-name")
+        super().__init__(f"Invalid model id '{shorten(model_id)}': expected provider:model-name")
 
 
 class EvaluationInvalid(InvalidArgument):

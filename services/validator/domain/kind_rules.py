@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from chassis.errors import shortened
+from chassis.errors import shorten
 from services.validator.domain.findings import ALLOWED_VALUES_SHOWN, Finding, is_blank, shown
 from services.validator.domain.kind_definition import Count, ForbiddenWords, Reference, Required, Rule
 from services.validator.domain.pointers import MISSING, matches, path_of, pointer_along, strings_in
@@ -72,7 +72,7 @@ def _reference(check: Reference, checked: Checked) -> Iterator[Violation]:
         )
         for place, member in members if members is not None else [(pointer, value)]:
             if not isinstance(member, str) or member not in known:
-                yield Violation(place, f"'{shortened(shown(member))}' is not in the list of allowed values", allowed)
+                yield Violation(place, f"'{shorten(shown(member))}' is not in the list of allowed values", allowed)
 
 
 def _count(check: Count, checked: Checked) -> Iterator[Violation]:
@@ -86,7 +86,7 @@ def _count(check: Count, checked: Checked) -> Iterator[Violation]:
 
 def _forbidden_words(check: ForbiddenWords, checked: Checked) -> Iterator[Violation]:
     finder = checked.words.finder(check.phrases)
-    listed = ", ".join(shortened(phrase, 20) for phrase in check.phrases[:3])
+    listed = ", ".join(shorten(phrase, 20) for phrase in check.phrases[:3])
     for path in check.paths:
         for pointer, value in matches(checked.report, path):
             for trail, text in strings_in(value):

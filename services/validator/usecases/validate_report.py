@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import NoReturn
 
-from chassis.errors import shortened
+from chassis.errors import shorten
 from services.validator.domain.errors import ReportNotJson
 from services.validator.domain.findings import ValidationResult
 from services.validator.domain.kinds import ReportKind
@@ -48,7 +48,7 @@ def json_value(text: str) -> object:
     except RecursionError:
         raise ReportNotJson("report_json is nested too deeply") from None
     except ValueError as error:
-        raise ReportNotJson(f"report_json must be JSON text: {shortened(str(error))}") from None
+        raise ReportNotJson(f"report_json must be JSON text: {shorten(str(error))}") from None
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -33,7 +33,7 @@ async def address(files: dict[str, str]) -> AsyncIterator[str]:
         lame_duck_seconds=0,
         drain_grace_seconds=5,
     )
-    async with serve(service(Probe()), settings=settings, certificates=Certificates.of(settings)) as running:
+    async with serve(service(Probe()), settings=settings, certificates=Certificates.from_settings(settings)) as running:
         yield running.address.replace("127.0.0.1", "localhost")
 
 

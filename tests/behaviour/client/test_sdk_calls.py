@@ -21,7 +21,7 @@ from opentelemetry.trace import SpanKind
 
 import chassis
 from chassis import telemetry
-from hansei.client import AsyncClient, Client, errors, within
+from hansei.client import AsyncClient, Client, errors, time_limit
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from hansei.playbook.v1 import playbook_service_pb2 as playbook
 from hansei.playbook.v1.playbook_pb2 import Playbook, Revision
@@ -276,12 +276,12 @@ async def test_what_breaks_a_rule_of_the_contract_is_an_invalid_argument_with_it
 
 
 async def test_within_bounds_the_calls_of_a_block(ask: Ask) -> None:
-    with within(0.2), pytest.raises(errors.DeadlineExceeded):
+    with time_limit(0.2), pytest.raises(errors.DeadlineExceeded):
         await ask(lambda client: client.playbooks.get_sections(dataset="books"))
 
 
 async def test_nothing_is_sent_when_no_time_is_left(ask: Ask, server: Server) -> None:
-    with within(0), pytest.raises(errors.DeadlineExceeded):
+    with time_limit(0), pytest.raises(errors.DeadlineExceeded):
         await ask(lambda client: client.playbooks.get(dataset="books"))
     assert server.playbooks.received == []
 

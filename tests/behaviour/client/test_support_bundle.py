@@ -281,7 +281,7 @@ async def test_services_with_tls_are_asked_with_the_certificates_of_this_environ
     settings = CuratorSettings(
         llm_provider="offline", playbook_data_dir=str(tmp_path / "books"), listen_address="127.0.0.1:0"
     )
-    certificates = chassis.Certificates.of(settings)
+    certificates = chassis.Certificates.from_settings(settings)
     async with chassis.serve(
         build(settings, chassis.Peers({})), settings=settings, certificates=certificates
     ) as running:

@@ -35,7 +35,7 @@ def authority() -> Authority:
 async def port(tmp_path: Path, authority: Authority) -> AsyncIterator[str]:
     files = authority.issue(tmp_path, "localhost")
     settings = ServiceSettings(**{name.removeprefix("HANSEI_").lower(): path for name, path in files.items()})  # type: ignore[arg-type]
-    certificates = Certificates.of(settings)
+    certificates = Certificates.from_settings(settings)
     assert certificates is not None
     server = HttpServer(hello, "127.0.0.1:0", 1, CallsInProgress(), "HANSEI_HTTP_ADDRESS", certificates.for_http())
     await server.start()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chassis.deadlines import within
+from chassis.deadlines import time_limit
 from chassis.errors import HanseiError, Unavailable
 from chassis.logging import without_secrets
 from chassis.settings import BadSetting, ServiceSettings, load, settings_table
@@ -132,7 +132,7 @@ def check_server(address: str | None) -> Iterator[Finding]:
     with client:
         for name, call in _CALLS.items():
             try:
-                with within(SECONDS):
+                with time_limit(SECONDS):
                     yield Finding(f"server: {name}", call(client))
             except HanseiError as error:
                 yield Finding(f"server: {name}", error.message, _remedy(name, error, client.address))

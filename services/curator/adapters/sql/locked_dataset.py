@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, Text, bindparam, func, select
 
-from chassis.errors import shortened
+from chassis.errors import shorten
 from libs.storage.engines import insert_for
 from services.curator.adapters.sql import schema
 from services.curator.adapters.sql.queries import change_from, changes_where
@@ -181,7 +181,7 @@ class LockedDataset:
         for pending_id in ids:
             if pending_id not in known:
                 raise PendingChangeNotFound(
-                    f'dataset "{self.dataset}" has no pending change "{shortened(pending_id)}": list them first'
+                    f'dataset "{self.dataset}" has no pending change "{shorten(pending_id)}": list them first'
                 )
         return [known[pending_id] for pending_id in ids]
 

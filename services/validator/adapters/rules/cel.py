@@ -11,7 +11,7 @@ from celpy.celparser import CELParseError
 from celpy.celtypes import BoolType
 from celpy.evaluation import CELEvalError, Context, Evaluator
 
-from chassis.errors import shortened
+from chassis.errors import shorten
 from services.validator.adapters.rules.budget import Budget, RuleTooExpensive
 
 MAX_VALUE_SIZE = 100_000
@@ -61,7 +61,7 @@ class CelExpression:
             tree = environment.compile(text)
         except (CELParseError, RecursionError, ValueError) as error:
             reason = str(error).strip().splitlines()
-            raise ExpressionInvalid(shortened(reason[0]) if reason else "it does not parse") from None
+            raise ExpressionInvalid(shorten(reason[0]) if reason else "it does not parse") from None
         if _depth(tree) > MAX_NESTING:
             raise ExpressionInvalid(f"it is nested deeper than {MAX_NESTING} levels")
         self._runner = _BudgetedRunner(environment, tree)
@@ -75,7 +75,7 @@ class CelExpression:
         except (CELEvalError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
             if budget.spent:
                 return "passed its limit"
-            return f"cannot be evaluated: {shortened(str(error.args[0] if error.args else error))}"
+            return f"cannot be evaluated: {shorten(str(error.args[0] if error.args else error))}"
         if isinstance(value, BoolType):
             return "" if value else "does not hold"
         return "must give true or false"

@@ -14,7 +14,7 @@ from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from chassis.errors import shortened
+from chassis.errors import shorten
 from services.validator.adapters.rules.budget import Budget, RuleTooExpensive
 from services.validator.domain.findings import ALLOWED_VALUES_SHOWN, Finding, shown
 from services.validator.domain.kind_rules import MAX_FINDINGS_PER_RULE
@@ -51,14 +51,14 @@ class CompiledSchema:
         try:
             schema = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise SchemaInvalid(f"it is not JSON: {shortened(str(error))}") from None
+            raise SchemaInvalid(f"it is not JSON: {shorten(str(error))}") from None
         if not isinstance(schema, dict):
             raise SchemaInvalid("it must be an object")
         _refuse_keywords(schema)
         try:
             Draft202012Validator.check_schema(schema)
         except SchemaError as error:
-            raise SchemaInvalid(f"{pointer_to(*error.absolute_path) or 'it'}: {shortened(error.message)}") from None
+            raise SchemaInvalid(f"{pointer_to(*error.absolute_path) or 'it'}: {shorten(error.message)}") from None
         except RecursionError:
             raise SchemaInvalid("it is nested too deeply") from None
         self._validator = _Validator(schema, registry=Registry())
@@ -75,7 +75,7 @@ class CompiledSchema:
         except (RuleTooExpensive, RecursionError):
             found.append(Finding("SCHEMA_LIMIT", "report passed the limit of its JSON Schema", ""))
         except Unresolvable as error:
-            found.append(Finding("SCHEMA_REFERENCE", f"the JSON Schema refers to {shortened(error.ref)}", ""))
+            found.append(Finding("SCHEMA_REFERENCE", f"the JSON Schema refers to {shorten(error.ref)}", ""))
         finally:
             _budget.reset(token)
         return found
@@ -109,7 +109,7 @@ def _compiled_pattern(pattern: object) -> Any:
     try:
         return re2.compile(pattern)
     except (re2.error, TypeError, ValueError):
-        raise SchemaInvalid(f"pattern {shortened(shown(pattern))} is no RE2 expression") from None
+        raise SchemaInvalid(f"pattern {shorten(shown(pattern))} is no RE2 expression") from None
 
 
 def _finding(error: ValidationError) -> Finding:
@@ -121,7 +121,7 @@ def _finding(error: ValidationError) -> Finding:
     elif keyword == "const":
         allowed = (shown(error.validator_value),)
     words = _REQUIREMENTS.get(keyword)
-    requirement = words(error.validator_value) if words else shortened(error.message, 200)
+    requirement = words(error.validator_value) if words else shorten(error.message, 200)
     code = f"SCHEMA_{keyword.lstrip('$').upper()}"
     message = f"{path_of(pointer)} {requirement}"
     return Finding(code, message, pointer, allowed_values=allowed[:ALLOWED_VALUES_SHOWN], allowed_total=len(allowed))
@@ -140,7 +140,7 @@ _REQUIREMENTS: Mapping[str, Callable[[Any], str]] = {
     "maximum": lambda value: f"must be <= {value}",
     "exclusiveMinimum": lambda value: f"must be > {value}",
     "exclusiveMaximum": lambda value: f"must be < {value}",
-    "pattern": lambda value: f"must match {shortened(value)}",
+    "pattern": lambda value: f"must match {shorten(value)}",
     "uniqueItems": lambda value: "must not repeat items",
     "additionalProperties": lambda value: "has properties that are not allowed",
 }

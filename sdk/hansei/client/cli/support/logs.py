@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from chassis.errors import shortened
+from chassis.errors import shorten
 from hansei.client.cli.support.archive import LeftOut, Part
 from hansei.client.cli.support.masking import Masking
 
@@ -52,16 +52,16 @@ def _kept(line: str, masking: Masking) -> str:
     try:
         record = json.loads(line)
     except ValueError:
-        return shortened(line, MAX_CHARS)
+        return shorten(line, MAX_CHARS)
     if not isinstance(record, dict):
-        return shortened(line, MAX_CHARS)
+        return shorten(line, MAX_CHARS)
     return json.dumps({key: _fact(key, value) for key, value in masking(record).items()}, ensure_ascii=False)
 
 
 def _fact(key: str, value: Any) -> Any:
     if key == "exception":
         return _places(str(value))
-    return value if isinstance(value, int | float | None) else shortened(value, MAX_CHARS)
+    return value if isinstance(value, int | float | None) else shorten(value, MAX_CHARS)
 
 
 def _places(trace: str) -> list[str]:

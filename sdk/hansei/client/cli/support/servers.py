@@ -12,7 +12,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from chassis.channels import target
-from chassis.deadlines import within
+from chassis.deadlines import time_limit
 from chassis.errors import HanseiError
 from chassis.policy import installed_policies
 from chassis.settings import ServiceSettings, settings_table
@@ -47,7 +47,7 @@ def playbooks(address: str | None) -> Iterator[Part | LeftOut]:
 
     found: list[dict[str, Any]] = []
     try:
-        with Client(address) as client, within(4 * SECONDS):
+        with Client(address) as client, time_limit(4 * SECONDS):
             listed = client.playbooks.list_datasets(page_size=MAX_DATASETS)
             for number, each in enumerate(listed.datasets):
                 about = {
