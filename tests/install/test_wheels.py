@@ -25,7 +25,7 @@ VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 UV = Path(sys.executable).with_name("uv")
 RECORDED = ROOT / "examples/trajectories/git-push-rebased.json"
 SERVERS_NEED = (
-    "alembic dbos faiss fastapi hansei_server langchain_core numba numpy protovalidate psycopg scipy sqlalchemy uvloop"
+    "alembic dbos faiss fastapi hansei_server langchain_core numba numpy protovalidate psycopg sqlalchemy uvloop"
 )
 IMPORT_ALL = """
 import importlib, pkgutil, sys

@@ -13,13 +13,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
-from scipy.special import expit
-from scipy.stats import norm
-from scipy.stats import t as student
 
 from services.validator.domain.comparisons import Comparison, ComparisonRanking, Preference, RankingOptions, Rating
 from services.validator.domain.errors import NotIdentifiable
@@ -28,6 +25,9 @@ Array = NDArray[np.float64]
 
 MAX_STEPS = 100
 PRECISE = 1e-10
+SEPARABLE = 1e-7
+"""Residual per answer, of rows of length 1, beyond which no weights cancel out."""
+BISECTIONS = 60
 MANY_TASKS = 100
 """Beyond this the leverage of one task is negligible, and correcting for it is only slow."""
 
@@ -142,22 +142,48 @@ def _unconnected(ids: Sequence[str], measured: Sequence[Comparison]) -> tuple[st
 
 
 def _is_separable(design: _Design) -> bool:
-    """True when the likelihood has no finite maximum: some direction never makes an answer less likely.
+    """Return whether the likelihood has no finite maximum (A. Albert and J. Anderson 1984).
 
-    Found by linear programming (A. Albert and J. Anderson 1984). A tie counts as an answer for each side.
+    That is so if some direction makes no answer less likely and one more likely. By Stiemke's lemma there is none
+    exactly if positive weights of the answers cancel out, `rows.T @ weights == 0`; a tie is an answer for each side.
     """
     signs = 2 * design.shares[design.shares != 0.5] - 1
     decided = design.rows[design.shares != 0.5] * signs[:, None]
     tied = design.rows[design.shares == 0.5]
     rows = np.unique(np.vstack([decided, tied, -tied]), axis=0)
-    result = linprog(-rows.sum(axis=0), A_ub=-rows, b_ub=np.zeros(len(rows)), bounds=(-1, 1), method="highs")
-    return bool(result.status != 0 or -result.fun > 1e-6)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    # Weights of at least 1, which is no restriction: they may all be multiplied.
+    target = -rows.sum(axis=0)
+    residual = rows.T @ nonnegative_least_squares(rows.T, target) - target
+    return bool(np.linalg.norm(residual) > SEPARABLE * len(rows))
+
+
+def nonnegative_least_squares(matrix: Array, target: Array) -> Array:
+    """Return the `x >= 0` with the least `|matrix @ x - target|` (C. Lawson and R. Hanson 1974, chapter 23)."""
+    solution = np.zeros(matrix.shape[1])
+    passive = np.zeros(matrix.shape[1], dtype=bool)
+    for _ in range(3 * matrix.shape[1]):
+        gradient = np.where(passive, -np.inf, matrix.T @ (target - matrix @ solution))
+        if passive.all() or gradient.max() <= PRECISE:
+            break
+        passive[gradient.argmax()] = True
+        while True:
+            candidate = np.zeros_like(solution)
+            candidate[passive] = np.linalg.lstsq(matrix[:, passive], target, rcond=None)[0]
+            blocking = passive & (candidate <= 0)
+            if not blocking.any():
+                break
+            steps = solution[blocking] / (solution[blocking] - candidate[blocking])
+            solution += steps.min() * (candidate - solution)
+            passive &= solution > PRECISE
+        solution = np.where(passive, candidate, 0.0)
+    return solution
 
 
 def _maximum_likelihood(design: _Design) -> Array:
     parameters = np.zeros(design.rows.shape[1])
     for _ in range(MAX_STEPS):
-        chance = expit(design.rows @ parameters)
+        chance = _logistic(design.rows @ parameters)
         gradient = design.rows.T @ (design.shares - chance)
         step = np.linalg.solve(_information(design.rows, chance), gradient)
         # Far from the maximum a full Newton step may overshoot; this keeps odds from changing more than e^2-fold.
@@ -168,6 +194,12 @@ def _maximum_likelihood(design: _Design) -> Array:
     raise NotIdentifiable("the comparisons do not determine the ranking: its estimate does not converge")
 
 
+def _logistic(logits: Array) -> Array:
+    # The hyperbolic tangent does not overflow.
+    result: Array = 0.5 * (1 + np.tanh(0.5 * logits))
+    return result
+
+
 def _information(rows: Array, chance: Array) -> Array:
     result: Array = (rows * (chance * (1 - chance))[:, None]).T @ rows
     return result
@@ -175,7 +207,7 @@ def _information(rows: Array, chance: Array) -> Array:
 
 def _deviations(design: _Design, parameters: Array, contestants: int) -> Array:
     """Standard errors of the strengths."""
-    chance = expit(design.rows @ parameters)
+    chance = _logistic(design.rows @ parameters)
     information = _information(design.rows, chance)
     inverse = np.linalg.inv(information)
     covariance = inverse
@@ -209,5 +241,28 @@ def _left_out(design: _Design, chance: Array, information: Array, cluster: int, 
 
 def _quantile(design: _Design, level: float) -> float:
     tasks = len(np.unique(design.clusters))
-    tail = 0.5 + level / 2
-    return float(student.ppf(tail, tasks - 1)) if tasks > 1 else float(norm.ppf(tail))
+    return student_quantile(0.5 + level / 2, tasks - 1) if tasks > 1 else NormalDist().inv_cdf(0.5 + level / 2)
+
+
+def student_quantile(probability: float, freedom: int) -> float:
+    """Return the quantile of Student's t distribution, for a probability above 1/2, by bisection of its angle."""
+    low, high = 0.0, math.pi / 2
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        if 0.5 + _student_half(middle, freedom) / 2 < probability:
+            low = middle
+        else:
+            high = middle
+    return math.sqrt(freedom) * math.tan((low + high) / 2)
+
+
+def _student_half(angle: float, freedom: int) -> float:
+    """Return P(|t| < sqrt(freedom) tan(angle)) by the finite series (M. Abramowitz and I. Stegun 1964, 26.7.3-4)."""
+    is_odd = freedom % 2 == 1
+    cosine = math.cos(angle)
+    term = cosine if is_odd else 1.0
+    total = term if freedom > 1 else 0.0
+    for step in range(2 + is_odd, freedom, 2):
+        term *= cosine * cosine * (step - 1) / step
+        total += term
+    return 2 / math.pi * (angle + math.sin(angle) * total) if is_odd else math.sin(angle) * total

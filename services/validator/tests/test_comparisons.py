@@ -10,10 +10,12 @@ from typing import TypeVar
 import numpy as np
 import pytest
 from pydantic import BaseModel
+from scipy.optimize import linprog, nnls
 from scipy.stats import kendalltau
+from scipy.stats import t as student
 
 from chassis.errors import FailedPrecondition
-from services.validator.domain.bradley_terry import rank_comparisons
+from services.validator.domain.bradley_terry import nonnegative_least_squares, rank_comparisons, student_quantile
 from services.validator.domain.comparisons import Comparison, Preference, RankingOptions
 from services.validator.domain.errors import ComparisonsInvalid, ModelKeyMissing, NotIdentifiable
 from services.validator.usecases.compare import CompareSubmissions, ComparisonTask, ContestantSubmission
@@ -200,3 +202,45 @@ async def test_a_missing_key_ends_it_with_that_error() -> None:
     compare = CompareSubmissions(PatientJudge(Keyless(), no_pause), "openai:m")
     with pytest.raises(FailedPrecondition, match="GOOGLE_API_KEY is not set"):
         await compare([task("p1", a="x", b="y")], BARE)
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 11, 100, 1001])
+@pytest.mark.parametrize("probability", [0.75, 0.95, 0.975, 0.9995])
+def test_the_quantile_is_the_one_of_scipy(probability: float, freedom: int) -> None:
+    assert student_quantile(probability, freedom) == pytest.approx(student.ppf(probability, freedom), rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_least_squares_are_those_of_scipy(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    matrix, target = rng.normal(size=(5, 40 if seed % 2 else 4)), rng.normal(size=5)
+    solution = nonnegative_least_squares(matrix, target)
+    assert (solution >= 0).all()
+    assert np.linalg.norm(matrix @ solution - target) == pytest.approx(nnls(matrix, target)[1], abs=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_refused_are_exactly_the_designs_that_scipy_can_separate(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    ids = ["a", "b", "c", "d"]
+    pairs = [rng.choice(4, 2, replace=False) for _ in range(int(rng.integers(8, 40)))]
+    answers = rng.choice([FIRST, SECOND, TIE], len(pairs), p=[0.8, 0.15, 0.05])
+    comparisons = [
+        Comparison(ids[min(pair)], ids[max(pair)], answer) for pair, answer in zip(pairs, answers, strict=True)
+    ]
+    signs = {FIRST: (1,), SECOND: (-1,), TIE: (1, -1)}
+    rows = np.array(
+        [
+            sign * (np.eye(4)[ids.index(item.first_id)] - np.eye(4)[ids.index(item.second_id)])
+            for item in comparisons
+            for sign in signs[item.preference]
+        ]
+    )
+    if np.linalg.matrix_rank(rows) < 3:
+        return
+    best = linprog(-rows.sum(axis=0), A_ub=-rows, b_ub=np.zeros(len(rows)), bounds=(-1, 1))
+    if -best.fun > 1e-6:
+        with pytest.raises(NotIdentifiable):
+            rank_comparisons(comparisons, BARE)
+    else:
+        rank_comparisons(comparisons, BARE)

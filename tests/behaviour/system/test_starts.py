@@ -24,7 +24,6 @@ RARELY_NEEDED = {
     "opentelemetry.sdk.metrics": "nobody reads metrics",
     "psycopg": "there is no PostgreSQL",
     "qdrant_client": "there is no Qdrant",
-    "scipy": "nothing is ranked yet",
     "sqlalchemy.dialects.mysql": "no service speaks it",
     "sudachipy": "no Japanese text came yet",
     "uvicorn": "there is no HTTP",
