@@ -35,11 +35,13 @@ class RetryPolicy:
     """The highest ceiling, and the upper limit of a `retry_after`."""
     total_seconds: float | None = None
     """The limit of all attempts and pauses together; a pause that would exceed it is not started."""
+    is_exact: bool = False
+    """Whether each pause is exactly its ceiling, without jitter and without the `retry_after` of the error."""
 
     def pause(self, attempt: int, retry_after: float | None, rng: Callable[[], float] = random.random) -> float:
         """Return the seconds to wait after an attempt, counted from 1, whose error may have a `retry_after`."""
         ceiling = min(self.longest_pause, self.first_pause * self.factor ** min(attempt - 1, _LARGEST_EXPONENT))
-        return min(retry_after or 0.0, self.longest_pause) + rng() * ceiling
+        return ceiling if self.is_exact else min(retry_after or 0.0, self.longest_pause) + rng() * ceiling
 
     async def run(
         self,

@@ -68,7 +68,7 @@ async def ranked(comparisons: Sequence[Comparison], options: RankingOptions) -> 
     """The ranking of all contestants, made on a thread. Raises NotIdentifiable."""
 
     def on_thread() -> ComparisonRanking:
-        # SciPy takes longer to import than all the rest of the validator, and few processes ever rank.
+        # NumPy takes long to import, and few processes ever rank.
         from services.validator.domain.bradley_terry import rank_comparisons
 
         return rank_comparisons(comparisons, options)

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, select
 
 from chassis.errors import Aborted, ResourceExhausted, Unavailable
 from chassis.logging import get_logger
+from chassis.retry import RetryPolicy
 from libs.storage.database import Database
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.timestamps import from_microseconds, to_microseconds, utc_now
@@ -31,7 +32,7 @@ from services.validator.domain.leaderboard import (
 
 T = TypeVar("T")
 
-RETRY_PAUSES = (1.0, 2.0, 4.0)
+RETRY = RetryPolicy(attempts=4, first_pause=1.0, is_exact=True)
 LOCK_SECONDS = 5
 STATEMENT_SECONDS = 10.0
 
@@ -39,7 +40,7 @@ log = get_logger("hansei.validator")
 
 
 class ValidatorDatabase(Database):
-    """The validator's database; failed writes are repeated (V-72)."""
+    """The validator's database; failed writes are retried (V-72)."""
 
     def __init__(
         self,
@@ -61,14 +62,17 @@ class ValidatorDatabase(Database):
     async def write(
         self, work: Callable[[Connection], T], key: str = "", on_commit: Callable[[T], None] | None = None
     ) -> T:
-        """Return the result of `work`, repeated after 1, 2 and 4 seconds while the database fails (V-72)."""
-        for pause in RETRY_PAUSES:
-            try:
-                return await super().write(work, key, on_commit)
-            except (Unavailable, Aborted, ResourceExhausted) as error:
-                log.warning("leaderboard write failed; trying again", pause_seconds=pause, error=str(error))
-            await self._sleep(pause)
-        return await super().write(work, key, on_commit)
+        """Return the result of `work`, retried after 1, 2 and 4 seconds while the database fails (V-72)."""
+        write = super().write
+        result, _ = await RETRY.run(
+            lambda: write(work, key, on_commit),
+            lambda error: isinstance(error, Unavailable | Aborted | ResourceExhausted),
+            before_pause=lambda attempt, pause, error: log.warning(
+                "leaderboard write failed; trying again", pause_seconds=pause, error=str(error)
+            ),
+            sleep=self._sleep,
+        )
+        return result
 
 
 class LeaderBoardStore:
