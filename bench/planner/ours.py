@@ -93,11 +93,11 @@ class _Executions(Executions):
 
     plans: dict[str, ExecutionPlan]
 
-    async def log(self, execution_id: str) -> Sequence[Recorded]:
+    async def read_log(self, execution_id: str) -> Sequence[Recorded]:
         plan = self.plans.get(execution_id)
         if plan is None:
-            return await super().log(execution_id)
-        return [Recorded(sequence=1, created_at=utc_now(), event=self._executor.started(plan))]
+            return await super().read_log(execution_id)
+        return [Recorded(sequence=1, created_at=utc_now(), event=self._executor.make_started(plan))]
 
 
 class Hansei:
@@ -150,7 +150,7 @@ class Hansei:
 
     async def resume(self, execution_id: str) -> float:
         """Seconds from an answer to the committed result."""
-        asked = open_question(await self._executions.log(execution_id))
+        asked = open_question(await self._executions.read_log(execution_id))
         token = self._executions.token(execution_id, asked)
         response = InterventionResponse(action=InterventionAction.INPUT, user_input="this")
         began = time.perf_counter()

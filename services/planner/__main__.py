@@ -1,4 +1,4 @@
-"""Runs the planner as a process: ``python -m services.planner``."""
+"""Run the planner as a process: ``python -m services.planner``."""
 
 from chassis import load, run
 from services.planner.bootstrap import build

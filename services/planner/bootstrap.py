@@ -1,4 +1,4 @@
-"""Composition of the planner: the only place that knows which adapters stand behind its use cases."""
+"""Compose the planner: connect its use cases with their adapters."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from services.planner.rpc.servicer.planner import PlannerServicer
 from services.planner.settings import PlannerSettings
 from services.planner.usecases.execute import Executor
 from services.planner.usecases.executions import Executions, Ownership
-from services.planner.usecases.feedback import FeedbackBook, LearningGate
-from services.planner.usecases.gates import AdjustedGate, GuaranteedGate
+from services.planner.usecases.feedback import FeedbackBook
+from services.planner.usecases.gates import AdjustedGate, GuaranteedGate, LearningGate
 from services.planner.usecases.generate import GeneratorAgent
 from services.planner.usecases.judge import StepJudge
 from services.planner.usecases.legacy_agent import LegacyAgentTool
@@ -60,7 +60,7 @@ _HOUSEKEEPING_SECONDS = 60.0
 
 
 def build(settings: PlannerSettings, peers: Peers) -> Service:
-    """The planner service. Raises BadSetting, as when the provider needs a key that is not set (G-08)."""
+    """Build the planner service. Raises BadSetting, for example if the provider needs a key that is missing (G-08)."""
     config = load_grace_config(settings.grace_config)
     closing = AsyncExitStack()
     client = connect_chat(settings, remaining=partial(deadlines.budget, None))
@@ -74,9 +74,9 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
     with report_setting(setting):
         store = SqlExecutionStore(settings.planner_database_url)
     closing.push_async_callback(store.close)
-    own = Ownership(f"planner-{secrets.token_hex(4)}", settings.planner_lease_seconds)
+    ownership = Ownership(f"planner-{secrets.token_hex(4)}", settings.planner_lease_seconds)
     executor = _executor(settings, config, planner, registry, gate, models.evaluating, SearchEmbedder(peers))
-    executions = Executions(store, executor, own)
+    executions = Executions(store, executor, ownership)
     book = FeedbackBook(store, gate, executions)
 
     async def start() -> None:
@@ -94,7 +94,7 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
             ),
             Registration(
                 planner_service_pb2_grpc.add_PlannerServiceServicer_to_server,
-                PlannerServicer(planner, executions, book, _most(settings)),
+                PlannerServicer(planner, executions, book, _limits(settings)),
                 endless=("ExecutePlan", "ResumePlan"),
             ),
         ],
@@ -111,7 +111,7 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
 
 
 async def _delete_old_responses(store: SqlExecutionStore, settings: PlannerSettings) -> None:
-    """Delete the stored responses of old requests from time to time. Run until cancelled."""
+    """Delete the stored responses of old requests every minute. Run until cancelled."""
     retention = timedelta(days=settings.planner_response_retention_days)
     while True:
         try:
@@ -128,7 +128,7 @@ def _answerer(client: LLMClient, settings: PlannerSettings) -> Answerer:
 
 
 class _Models:
-    """The model that plans and reasons, the one that evaluates, the one that estimates; None offline (P-126, P-127)."""
+    """The models for planning and reasoning, for evaluating, and for estimating; None offline (P-126, P-127)."""
 
     def __init__(
         self, settings: PlannerSettings, config: GraceConfig, shared: LLMClient, closing: AsyncExitStack
@@ -144,28 +144,28 @@ class _Models:
     def _model(self, temperature: float, max_tokens: int) -> CompletionModel | None:
         if self._settings.llm_provider == OFFLINE:
             return None
-        own = self._config.llm
-        wanted: dict[str, Any] = {
+        llm = self._config.llm
+        changes: dict[str, Any] = {
             "llm_temperature": temperature,
             "llm_max_tokens": max_tokens,
-            "llm_attempt_seconds": own.timeout_seconds,
-            "llm_retries": own.retry.max_retries,
-            "llm_retry_base_seconds": own.retry.base_seconds,
-            "llm_retry_max_seconds": own.retry.max_seconds,
+            "llm_attempt_seconds": llm.timeout_seconds,
+            "llm_retries": llm.retry.max_retries,
+            "llm_retry_base_seconds": llm.retry.base_seconds,
+            "llm_retry_max_seconds": llm.retry.max_seconds,
         }
-        named = {"llm_provider": own.provider, "llm_model": own.model}
+        provider = {"llm_provider": llm.provider, "llm_model": llm.model}
         try:
-            client = connect_chat(self._settings.model_copy(update=wanted | named))
+            client = connect_chat(self._settings.model_copy(update=changes | provider))
         except KeyMissing:
-            if "provider" in own.model_fields_set:
+            if "provider" in llm.model_fields_set:
                 raise
-            # Nobody chose the default provider and nobody gave it a key: the shared model does its work.
+            # Nobody chose the default provider or gave it a key: use the shared model instead.
             _log.warning(
-                "no API key of the provider; using another model for plans",
-                provider=own.provider,
+                "API key of the planning provider is missing; using the shared model",
+                provider=llm.provider,
                 model=self._settings.llm_model,
             )
-            client = connect_chat(self._settings.model_copy(update=wanted))
+            client = connect_chat(self._settings.model_copy(update=changes))
         self._closing.push_async_callback(client.aclose)
         return ChatCompletions(client)
 
@@ -175,8 +175,8 @@ def _gate(config: GraceConfig) -> LearningGate:
     if config.confidence.mode == "guaranteed":
         from services.planner.domain.guarantee import ThresholdGuarantee  # with NumPy
 
-        wanted = config.guarantee
-        return GuaranteedGate(thresholds, ThresholdGuarantee(wanted.alpha, wanted.delta), wanted.audit_rate)
+        guarantee = config.guarantee
+        return GuaranteedGate(thresholds, ThresholdGuarantee(guarantee.alpha, guarantee.delta), guarantee.audit_rate)
     return AdjustedGate(thresholds, **config.adjustment.model_dump())
 
 
@@ -209,7 +209,7 @@ def _executor(
     return Executor(registry, judge, orchestrator, rules, weights, settings.planner_max_output_chars)
 
 
-def _most(settings: PlannerSettings) -> Budget:
+def _limits(settings: PlannerSettings) -> Budget:
     return Budget(
         max_tokens=settings.planner_max_tokens or None,
         max_cost_micro_usd=round(1e6 * settings.planner_max_cost_usd) or None,
@@ -229,7 +229,7 @@ def _tool_tasks(
         closing.push_async_callback(peers.close)
         tasks["tools"] = partial(register_remote_tools, peers, addresses, registry)
     if settings.planner_mcp_servers:
-        # Imported only where it is used: the package is large.
+        # The package is large, so import it only where it is used.
         from services.planner.adapters.mcp_tools import connect_mcp_servers
 
         tasks["mcp"] = partial(connect_mcp_servers, settings.planner_mcp_servers, registry)

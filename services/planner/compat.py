@@ -43,8 +43,8 @@ class MemoryLog:
 
     async def append(self, events: Sequence[tuple[Event, datetime]], after: int) -> None:
         """Append the events; there is no other writer."""
-        for number, (event, at) in enumerate(events, start=after + 1):
-            self.events.append(Recorded(sequence=number, created_at=at, event=event))
+        for number, (event, time) in enumerate(events, start=after + 1):
+            self.events.append(Recorded(sequence=number, created_at=time, event=event))
 
     async def read(self) -> Sequence[Recorded]:
         """Return the log; empty if the execution began from a state that the caller passed in."""
@@ -58,15 +58,15 @@ class InProcessExecutor(Executor):
     async def execute_plan(
         self, plan: ExecutionPlan, budget: Budget | None = None, *, people: InterventionHandler | None = None
     ) -> ExecutionResult:
-        """Run a plan to its end; `people` answers the questions, None means that nobody does (P-36)."""
-        started = self.started(plan, budget, human_available=people is not None)
-        run = ExecutionRecorder(ExecutionState(started.plan), MemoryLog(), self.clock)
-        run.record(started)
-        nobody = InterventionHandler(policy=self.rules.asking, replans=self.rules.replans, clock=self.clock)
-        await self.drive(run, people or nobody)
-        if run.state.result is None:
+        """Run a plan to its end; `people` answers the questions, the default response without it (P-36)."""
+        started = self.make_started(plan, budget, human_available=people is not None)
+        recorder = ExecutionRecorder(ExecutionState(started.plan), MemoryLog(), self.clock)
+        recorder.record(started)
+        default_handler = InterventionHandler(policy=self.rules.policy, replans=self.rules.replans, clock=self.clock)
+        await self.drive(recorder, people or default_handler)
+        if recorder.state.result is None:
             raise RuntimeError("an execution whose questions are answered must end with a result")
-        return run.state.result
+        return recorder.state.result
 
     async def execute_plan_generator(
         self,
@@ -80,21 +80,21 @@ class InProcessExecutor(Executor):
         """
         reports: asyncio.Queue[ExecutionState | LogLine | None] = asyncio.Queue()
         first = state.copy() if state else ExecutionState(executable_plan(plan))
-        run = ExecutionRecorder(first, MemoryLog(), self.clock, _reporter_to(reports))
+        recorder = ExecutionRecorder(first, MemoryLog(), self.clock, _reporter_to(reports))
         if state is None:
-            run.record(self.started(run.state.plan))
+            recorder.record(self.make_started(recorder.state.plan))
         elif state.intervention_request is not None and response is not None:
-            run.record(interpret_response(run.state, state.intervention_request, response, self.rules.asking))
-        driving = asyncio.ensure_future(self.drive(run, DeferredAnswers()))
-        driving.add_done_callback(lambda _: reports.put_nowait(None))
+            recorder.record(interpret_response(recorder.state, state.intervention_request, response, self.rules.policy))
+        driver = asyncio.ensure_future(self.drive(recorder, DeferredAnswers()))
+        driver.add_done_callback(lambda _: reports.put_nowait(None))
         try:
             while (report := await reports.get()) is not None:
                 yield report
-            await driving
+            await driver
         finally:
-            driving.cancel()
+            driver.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await driving
+                await driver
 
 
 def aggregate_with_critical_check(scores: Sequence[float]) -> tuple[float, bool]:

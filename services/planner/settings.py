@@ -12,10 +12,7 @@ from libs.llm.settings import LLMSettings
 
 
 class PlannerSettings(LLMSettings, ServiceSettings):
-    """Where the planner listens, whom it calls, where it keeps executions, and which model answers.
-
-    How plans are made, judged and repaired is in `grace_config`.
-    """
+    """Settings of the planner; those of making, judging and replacing plans are in the file `grace_config`."""
 
     listen_address: str = "127.0.0.1:50054"
     """Where gRPC is served, `host:port`. Port 0 takes a free one."""

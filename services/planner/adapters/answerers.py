@@ -1,4 +1,4 @@
-"""Who answers for the generator: a chat model, or the offline rules."""
+"""Answer questions for the generator: with a chat model, or with the offline rules."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from services.planner.domain.generation import (
 from services.planner.prompts.generator import CITED, PLAIN
 
 MAX_ANSWER_CHARS = 1_000_000
-"""What a trajectory can hold of an answer."""
+"""The limit of a trajectory."""
 
 
 class ModelAnswerer:
     """Answers with one call of a chat model."""
 
     def __init__(self, client: LLMClient, name: str, prompts_dir: Path | None, language: str) -> None:
-        """Templates are `<prompts_dir>/generator/<dataset>.txt` and `default.txt` (P-114); `language` is ja or en."""
+        """Read templates from `<prompts_dir>/generator/<dataset>.txt` and `default.txt` (P-114)."""
         self._client = client
         self._name = name
         self._templates = PromptTemplates(prompts_dir and prompts_dir / "generator", CITED[language])
 
     @property
     def name(self) -> str:
-        """The model."""
+        """Return the name of the model."""
         return self._name
 
     async def answer(self, question: Question) -> tuple[GeneratedAnswer, TokenUse | None]:
-        """The model's answer. Errors: see libs.llm.errors; ValueError for one that no trajectory can hold."""
+        """Return the answer of the model. Raises ValueError for a too long one, and the errors of libs.llm."""
         with collect_usage() as usage:
             reply = await self._client.ainvoke(self._messages(question))
         text: str = reply.content
-        answer = GeneratedAnswer(text) if question.style is AnswerStyle.PLAIN else _read(text)
+        answer = GeneratedAnswer(text) if question.style is AnswerStyle.PLAIN else _parse_reply(text)
         if len(answer.text) > MAX_ANSWER_CHARS:
             raise ValueError(f"the answer has {len(answer.text)} characters, more than {MAX_ANSWER_CHARS}")
         return answer, _token_use(usage)
 
     def _messages(self, question: Question) -> list[tuple[str, str]]:
-        """One human message (C-52), after the instruction as a system message, if there is one (P-122)."""
+        """Return one human message (C-52), after the instruction as a system message, if there is one (P-122)."""
         messages = [("human", self._prompt(question))]
         return [("system", question.instruction), *messages] if question.instruction else messages
 
@@ -61,8 +61,8 @@ class ModelAnswerer:
         return self._templates.filled([question.dataset, "default"], values)
 
 
-def _read(text: str) -> GeneratedAnswer:
-    """The answer in a reply; the stripped text itself if it is not `{reasoning, answer}` (P-117)."""
+def _parse_reply(text: str) -> GeneratedAnswer:
+    """Return the answer in a reply; the stripped text itself if it is not `{reasoning, answer}` (P-117)."""
     try:
         reply: dict[str, Any] = extract_json_object(text)
     except ReplyNotStructured:
@@ -80,13 +80,13 @@ def _token_use(usage: UsageTotal) -> TokenUse | None:
 
 
 class OfflineAnswerer:
-    """Answers extractively, by rules, and says so."""
+    """Answers with quotations, by rules, and is named as such."""
 
     @property
     def name(self) -> str:
-        """Says that no model answers."""
+        """Return `offline`."""
         return "offline"
 
     async def answer(self, question: Question) -> tuple[GeneratedAnswer, TokenUse | None]:
-        """The sentences of the bullets that are closest to the query. An instruction cannot be followed by rules."""
+        """Return the sentences of the bullets closest to the query; the rules ignore the instruction."""
         return extractive_answer(question.query, question.bullets), None

@@ -1,4 +1,4 @@
-"""Chat models as the planner's use cases want them."""
+"""Chat models behind the port of the use cases."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from services.planner.usecases.ports import Completion
 
 
 class ChatCompletions:
-    """One chat model with its settings; every call is counted in tokens and money where the provider tells them."""
+    """One chat model with its settings; each call reports tokens and cost where the provider does."""
 
     def __init__(self, client: LLMClient) -> None:
         self._client = client
 
     async def complete(self, system: str, prompt: str) -> Completion:
-        """The reply. Errors: see libs.llm.errors."""
+        """Return the reply. Raises the errors of libs.llm.errors."""
         with collect_usage() as usage:
             reply = await self._client.ainvoke([("system", system), ("human", prompt)])
         tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)

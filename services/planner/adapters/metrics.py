@@ -1,4 +1,4 @@
-"""What the planner counts: how sure it was of steps and of answers, and how often a person was asked."""
+"""Metrics of the planner: the confidence in steps and executions, and the number of questions."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from collections.abc import Iterable
 from chassis.telemetry import meter
 from services.planner.domain.events import Event, Finished, InterventionRequested, StepFinished
 
-_SCORES = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+_BOUNDARIES = [tenths / 10 for tenths in range(1, 11)]
 
 _steps = meter.create_histogram(
     "hansei.planner.step.confidence",
     unit="1",
-    description="Confidence in the results of steps, by whether they succeeded.",
-    explicit_bucket_boundaries_advisory=_SCORES,
+    description="Confidence in the results of steps, by status.",
+    explicit_bucket_boundaries_advisory=_BOUNDARIES,
 )
 _executions = meter.create_histogram(
     "hansei.planner.confidence",
     unit="1",
-    description="Confidence in the whole, of executions that ended, by how they ended.",
-    explicit_bucket_boundaries_advisory=_SCORES,
+    description="Confidence in executions that ended, by final status.",
+    explicit_bucket_boundaries_advisory=_BOUNDARIES,
 )
 _interventions = meter.create_counter(
     "hansei.planner.interventions", unit="{question}", description="Questions that paused an execution, by level."
 )
 
 
-def count(events: Iterable[Event]) -> None:
-    """Counts what was written to an execution's log."""
+def count_events(events: Iterable[Event]) -> None:
+    """Count the events written to the log of an execution."""
     for event in events:
         if isinstance(event, StepFinished):
             _steps.record(event.confidence.score, {"status": event.status})

@@ -12,6 +12,7 @@ from chassis.errors import HanseiError, shorten
 from chassis.logging import get_logger
 from chassis.retry import RetryPolicy
 from hansei.planner.v1 import tool_pb2, tool_service_pb2, tool_service_pb2_grpc
+from services.planner.domain.confidence import clamp01
 from services.planner.domain.events import Effect
 from services.planner.domain.results import Hit, ToolResult
 from services.planner.domain.tools import ToolInput
@@ -90,8 +91,7 @@ def _encode_input(call: ToolInput) -> tool_pb2.ToolInput:
 def _decode_output(output: tool_pb2.ToolOutput) -> ToolResult:
     """Return the output of a remote tool, validated. Raises ValidationError or ValueError, which fail the call."""
     hits = tuple(
-        Hit(id=hit.id, content=hit.content, source=hit.source, score=min(1.0, max(0.0, hit.score)))
-        for hit in output.hits
+        Hit(id=hit.id, content=hit.content, source=hit.source, score=clamp01(hit.score)) for hit in output.hits
     )
     text = output.text if output.HasField("text") else None
     return ToolResult(

@@ -1,4 +1,4 @@
-"""What an answer to the open question means for the execution (P-49 to P-52, P-85, P-86)."""
+"""Interpret answers to the open question of an execution (P-49 to P-52, P-85, P-86)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from services.planner.domain.replanning import ReplanManager, ReplanTrigger
 
 @dataclass(frozen=True, slots=True)
 class InterventionPolicy:
-    """How people are asked (P-88)."""
+    """Rules for questions to people (P-88)."""
 
     default_timeout: int = 300
     auto_proceed_on_timeout: bool = False
@@ -29,7 +29,7 @@ class InterventionPolicy:
 
 
 def awaits_answer_text(state: ExecutionState, step_id: int) -> bool:
-    """Whether the person's text is the step's result: it asks the user, or its own result is in doubt."""
+    """Return True if the text of a person becomes the result of the step: it asks the user, or its call is in doubt."""
     call = state.last_call(step_id)
     return state.used_action(step_id) is Action.ASK_USER or (call is not None and call.in_doubt)
 
@@ -37,9 +37,9 @@ def awaits_answer_text(state: ExecutionState, step_id: int) -> bool:
 def interpret_response(
     state: ExecutionState, request: InterventionRequest, response: InterventionResponse, policy: InterventionPolicy
 ) -> InterventionAnswered:
-    """The event an answer becomes. AnswerRefused if it cannot be one to this question."""
-    if response.modified_plan is not None and (wrong := find_faults(response.modified_plan, state.plan.prefix)):
-        raise InvalidPlan(wrong)
+    """Return the event for an answer to a question. Raises AnswerRefused, InvalidPlan."""
+    if response.modified_plan is not None and (messages := find_faults(response.modified_plan, state.plan.prefix)):
+        raise InvalidPlan(messages)
     outcome = (
         _plan_outcome(state, response, policy)
         if request.step_id is None
@@ -58,7 +58,7 @@ def _text(response: InterventionResponse) -> str:
 
 
 def _plan_outcome(state: ExecutionState, response: InterventionResponse, policy: InterventionPolicy) -> AnswerOutcome:
-    """P-52: a plan is confirmed, changed at most so many times, or cancelled."""
+    """Return the outcome of an answer about the plan, whose refinements are limited (P-52)."""
     action = response.action
     if action in (InterventionAction.RETRY, InterventionAction.SKIP):
         raise AnswerRefused(f'action "{action.value}" answers a question about a step; this one is about the plan')
@@ -76,16 +76,19 @@ def _plan_outcome(state: ExecutionState, response: InterventionResponse, policy:
 def _step_outcome(
     state: ExecutionState, step_id: int, response: InterventionResponse, policy: InterventionPolicy
 ) -> AnswerOutcome:
-    """P-49 to P-51. An ask_user step's input is its result even if it reads like a wish (P-49 stands above P-51)."""
-    action, textual = response.action, awaits_answer_text(state, step_id)
-    if action is InterventionAction.INPUT and not textual and wants_replan(_text(response)):
+    """Return the outcome of an answer about a step (P-49 to P-51).
+
+    The input to an ask_user step is its result even if it reads like a request to replan: P-49 precedes P-51.
+    """
+    action, awaits_text = response.action, awaits_answer_text(state, step_id)
+    if action is InterventionAction.INPUT and not awaits_text and wants_replan(_text(response)):
         action = InterventionAction.MODIFY
     if action is InterventionAction.RETRY and state.retries.get(step_id, 0) >= policy.max_clarification_rounds:
         action = InterventionAction.PROCEED
     if action is InterventionAction.MODIFY:
         return AnswerOutcome.REPLAN if response.modified_plan is None else AnswerOutcome.REPLACE
     if action in (InterventionAction.PROCEED, InterventionAction.INPUT):
-        return AnswerOutcome.ANSWERED if textual else AnswerOutcome.PROCEED
+        return AnswerOutcome.ANSWERED if awaits_text else AnswerOutcome.PROCEED
     return {
         InterventionAction.CANCEL: AnswerOutcome.CANCEL,
         InterventionAction.RETRY: AnswerOutcome.RETRY,
@@ -100,7 +103,7 @@ def interpret_timeout(
     replans: ReplanManager,
     now: datetime,
 ) -> InterventionAnswered:
-    """The event when nobody is there or the time is over: the one place of P-85 and P-86."""
+    """Return the event for a question that nobody answered in time: the only implementation of P-85 and P-86."""
     score, trigger = request.confidence_score, ReplanTrigger.LOW_CONFIDENCE
     if (
         request.step_id is not None

@@ -1,4 +1,4 @@
-"""From a confidence to the probability of being right."""
+"""Map a confidence to the probability that the result is correct."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Kind = Literal["none", "platt", "isotonic"]
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A map from scores to probabilities. `log_loss` is what it had on labels it was not made from."""
+    """A map from scores to probabilities; `log_loss` is its loss on held-out labels."""
 
     kind: Kind
     log_loss: float | None
     predict: Predict
 
     def __call__(self, score: float) -> float:
-        """The probability that a step of this score is right."""
+        """Return the probability that a step with this score is correct."""
         import numpy as np  # here already, if anything was fitted
 
         return float(self.predict(np.array([score]))[0])

@@ -1,4 +1,4 @@
-"""How demanding a query is, by keywords (P-13)."""
+"""Estimate the complexity of a query by keywords (P-13)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONG, _VERY_LONG, _PER_LENGTH = 100, 200, 0.1
 
 
 def keyword_complexity(query: str) -> float:
-    """The complexity of `query`, 0.3 to 1, 2 decimals; each keyword counts once (P-13)."""
+    """Return the complexity of a query, 0.3 to 1, 2 decimals; each keyword counts once (P-13)."""
     total = _START + sum(weight for keyword, weight in _KEYWORDS.items() if keyword in query)
     total += _PER_LENGTH * ((len(query) > _LONG) + (len(query) > _VERY_LONG))
     return round(min(1.0, total), 2)

@@ -1,7 +1,7 @@
-"""How sure a step's result is: factors, weights, penalties, aggregation (P-58 to P-74).
+"""Compute the confidence in the result of a step: factors, weights, penalties, aggregation (P-58 to P-74).
 
-The score is the weighted mean of what was measured; what was not measured takes no part, and tool success alone
-is no evidence. Knowing nothing gives 0, never a middle value (P-139).
+The score is the weighted mean of the measured parts; parts without a measurement are left out, and tool success alone
+is no evidence. Without any measurement the score is 0, never a middle value (P-139).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _SELF_EVALUATION_ENOUGH = 0.8
 
 
 def clamp01(value: float) -> float:
-    """`value` moved into 0..1."""
+    """Return a value limited to 0..1."""
     return min(1.0, max(0.0, value))
 
 
 class ConfidenceFactors(BaseModel):
-    """What was measured about a result (P-58); a factor is supplied when it was set, whatever its value (P-59)."""
+    """Measurements of a result (P-58); a factor counts as measured when it was set, whatever its value (P-59)."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
@@ -48,17 +48,17 @@ class ConfidenceFactors(BaseModel):
 
     @model_serializer
     def _only_supplied(self) -> dict[str, Any]:
-        # Presence is part of the value (P-59), so it must survive being written and read.
+        # Presence is part of the value (P-59), so it must survive encoding and decoding.
         return {name: getattr(self, name) for name in sorted(self.model_fields_set)}
 
     def has_any(self, *names: str) -> bool:
-        """Whether any of these factors was set."""
+        """Return True if one of these factors was set."""
         return not self.model_fields_set.isdisjoint(names)
 
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceWeights:
-    """Shares of the parts (P-60); they sum to 1 within 0.01."""
+    """Weights of the parts (P-60); they sum to 1 within 0.01."""
 
     search_quality: float = 0.25
     source_agreement: float = 0.20
@@ -72,7 +72,7 @@ class ConfidenceWeights:
             raise ValueError(f"Weights must sum to 1.0, got {total}")
 
     def step_weights(self, is_search_step: bool) -> dict[str, float]:
-        """The weight of each part for a kind of step (P-65)."""
+        """Return the weight of each part for a kind of step (P-65)."""
         if is_search_step:
             return {
                 "search_quality": 2 * self.search_quality,
@@ -89,7 +89,7 @@ class ConfidenceWeights:
 
 
 def confidence_level(score: float) -> Level:
-    """The word for a score (P-68)."""
+    """Return the word for a score (P-68)."""
     if score >= 0.9:
         return "high"
     if score >= 0.7:
@@ -98,7 +98,7 @@ def confidence_level(score: float) -> Level:
 
 
 class ConfidenceScore(BaseModel):
-    """A score in 0..1 and how it came about (P-68)."""
+    """A score in 0..1 with its parts and penalties (P-68)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -110,13 +110,13 @@ class ConfidenceScore(BaseModel):
 
     @property
     def level(self) -> Level:
-        """The word for the score."""
+        """Return the word for the score."""
         return confidence_level(self.score)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchStatistics:
-    """What the scores of a search's hits look like (P-30)."""
+    """Statistics of the scores of hits (P-30)."""
 
     result_count: int
     avg_score: float
@@ -126,14 +126,14 @@ class SearchStatistics:
 
 
 def search_statistics(scores: Sequence[float]) -> SearchStatistics:
-    """Statistics of hit scores; the variance is the population's, 1 without hits (P-30)."""
+    """Return statistics of hit scores; the variance is that of the population, 1 without hits (P-30)."""
     if not scores:
         return SearchStatistics(0, 0.0, 1.0, 0.0, 0.0)
     return SearchStatistics(len(scores), fmean(scores), pvariance(scores), max(scores), min(scores))
 
 
 def search_quality(factors: ConfidenceFactors) -> float:
-    """Quality of the hits, 0..1 (P-61)."""
+    """Return the quality of the hits, 0..1 (P-61)."""
     if factors.search_result_count == 0 and factors.search_max_score == 0:
         return 0.0
     spread = min(0.15, 0.3 * factors.search_score_variance)
@@ -141,21 +141,21 @@ def search_quality(factors: ConfidenceFactors) -> float:
 
 
 def tool_success(factors: ConfidenceFactors) -> float | None:
-    """Share of tool calls that succeeded; None if it was not measured (P-62)."""
+    """Return the share of tool calls that succeeded; None if it was not measured (P-62)."""
     if factors.tool_execution_count > 0:
         return clamp01(factors.tool_success_count / factors.tool_execution_count)
     return clamp01(factors.tool_success_rate) if factors.has_any("tool_success_rate") else None
 
 
 def measured_parts(factors: ConfidenceFactors) -> dict[str, float]:
-    """The measured parts and their values, each 0..1 (P-62); empty when only tool success is known (P-63)."""
+    """Return the measured parts, each 0..1 (P-62); empty when only tool success was measured (P-63)."""
     parts: dict[str, float] = {}
-    searched = (
+    has_search = (
         factors.has_any("search_result_count", "search_max_score", "search_avg_score")
         if factors.is_search_step
         else factors.search_result_count > 0 or factors.search_max_score > 0
     )
-    if searched:
+    if has_search:
         parts["search_quality"] = search_quality(factors)
     if factors.has_any("source_agreement") and factors.source_count >= 2:
         parts["source_agreement"] = clamp01(factors.source_agreement)
@@ -170,28 +170,28 @@ def measured_parts(factors: ConfidenceFactors) -> dict[str, float]:
 
 
 def _penalties(factors: ConfidenceFactors, tool: float | None) -> list[tuple[str, float]]:
-    """Names and factors of the penalties that apply, in the order of P-66."""
-    found = []
+    """Return names and factors of the penalties that apply, in the order of P-66."""
+    penalties = []
     if factors.is_search_step and factors.search_result_count == 0:
-        found.append(("no_search_results", 0.5))
+        penalties.append(("no_search_results", 0.5))
     if tool is not None and tool < 1:
-        found.append((f"tool_failures(rate={tool:.2f})", 0.8 + 0.2 * tool))
-    sure_without_sources = (
+        penalties.append((f"tool_failures(rate={tool:.2f})", 0.8 + 0.2 * tool))
+    is_sure_without_sources = (
         factors.has_any("llm_self_confidence") and factors.llm_self_confidence >= _SELF_EVALUATION_ENOUGH
     )
-    if not factors.is_search_step and factors.source_count == 0 and not sure_without_sources:
-        found.append(("no_sources", 0.7))
-    return found
+    if not factors.is_search_step and factors.source_count == 0 and not is_sure_without_sources:
+        penalties.append(("no_sources", 0.7))
+    return penalties
 
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceCalculator:
-    """Turns factors into a score."""
+    """Computes a score from factors."""
 
     weights: ConfidenceWeights = field(default_factory=ConfidenceWeights)
 
     def calculate(self, factors: ConfidenceFactors) -> ConfidenceScore:
-        """The confidence the factors give, 0..1, 3 decimals (P-64 to P-67)."""
+        """Return the confidence for these factors, 0..1, 3 decimals (P-64 to P-67)."""
         parts = measured_parts(factors)
         if not parts:
             return ConfidenceScore(score=0.0, factors=factors, reason="nothing was measured")
@@ -211,7 +211,7 @@ class ConfidenceCalculator:
 
 
 def aggregate(scores: Sequence[float], method: str = "weighted") -> float:
-    """One value for several steps: `mean`, `min` or `weighted` by place; 0 without scores (P-73)."""
+    """Return one value for several steps: `mean`, `min` or `weighted` by position; 0 without scores (P-73)."""
     if method not in ("mean", "min", "weighted"):
         raise ValueError(f"Unknown aggregation method: {method}")
     if not scores:
@@ -224,7 +224,7 @@ def aggregate(scores: Sequence[float], method: str = "weighted") -> float:
 
 
 def measure_agreement(vectors: NDArray[float32]) -> float:
-    """How much texts agree: mean pairwise cosine of their embeddings (n x d), 0..1; 1 for fewer than two (P-70)."""
+    """Return the mean pairwise cosine of embeddings, shape (n, d), limited to 0..1; 1 for fewer than two (P-70)."""
     import numpy as np  # only a model's answers are compared
 
     count = len(vectors)
@@ -242,13 +242,13 @@ def final_confidence(
     self_evaluation: float | None = None,
     coverage: float | None = None,
 ) -> float:
-    """Confidence in a whole execution (P-56), 3 decimals.
+    """Return the confidence in a whole execution (P-56), 3 decimals.
 
-    `scores` are the step results' confidences in plan order. The two values of the final answer, where they are
-    known, take their weight away from the steps' share.
+    `scores` are the confidences of the step results in plan order. The two values of the final answer, where measured,
+    take their weight from the share of the steps.
     """
     parts = [(weights.llm_self_eval, self_evaluation), (weights.query_coverage, coverage)]
-    known = [(weight, value) for weight, value in parts if value is not None]
-    used = sum(weight for weight, _ in known)
+    measured = [(weight, value) for weight, value in parts if value is not None]
+    used = sum(weight for weight, _ in measured)
     base = aggregate(scores, "weighted")
-    return round(base * (1 - used) + sum(weight * value for weight, value in known), 3)
+    return round(base * (1 - used) + sum(weight * value for weight, value in measured), 3)

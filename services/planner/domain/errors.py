@@ -1,21 +1,4 @@
-"""The planner's own errors; each has the reason clients see.
-
-InvalidArgument
-├── EmptyQuery            a query without a visible character
-├── InvalidPlan           duplicate step ids, dangling or forward dependencies
-└── AnswerRefused         an answer that is not one to the open question
-NotFound
-└── RunNotFound
-FailedPrecondition
-├── RunNotPaused
-└── RunEnded
-AlreadyExists
-└── PlanAlreadyRun        a second execution of one plan
-Aborted
-└── LeaseLost             another replica took the execution over
-DataLoss
-└── CorruptLog            the event log does not fit its own chain of hashes
-"""
+"""Errors of the planner, with the reasons that clients see."""
 
 from __future__ import annotations
 
@@ -25,7 +8,7 @@ from chassis.errors import Aborted, AlreadyExists, DataLoss, FailedPrecondition,
 
 
 class EmptyQuery(InvalidArgument):
-    """A query without a visible character (P-24)."""
+    """The query has no visible character (P-24)."""
 
     reason = "EMPTY_QUERY"
 
@@ -35,7 +18,7 @@ class EmptyQuery(InvalidArgument):
 
 
 class InvalidPlan(InvalidArgument):
-    """Step ids or dependencies that cannot be executed (P-12)."""
+    """The step ids or dependencies cannot be executed (P-12)."""
 
     reason = "INVALID_PLAN"
 
@@ -45,7 +28,7 @@ class InvalidPlan(InvalidArgument):
 
 
 class AnswerRefused(InvalidArgument):
-    """An answer that does not belong to the open question of this execution, plan version and step."""
+    """The answer does not belong to the open question of this execution, plan version and step."""
 
     reason = "ANSWER_REFUSED"
 
@@ -69,7 +52,7 @@ class RunNotPaused(FailedPrecondition):
 
 
 class RunEnded(FailedPrecondition):
-    """The execution has ended and takes nothing more."""
+    """The execution has ended and accepts no changes."""
 
     reason = "EXECUTION_ENDED"
 
@@ -78,7 +61,7 @@ class RunEnded(FailedPrecondition):
 
 
 class PlanAlreadyRun(AlreadyExists):
-    """The plan has an execution already; no plan runs twice."""
+    """The plan already has an execution; no plan is executed twice."""
 
     reason = "PLAN_ALREADY_RUN"
 
@@ -87,7 +70,7 @@ class PlanAlreadyRun(AlreadyExists):
 
 
 class LeaseLost(Aborted):
-    """Another replica took the execution over; this one must not write to it any more."""
+    """Another replica took over the execution; this one must not write to it any more."""
 
     reason = "LEASE_LOST"
 
@@ -96,6 +79,6 @@ class LeaseLost(Aborted):
 
 
 class CorruptLog(DataLoss):
-    """The event log of an execution does not fit its own chain of hashes, or cannot be read."""
+    """The event log of an execution contradicts its chain of hashes, or cannot be decoded."""
 
     reason = "CORRUPT_LOG"

@@ -1,7 +1,7 @@
-"""What can happen to an execution. Its log of these events is all there is to know about it.
+"""Events of an execution. The log of these events is its only record.
 
-A tool call is written three times: the intent before the call (`StepStarted`), what came back (`ToolReturned`), and
-what was made of it (`StepFinished`). Whatever moment the process dies in, the log says which of the three is missing.
+A tool call is recorded three times: the intent before the call (`StepStarted`), the result (`ToolReturned`), and the
+judgement (`StepFinished`). Whenever the process dies, the log shows which of the three is missing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from services.planner.domain.thresholds import InterventionLevel
 
 
 class Effect(StrEnum):
-    """What a call leaves behind, and so what may be done when nobody knows whether it happened."""
+    """The side effects of a tool call, which decide whether a call with an unknown outcome may be repeated."""
 
     PURE = "pure"
     KEYED = "keyed"
@@ -30,7 +30,7 @@ class Effect(StrEnum):
 
 
 class Budget(BaseModel):
-    """What an execution may use up, over all steps, replans and restarts. None: no limit."""
+    """The limits of an execution over all steps, replans and restarts. None: no limit."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -41,7 +41,7 @@ class Budget(BaseModel):
 
 
 class AnswerOutcome(StrEnum):
-    """What an answer means for the execution."""
+    """The consequence of an answer for the execution."""
 
     PROCEED = "proceed"
     ANSWERED = "answered"
@@ -88,10 +88,10 @@ class ToolReturned(_Event):
 
 
 class StepFinished(_Event):
-    """What was made of a step's last call: the commit. The output itself stands in the call's `ToolReturned`.
+    """The last call of a step was judged: the commit. The output itself is in the `ToolReturned` of the call.
 
-    `audit_probability`: with which the step was chosen to be judged by a person although it could have passed;
-    `audited`: whether it was. `audit_floor`: the smallest such probability at that time, 0 without a guarantee.
+    `audit_probability`: the probability with which the step was selected for an audit although it could have passed;
+    `audited`: True if it was selected. `audit_floor`: the smallest such probability then, 0 without a guarantee.
     """
 
     kind: Literal["step_finished"] = "step_finished"
@@ -111,7 +111,7 @@ class StepFinished(_Event):
 
 
 class StepSkipped(_Event):
-    """A step was left out."""
+    """A step was skipped."""
 
     kind: Literal["step_skipped"] = "step_skipped"
     step_id: int
@@ -119,7 +119,7 @@ class StepSkipped(_Event):
 
 
 class StepInDoubt(_Event):
-    """The process died during a call whose effect nobody can be asked about."""
+    """The process died during a call whose effect cannot be determined."""
 
     kind: Literal["step_in_doubt"] = "step_in_doubt"
     step_id: int
@@ -127,7 +127,7 @@ class StepInDoubt(_Event):
 
 
 class InterventionRequested(_Event):
-    """A person is asked; the execution is paused. The request is stored without the plan, which the log has."""
+    """A question to a person paused the execution. The request is stored without the plan, which the log contains."""
 
     kind: Literal["intervention_requested"] = "intervention_requested"
     request: InterventionRequest
@@ -136,7 +136,7 @@ class InterventionRequested(_Event):
 
 
 class InterventionAnswered(_Event):
-    """The question was answered, or its time was over."""
+    """The question was answered, or expired."""
 
     kind: Literal["intervention_answered"] = "intervention_answered"
     step_id: int | None
@@ -146,10 +146,10 @@ class InterventionAnswered(_Event):
 
 
 class Replanned(_Event):
-    """The plan was replaced, or that was tried in vain.
+    """The plan was replaced, or the attempt failed.
 
-    `reset` names steps of the new plan whose old result does not count any more. `counted` is false for a plan a
-    person gave or refined before the first step.
+    `reset` names steps of the new plan whose old result is dropped. `counted` is False for a plan that a person gave or
+    refined before the first step.
     """
 
     kind: Literal["replanned"] = "replanned"
@@ -162,21 +162,21 @@ class Replanned(_Event):
 
 
 class ReplanRefused(_Event):
-    """A replan for new information came too soon after the previous one (P-95)."""
+    """A replan for new information was refused because the previous one was too recent (P-95)."""
 
     kind: Literal["replan_refused"] = "replan_refused"
     trigger: ReplanTrigger
 
 
 class InformationAdded(_Event):
-    """Someone added information."""
+    """A client added information."""
 
     kind: Literal["information_added"] = "information_added"
     text: str
 
 
 class LogLine(_Event):
-    """A line for people."""
+    """A message for people."""
 
     kind: Literal["log"] = "log"
     message: str
@@ -184,7 +184,7 @@ class LogLine(_Event):
 
 
 class CancelRequested(_Event):
-    """Someone asked for the execution to be cancelled."""
+    """A client requested the cancellation of the execution."""
 
     kind: Literal["cancel_requested"] = "cancel_requested"
     reason: str = ""
@@ -218,7 +218,7 @@ EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 
 
 class Recorded(BaseModel):
-    """An event in its place in the log."""
+    """An event with its position in the log."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -1,9 +1,10 @@
-"""The state of an execution (P-10), and what follows from it: its answer, its confidence, its result."""
+"""The state of an execution (P-10), and its answer, confidence and result."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from services.planner.domain.confidence import ConfidenceWeights, final_confidence
 from services.planner.domain.events import AnswerOutcome, Budget, Effect, StepFinished
@@ -15,6 +16,7 @@ from services.planner.domain.results import (
     Hit,
     StepResult,
     ToolResult,
+    distinct_values,
     order_results,
     overall_status,
 )
@@ -34,7 +36,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class PlanChangeRequest:
-    """What a person, or nobody being there, wants done to the plan before the next step."""
+    """A requested change of the plan, carried out before the next step."""
 
     outcome: AnswerOutcome
     trigger: ReplanTrigger
@@ -45,7 +47,7 @@ class PlanChangeRequest:
 
 @dataclass(slots=True)
 class ExecutionState:
-    """Where an execution is. Changed by `fold.apply` only."""
+    """The state of an execution. Only `fold.apply` changes it."""
 
     plan: ExecutionPlan
     max_replans: int = 3
@@ -93,66 +95,71 @@ class ExecutionState:
 
     @property
     def execution_id(self) -> str:
-        """The id of the execution: its plan's."""
+        """Return the id of the execution, which is that of its plan."""
         return self.plan.plan_id or ""
 
     @property
     def overall_confidence(self) -> float:
-        """Confidence in the whole so far, 0..1 (P-56)."""
+        """Return the confidence in the execution so far, 0..1 (P-56)."""
         return self.confidence(ConfidenceWeights())
 
     def confidence(self, weights: ConfidenceWeights) -> float:
-        """Confidence in the whole with these weights; the answer's own values are those of its step (P-57, P-143)."""
+        """Return the confidence with these weights; the values of the answer are those of its step (P-57, P-143)."""
         scores = [result.confidence for result in order_results(self.plan, self.step_results)]
         judgement = self.judgements.get(self.answer_step or 0)
         if judgement is None:
             return final_confidence(scores, weights)
         return final_confidence(scores, weights, judgement.self_evaluation, judgement.coverage)
 
+    def dependency_sources(self, step_id: int) -> tuple[str, ...]:
+        """Return the sources of the results that a step depends on."""
+        results = [self.step_results.get(dependency) for dependency in self.plan.step(step_id).depends_on]
+        return distinct_values(source for result in results if result for source in result.sources)
+
     def can_replan(self) -> bool:
-        """Whether a replan is left (P-10)."""
+        """Return True if another replan is allowed (P-10)."""
         return self.replan_count < self.max_replans and not self.is_cancelled
 
     def last_call(self, step_id: int) -> ToolCall | None:
-        """The latest call for a step in its present round, if there was one."""
+        """Return the latest call of a step in its present round, None if there was none."""
         calls = self.calls.get(step_id)
         return calls[-1] if calls else None
 
     def used_action(self, step_id: int) -> Action:
-        """The action whose output is the step's: its own or its fallback (P-72)."""
+        """Return the action that gave the output of a step: its own or its fallback (P-72)."""
         call = self.last_call(step_id)
         return call.action if call else self.plan.step(step_id).action
 
     def hits(self, step_id: int) -> tuple[Hit, ...]:
-        """The hits a step found (P-41); none if it is no search or not successful."""
+        """Return the hits of a step (P-41); none if it is no search or did not succeed."""
         call = self.last_call(step_id)
         successful_replan = self.step_statuses.get(step_id) is StepStatus.SUCCESS
         return call.result.hits if successful_replan and call and call.result else ()
 
     def successful_steps(self) -> list[int]:
-        """Ids of the successful steps of the plan, in its order."""
+        """Return the ids of the successful steps of the plan, in its order."""
         return [s.step_id for s in self.plan.steps if self.step_statuses[s.step_id] is StepStatus.SUCCESS]
 
     @property
     def answer_step(self) -> int | None:
-        """The last successful step that answers (P-53)."""
-        found = [step_id for step_id in self.successful_steps() if self.used_action(step_id) in ANSWERS]
-        return found[-1] if found else None
+        """Return the last successful step that answers (P-53)."""
+        answering = (step_id for step_id in reversed(self.successful_steps()) if self.used_action(step_id) in ANSWERS)
+        return next(answering, None)
 
     @property
     def final_answer(self) -> str | None:
-        """The answer so far (P-53)."""
+        """Return the answer so far (P-53)."""
         return None if self.answer_step is None else self.step_results[self.answer_step].output
 
     def wall_seconds(self, now: datetime) -> float:
-        """Seconds since the start, pauses left out."""
+        """Return the seconds since the start without the pauses."""
         if self.start_time is None:
             return 0.0
         paused = self.paused_seconds + ((now - self.paused_at).total_seconds() if self.paused_at else 0.0)
         return max(0.0, ((self.end_time or now) - self.start_time).total_seconds() - paused)
 
-    def ended(self, now: datetime, weights: ConfidenceWeights, *, crash: str | None = None) -> ExecutionResult:
-        """The result the execution has if it ends now (P-53 to P-57). `crash`: the text of an unexpected exception."""
+    def make_result(self, now: datetime, weights: ConfidenceWeights, *, crash: str | None = None) -> ExecutionResult:
+        """Return the result of an execution that ends now (P-53 to P-57); `crash` is the text of an exception."""
         status = overall_status(self.plan, self.step_statuses, cancelled=self.is_cancelled)
         return ExecutionResult(
             plan_id=self.execution_id,
@@ -169,8 +176,7 @@ class ExecutionState:
         )
 
     def copy(self) -> ExecutionState:
-        """A state of its own with the same content, to hand out."""
-        same = replace(self)
-        for name in ("step_results", "step_statuses", "calls", "attempts", "judgements", "retries"):
-            setattr(same, name, dict(getattr(self, name)))
-        return same
+        """Return a state with the same content that changes independently."""
+        names = ("step_results", "step_statuses", "calls", "attempts", "judgements", "retries")
+        copies: dict[str, Any] = {name: dict(getattr(self, name)) for name in names}
+        return replace(self, **copies)

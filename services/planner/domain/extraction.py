@@ -1,8 +1,8 @@
-"""Answering without a model: the sentences of retrieved bullets that are closest to the query, word for word.
+"""Answer without a model: quote the sentences of retrieved bullets that are closest to the query.
 
-A sentence counts the query's terms that it holds, rare ones more (the idf of BM25, Robertson and Zaragoza, "The
+A sentence scores by the terms it shares with the query, rare terms more (the idf of BM25, Robertson and Zaragoza, "The
 Probabilistic Relevance Framework", 2009), divided by the square root of its length. Terms are words and numbers, and
-pairs of characters where words are not separated, as in Japanese. Equal scores keep the rank order of search.
+pairs of characters in scripts that do not separate words, as in Japanese. Equal scores keep the rank order of search.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_SENTENCES = 3
 MAX_SENTENCE_CHARS = 400
 MAX_QUERY_CHARS = 2_000
 MAX_CONTENT_CHARS = 20_000
-"""Of all bullets together, in rank order: some milliseconds of work, so that it may run on the event loop."""
+"""Limit for all bullets together, in rank order: some milliseconds of work, which may run on the event loop."""
 
 _BOUNDARY = re.compile(r"(?<=[。！？])|(?<=[.!?])\s+(?![a-z])|\n+")
 _UNSEPARATED = r"\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -30,7 +30,7 @@ _RUN = re.compile(rf"[{_UNSEPARATED}]+|[^\W_{_UNSEPARATED}]+")
 
 @dataclass(frozen=True, slots=True)
 class _Wording:
-    """What the answer says of itself, in one language."""
+    """The texts around the quotations, in one language."""
 
     mode: str
     closest: str
@@ -63,9 +63,9 @@ class _Sentence:
 
 
 def extractive_answer(query: str, bullets: Sequence[RetrievedBullet]) -> GeneratedAnswer:
-    """Up to three sentences, best first, each cited as `[<id>]`, under a line that says how they were found."""
+    """Return up to three sentences, best first, each cited as `[<id>]`, under a line that names the method."""
     sentences = list(_sentences(bullets))
-    ranked = _ranked(_terms(query[:MAX_QUERY_CHARS]), sentences)
+    ranked = _rank(_terms(query[:MAX_QUERY_CHARS]), sentences)
     shared = [sentence for sentence, score in ranked if score > 0]
     chosen = (shared or [sentence for sentence, _ in ranked])[:MAX_SENTENCES]
     wording = _JAPANESE_WORDING if _CJK.search(query) else _ENGLISH_WORDING
@@ -81,28 +81,28 @@ def _sentences(bullets: Sequence[RetrievedBullet]) -> Iterator[_Sentence]:
         for part in _BOUNDARY.split(bullet.content[: max(0, left)]):
             text = part.strip()
             if text:
-                yield _Sentence(bullet.id, _cut(text), _terms(text))
+                yield _Sentence(bullet.id, _truncate(text), _terms(text))
         left -= len(bullet.content)
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     return text if len(text) <= MAX_SENTENCE_CHARS else text[: MAX_SENTENCE_CHARS - 1] + "…"
 
 
 def _terms(text: str) -> frozenset[str]:
     normal = unicodedata.normalize("NFKC", text).lower()
-    return frozenset(term for run in _RUN.findall(normal) for term in _of_run(run))
+    return frozenset(term for run in _RUN.findall(normal) for term in _terms_of_run(run))
 
 
-def _of_run(run: str) -> list[str]:
-    """A word as it is; of scripts that do not separate words every pair of neighbours."""
+def _terms_of_run(run: str) -> list[str]:
+    """Return a separated word unchanged, and every pair of neighbours of a run in other scripts."""
     if len(run) == 1 or not _CJK.match(run):
         return [run]
     return [run[start : start + 2] for start in range(len(run) - 1)]
 
 
-def _ranked(query: frozenset[str], sentences: Sequence[_Sentence]) -> list[tuple[_Sentence, float]]:
-    """All sentences with their scores, best first."""
+def _rank(query: frozenset[str], sentences: Sequence[_Sentence]) -> list[tuple[_Sentence, float]]:
+    """Return all sentences with their scores, best first."""
     frequency = Counter(term for sentence in sentences for term in sentence.terms & query)
     weight = {term: math.log(1 + (len(sentences) - count + 0.5) / (count + 0.5)) for term, count in frequency.items()}
     scores = [

@@ -1,8 +1,8 @@
-"""Fits a calibration: Platt or isotonic, whichever predicts held-out labels better.
+"""Fit a calibration: Platt or isotonic, whichever predicts held-out labels better.
 
 Platt scaling: J. Platt, "Probabilistic outputs for support vector machines", 1999, with its smoothed targets, on the
-score or on its logit. Isotonic regression: pool adjacent violators, each block's share drawn towards one half by one
-label, interpolated between the centres of the blocks (Oron and Flournoy, "Centered isotonic regression", 2017).
+score or on its logit. Isotonic regression: pool adjacent violators, the share of each block drawn towards one half by
+one label, interpolated between the centres of the blocks (Oron and Flournoy, "Centered isotonic regression", 2017).
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ _RIDGE = 1e-3
 
 
 def fit_calibration(scores: Sequence[float], correct: Sequence[bool]) -> Calibration:
-    """The fit with the least log loss over five held-out fifths; none below 20 labels or with labels of one kind."""
+    """Return the fit with the least log loss over five folds; none below 20 labels or with labels of one kind."""
     x, y = np.asarray(scores, dtype=np.float64), np.asarray(correct, dtype=np.float64)
     if len(x) != len(y):
         raise ValueError(f"{len(x)} scores and {len(y)} labels")
     if len(x) < MIN_LABELS or y.min() == y.max():
         return UNCALIBRATED
-    losses = [_held_out(fit, x, y) for _, fit in _FITS]
+    losses = [_held_out_loss(fit, x, y) for _, fit in _FITS]
     kind, fit = _FITS[int(np.argmin(losses))]
     return Calibration(kind, min(losses), fit(x, y))
 
 
 def log_loss(predicted: Vector, correct: Vector) -> float:
-    """Mean negative log likelihood of labels."""
+    """Return the mean negative log likelihood of labels."""
     p = np.clip(predicted, _EDGE, 1 - _EDGE)
     return float(-np.mean(correct * np.log(p) + (1 - correct) * np.log(1 - p)))
 
 
-def _held_out(fit: Fit, x: Vector, y: Vector) -> float:
+def _held_out_loss(fit: Fit, x: Vector, y: Vector) -> float:
     fold = np.arange(len(x)) % _FOLDS
     predicted = np.empty_like(x)
     for number in range(_FOLDS):
-        held = fold == number
-        predicted[held] = fit(x[~held], y[~held])(x[held])
+        is_held_out = fold == number
+        predicted[is_held_out] = fit(x[~is_held_out], y[~is_held_out])(x[is_held_out])
     return log_loss(predicted, y)
 
 
@@ -62,14 +62,14 @@ def _sigmoid(z: Vector) -> Vector:
     return np.asarray(1 / (1 + np.exp(-np.clip(z, -30, 30))))
 
 
-def _as_it_is(scores: Vector) -> Vector:
+def _identity(scores: Vector) -> Vector:
     return scores
 
 
 def _platt(feature: Predict) -> Fit:
-    """Logistic regression of smoothed labels on a feature of the score, by Newton's method."""
+    """Return a logistic regression of smoothed labels on a feature of the score, by Newton's method."""
 
-    def fit(x: Vector, y: Vector) -> Predict:
+    def fit_feature(x: Vector, y: Vector) -> Predict:
         right = y.sum()
         target = np.where(y > 0, (right + 1) / (right + 2), 1 / (len(y) - right + 2))
         design = np.stack([feature(x), np.ones_like(x)], axis=1)
@@ -85,13 +85,13 @@ def _platt(feature: Predict) -> Fit:
         slope, offset = max(0.0, float(weights[0])), float(weights[1])
         return lambda scores: _sigmoid(slope * feature(scores) + offset)
 
-    return fit
+    return fit_feature
 
 
 def _isotonic(x: Vector, y: Vector) -> Predict:
-    """The rising function closest to the labels."""
+    """Return the increasing function closest to the labels."""
     order = np.argsort(x, kind="stable")
-    blocks: list[tuple[float, float, float]] = []  # labels that say right, labels, sum of scores
+    blocks: list[tuple[float, float, float]] = []  # correct labels, labels, sum of scores
     for score, label in zip(x[order], y[order], strict=True):
         block = (float(label), 1.0, float(score))
         while blocks and blocks[-1][0] * block[1] >= block[0] * blocks[-1][1]:
@@ -105,6 +105,6 @@ def _isotonic(x: Vector, y: Vector) -> Predict:
 
 _FITS: tuple[tuple[Kind, Fit], ...] = (
     ("platt", _platt(_logit)),
-    ("platt", _platt(_as_it_is)),
+    ("platt", _platt(_identity)),
     ("isotonic", _isotonic),
 )

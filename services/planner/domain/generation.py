@@ -1,4 +1,4 @@
-"""Answering a query from retrieved bullets: what goes in, what comes out, and which bullets an answer cites."""
+"""Answer a query from retrieved bullets: prompt context, answer, and citations."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ EMPTY_KNOWLEDGE = "(知識ベースは空です)"
 
 
 class AnswerStyle(StrEnum):
-    """How the prompt is built: from the dataset's template (P-114), or bare (P-118)."""
+    """The way a prompt is built: from the template of the dataset (P-114), or without one (P-118)."""
 
     CITED = "cited"
     PLAIN = "plain"
 
 
 class AnswerStatus(StrEnum):
-    """How answering ended (R-01)."""
+    """The outcome of a generation (R-01)."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -26,7 +26,7 @@ class AnswerStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RetrievedBullet:
-    """What the generator reads of a bullet."""
+    """A bullet as the generator reads it."""
 
     id: str
     section: str
@@ -35,7 +35,7 @@ class RetrievedBullet:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked, with the retrieved bullets in rank order (P-113). `instruction` is a system message (P-122)."""
+    """A query with the retrieved bullets in rank order (P-113). `instruction` is a system message (P-122)."""
 
     query: str
     dataset: str
@@ -46,7 +46,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedAnswer:
-    """A text and the thoughts that led to it."""
+    """An answer and its reasoning."""
 
     text: str
     reasoning_steps: Sequence[str] = ()
@@ -54,7 +54,7 @@ class GeneratedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TokenUse:
-    """Tokens that an answer took, as the provider counted them, and US dollars; None when the price is not known."""
+    """Tokens of an answer as the provider counted them, and US dollars; None when the price is unknown."""
 
     input_tokens: int
     output_tokens: int
@@ -63,7 +63,7 @@ class TokenUse:
 
 @dataclass(frozen=True, slots=True)
 class GenerationOutcome:
-    """One attempt at a question; the fields of a trajectory (R-01, R-02), the model, and what the attempt took."""
+    """One attempt at a question: the fields of a trajectory (R-01, R-02), the model, and the usage."""
 
     query: str
     dataset: str
@@ -76,26 +76,26 @@ class GenerationOutcome:
     created_at: datetime
     model: str
     usage: TokenUse | None
-    """None when there was no model, or it did not say."""
+    """None without a model, or when the provider reports none."""
 
 
 def used_ids(bullets: Sequence[RetrievedBullet]) -> tuple[str, ...]:
-    """The ids of all given bullets, in order (P-119)."""
+    """Return the ids of all bullets, in order (P-119)."""
     return tuple(bullet.id for bullet in bullets)
 
 
 def cited_ids(answer: str, bullets: Sequence[RetrievedBullet]) -> tuple[str, ...]:
-    """The ids of given bullets that stand as `[<id>]` in `answer`, by first occurrence (P-120)."""
-    places = {bullet_id: answer.find(f"[{bullet_id}]") for bullet_id in used_ids(bullets)}
-    return tuple(sorted((bullet_id for bullet_id, place in places.items() if place >= 0), key=places.__getitem__))
+    """Return the ids of the bullets that an answer cites as `[<id>]`, by first occurrence (P-120)."""
+    positions = {bullet_id: answer.find(f"[{bullet_id}]") for bullet_id in used_ids(bullets)}
+    return tuple(sorted((cited for cited, position in positions.items() if position >= 0), key=positions.__getitem__))
 
 
 def cited_context(bullets: Sequence[RetrievedBullet]) -> str:
-    """The bullets as entries `[<id>] [<section>] <content>`, one blank line between them (P-115)."""
+    """Return the bullets as entries `[<id>] [<section>] <content>`, separated by blank lines (P-115)."""
     entries = [f"[{bullet.id}] [{bullet.section}] {bullet.content}" for bullet in bullets]
     return "\n\n".join(entries) if entries else EMPTY_KNOWLEDGE
 
 
 def plain_context(bullets: Sequence[RetrievedBullet]) -> str:
-    """The contents of the bullets, one per line (P-118)."""
+    """Return the contents of the bullets, one per line (P-118)."""
     return "\n".join(bullet.content for bullet in bullets)

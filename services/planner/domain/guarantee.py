@@ -47,13 +47,13 @@ class ThresholdGuarantee:
 
     @property
     def threshold(self) -> float | None:
-        """The lowest threshold in use; None as long as none is."""
+        """Return the lowest threshold in use; None as long as none is proven."""
         return self.candidates[self.accepted_count - 1] if self.accepted_count else None
 
     def learn(self, score: float, wrong: bool, probability: float, floor: float) -> None:
-        """Takes the label of one step, in the order of the decisions.
+        """Process the label of one step, in the order of the decisions.
 
-        `probability`: with which it was chosen to be labelled; `floor`: the smallest any step could have had then.
+        `probability`: with which the step was selected for a label; `floor`: the smallest any step could have had then.
         """
         if not 0 < floor <= probability <= 1:
             raise ValueError(f"0 < floor <= probability <= 1 must hold, got {floor} and {probability}")
@@ -61,11 +61,11 @@ class ThresholdGuarantee:
         concerned = self._sorted <= score
         bets = self._fractions * floor / (1 - self.alpha)
         self._log_wealth[concerned] += np.log1p(bets * (self.alpha - wrong) / probability)
-        while self.accepted_count < len(self.candidates) and self._enough(self.accepted_count):
+        while self.accepted_count < len(self.candidates) and self._is_proven(self.accepted_count):
             self.accepted_count += 1
 
-    def _enough(self, place: int) -> bool:
-        """Whether a candidate's wealth has reached 1 / delta."""
-        row = self._log_wealth[place]
+    def _is_proven(self, candidate: int) -> bool:
+        """Return True if the wealth of a candidate has reached 1 / delta."""
+        row = self._log_wealth[candidate]
         top = row.max()
         return bool(top + np.log(np.mean(np.exp(row - top))) >= -np.log(self.delta))

@@ -1,4 +1,4 @@
-"""What people are asked and how their answers are understood (P-78 to P-86)."""
+"""Questions to people, and the interpretation of their answers (P-78 to P-86)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from services.planner.domain.thresholds import InterventionLevel
 
 CONFIRM_OPTIONS = ("はい、続行", "計画を修正", "キャンセル")
 USER_INPUT_LABEL = "ユーザー入力"
-_WISHES_TO_REPLAN = ("修正", "変更", "やり直し", "違う", "別の")
+_REPLAN_WORDS = ("修正", "変更", "やり直し", "違う", "別の")
 
 
 class InterventionAction(StrEnum):
-    """What a person decided (P-78)."""
+    """The decision of a person (P-78)."""
 
     PROCEED = "proceed"
     MODIFY = "modify"
@@ -45,7 +45,7 @@ class InterventionRequest(BaseModel):
 
 
 class InterventionResponse(BaseModel):
-    """A person's answer (P-80), or that there was none."""
+    """The answer of a person (P-80), or the default after a timeout."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -59,7 +59,7 @@ class InterventionResponse(BaseModel):
 
     @property
     def should_continue(self) -> bool:
-        """Whether the execution goes on: after everything but a cancel."""
+        """Return True unless the execution is to be cancelled."""
         return self.action is not InterventionAction.CANCEL
 
 
@@ -75,7 +75,7 @@ def _ascii_lower(text: str) -> str:
 
 
 def parse_answer(text: str) -> InterventionResponse:
-    """What a text means (P-83, P-84): one of the known words, else input."""
+    """Return the response that a text means (P-83, P-84): that of a known word, else input."""
     action = _WORDS.get(_ascii_lower(text.strip()))
     if action is None:
         return InterventionResponse(action=InterventionAction.INPUT, user_input=text)
@@ -83,18 +83,18 @@ def parse_answer(text: str) -> InterventionResponse:
 
 
 def default_response(auto_proceed: bool) -> InterventionResponse:
-    """The answer when nobody is there or the time is over (P-85); the one place of this rule (P-137)."""
+    """Return the response when nobody answers (P-85); the only implementation of this rule (P-137)."""
     action = InterventionAction.PROCEED if auto_proceed else InterventionAction.CANCEL
     return InterventionResponse(action=action, timeout_reached=True)
 
 
 def wants_replan(feedback: str) -> bool:
-    """Whether a text asks for another plan (P-94)."""
-    return any(word in feedback for word in _WISHES_TO_REPLAN)
+    """Return True if a text requests another plan (P-94)."""
+    return any(word in feedback for word in _REPLAN_WORDS)
 
 
 class HistoryEntry(BaseModel):
-    """One intervention as it is remembered (P-87)."""
+    """One intervention in the history of an execution (P-87)."""
 
     model_config = ConfigDict(frozen=True)
 

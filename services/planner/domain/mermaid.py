@@ -1,4 +1,4 @@
-"""A plan as a mermaid flowchart, with the state of each step where there is one."""
+"""Draw a plan as a mermaid flowchart, with the states of the steps where there are any."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _COLOURS = {
 
 
 def _label(text: str) -> str:
-    """Text that mermaid takes as text: nothing in it opens or closes anything, or is a link or an entity."""
-    cut = text if len(text) <= _LABEL_CHARS else text[: _LABEL_CHARS - 1] + "…"
-    return "".join(char if char.isalnum() or char in " -_.,…" else f"#{ord(char)};" for char in cut)
+    """Return text as a mermaid label; every character with a meaning in mermaid is escaped."""
+    shortened = text if len(text) <= _LABEL_CHARS else text[: _LABEL_CHARS - 1] + "…"
+    return "".join(char if char.isalnum() or char in " -_.,…" else f"#{ord(char)};" for char in shortened)
 
 
 def mermaid(plan: ExecutionPlan, statuses: Mapping[int, StepStatus] | None = None) -> str:
-    """The flowchart of a plan; `statuses` colour its steps."""
+    """Return the flowchart of a plan; `statuses` colour its steps."""
     lines = ["flowchart TD"]
     for step in plan.steps:
         lines.append(f'  s{step.step_id}["{step.step_id}. {step.action.value}<br/>{_label(step.description)}"]')

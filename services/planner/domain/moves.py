@@ -1,8 +1,7 @@
-"""What an execution does next: a function of its state and the time, of nothing else.
+"""Decide the next moves of an execution, as a pure function of its state and the time.
 
-A step starts the moment its dependencies have a result nobody has to be asked about; there are no waves. Whatever
-needs the whole plan to stand still (a question, a replan) waits until the running calls are back, and nothing new
-starts meanwhile.
+A step starts as soon as its dependencies have results that need no question; there are no waves. A question or a replan
+waits until all running calls have returned, and no call starts meanwhile.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from services.planner.domain.plans import Action, PlanStep, StepStatus
 from services.planner.domain.replanning import ReplanManager, ReplanTrigger
 from services.planner.domain.thresholds import InterventionLevel
 
-ENDED_BEFORE = "the execution ended before this step"
+ENDED_EARLY = "the execution ended before this step"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +31,14 @@ class CallTool:
 
 @dataclass(frozen=True, slots=True)
 class JudgeStep:
-    """Make a result of a step's last call."""
+    """Judge the result of the last call of a step."""
 
     step_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class SkipStep:
-    """Leave a step out."""
+    """Skip a step."""
 
     step_id: int
     reason: str
@@ -53,7 +52,7 @@ class AskPerson:
 
 
 @dataclass(frozen=True, slots=True)
-class Replan:
+class ReplanSteps:
     """Replace the plan."""
 
     trigger: ReplanTrigger
@@ -63,54 +62,52 @@ class Replan:
 
 @dataclass(frozen=True, slots=True)
 class RefuseReplan:
-    """Leave the plan as it is although new information came (P-95)."""
+    """Keep the plan although new information was added (P-95)."""
 
     trigger: ReplanTrigger
 
 
 @dataclass(frozen=True, slots=True)
 class ReplacePlan:
-    """Take the plan a person gave or had refined."""
-
-    step_id: int | None
+    """Use the plan that a person gave or had refined."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishExecution:
-    """End the execution. `reason` is empty unless something cut it short."""
+    """End the execution. `reason` is empty unless a limit ended it."""
 
     reason: str = ""
 
 
-Move = CallTool | JudgeStep | SkipStep | AskPerson | Replan | RefuseReplan | ReplacePlan | FinishExecution
+Move = CallTool | JudgeStep | SkipStep | AskPerson | ReplanSteps | RefuseReplan | ReplacePlan | FinishExecution
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionRules:
-    """What decides the moves besides the state."""
+    """The configuration that decides the moves, besides the state."""
 
-    asking: InterventionPolicy = field(default_factory=InterventionPolicy)
+    policy: InterventionPolicy = field(default_factory=InterventionPolicy)
     replans: ReplanManager = field(default_factory=ReplanManager)
     max_parallel_steps: int = 8
 
 
 def next_moves(state: ExecutionState, rules: ExecutionRules, now: datetime) -> list[Move]:
-    """What to do now; empty while only running calls or a person can bring the execution forward."""
+    """Return the moves to make now; empty while only running calls or a person can advance the execution."""
     if state.result is not None or state.is_paused:
         return []
     if state.is_cancelled or state.replan_failed:
         return [FinishExecution()]
-    spent = exhausted_limit(state, now)
-    unfinished = _resume_moves(state, spent is not None)
-    if unfinished or _has_pending_call(state):
-        return unfinished + ([] if spent or _must_pause(state) else _start_moves(state, rules))
-    if spent:
-        return [FinishExecution(spent)]
+    limit = exhausted_limit(state, now)
+    resume_moves = _resume_moves(state, limit is not None)
+    if resume_moves or _has_pending_call(state):
+        return resume_moves + ([] if limit or _must_pause(state) else _start_moves(state, rules))
+    if limit:
+        return [FinishExecution(limit)]
     return _moves_at_rest(state, rules, now) or _start_moves(state, rules) or [FinishExecution()]
 
 
 def exhausted_limit(state: ExecutionState, now: datetime) -> str | None:
-    """Which limit of the budget is reached, in words; None while none is."""
+    """Return a message about the limit of the budget that is reached; None while none is."""
     budget = state.budget
     used = (
         ("tokens", budget.max_tokens, state.tokens),
@@ -125,7 +122,7 @@ def exhausted_limit(state: ExecutionState, now: datetime) -> str | None:
 
 
 def wall_deadline(state: ExecutionState, now: datetime) -> datetime | None:
-    """When the budget of time runs out; None without one."""
+    """Return the time at which the budget of time runs out; None without one."""
     limit = state.budget.max_wall_seconds
     return None if limit is None else now + timedelta(seconds=max(0.0, limit - state.wall_seconds(now)))
 
@@ -142,8 +139,8 @@ def _waits_for_tool(call: ToolCall | None) -> bool:
     return call is not None and call.result is None and not call.in_doubt
 
 
-def _resume_moves(state: ExecutionState, spent: bool) -> list[Move]:
-    """What running steps whose call is back need: their fallback, or a judgement."""
+def _resume_moves(state: ExecutionState, is_budget_spent: bool) -> list[Move]:
+    """Return the moves of running steps whose call has returned: their fallback, or a judgement."""
     moves: list[Move] = []
     for step in _running_steps(state):
         call = state.last_call(step.step_id)
@@ -151,7 +148,7 @@ def _resume_moves(state: ExecutionState, spent: bool) -> list[Move]:
             continue
         fallback = step.usable_fallback
         untried = fallback is not None and all(c.action != fallback for c in state.calls[step.step_id])
-        if not call.result.success and fallback is not None and untried and not spent:
+        if not call.result.success and fallback is not None and untried and not is_budget_spent:
             moves.append(CallTool(step.step_id, fallback, state.attempts.get(step.step_id, 0) + 1))
         else:
             moves.append(JudgeStep(step.step_id))
@@ -159,7 +156,7 @@ def _resume_moves(state: ExecutionState, spent: bool) -> list[Move]:
 
 
 def _awaits_person(state: ExecutionState, step_id: int) -> bool:
-    """Whether a running step waits for a person: its outcome is in doubt, or its tool asks one."""
+    """Return True if a running step waits for a person: its call is in doubt, or its tool asks a question."""
     call = state.last_call(step_id)
     if call is None:
         return False
@@ -168,7 +165,7 @@ def _awaits_person(state: ExecutionState, step_id: int) -> bool:
 
 
 def _open_questions(state: ExecutionState) -> list[int]:
-    """Ids of the steps a person must be asked about, in plan order."""
+    """Return the ids of the steps with an open question, in plan order."""
     found = []
     for step in state.plan.steps:
         status = state.step_statuses[step.step_id]
@@ -189,12 +186,12 @@ def _must_pause(state: ExecutionState) -> bool:
 
 
 def _moves_at_rest(state: ExecutionState, rules: ExecutionRules, now: datetime) -> list[Move]:
-    """What happens while no call is running: wishes, then failures, then questions, then information."""
+    """Return the move while no call is running: plan changes, then failures, then questions, then information."""
     if state.plan_change is not None:
         plan_change = state.plan_change
         if plan_change.outcome is AnswerOutcome.REPLAN:
-            return [Replan(plan_change.trigger, plan_change.step_id, plan_change.text)]
-        return [ReplacePlan(plan_change.step_id)]
+            return [ReplanSteps(plan_change.trigger, plan_change.step_id, plan_change.text)]
+        return [ReplacePlan()]
     for step_id in _failed_steps(state):
         call = state.last_call(step_id)
         timed_out = call is not None and call.result is not None and call.result.timed_out
@@ -202,7 +199,7 @@ def _moves_at_rest(state: ExecutionState, rules: ExecutionRules, now: datetime) 
         trigger = rules.replans.should_replan(result, state.replan_count, timed_out=timed_out)
         if trigger is None or not state.can_replan():
             return [FinishExecution()]
-        return [Replan(trigger, step_id, result.error or "")]
+        return [ReplanSteps(trigger, step_id, result.error or "")]
     if state.plan.requires_confirmation and not state.plan_confirmed:
         return [AskPerson(_ask_about_plan(state, rules, now))]
     for step_id in _open_questions(state):
@@ -211,27 +208,27 @@ def _moves_at_rest(state: ExecutionState, rules: ExecutionRules, now: datetime) 
         trigger = ReplanTrigger.NEW_INFORMATION
         if rules.replans.is_cooling_down(trigger, state.last_replan_at, now) or not state.can_replan():
             return [RefuseReplan(trigger)]
-        return [Replan(trigger, None, "\n".join(state.information))]
+        return [ReplanSteps(trigger, None, "\n".join(state.information))]
     return []
 
 
 def _start_moves(state: ExecutionState, rules: ExecutionRules) -> list[Move]:
-    """The steps that can start now, and those that never will (P-38)."""
+    """Return the moves that start steps, and those that skip steps that cannot start any more (P-38)."""
     if state.plan.requires_confirmation and not state.plan_confirmed:
         return []
     moves: list[Move] = []
-    places = rules.max_parallel_steps - len(_running_steps(state))
+    free_slots = rules.max_parallel_steps - len(_running_steps(state))
     if state.budget.max_tool_calls is not None:
-        places = min(places, state.budget.max_tool_calls - state.tool_calls)
+        free_slots = min(free_slots, state.budget.max_tool_calls - state.tool_calls)
     for step in state.plan.steps:
         if state.step_statuses[step.step_id] is not StepStatus.PENDING:
             continue
         needed = [state.step_statuses.get(dependency, StepStatus.SKIPPED) for dependency in step.depends_on]
         if any(status in (StepStatus.FAILED, StepStatus.SKIPPED) for status in needed):
             moves.append(SkipStep(step.step_id, "a step it depends on has no result"))
-        elif places > 0 and all(status is StepStatus.SUCCESS for status in needed):
+        elif free_slots > 0 and all(status is StepStatus.SUCCESS for status in needed):
             moves.append(CallTool(step.step_id, step.action, state.attempts.get(step.step_id, 0) + 1))
-            places -= 1
+            free_slots -= 1
     return moves
 
 
@@ -240,7 +237,7 @@ def _ask_about_plan(state: ExecutionState, rules: ExecutionRules, now: datetime)
         level=InterventionLevel.CONFIRM,
         message=f"計画を実行しますか（{len(state.plan.steps)}ステップ）",
         options=CONFIRM_OPTIONS,
-        timeout_seconds=rules.asking.default_timeout,
+        timeout_seconds=rules.policy.default_timeout,
         plan=state.plan,
         created_at=now,
     )
@@ -260,7 +257,7 @@ def _ask_about_step(state: ExecutionState, step_id: int, rules: ExecutionRules, 
         question="追加の情報をください" if asks_information else "続行しますか",
         reason="audit" if judged.audited else None,
         options=() if asks_information else CONFIRM_OPTIONS,
-        timeout_seconds=rules.asking.default_timeout,
+        timeout_seconds=rules.policy.default_timeout,
         confidence_score=score,
         plan=state.plan,
         created_at=now,
@@ -268,7 +265,7 @@ def _ask_about_step(state: ExecutionState, step_id: int, rules: ExecutionRules, 
 
 
 def _ask_for_text(state: ExecutionState, step: PlanStep, rules: ExecutionRules, now: datetime) -> InterventionRequest:
-    """The question of an ask_user step (P-34, P-47), or about a call nobody knows the outcome of."""
+    """Return the question of an ask_user step (P-34, P-47), or about a call with an unknown outcome."""
     call = state.last_call(step.step_id)
     if call is not None and call.in_doubt:
         message = f"Step {step.step_id} の {call.action.value} が実行されたか不明です"
@@ -277,10 +274,10 @@ def _ask_for_text(state: ExecutionState, step: PlanStep, rules: ExecutionRules, 
         options = ["retry", "skip", "cancel"]
     else:
         output = call.result.output if call is not None and call.result is not None else None
-        asked = output if isinstance(output, dict) else {}
-        message, question = step.description, str(asked.get("question") or step.query or step.description)
-        reason = str(asked.get("reason") or "") or None
-        options = [str(option) for option in asked.get("options") or []]
+        fields = output if isinstance(output, dict) else {}
+        message, question = step.description, str(fields.get("question") or step.query or step.description)
+        reason = str(fields.get("reason") or "") or None
+        options = [str(option) for option in fields.get("options") or []]
     return InterventionRequest(
         level=InterventionLevel.ESCALATE,
         step_id=step.step_id,
@@ -288,7 +285,7 @@ def _ask_for_text(state: ExecutionState, step: PlanStep, rules: ExecutionRules, 
         question=question,
         reason=reason,
         options=tuple(options),
-        timeout_seconds=rules.asking.default_timeout,
+        timeout_seconds=rules.policy.default_timeout,
         plan=state.plan,
         created_at=now,
     )

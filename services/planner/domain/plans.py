@@ -1,4 +1,4 @@
-"""Plans and their steps: what a valid plan is, and when the numbers of its steps make sense."""
+"""Plans and their steps, and the rules of a valid plan."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_TIMEOUT_SECONDS = 30
 
 
 class Action(StrEnum):
-    """What a step does (P-01)."""
+    """The action of a step (P-01)."""
 
     RAG_SEARCH = "rag_search"
     WEB_SEARCH = "web_search"
@@ -34,7 +34,7 @@ ANSWERS = frozenset({Action.REASONING, Action.RUN_LEGACY_AGENT})
 
 
 class StepStatus(StrEnum):
-    """Where a step is (P-02)."""
+    """The status of a step (P-02)."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -45,25 +45,25 @@ class StepStatus(StrEnum):
 
 
 def utc_now() -> datetime:
-    """The current time, aware, in UTC."""
+    """Return the current time, aware, in UTC."""
     return datetime.now(UTC)
 
 
 def new_plan_id(prefix: str = "") -> str:
-    """A fresh plan id: 12 lower-case hexadecimal characters (P-06), behind the prefix of what its plan may see."""
-    return prefix + secrets.token_hex(_OWN_CHARS // 2)
+    """Return a new plan id: 12 lower-case hexadecimal characters (P-06) after the prefix of its plan's scope."""
+    return prefix + secrets.token_hex(_RANDOM_CHARS // 2)
 
 
 def prefix_of(plan_id: str) -> str:
-    """What the names of datasets and collections begin with that a plan, or its execution, may see; empty: all.
+    """Return the prefix of all datasets and collections that a plan, or its execution, may access; empty: all.
 
-    It stands in the id because that outlives everything: the model cannot change it, replans keep it (P-109), the log's
-    hashes cover it, and whoever may not name the prefix cannot name the execution (ADR 070).
+    The prefix is part of the id because the model cannot change the id, replans keep it (P-109), the hashes of the log
+    cover it, and a caller without access to the prefix cannot name the execution (ADR 070).
     """
-    return plan_id[:-_OWN_CHARS]
+    return plan_id[:-_RANDOM_CHARS]
 
 
-_OWN_CHARS = 12
+_RANDOM_CHARS = 12
 PlanId = Annotated[str, Field(pattern=r"^([A-Za-z0-9_-]{0,127}-)?[0-9a-f]{12}$")]
 
 
@@ -84,12 +84,12 @@ class PlanStep(BaseModel):
 
     @property
     def usable_fallback(self) -> Action | None:
-        """The fallback, unless it repeats the action (P-43)."""
+        """Return the fallback, unless it repeats the action (P-43)."""
         return self.fallback if self.fallback != self.action else None
 
     @property
     def seconds(self) -> int:
-        """Seconds one tool call of this step may take (P-45)."""
+        """Return the seconds that one tool call of this step may take (P-45)."""
         return self.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
 
 
@@ -119,29 +119,29 @@ class ExecutionPlan(BaseModel):
 
     @property
     def prefix(self) -> str:
-        """What the names of all it may see begin with; empty: all."""
+        """Return the prefix of all names that the plan may access; empty: all."""
         return prefix_of(self.plan_id or "")
 
     def step(self, step_id: int) -> PlanStep:
-        """The step with this id; KeyError if there is none."""
+        """Return the step with this id. Raises KeyError."""
         for step in self.steps:
             if step.step_id == step_id:
                 return step
         raise KeyError(step_id)
 
     def position(self, step_id: int) -> int:
-        """The 1-based place of a step in the plan (P-97)."""
+        """Return the 1-based position of a step in the plan (P-97)."""
         return next(i for i, step in enumerate(self.steps, start=1) if step.step_id == step_id)
 
 
 def replace_steps(plan: ExecutionPlan, steps: Sequence[PlanStep], **changes: Any) -> ExecutionPlan:
-    """`plan` with other steps, validated anew; keeps its id and its query (P-109)."""
+    """Return a plan with other steps, validated again; it keeps its id and its query (P-109)."""
     fields = {**plan.model_dump(exclude={"steps", "estimated_steps"}), **changes}
     return ExecutionPlan.model_validate({**fields, "steps": [step.model_dump() for step in steps]})
 
 
 def validate_dependencies(plan: ExecutionPlan) -> list[str]:
-    """What is wrong with the numbers of the steps; empty means nothing (P-12)."""
+    """Return the violations of the rules on step ids and dependencies; empty for a valid plan (P-12)."""
     ids = {step.step_id for step in plan.steps}
     messages = []
     for step in plan.steps:
@@ -156,29 +156,29 @@ def validate_dependencies(plan: ExecutionPlan) -> list[str]:
 
 
 def find_faults(plan: ExecutionPlan, prefix: str) -> list[str]:
-    """Why a plan cannot run where only names with this prefix are seen: P-12, and steps that look elsewhere."""
-    beyond = [
+    """Return the reasons why a plan cannot be executed in the scope of a prefix: P-12, and names outside of it."""
+    out_of_scope = [
         f"Step {step.step_id}: collection {shorten(step.collection)!r} does not begin with {prefix!r}"
         for step in plan.steps
         if step.collection and not step.collection.startswith(prefix)
     ]
-    return validate_dependencies(plan) + beyond
+    return validate_dependencies(plan) + out_of_scope
 
 
 def with_plan_id(plan: ExecutionPlan, prefix: str = "") -> ExecutionPlan:
-    """`plan` with a plan id: its own, or a new one (P-06)."""
+    """Return a plan with a plan id: its own, or a new one (P-06)."""
     return plan if plan.plan_id else plan.model_copy(update={"plan_id": new_plan_id(prefix)})
 
 
 def executable_plan(plan: ExecutionPlan, prefix: str = "") -> ExecutionPlan:
-    """`plan` with an id that begins with `prefix`.
+    """Return a plan with an id that begins with `prefix`.
 
-    InvalidPlan if its own does not, a step id repeats, a dependency is not on an earlier id (P-144), or a step looks
-    where the plan may not.
+    Raises InvalidPlan if its own id does not, a step id repeats, a dependency is not on an earlier id (P-144), or a
+    step accesses a name outside of the scope.
     """
     if not (plan.plan_id or prefix).startswith(prefix):
         raise InvalidPlan([f"plan_id {plan.plan_id!r} does not begin with {prefix!r}"])
-    made = with_plan_id(plan, prefix)
-    if messages := find_faults(made, made.prefix):
+    identified = with_plan_id(plan, prefix)
+    if messages := find_faults(identified, identified.prefix):
         raise InvalidPlan(messages)
-    return made
+    return identified

@@ -1,4 +1,4 @@
-"""When and how a plan is replaced, and how old and new steps are joined (P-92 to P-109)."""
+"""Decide when and how a plan is replaced, and join old and new steps (P-92 to P-109)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EARLY = 0.34
 
 
 class ReplanTrigger(StrEnum):
-    """Why a plan is replaced (P-92)."""
+    """The cause of a replan (P-92)."""
 
     STEP_FAILED = "step_failed"
     LOW_CONFIDENCE = "low_confidence"
@@ -29,7 +29,7 @@ class ReplanTrigger(StrEnum):
 
 
 class ReplanStrategy(StrEnum):
-    """How a plan is replaced (P-92)."""
+    """The way a plan is replaced (P-92)."""
 
     PARTIAL = "partial"
     FULL = "full"
@@ -48,7 +48,7 @@ REASONS = {
 
 
 class ReplanContext(BaseModel):
-    """What a replan starts from (P-99). `completed_results` holds successful steps only (P-140)."""
+    """The input of a replan (P-99). `completed_results` contains successful steps only (P-140)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -65,7 +65,7 @@ class ReplanContext(BaseModel):
 
 
 class ReplanResult(BaseModel):
-    """What came of a replan (P-100)."""
+    """The outcome of a replan (P-100)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -78,7 +78,7 @@ class ReplanResult(BaseModel):
 
 
 def successful_replan(strategy: ReplanStrategy, plan: ExecutionPlan, context: ReplanContext) -> ReplanResult:
-    """The result of a replan that gave `plan`."""
+    """Return the result of a replan that gave `plan`."""
     return ReplanResult(
         success=True,
         strategy=strategy,
@@ -89,7 +89,7 @@ def successful_replan(strategy: ReplanStrategy, plan: ExecutionPlan, context: Re
 
 
 def aborted_replan(context: ReplanContext) -> ReplanResult:
-    """The result when no replan is left."""
+    """Return the result when no replan is left."""
     return ReplanResult(
         success=False,
         strategy=ReplanStrategy.ABORT,
@@ -99,7 +99,7 @@ def aborted_replan(context: ReplanContext) -> ReplanResult:
 
 
 def failed_replan(strategy: ReplanStrategy, error: object, context: ReplanContext) -> ReplanResult:
-    """The result of a replan that failed."""
+    """Return the result of a replan that failed."""
     return ReplanResult(
         success=False, strategy=strategy, reason=f"リプラン失敗: {error}", replan_count=context.replan_count
     )
@@ -107,14 +107,14 @@ def failed_replan(strategy: ReplanStrategy, error: object, context: ReplanContex
 
 @dataclass(frozen=True, slots=True)
 class ReplanManager:
-    """Decides whether and how to replan; builds nothing."""
+    """Decides whether and how to replan; makes no plan."""
 
     max_replans: int = 3
     confidence_threshold: float = 0.4
     cooldown_seconds: float = 5.0
 
     def should_replan(self, result: StepResult, count: int, *, timed_out: bool = False) -> ReplanTrigger | None:
-        """The trigger a step result gives, None for none (P-93). Low confidence is subject to P-86 as well."""
+        """Return the trigger for a step result, None for none (P-93). Low confidence is subject to P-86 as well."""
         if count >= self.max_replans:
             return None
         if result.status == "failed":
@@ -122,13 +122,13 @@ class ReplanManager:
         return ReplanTrigger.LOW_CONFIDENCE if result.confidence < self.confidence_threshold else None
 
     def is_cooling_down(self, trigger: ReplanTrigger, last_replan_at: datetime | None, now: datetime) -> bool:
-        """Whether a replan is refused because the previous one was moments ago (P-95)."""
+        """Return True if a replan is refused because the previous one was too recent (P-95)."""
         if trigger not in (ReplanTrigger.LOW_CONFIDENCE, ReplanTrigger.NEW_INFORMATION) or last_replan_at is None:
             return False
         return (now - last_replan_at).total_seconds() < self.cooldown_seconds
 
     def strategy(self, context: ReplanContext, plan: ExecutionPlan) -> ReplanStrategy:
-        """How to replan (P-96); the first rule that matches."""
+        """Return the strategy of a replan (P-96); the first rule that matches."""
         if context.replan_count >= self.max_replans:
             return ReplanStrategy.ABORT
         failed = None if context.failed_step_id is None else plan.step(context.failed_step_id)
@@ -142,42 +142,41 @@ class ReplanManager:
         if context.trigger is ReplanTrigger.TIMEOUT:
             return ReplanStrategy.FULL
         if context.trigger is ReplanTrigger.USER_FEEDBACK:
-            anew = FROM_THE_START in (context.user_feedback or "")
-            return ReplanStrategy.FULL if anew else ReplanStrategy.PARTIAL
+            restarts = FROM_THE_START in (context.user_feedback or "")
+            return ReplanStrategy.FULL if restarts else ReplanStrategy.PARTIAL
         if failed is not None and plan.position(failed.step_id) / len(plan.steps) <= _EARLY:
             return ReplanStrategy.FULL
         return ReplanStrategy.PARTIAL
 
 
 def join_plans(
-    plan: ExecutionPlan, kept: Sequence[PlanStep], new: ExecutionPlan, highest_id: int, *, confirm: bool = True
+    plan: ExecutionPlan, kept_steps: Sequence[PlanStep], new: ExecutionPlan, highest_id: int, *, confirm: bool = True
 ) -> ExecutionPlan:
-    """`kept` steps of `plan`, then the steps of `new` under fresh ids (P-102 to P-105).
+    """Return the `kept_steps` of `plan`, then the steps of `new` under new ids (P-102 to P-105).
 
-    `highest_id` is the highest step id the execution ever used, so that no new step can be taken for an old one
+    `highest_id` is the highest step id that the execution ever used, so that no new step can be taken for an old one
     (P-133). Raises InvalidPlan or a validation error if the joined plan is not executable.
     """
     numbers = {step.step_id: highest_id + i for i, step in enumerate(new.steps, start=1)}
-    kept_ids = [step.step_id for step in kept]
-    steps = list(kept)
+    kept_ids = [step.step_id for step in kept_steps]
+    steps = list(kept_steps)
     for step in new.steps:
-        needed = {numbers[dependency] for dependency in step.depends_on if dependency in numbers}
+        depends_on = {numbers[dependency] for dependency in step.depends_on if dependency in numbers}
         if steps:
-            needed.add(steps[-1].step_id)
+            depends_on.add(steps[-1].step_id)
         if step.action is Action.REASONING:
-            needed.update(kept_ids)
+            depends_on.update(kept_ids)
         steps.append(
-            step.model_copy(update={"step_id": numbers[step.step_id], "depends_on": tuple(sorted(needed))}),
+            step.model_copy(update={"step_id": numbers[step.step_id], "depends_on": tuple(sorted(depends_on))}),
         )
     merged = replace_steps(plan, steps, requires_confirmation=confirm)
-    messages = find_faults(merged, merged.prefix)
-    if messages:
+    if messages := find_faults(merged, merged.prefix):
         raise InvalidPlan(messages)
     return merged
 
 
 def apply_fallback(plan: ExecutionPlan, step_id: int) -> ExecutionPlan:
-    """`plan` with a step's fallback in the place of its action (P-106); ValueError if it has none."""
+    """Return `plan` with the fallback of a step instead of its action (P-106). Raises ValueError if it has none."""
     step = plan.step(step_id)
     if step.usable_fallback is None:
         raise ValueError(f"Step {step_id} has no usable fallback")
@@ -188,25 +187,25 @@ def apply_fallback(plan: ExecutionPlan, step_id: int) -> ExecutionPlan:
             "fallback": None,
         }
     )
-    steps = [replaced if each.step_id == step_id else each for each in plan.steps]
+    steps = [replaced if other.step_id == step_id else other for other in plan.steps]
     return replace_steps(plan, steps, requires_confirmation=False)
 
 
 def select_kept_steps(plan: ExecutionPlan, successful_steps: Sequence[int], dropped: int | None) -> list[PlanStep]:
-    """The steps a partial replan keeps: successful ones, without the failed or paused one (P-102).
+    """Return the steps that a partial replan keeps: successful ones, without the failed or paused one (P-102).
 
-    A kept step whose own dependency is not kept keeps its result; only the reference goes.
+    A kept step whose own dependency is not kept keeps its result; only the reference is removed.
     """
-    kept = {step_id for step_id in successful_steps if step_id != dropped}
+    kept_ids = {step_id for step_id in successful_steps if step_id != dropped}
     return [
-        step.model_copy(update={"depends_on": tuple(d for d in step.depends_on if d in kept)})
+        step.model_copy(update={"depends_on": tuple(d for d in step.depends_on if d in kept_ids)})
         for step in plan.steps
-        if step.step_id in kept
+        if step.step_id in kept_ids
     ]
 
 
-def hints(context: ReplanContext, *, broader: bool) -> str:
-    """What the planning model is told about the replan (P-101, P-105); it reaches only its prompt (P-138)."""
+def replan_hints(context: ReplanContext, *, broader: bool) -> str:
+    """Return the hints about a replan for the planning model (P-101, P-105); only its prompt contains them (P-138)."""
     parts = []
     if context.error_message:
         parts.append(f"エラー: {context.error_message}")
@@ -217,7 +216,7 @@ def hints(context: ReplanContext, *, broader: bool) -> str:
     if broader:
         parts.append("より広い検索語を使うこと。")
     else:
-        done = [f"- Step {i}: {(r.output or '')[:300]}" for i, r in sorted(context.completed_results.items())]
-        if done:
-            parts.append("完了済みの作業:\n" + "\n".join(done))
+        results = [f"- Step {i}: {(r.output or '')[:300]}" for i, r in sorted(context.completed_results.items())]
+        if results:
+            parts.append("完了済みの作業:\n" + "\n".join(results))
     return "\n".join(parts)

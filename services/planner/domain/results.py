@@ -1,4 +1,4 @@
-"""What tools, steps and executions give, and how an execution ended (P-08 to P-11, P-54, P-55)."""
+"""Results of tools, steps and executions (P-08 to P-11, P-54, P-55)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Hit(BaseModel):
 
 
 class ToolResult(BaseModel):
-    """What a tool call gave (P-11). `output` is a list of hits, a text, a question's fields (P-34), or None."""
+    """The result of a tool call (P-11). `output`: hits, a text, the fields of a question (P-34), or None."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
@@ -39,22 +39,22 @@ class ToolResult(BaseModel):
 
     @property
     def hits(self) -> tuple[Hit, ...]:
-        """The hits; none if the output is not a hit list."""
+        """Return the hits; none if the output is not a list of hits."""
         return self.output if isinstance(self.output, tuple) else ()
 
     @property
     def text(self) -> str | None:
-        """The text; None if the output is not one."""
+        """Return the text; None if the output is not a text."""
         return self.output if isinstance(self.output, str) else None
 
 
 def failed_call(error: str, *, timed_out: bool = False) -> ToolResult:
-    """The result of a call that failed."""
+    """Return the result of a call that failed."""
     return ToolResult(success=False, error=error, timed_out=timed_out)
 
 
 class StepResult(BaseModel):
-    """What a step gave (P-08)."""
+    """The result of a step (P-08)."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
@@ -70,7 +70,7 @@ class StepResult(BaseModel):
 
 
 class OverallStatus(StrEnum):
-    """How an execution ended (P-09)."""
+    """The final status of an execution (P-09)."""
 
     SUCCESS = "success"
     PARTIAL = "partial"
@@ -79,7 +79,7 @@ class OverallStatus(StrEnum):
 
 
 class ExecutionResult(BaseModel):
-    """What an execution gave (P-09)."""
+    """The result of an execution (P-09)."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
@@ -97,22 +97,22 @@ class ExecutionResult(BaseModel):
 
 
 def overall_status(plan: ExecutionPlan, statuses: Mapping[int, StepStatus], *, cancelled: bool) -> OverallStatus:
-    """How an execution with these step statuses ended (P-54); a skipped or missing step is no success (P-134)."""
+    """Return the final status for these step statuses (P-54); a skipped or missing step is no success (P-134)."""
     if cancelled:
         return OverallStatus.CANCELLED
-    found = [statuses.get(step.step_id, StepStatus.PENDING) for step in plan.steps]
-    if found and all(status is StepStatus.SUCCESS for status in found):
+    step_statuses = [statuses.get(step.step_id, StepStatus.PENDING) for step in plan.steps]
+    if all(status is StepStatus.SUCCESS for status in step_statuses):
         return OverallStatus.SUCCESS
-    if any(status in (StepStatus.SUCCESS, StepStatus.PARTIAL) for status in found):
+    if any(status in (StepStatus.SUCCESS, StepStatus.PARTIAL) for status in step_statuses):
         return OverallStatus.PARTIAL
     return OverallStatus.FAILED
 
 
 def distinct_values(values: Iterable[str]) -> tuple[str, ...]:
-    """The different non-empty values, in order of first occurrence (P-42)."""
+    """Return the different non-empty values, in order of first occurrence (P-42)."""
     return tuple(dict.fromkeys(value for value in values if value))
 
 
 def order_results(plan: ExecutionPlan, results: Mapping[int, StepResult]) -> Sequence[StepResult]:
-    """The results of the plan's steps, in the plan's order (P-55)."""
+    """Return the results of the steps of a plan, in its order (P-55)."""
     return tuple(results[step.step_id] for step in plan.steps if step.step_id in results)

@@ -12,7 +12,7 @@ COMPLEXITY_AFTER_ERROR = 0.5
 
 
 def default_collection(collections: Sequence[str] | None, prefix: str = "") -> str:
-    """Where to search when nothing else is said (P-21). None or empty: the collections are not known."""
+    """Return the collection to search by default (P-21). None or empty: the collections are unknown."""
     preferred = prefix + PREFERRED_COLLECTION
     if not collections or preferred in collections:
         return preferred
@@ -22,7 +22,7 @@ def default_collection(collections: Sequence[str] | None, prefix: str = "") -> s
 def template_plan(
     query: str, complexity: float, collections: Sequence[str] | None = None, prefix: str = ""
 ) -> ExecutionPlan:
-    """The two-step plan for `query` (P-20); the query stands in both steps as the user wrote it."""
+    """Return the two-step plan for a query (P-20); both steps contain the query as the user wrote it."""
     search = PlanStep(
         step_id=1,
         action=Action.RAG_SEARCH,

@@ -1,4 +1,4 @@
-"""From a confidence to how much a person is asked, and how feedback moves that (P-75 to P-77, P-89 to P-91)."""
+"""Map a confidence to an intervention level, and adjust the thresholds by feedback (P-75 to P-77, P-89 to P-91)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class InterventionLevel(StrEnum):
-    """How much a person is asked."""
+    """The degree to which a person is involved."""
 
     SILENT = "silent"
     NOTIFY = "notify"
@@ -17,16 +17,16 @@ class InterventionLevel(StrEnum):
 
     @property
     def requires_answer(self) -> bool:
-        """Whether the execution waits for a person."""
+        """Return True if the execution waits for a person."""
         return self in (InterventionLevel.CONFIRM, InterventionLevel.ESCALATE)
 
     @property
     def action(self) -> str:
-        """What the level means for the executor (P-75)."""
-        return _NEXT[self]
+        """Return the action of the executor at this level (P-75)."""
+        return _ACTIONS[self]
 
 
-_NEXT = {
+_ACTIONS = {
     InterventionLevel.SILENT: "proceed",
     InterventionLevel.NOTIFY: "proceed_with_status",
     InterventionLevel.CONFIRM: "ask_confirmation",
@@ -36,7 +36,7 @@ _NEXT = {
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What follows from a confidence."""
+    """The level of a confidence and the action at this level."""
 
     level: InterventionLevel
     action: str
@@ -58,7 +58,7 @@ class Thresholds:
             )
 
     def decide_action(self, score: float) -> Decision:
-        """The level of a score, and what it means (P-75)."""
+        """Return the level of a score and its action (P-75)."""
         if score >= self.silent:
             level = InterventionLevel.SILENT
         elif score >= self.notify:
@@ -70,26 +70,26 @@ class Thresholds:
         return Decision(level, level.action)
 
     def raise_by(self, by: float) -> Thresholds:
-        """All three higher by `by`, none beyond its cap (P-90); one configured beyond it stays where it is."""
+        """Return thresholds higher by `by`, none above its cap (P-90); one configured above its cap is unchanged."""
         return Thresholds(*(round(max(v, min(v + by, cap)), 3) for v, cap in zip(self.values, _CAPS, strict=True)))
 
     def lower_by(self, by: float) -> Thresholds:
-        """All three lower by `by`, none beyond its floor (P-90); one configured beyond it stays where it is."""
+        """Return thresholds lower by `by`, none below its floor (P-90); one configured below its floor is unchanged."""
         return Thresholds(*(round(min(v, max(v - by, low)), 3) for v, low in zip(self.values, _FLOORS, strict=True)))
 
     @property
     def values(self) -> tuple[float, float, float]:
-        """silent, notify, confirm."""
+        """Return silent, notify, confirm."""
         return self.silent, self.notify, self.confirm
 
 
 _CAPS = (0.95, 0.85, 0.60)
 _FLOORS = (0.80, 0.60, 0.30)
-_TOLERATED = 3
+_TOLERATED_ERRORS = 3
 
 
 class DynamicThresholdAdjuster:
-    """Moves the thresholds by what people say about past confidences (P-89 to P-91)."""
+    """Adjusts the thresholds by feedback about past confidences (P-89 to P-91)."""
 
     def __init__(
         self, configured: Thresholds | None = None, *, learning_rate: float = 0.05, min_samples: int = 10
@@ -105,22 +105,22 @@ class DynamicThresholdAdjuster:
         self.records = 0
 
     def record(self, confidence: float, correct: bool) -> bool:
-        """Takes one feedback record; True if the thresholds moved. The window stays as it is (P-91)."""
+        """Add one feedback record; return True if the thresholds moved. The window is not cleared (P-91)."""
         self._window.append((confidence, correct))
         self.records += 1
         if len(self._window) < (self._window.maxlen or 0):
             return False
         before = self.thresholds
-        too_sure = sum(value > before.notify and not right for value, right in self._window)
-        too_unsure = sum(value < before.confirm and right for value, right in self._window)
-        if too_sure > _TOLERATED:
+        overconfident = sum(value > before.notify and not right for value, right in self._window)
+        underconfident = sum(value < before.confirm and right for value, right in self._window)
+        if overconfident > _TOLERATED_ERRORS:
             self.thresholds = before.raise_by(self._learning_rate)
-        elif too_unsure > _TOLERATED:
+        elif underconfident > _TOLERATED_ERRORS:
             self.thresholds = before.lower_by(self._learning_rate)
         return self.thresholds != before
 
     def reset(self) -> None:
-        """Back to the configured thresholds, without records (P-91)."""
+        """Restore the configured thresholds and delete the records (P-91)."""
         self.thresholds = self.configured
         self._window.clear()
         self.records = 0

@@ -1,4 +1,4 @@
-"""What a tool is given for a step (P-39, P-40). Everything in it is data: no text of it is substituted or evaluated."""
+"""The input of a tool for a step (P-39, P-40). All of it is data: none of its text is substituted or evaluated."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ INFORMATION_LABEL = "追加情報"
 
 @dataclass(frozen=True, slots=True)
 class ToolInput:
-    """One call of a tool: what to look for or answer, where, and with what.
+    """The input of one tool call.
 
-    `key` is the same for every attempt to perform the same call, also after a crash; `context` are labelled texts. The
-    names of all it may look in begin with `prefix`.
+    `key` is the same for every attempt at the same call, also after a crash; `context` contains labelled texts. The
+    names of everything that the tool may access begin with `prefix`.
     """
 
     query: str
@@ -30,12 +30,12 @@ class ToolInput:
 
     @property
     def is_out_of_scope(self) -> bool:
-        """Whether it is to look in something whose name does not begin with its prefix."""
+        """Return True if the collection does not begin with the prefix."""
         return not (self.collection or self.prefix).startswith(self.prefix)
 
 
 def build_tool_input(state: ExecutionState, step: PlanStep, action: Action, key: str) -> ToolInput:
-    """What the tool for `action` gets for this step; only results of the step's own dependencies."""
+    """Return the input of the tool for `action` and this step; only results of its own dependencies are included."""
     if action is not Action.REASONING:
         query = step.query or step.description
         collection = step.collection if action is Action.RAG_SEARCH else None

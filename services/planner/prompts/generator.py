@@ -45,7 +45,7 @@ Each entry has the form [id] [section] content.
 {query}
 
 ## Instructions
-- Use only the entries that bear on the question
+- Use only the entries that are relevant to the question
 - Cite every entry you use as [id] at the place where you use it
 - Never cite an entry you did not use, or an id that is not listed
 - Say so if the entries do not hold the answer

@@ -244,7 +244,7 @@ async def _quiet(executions: Executions) -> ExecutionState:
 
 async def _answer(executions: Executions, state: ExecutionState) -> None:
     """A person who says yes, and who knows what an unsafe call did."""
-    asked = open_question(await executions.log(ID))
+    asked = open_question(await executions.read_log(ID))
     request = state.intervention_request
     if request is None:
         return
@@ -276,6 +276,6 @@ async def outcome(folder: Path) -> tuple[ExecutionState, Sequence[Any]]:
     await store.open()
     executions = Executions(store, executor(), Ownership("reader"))
     try:
-        return await executions.state(ID), await executions.log(ID)
+        return await executions.state(ID), await executions.read_log(ID)
     finally:
         await store.close()

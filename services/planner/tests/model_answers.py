@@ -100,11 +100,13 @@ async def executed(seed: int) -> Executed:
     made = executor(tool, planner=Planner(FixedBackend(), model), rules=rules, on_replan=replans.append)
     count = rng.randint(1, 5)
     steps = [agent_step(i, *([i - 1] if i > 1 and rng.random() < 0.5 else [])) for i in range(1, count + 1)]
-    started = made.started(agent_plan(*steps), Budget(max_tool_calls=MOST_CALLS, max_tokens=400), human_available=False)
+    started = made.make_started(
+        agent_plan(*steps), Budget(max_tool_calls=MOST_CALLS, max_tokens=400), human_available=False
+    )
     witness, log = Witness(), MemoryLog()
     driven = ExecutionRecorder(ExecutionState(started.plan), log, made.clock, witness)
     driven.record(started)
-    await made.drive(driven, InterventionHandler(policy=rules.asking, replans=rules.replans, clock=made.clock))
+    await made.drive(driven, InterventionHandler(policy=rules.policy, replans=rules.replans, clock=made.clock))
     return Executed(
         driven.state, [tool_input.key for tool_input in tool.calls], len(model.prompts), replans, log, witness
     )

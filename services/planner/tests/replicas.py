@@ -71,7 +71,7 @@ async def until_quiet(executions: Executions, execution_id: str) -> ExecutionSta
 
 async def question(executions: Executions, execution_id: str) -> Bound:
     """Token, plan version and step of the open question."""
-    asked = open_question(await executions.log(execution_id))
+    asked = open_question(await executions.read_log(execution_id))
     event = asked.event
     assert event.kind == "intervention_requested"
     return executions.token(execution_id, asked), event.plan_version, event.request.step_id

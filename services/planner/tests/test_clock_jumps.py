@@ -74,7 +74,7 @@ async def test_who_died_with_a_clock_that_ran_ahead_is_followed_after_a_lease(tm
         right.advance(0.1)
         await heir.sweep_once()
         state = await until_quiet(heir, execution_id)
-        log = await heir.log(execution_id)
+        log = await heir.read_log(execution_id)
     assert state.result is not None
     assert tool.queries == ["s1"]
     assert all(a.created_at <= b.created_at for a, b in pairwise(log))
@@ -106,7 +106,7 @@ async def test_a_clock_put_back_while_somebody_is_asked(tmp_path: Path) -> None:
         clock.put(-HOUR)
         await executions.answer(execution_id, PROCEED, *bound, None)
         state = await until_quiet(executions, execution_id)
-        log = await executions.log(execution_id)
+        log = await executions.read_log(execution_id)
     assert state.result is not None
     assert state.result.overall_status is OverallStatus.SUCCESS
     assert state.result.total_execution_time_ms == 0

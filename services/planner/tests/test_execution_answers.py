@@ -221,7 +221,7 @@ async def test_a_refinement_that_fails_is_told_and_logged(caplog: pytest.LogCapt
 async def test_nobody_there_cancels_or_goes_on() -> None:  # P-85, P-137
     plan = agent_plan(agent_step(1))
     for auto, expected in ((False, OverallStatus.CANCELLED), (True, OverallStatus.SUCCESS)):
-        rules = ExecutionRules(asking=InterventionPolicy(auto_proceed_on_timeout=auto))
+        rules = ExecutionRules(policy=InterventionPolicy(auto_proceed_on_timeout=auto))
         tool = ScriptedTool({"s1": answer("one", 0.5)})
         result = await executor(tool, rules=rules).execute_plan(plan)
         assert result.overall_status is expected

@@ -114,7 +114,7 @@ async def test_ten_thousand_forged_answers_are_refused(tmp_path: Path) -> None:
         for each in ids:
             await until_quiet(executions, each)
         own, other = await question(executions, ids[0]), await question(executions, ids[1])
-        log = await executions.log(ids[0])
+        log = await executions.read_log(ids[0])
         key = await executions.store.answer_key()
         check_token(key, ids[0], open_question(log), *own)
         for _ in range(10_000):
@@ -123,7 +123,7 @@ async def test_ten_thousand_forged_answers_are_refused(tmp_path: Path) -> None:
         for _ in range(50):
             with pytest.raises(AnswerRefused):
                 await executions.answer(ids[0], PROCEED, *forged(rng, own, other), None)
-        assert await executions.log(ids[0]) == log
+        assert await executions.read_log(ids[0]) == log
 
 
 async def test_an_answer_that_comes_too_late_is_refused(tmp_path: Path) -> None:
@@ -272,4 +272,4 @@ async def test_every_event_is_read_as_it_was_written(tmp_path: Path) -> None:
     async with replica(tmp_path / "p.db", executor(asking())) as executions:
         execution_id = await executions.start(three(), None, None)
         live = await until_quiet(executions, execution_id)
-        assert replay(await executions.log(execution_id)) == live
+        assert replay(await executions.read_log(execution_id)) == live

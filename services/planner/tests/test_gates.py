@@ -94,7 +94,7 @@ async def test_every_decision_is_stored_with_what_it_was_made_of(tmp_path: Path)
             execution_id = await executions.start(agent_plan(agent_step(1, action="web_search")), None, None)
             await until_quiet(executions, execution_id)
         async with replica(tmp_path / f"{name}.db", made) as executions:
-            log = await executions.log(execution_id)
+            log = await executions.read_log(execution_id)
         (decided[name],) = [r.event for r in log if isinstance(r.event, StepFinished)]
     for event in decided.values():
         factors = event.confidence.factors

@@ -62,7 +62,7 @@ async def test_nobody_in_time_cancels(tmp_path: Path) -> None:  # P-85, P-130
 
 @pytest.mark.parametrize("auto", [False, True])
 async def test_with_nobody_to_ask_an_execution_goes_on_at_once(tmp_path: Path, auto: bool) -> None:  # P-85
-    rules = ExecutionRules(asking=InterventionPolicy(auto_proceed_on_timeout=auto))
+    rules = ExecutionRules(policy=InterventionPolicy(auto_proceed_on_timeout=auto))
     async with replica(tmp_path / "p.db", executor(asking(), rules=rules)) as executions:
         execution_id = await executions.start(three(), None, None, human_available=False)
         result = await executions.result(execution_id)
@@ -213,7 +213,7 @@ async def test_an_unsafe_call_in_doubt_asks_a_person(tmp_path: Path) -> None:
         clock.advance(11)
         await heir.sweep_once()
         state = await until_quiet(heir, execution_id)
-        assert any(isinstance(r.event, StepInDoubt) for r in await heir.log(execution_id))
+        assert any(isinstance(r.event, StepInDoubt) for r in await heir.read_log(execution_id))
         assert state.intervention_request is not None
         assert state.intervention_request.reason == "in doubt"
         assert again.calls == []
@@ -250,7 +250,7 @@ async def test_the_budget_holds_over_a_restart(tmp_path: Path, budget: Budget, u
     async with replica(tmp_path / "p.db", executor(spent, clock=clock), "two", clock) as executions:
         await executions.answer(execution_id, PROCEED, *await question(executions, execution_id), None)
         state = await until_quiet(executions, execution_id)
-        lines = [r.event.message for r in await executions.log(execution_id) if isinstance(r.event, LogLine)]
+        lines = [r.event.message for r in await executions.read_log(execution_id) if isinstance(r.event, LogLine)]
     assert spent.queries == ["s1", "s2"]
     assert lines[-1] == f"budget of {used_up} is used up"
     assert state.result is not None
@@ -265,7 +265,7 @@ async def test_the_budget_holds_over_replans(tmp_path: Path) -> None:
     async with replica(tmp_path / "p.db", executor(failing, planner=planner)) as executions:
         execution_id = await executions.start(agent_plan(agent_step(1)), Budget(max_tokens=16), None)
         state = await until_quiet(executions, execution_id)
-        lines = [r.event.message for r in await executions.log(execution_id) if isinstance(r.event, LogLine)]
+        lines = [r.event.message for r in await executions.read_log(execution_id) if isinstance(r.event, LogLine)]
     assert (state.tokens, state.replan_count, failing.queries) == (16, 2, ["s1", "again"])
     assert lines[-1] == "budget of 16 tokens is used up"
 

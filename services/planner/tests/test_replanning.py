@@ -17,8 +17,8 @@ from services.planner.domain.replanning import (
     aborted_replan,
     apply_fallback,
     failed_replan,
-    hints,
     join_plans,
+    replan_hints,
     select_kept_steps,
     successful_replan,
 )
@@ -153,8 +153,8 @@ def test_a_skipped_step_leaves_no_reference() -> None:  # P-107
 def test_hints_tell_what_happened_and_what_is_done() -> None:  # P-101, P-105
     done = {1: StepResult(step_id=1, status="success", output="found", confidence=1)}
     asked = context(Trigger.STEP_FAILED, 2, error_message="boom", completed_results=done)
-    assert hints(asked, broader=False) == "エラー: boom\n完了済みの作業:\n- Step 1: found"
-    assert hints(asked, broader=True) == "エラー: boom\nより広い検索語を使うこと。"
+    assert replan_hints(asked, broader=False) == "エラー: boom\n完了済みの作業:\n- Step 1: found"
+    assert replan_hints(asked, broader=True) == "エラー: boom\nより広い検索語を使うこと。"
 
 
 @given(

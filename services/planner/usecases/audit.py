@@ -1,4 +1,4 @@
-"""Offline replay of a log: its chain of hashes, its states, its result, without calling anything."""
+"""Audit a log offline: its chain of hashes, its states, and its result, without any call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from services.planner.usecases.ports import ExecutionStore
 
 @dataclass(frozen=True, slots=True)
 class LogAudit:
-    """What an audit found; no findings means that the log is whole."""
+    """The findings of an audit; without any, the log is intact."""
 
     events: int
     findings: tuple[str, ...]
@@ -22,7 +22,7 @@ class LogAudit:
 
 
 async def audit_log(store: ExecutionStore, execution_id: str) -> LogAudit:
-    """Replays an execution's log and compares what it says with what the replay gives. Errors: RunNotFound."""
+    """Replay the log of an execution and compare it with the stored result. Raises RunNotFound."""
     try:
         log = await store.read(execution_id)
     except CorruptLog as error:
@@ -32,11 +32,11 @@ async def audit_log(store: ExecutionStore, execution_id: str) -> LogAudit:
     last = log[-1].event
     if isinstance(last, Finished):
         if tuple(order_results(state.plan, state.step_results)) != last.result.step_results:
-            findings.append("the step results of the end are not those of the log")
+            findings.append("the final step results differ from those of the log")
         if state.final_answer != last.result.final_answer and not (last.result.final_answer or "").startswith(
             "実行エラー"
         ):
-            findings.append("the answer of the end is not that of the log")
+            findings.append("the final answer differs from that of the log")
         if state.replan_count != last.result.replan_count:
-            findings.append("the number of replans of the end is not that of the log")
+            findings.append("the final number of replans differs from that of the log")
     return LogAudit(len(log), tuple(findings), state)

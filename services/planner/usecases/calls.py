@@ -1,4 +1,4 @@
-"""One call of a tool, whatever the tool does: it ends within its time, and its output is what it must be."""
+"""Call a tool so that the call ends within its time and its output is valid, whatever the tool does."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ async def call_tool(
     max_output_chars: int = MAX_OUTPUT_CHARS,
     clock: Callable[[], float] = time.monotonic,
 ) -> ToolResult:
-    """What the tool gave; never raises anything but CancelledError.
+    """Return the result of a tool call. Raises nothing but CancelledError.
 
-    A tool that does not stop when its time is over (P-45, P-145) is left behind: it can finish, but nobody listens.
+    A tool that does not stop when its time is over (P-45, P-145) is abandoned: its result is ignored.
     """
     if tool_input.is_out_of_scope:
-        # No plan that is taken in holds such a step; should one ever come this far, it ends here.
+        # Plans with such a step are rejected before; this is the last line of defence.
         return failed_call(
             f"collection {shorten(tool_input.collection or '')!r} does not begin with {tool_input.prefix!r}"
         )
@@ -40,29 +40,29 @@ async def call_tool(
         await asyncio.wait({task}, timeout=tool_input.seconds)
     finally:
         if not task.done():
-            _leave(task)
+            _abandon(task)
     if task.done():
-        result = _checked(task, max_output_chars)
+        result = _validated_result(task, max_output_chars)
     else:
         result = failed_call(f"Step timed out after {tool_input.seconds:g}s", timed_out=True)
     return result.model_copy(update={"execution_time_ms": round(1000 * (clock() - started))})
 
 
-def _leave(task: asyncio.Task[ToolResult]) -> None:
-    """Cancels a call and keeps it until it heeds that."""
+def _abandon(task: asyncio.Task[ToolResult]) -> None:
+    """Cancel a call and hold a reference to it until it ends."""
     task.cancel()
     _abandoned.add(task)
-    task.add_done_callback(_forget)
+    task.add_done_callback(_retrieve_error)
 
 
-def _forget(task: asyncio.Task[ToolResult]) -> None:
+def _retrieve_error(task: asyncio.Task[ToolResult]) -> None:
     _abandoned.discard(task)
     if not task.cancelled():
         task.exception()
 
 
-def _checked(task: asyncio.Task[ToolResult], limit: int) -> ToolResult:
-    """The result of a finished call, or why it is none."""
+def _validated_result(task: asyncio.Task[ToolResult], limit: int) -> ToolResult:
+    """Return the result of a finished call, or a failed result."""
     if task.cancelled():
         return failed_call("the tool was cancelled")
     error = task.exception()
@@ -75,14 +75,14 @@ def _checked(task: asyncio.Task[ToolResult], limit: int) -> ToolResult:
     if isinstance(result.output, dict):
         size += len(str(result.output))
     if size > limit:
-        return _failed_steps(result, f"Tool output too large: {size} characters, at most {limit} are allowed")
+        return _fail(result, f"Tool output too large: {size} characters, at most {limit} are allowed")
     if result.success and result.output is None:
-        return _failed_steps(result, "Empty output")
+        return _fail(result, "Empty output")
     if result.success and isinstance(result.output, tuple) and not result.hits:
-        return _failed_steps(result, NO_RESULTS)
+        return _fail(result, NO_RESULTS)
     return result
 
 
-def _failed_steps(result: ToolResult, error: str) -> ToolResult:
-    """The result as a failure that still counts what it cost."""
+def _fail(result: ToolResult, error: str) -> ToolResult:
+    """Return the result as a failure with the same usage."""
     return result.model_copy(update={"success": False, "output": None, "error": error})

@@ -1,4 +1,4 @@
-"""Executes plans: asks the state what to do next, does it, and writes down what came of it (P-36 to P-57)."""
+"""Execute plans: ask the state for the next moves, make them, and record their events (P-36 to P-57)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from services.planner.domain.events import (
 from services.planner.domain.execution import ExecutionState, ToolCall
 from services.planner.domain.interventions import InterventionRequest
 from services.planner.domain.moves import (
-    ENDED_BEFORE,
+    ENDED_EARLY,
     AskPerson,
     CallTool,
     ExecutionRules,
@@ -39,7 +39,7 @@ from services.planner.domain.moves import (
     Move,
     RefuseReplan,
     ReplacePlan,
-    Replan,
+    ReplanSteps,
     SkipStep,
     exhausted_limit,
     next_moves,
@@ -66,7 +66,7 @@ _RECONCILE_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """Everything an execution needs besides its plan. Holds no state of any execution."""
+    """Executes plans. Holds no state of any execution."""
 
     tools: ToolRegistry
     judge: StepJudge
@@ -76,8 +76,10 @@ class Executor:
     max_output_chars: int = MAX_OUTPUT_CHARS
     clock: Callable[[], datetime] = utc_now
 
-    def started(self, plan: ExecutionPlan, budget: Budget | None = None, *, human_available: bool = True) -> Started:
-        """The first event of an execution. Errors: InvalidPlan (P-144)."""
+    def make_started(
+        self, plan: ExecutionPlan, budget: Budget | None = None, *, human_available: bool = True
+    ) -> Started:
+        """Return the first event of an execution. Raises InvalidPlan (P-144)."""
         return Started(
             plan=executable_plan(plan),
             budget=budget or Budget(),
@@ -85,56 +87,58 @@ class Executor:
             max_replans=self.rules.replans.max_replans,
         )
 
-    async def drive(self, run: ExecutionRecorder, asking: InterventionChannel) -> None:
-        """Brings an execution forward until it pauses or ends. Errors: LeaseLost."""
-        await _Drive(self, run, asking).go()
+    async def drive(self, recorder: ExecutionRecorder, channel: InterventionChannel) -> None:
+        """Advance an execution until it pauses or ends. Raises LeaseLost."""
+        await _Driver(self, recorder, channel).run()
 
 
-class _Drive:
-    """One execution being driven."""
+class _Driver:
+    """Drives one execution."""
 
-    def __init__(self, executor: Executor, run: ExecutionRecorder, asking: InterventionChannel) -> None:
-        self._of = executor
-        self._run = run
-        self._asking = asking
+    def __init__(self, executor: Executor, recorder: ExecutionRecorder, channel: InterventionChannel) -> None:
+        self._executor = executor
+        self._recorder = recorder
+        self._channel = channel
         self._tasks: dict[asyncio.Task[Event], int] = {}
 
     @property
     def _state(self) -> ExecutionState:
-        return self._run.state
+        return self._recorder.state
 
-    async def go(self) -> None:
-        """Until it pauses or ends."""
+    async def run(self) -> None:
+        """Make moves until the execution pauses or ends."""
         try:
-            await self._run.flush()
+            await self._recorder.flush()
             await self._recover()
             while await self._turn():
                 pass
         except LeaseLost:
             raise
-        except Exception as error:  # P-53: the run ends in order, whatever happened
+        except Exception as error:  # P-53: the execution ends with a result, whatever happened
             _log.exception("execution failed unexpectedly", execution_id=self._state.execution_id)
             await self._stop()
             self._end(crash=shorten(str(error) or type(error).__name__, 300))
-            await self._run.flush()
+            await self._recorder.flush()
         finally:
             await self._stop()
 
     async def _turn(self) -> bool:
-        """Makes all moves that are possible now, or waits for the next change; False when there is none to wait for."""
-        moves = [move for move in next_moves(self._state, self._of.rules, self._run.now()) if not self._busy(move)]
+        """Make all moves that are possible now, or wait for a change; return False when there is none to wait for."""
+        moves = [
+            move for move in next_moves(self._state, self._executor.rules, self._recorder.now()) if not self._busy(move)
+        ]
         if not moves:
-            await self._run.flush()
+            await self._recorder.flush()
             if not self._tasks:
                 return False
             await self._wait()
             return True
-        calls = [self._intended(move) for move in moves if isinstance(move, CallTool)]
+        calls = [self._record_intent(move) for move in moves if isinstance(move, CallTool)]
         for move in moves:
             if not isinstance(move, CallTool):
-                await self._make(move)
+                await self._make_move(move)
         if calls:
-            await self._run.flush()
+            await self._recorder.flush()
             for step_id in calls:
                 self._launch(step_id)
         return True
@@ -142,12 +146,12 @@ class _Drive:
     def _busy(self, move: Move) -> bool:
         return isinstance(move, JudgeStep) and move.step_id in self._tasks.values()
 
-    def _intended(self, move: CallTool) -> int:
-        """Records the intent of a call; the call itself comes after the flush."""
-        tool = self._of.tools.get(move.action)
+    def _record_intent(self, move: CallTool) -> int:
+        """Record the intent of a call; the call itself follows after the flush."""
+        tool = self._executor.tools.get(move.action)
         key = f"{self._state.execution_id}:{move.step_id}:{move.attempt}"
         effect = tool.effect if tool else Effect.PURE
-        self._run.record(
+        self._recorder.record(
             StepStarted(step_id=move.step_id, action=move.action, attempt=move.attempt, key=key, effect=effect)
         )
         return move.step_id
@@ -156,131 +160,131 @@ class _Drive:
         call = self._state.last_call(step_id)
         if call is None or call.result is not None or call.in_doubt:
             return
-        if not self._run.may_act():
+        if not self._recorder.may_act():
             raise LeaseLost(self._state.execution_id)
-        self._keep(step_id, self._called(step_id, call))
+        self._track(step_id, self._call_tool(step_id, call))
 
-    def _keep(self, step_id: int, work: Coroutine[Any, Any, Event]) -> None:
+    def _track(self, step_id: int, work: Coroutine[Any, Any, Event]) -> None:
         self._tasks[asyncio.ensure_future(work)] = step_id
 
-    async def _called(self, step_id: int, call: ToolCall) -> Event:
-        tool = self._of.tools.get(call.action)
+    async def _call_tool(self, step_id: int, call: ToolCall) -> Event:
+        tool = self._executor.tools.get(call.action)
         if tool is None:
             result = failed_call(f"Unknown action: {call.action.value}")
         else:
             tool_input = build_tool_input(self._state, self._state.plan.step(step_id), call.action, call.key)
-            result = await call_tool(tool, tool_input, max_output_chars=self._of.max_output_chars)
+            result = await call_tool(tool, tool_input, max_output_chars=self._executor.max_output_chars)
         return ToolReturned(step_id=step_id, attempt=call.attempt, result=result)
 
-    async def _make(self, move: Move) -> None:
-        """Makes one move that is not a call."""
+    async def _make_move(self, move: Move) -> None:
+        """Make one move that is not a call."""
         if isinstance(move, JudgeStep):
             await self._judge(move.step_id)
         elif isinstance(move, SkipStep):
-            self._run.record(StepSkipped(step_id=move.step_id, reason=move.reason))
+            self._recorder.record(StepSkipped(step_id=move.step_id, reason=move.reason))
         elif isinstance(move, AskPerson):
             await self._ask(move.request)
-        elif isinstance(move, Replan | ReplacePlan):
+        elif isinstance(move, ReplanSteps | ReplacePlan):
             await self._replan(move)
         elif isinstance(move, RefuseReplan):
-            self._run.record(ReplanRefused(trigger=move.trigger))
+            self._recorder.record(ReplanRefused(trigger=move.trigger))
         elif isinstance(move, FinishExecution):
             await self._stop()
             if move.reason:
-                self._run.record(LogLine(message=move.reason))
+                self._recorder.record(LogLine(message=move.reason))
             self._end()
 
     async def _judge(self, step_id: int) -> None:
-        """Judges here and now if that calls no model, else beside the running calls, with the result safe before."""
-        frugal = exhausted_limit(self._state, self._run.now()) is not None
-        if frugal or not self._of.judge.needs_model(self._state, step_id):
-            await self._take(await self._of.judge.judge(self._state, step_id, frugal=frugal))
+        """Judge at once if that calls no model, else beside the running calls, after the result is stored."""
+        frugal = exhausted_limit(self._state, self._recorder.now()) is not None
+        if frugal or not self._executor.judge.needs_model(self._state, step_id):
+            await self._take_event(await self._executor.judge.judge(self._state, step_id, frugal=frugal))
         else:
-            await self._run.flush()
-            self._keep(step_id, self._of.judge.judge(self._state, step_id))
+            await self._recorder.flush()
+            self._track(step_id, self._executor.judge.judge(self._state, step_id))
 
-    async def _take(self, event: Event) -> None:
-        self._run.record(event)
+    async def _take_event(self, event: Event) -> None:
+        self._recorder.record(event)
         if isinstance(event, StepFinished) and event.status == "success" and event.level is InterventionLevel.NOTIFY:
             message = f"Step {event.step_id} の信頼度は {event.confidence.score:.2f} です"
-            self._run.record(LogLine(message=message, step_id=event.step_id))
-            await self._asking.notify(message)
+            self._recorder.record(LogLine(message=message, step_id=event.step_id))
+            await self._channel.notify(message)
 
     async def _ask(self, request: InterventionRequest) -> None:
-        expires = self._run.now() + timedelta(seconds=request.timeout_seconds)
-        self._run.record(
+        expires = self._recorder.now() + timedelta(seconds=request.timeout_seconds)
+        self._recorder.record(
             InterventionRequested(
                 request=request.model_copy(update={"plan": None}),
                 plan_version=self._state.plan_version,
                 expires_at=expires,
             )
         )
-        # Not flushed before the answer: a log that ends with a question is a paused execution, which nobody drives.
-        answer = await self._asking.answer(self._state, request, self._run.now())
+        # No flush before the answer: a log that ends with a question is a paused execution, which nobody drives.
+        answer = await self._channel.answer(self._state, request, self._recorder.now())
         if answer is not None:
-            self._run.record(answer)
+            self._recorder.record(answer)
 
-    async def _replan(self, move: Replan | ReplacePlan) -> None:
-        await self._run.flush()
-        replanner, state = self._of.replanner, self._state
-        if isinstance(move, Replan):
+    async def _replan(self, move: ReplanSteps | ReplacePlan) -> None:
+        await self._recorder.flush()
+        replanner, state = self._executor.replanner, self._state
+        if isinstance(move, ReplanSteps):
             work = replanner.replan(state, move.trigger, move.step_id, move.text)
         elif state.plan_change is not None:
             work = replanner.replace(state, state.plan_change)
         else:
             return
-        event = await self._unless_interrupted(work)
+        event = await self._run_interruptibly(work)
         if event is not None:
-            self._run.record(event)
+            self._recorder.record(event)
 
-    async def _unless_interrupted(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """What `work` gives; None if the execution was cancelled or ran out of time before."""
+    async def _run_interruptibly(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Return the result of `work`; None if the execution is cancelled or out of time before."""
         task = asyncio.ensure_future(work)
         try:
             while not task.done():
                 await self._sleep({task})
-                if self._state.is_cancelled or exhausted_limit(self._state, self._run.now()):
+                if self._state.is_cancelled or exhausted_limit(self._state, self._recorder.now()):
                     return None
             return task.result()
         finally:
             task.cancel()
 
     async def _wait(self) -> None:
-        """Waits until a call is back, someone interrupts, or the time is used up."""
+        """Wait until a call returns, an interrupt arrives, or the time is used up."""
         await self._sleep(set(self._tasks))
         for task in [task for task in self._tasks if task.done()]:
             del self._tasks[task]
-            await self._take(task.result())
+            await self._take_event(task.result())
         if self._out_of_time():
             await self._stop()
             for step in self._state.plan.steps:
-                self._give_up(step.step_id)
+                self._fail_call(step.step_id)
 
     async def _sleep(self, tasks: set[asyncio.Task[T]]) -> None:
-        now = self._run.now()
+        now = self._recorder.now()
         deadline = wall_deadline(self._state, now)
         seconds = None if deadline is None else max(0.0, (deadline - now).total_seconds())
-        interrupted = asyncio.ensure_future(self._run.interrupted.wait())
+        interrupted = asyncio.ensure_future(self._recorder.interrupted.wait())
         try:
             await asyncio.wait({*tasks, interrupted}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             interrupted.cancel()
-        if self._run.interrupted.is_set():
-            await self._run.refresh()
+        if self._recorder.interrupted.is_set():
+            await self._recorder.refresh()
 
     def _out_of_time(self) -> bool:
         limit = self._state.budget.max_wall_seconds
-        return limit is not None and self._state.wall_seconds(self._run.now()) >= limit
+        return limit is not None and self._state.wall_seconds(self._recorder.now()) >= limit
 
-    def _give_up(self, step_id: int) -> None:
-        """The call of a step that was stopped because the time is used up has failed."""
+    def _fail_call(self, step_id: int) -> None:
+        """Record the failure of a call that was stopped because the time is used up."""
         call = self._state.last_call(step_id)
         if self._state.step_statuses[step_id] is StepStatus.RUNNING and call is not None and call.result is None:
             result = failed_call("stopped: the execution's time is used up", timed_out=True)
-            self._run.record(ToolReturned(step_id=step_id, attempt=call.attempt, result=result))
+            self._recorder.record(ToolReturned(step_id=step_id, attempt=call.attempt, result=result))
 
     async def _stop(self) -> None:
-        """Stops everything that runs; a tool that does not heed it is left behind."""
+        """Cancel all running tasks; a tool that ignores the cancellation is abandoned."""
         tasks, self._tasks = list(self._tasks), {}
         for task in tasks:
             task.cancel()
@@ -290,11 +294,13 @@ class _Drive:
     def _end(self, crash: str | None = None) -> None:
         for step in self._state.plan.steps:
             if self._state.step_statuses[step.step_id] in (StepStatus.PENDING, StepStatus.RUNNING):
-                self._run.record(StepSkipped(step_id=step.step_id, reason=ENDED_BEFORE))
-        self._run.record(Finished(result=self._state.ended(self._run.now(), self._of.weights, crash=crash)))
+                self._recorder.record(StepSkipped(step_id=step.step_id, reason=ENDED_EARLY))
+        self._recorder.record(
+            Finished(result=self._state.make_result(self._recorder.now(), self._executor.weights, crash=crash))
+        )
 
     async def _recover(self) -> None:
-        """Resolves the calls during which a previous executor died, each by its effect class."""
+        """Resolve the calls during which a previous executor died, each by its effect."""
         if self._state.result is not None or self._state.is_cancelled:
             return
         for step in self._state.plan.steps:
@@ -303,26 +309,26 @@ class _Drive:
             if not running or call is None or call.result is not None or call.in_doubt:
                 continue
             if call.effect is Effect.UNSAFE:
-                self._run.record(StepInDoubt(step_id=step.step_id, attempt=call.attempt))
+                self._recorder.record(StepInDoubt(step_id=step.step_id, attempt=call.attempt))
             elif call.effect is Effect.RECONCILABLE:
                 await self._reconcile(step.step_id, call)
             else:
                 self._launch(step.step_id)
-        await self._run.flush()
+        await self._recorder.flush()
 
     async def _reconcile(self, step_id: int, call: ToolCall) -> None:
-        """Asks the tool whether the call happened; if it did not, calls again, if it cannot tell, asks a person."""
-        tool = self._of.tools.get(call.action)
-        find = getattr(tool, "find_outcome", None)
+        """Find out whether the call happened; if not, call again; if that is unknown, leave the call in doubt."""
+        tool = self._executor.tools.get(call.action)
+        find_outcome = getattr(tool, "find_outcome", None)
         try:
-            if find is None:
-                raise LookupError(f"{call.action.value} cannot tell its outcomes")
-            outcome: ToolResult | None = await asyncio.wait_for(find(call.key), _RECONCILE_SECONDS)
-        except Exception as error:  # any failure to find out leaves the call in doubt
+            if find_outcome is None:
+                raise LookupError(f"{call.action.value} has no find_outcome")
+            outcome: ToolResult | None = await asyncio.wait_for(find_outcome(call.key), _RECONCILE_SECONDS)
+        except Exception as error:  # after any failure the call stays in doubt
             _log.warning("outcome of a tool call is unknown", call=call.key, error=shorten(str(error)))
-            self._run.record(StepInDoubt(step_id=step_id, attempt=call.attempt))
+            self._recorder.record(StepInDoubt(step_id=step_id, attempt=call.attempt))
             return
         if outcome is None:
             self._launch(step_id)
         else:
-            self._run.record(ToolReturned(step_id=step_id, attempt=call.attempt, result=outcome))
+            self._recorder.record(ToolReturned(step_id=step_id, attempt=call.attempt, result=outcome))

@@ -1,4 +1,4 @@
-"""Executions as clients see them: started, followed, answered, cancelled; driven by whoever holds their lease."""
+"""Executions as clients see them: start, watch, answer and cancel them; the holder of the lease drives each."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from services.planner.usecases.tokens import answer_token, check_token, open_que
 
 _log = get_logger(__name__)
 
-_SWEEP_AT_ONCE = 100
-_WATCHED = 1000
-"""Running executions, of all replicas, that are watched for a driver that died; those that seem stalest come first."""
+_SWEEP_BATCH = 100
+_MAX_OBSERVED = 1000
+"""Running executions, of all replicas, whose leases are observed; those not renewed for longest come first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """How this replica holds executions. `lease_seconds` after its death another one takes them over."""
+    """The identity of this replica and its leases, which expire `lease_seconds` after its death."""
 
     owner: str
     lease_seconds: float = 10.0
@@ -51,15 +51,15 @@ class Ownership:
 
 @dataclass(slots=True)
 class _Driven:
-    """An execution this replica drives."""
+    """An execution that this replica drives."""
 
-    held: HeldLease
-    run: ExecutionRecorder
+    lease: HeldLease
+    recorder: ExecutionRecorder
     task: asyncio.Task[None] | None = None
 
 
 class _LeasedLog:
-    """The log of an execution as its driver writes it (`Log`)."""
+    """The log of an execution as its driver writes it (`ExecutionLog`)."""
 
     def __init__(self, executions: Executions, lease: Lease) -> None:
         self._executions = executions
@@ -69,15 +69,15 @@ class _LeasedLog:
         driven = self._executions.driven.get(self._lease.name)
         if driven is None:
             raise LeaseLost(self._lease.name)
-        await self._executions.store.append(self._lease, events, after, driven.run.state)
-        self._executions.changed(self._lease.name)
+        await self._executions.store.append(self._lease, events, after, driven.recorder.state)
+        self._executions.notify_watchers(self._lease.name)
 
     async def read(self) -> Sequence[Recorded]:
         return await self._executions.store.read(self._lease.name)
 
 
 class Executions:
-    """All executions of this database, and the ones this replica drives. Paused ones take no memory."""
+    """The executions in this database, and those that this replica drives. Paused ones use no memory."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Executions:
         self.store = store
         self.driven: dict[str, _Driven] = {}
         self._executor = executor
-        self._own = ownership
+        self._ownership = ownership
         self._clock = clock
         self._monotonic = monotonic
         self._monitor = LeaseMonitor(ownership.lease_seconds, monotonic)
@@ -100,11 +100,11 @@ class Executions:
         self._closing = False
 
     async def open(self) -> None:
-        """Gets ready: the key of the answer tokens."""
+        """Load the key of the answer tokens."""
         self._key = await self.store.answer_key()
 
     async def close(self) -> None:
-        """Stops driving; the executions stay in the log, their leases are free for others at once."""
+        """Stop driving; the executions stay in the log, and their leases are free at once."""
         self._closing = True
         for driven in list(self.driven.values()):
             if driven.task is not None:
@@ -114,7 +114,7 @@ class Executions:
             if isinstance(outcome, Exception):
                 _log.warning("lease could not be released; it has to expire", error=str(outcome))
 
-    # What clients ask for
+    # Requests of clients
 
     async def start(
         self,
@@ -124,13 +124,13 @@ class Executions:
         *,
         human_available: bool = True,
     ) -> str:
-        """Begins an execution and drives it; its id. Errors: InvalidPlan, PlanAlreadyRun, RequestIdReused."""
-        started = self._executor.started(plan, budget, human_available=human_available)
-        now, asked = self._clock(), self._monotonic()
-        lease = await self.store.create(started, now, self._own.owner, key)
+        """Begin an execution, drive it, and return its id. Raises InvalidPlan, PlanAlreadyRun, RequestIdReused."""
+        started = self._executor.make_started(plan, budget, human_available=human_available)
+        now, began_at = self._clock(), self._monotonic()
+        lease = await self.store.create(started, now, self._ownership.owner, key)
         execution_id = started.plan.plan_id or ""
         if lease is not None:
-            await self._drive(lease, asked)
+            await self._drive(lease, began_at)
         return execution_id
 
     async def answer(
@@ -142,9 +142,9 @@ class Executions:
         step_id: int | None,
         key: IdempotencyKey | None,
     ) -> int:
-        """Answers the open question; the sequence number of the answer. Of racing answers one wins.
+        """Answer the open question; return the sequence number of the answer. Of concurrent answers one is accepted.
 
-        Errors: RunNotFound, RunNotPaused, AnswerRefused, InvalidPlan.
+        Raises RunNotFound, RunNotPaused, AnswerRefused, InvalidPlan.
         """
 
         def decision(state: ExecutionState, log: Sequence[Recorded]) -> StateChange:
@@ -154,15 +154,15 @@ class Executions:
             now = self._clock()
             if state.expires_at is not None and now >= state.expires_at:
                 raise AnswerRefused(f"the question expired at {state.expires_at.isoformat()}")
-            took = max(0.0, (now - state.intervention_request.created_at).total_seconds())
-            timed = response.model_copy(update={"response_time_ms": round(1000 * took), "timeout_reached": False})
-            event = interpret_response(state, state.intervention_request, timed, self._executor.rules.asking)
+            seconds = max(0.0, (now - state.intervention_request.created_at).total_seconds())
+            timed = response.model_copy(update={"response_time_ms": round(1000 * seconds), "timeout_reached": False})
+            event = interpret_response(state, state.intervention_request, timed, self._executor.rules.policy)
             return StateChange([event], take_lease=True)
 
         return await self._decide(execution_id, decision, key)
 
     async def cancel(self, execution_id: str, reason: str, key: IdempotencyKey | None = None) -> None:
-        """Asks for the end of an execution; one that has ended stays as it is (P-131). Errors: RunNotFound."""
+        """Cancel an execution; one that has ended is not changed (P-131). Raises RunNotFound."""
 
         def decision(state: ExecutionState, log: Sequence[Recorded]) -> StateChange:
             if state.result is not None or state.is_cancelled:
@@ -172,7 +172,7 @@ class Executions:
         await self._decide(execution_id, decision, key)
 
     async def add_information(self, execution_id: str, text: str, key: IdempotencyKey | None) -> int:
-        """Adds information; a replan follows before the next step (P-129). Errors: RunNotFound, RunEnded."""
+        """Add information; a replan follows before the next step (P-129). Raises RunNotFound, RunEnded."""
 
         def decision(state: ExecutionState, log: Sequence[Recorded]) -> StateChange:
             if state.result is not None or state.is_cancelled:
@@ -182,19 +182,19 @@ class Executions:
         return await self._decide(execution_id, decision, key)
 
     async def state(self, execution_id: str) -> ExecutionState:
-        """Where an execution is, by its log. Errors: RunNotFound, CorruptLog."""
+        """Return the state of an execution by its log. Raises RunNotFound, CorruptLog."""
         return replay(await self.store.read(execution_id))
 
-    async def log(self, execution_id: str) -> Sequence[Recorded]:
-        """The whole log of an execution. Errors: RunNotFound, CorruptLog."""
+    async def read_log(self, execution_id: str) -> Sequence[Recorded]:
+        """Return the whole log of an execution. Raises RunNotFound, CorruptLog."""
         return await self.store.read(execution_id)
 
-    def token(self, execution_id: str, asked: Recorded) -> str:
-        """The answer token of a question."""
-        return answer_token(self._key, execution_id, asked)
+    def token(self, execution_id: str, began_at: Recorded) -> str:
+        """Return the answer token of a question."""
+        return answer_token(self._key, execution_id, began_at)
 
     async def result(self, execution_id: str) -> ExecutionResult:
-        """The result of an execution, once it has ended."""
+        """Return the result of an execution, once it has ended."""
         async for recorded, _ in self.watch(execution_id):
             if isinstance(recorded.event, Finished):
                 return recorded.event.result
@@ -203,16 +203,16 @@ class Executions:
     async def watch(
         self, execution_id: str, after: int = 0, *, until_paused: bool = False
     ) -> AsyncIterator[tuple[Recorded, ExecutionState]]:
-        """The events after a number, without gap or duplicate, then those to come, until the execution ends.
+        """Yield the events after a number without gap or duplicate, as they come, until the execution ends.
 
-        With each event comes the state up to it. `until_paused`: the stream also ends at a question that is open.
+        Each event comes with the state that includes it. `until_paused`: the stream also ends at an open question.
         """
-        woken = asyncio.Event()
-        self._watchers.setdefault(execution_id, set()).add(woken)
+        change = asyncio.Event()
+        self._watchers.setdefault(execution_id, set()).add(change)
         try:
             state: ExecutionState | None = None
             while True:
-                woken.clear()
+                change.clear()
                 for recorded in await self.store.read(execution_id, state.sequence if state else 0):
                     if state is None:
                         state = replay([recorded])
@@ -223,21 +223,21 @@ class Executions:
                         yield recorded, state
                 if state is not None and (state.result is not None or (until_paused and state.is_paused)):
                     return
-                await self._woken(woken)
+                await self._wait_for_change(change)
         finally:
-            self._watchers[execution_id].discard(woken)
+            self._watchers[execution_id].discard(change)
             if not self._watchers[execution_id]:
                 del self._watchers[execution_id]
 
-    async def _woken(self, event: asyncio.Event) -> None:
-        """Waits for a change; looks anyway after a while, because another replica may drive the execution."""
+    async def _wait_for_change(self, event: asyncio.Event) -> None:
+        """Wait for a change, or for the poll interval, because another replica may drive the execution."""
         try:
-            await asyncio.wait_for(event.wait(), self._own.poll_seconds)
+            await asyncio.wait_for(event.wait(), self._ownership.poll_seconds)
         except TimeoutError:
             return
 
-    def changed(self, execution_id: str) -> None:
-        """Wakes those who watch an execution."""
+    def notify_watchers(self, execution_id: str) -> None:
+        """Wake the watchers of an execution."""
         for event in self._watchers.get(execution_id, ()):
             event.set()
 
@@ -249,108 +249,110 @@ class Executions:
         decision: Callable[[ExecutionState, Sequence[Recorded]], StateChange],
         key: IdempotencyKey | None,
     ) -> int:
-        now, asked = self._clock(), self._monotonic()
-        sequence, lease = await self.store.decide(execution_id, decision, now, self._own.owner, key)
-        self.changed(execution_id)
+        now, began_at = self._clock(), self._monotonic()
+        sequence, lease = await self.store.decide(execution_id, decision, now, self._ownership.owner, key)
+        self.notify_watchers(execution_id)
         driven = self.driven.get(execution_id)
         if lease is not None:
-            await self._drive(lease, asked)
+            await self._drive(lease, began_at)
         elif driven is not None:
-            driven.run.interrupted.set()
+            driven.recorder.interrupted.set()
         return sequence
 
-    async def _drive(self, lease: Lease, asked: float) -> None:
-        """Drives an execution whose lease was just taken; it was asked for at `asked`, monotonic."""
+    async def _drive(self, lease: Lease, began_at: float) -> None:
+        """Drive an execution whose lease was just taken; its acquisition began at `began_at`, monotonic."""
         if self._closing:
             await self.store.release(lease)
             return
-        log = await self.log(lease.name)
+        log = await self.read_log(lease.name)
         clock = steady_clock(self._clock, self._monotonic, log[-1].created_at)
-        held = HeldLease(lease, asked, self._own.lease_seconds, self._monotonic)
-        driven = _Driven(held, ExecutionRecorder(replay(log), _LeasedLog(self, lease), clock, may_act=held.is_valid))
+        held_lease = HeldLease(lease, began_at, self._ownership.lease_seconds, self._monotonic)
+        driven = _Driven(
+            held_lease, ExecutionRecorder(replay(log), _LeasedLog(self, lease), clock, may_act=held_lease.is_valid)
+        )
         self.driven[lease.name] = driven
-        # A context of its own: the deadline of the call that began the execution is not the execution's.
+        # A new context, because the deadline of the call does not apply to the execution.
         driven.task = asyncio.create_task(
-            self._driving(driven), name=f"execution {lease.name}", context=contextvars.Context()
+            self._run_driver(driven), name=f"execution {lease.name}", context=contextvars.Context()
         )
 
-    async def _driving(self, driven: _Driven) -> None:
-        execution_id = driven.held.lease.name
+    async def _run_driver(self, driven: _Driven) -> None:
+        execution_id = driven.lease.lease.name
         try:
-            await self._executor.drive(driven.run, self._asking(driven.run.state))
+            await self._executor.drive(driven.recorder, self._channel(driven.recorder.state))
         except LeaseLost:
             _log.warning("execution is driven by another replica", execution_id=execution_id)
-        except Exception:  # the store failed: the lease runs out and whoever sweeps next goes on from the log
-            _log.exception("execution stopped", execution_id=execution_id)
+        except Exception:  # the store failed: the lease expires, and the next sweep resumes from the log
+            _log.exception("execution driver failed", execution_id=execution_id)
         finally:
             if self.driven.get(execution_id) is driven:
                 del self.driven[execution_id]
-            self.changed(execution_id)
+            self.notify_watchers(execution_id)
             if self._closing:
-                await self.store.release(driven.held.lease)
+                await self.store.release(driven.lease.lease)
 
-    def _asking(self, state: ExecutionState) -> InterventionChannel:
+    def _channel(self, state: ExecutionState) -> InterventionChannel:
         if state.human_available:
             return DeferredAnswers()
         rules = self._executor.rules
-        return InterventionHandler(policy=rules.asking, replans=rules.replans, clock=self._clock)
+        return InterventionHandler(policy=rules.policy, replans=rules.replans, clock=self._clock)
 
-    # What goes on in the background
+    # Background tasks
 
     async def keep_leases(self) -> None:
-        """Prolongs the leases, and tells drivers what others wrote. Runs until it is cancelled."""
+        """Renew the leases, and notify drivers of events that others wrote. Run until cancelled."""
         while True:
-            await asyncio.sleep(min(self._own.lease_seconds / 3, 2.0))
+            await asyncio.sleep(min(self._ownership.lease_seconds / 3, 2.0))
             try:
                 await self.renew()
-            except Exception:  # the store may be back in time; if not, the leases run out, as they must
+            except Exception:  # the store may recover in time; if not, the leases have to expire
                 _log.exception("leases were not renewed")
 
     async def renew(self) -> None:
-        """Prolongs the leases once."""
+        """Renew the leases once."""
         driven = list(self.driven.values())
         if not driven:
             return
         before = self._monotonic()
-        sequences = await self.store.renew([each.held.lease for each in driven], self._clock())
-        for each in driven:
-            execution_id = each.held.lease.name
+        sequences = await self.store.renew([execution.lease.lease for execution in driven], self._clock())
+        for execution in driven:
+            execution_id = execution.lease.lease.name
             sequence = sequences.get(execution_id)
             if sequence is None:
-                if each.task is not None and self.driven.get(execution_id) is each:
-                    each.task.cancel()
+                if execution.task is not None and self.driven.get(execution_id) is execution:
+                    execution.task.cancel()
             else:
-                each.held.renewed_at = before
-                if sequence > each.run.state.sequence:
-                    each.run.interrupted.set()
+                execution.lease.renewed_at = before
+                if sequence > execution.recorder.state.sequence:
+                    execution.recorder.interrupted.set()
 
     async def sweep(self) -> None:
-        """Looks after expired questions and orphaned executions. Runs until it is cancelled."""
+        """Handle expired questions and orphaned executions. Run until cancelled."""
         while True:
             try:
                 await self.sweep_once()
-            except Exception:  # a database that does not answer now may do so at the next round
+            except Exception:  # the database may respond in the next round
                 _log.exception("sweep failed")
-            await asyncio.sleep(min(self._own.lease_seconds / 2, 1.0))
+            await asyncio.sleep(min(self._ownership.lease_seconds / 2, 1.0))
 
     async def sweep_once(self) -> None:
-        """Answers expired questions as nobody does (P-85, P-130), and takes over executions that nobody drives."""
-        for execution_id in await self.store.list_expired(self._clock(), _SWEEP_AT_ONCE):
-            await self._decide(execution_id, self._expired, None)
-        for state in await self._orphaned():
-            now, asked = self._clock(), self._monotonic()
-            lease = await self.store.acquire(state, self._own.owner, now)
+        """Apply the default answer to expired questions (P-85, P-130), and take over orphaned executions."""
+        for execution_id in await self.store.list_expired(self._clock(), _SWEEP_BATCH):
+            await self._decide(execution_id, self._expire, None)
+        for state in await self._find_orphans():
+            now, began_at = self._clock(), self._monotonic()
+            lease = await self.store.acquire(state, self._ownership.owner, now)
             if lease is not None:
-                await self._drive(lease, asked)
+                await self._drive(lease, began_at)
 
-    async def _orphaned(self) -> list[LeaseState]:
-        """Return the leases of running executions that nobody holds, or whose holder is gone."""
-        running = await self.store.running(_WATCHED)
-        return self._monitor.takeable([state for state in running if state.name not in self.driven])[:_SWEEP_AT_ONCE]
+    async def _find_orphans(self) -> list[LeaseState]:
+        """Return the leases of running executions that are free, or whose holder is gone."""
+        running = await self.store.list_running(_MAX_OBSERVED)
+        return self._monitor.takeable([state for state in running if state.name not in self.driven])[:_SWEEP_BATCH]
 
-    def _expired(self, state: ExecutionState, log: Sequence[Recorded]) -> StateChange:
+    def _expire(self, state: ExecutionState, log: Sequence[Recorded]) -> StateChange:
         now, request = self._clock(), state.intervention_request
         if not state.is_paused or request is None or state.expires_at is None or now < state.expires_at:
             return StateChange([])
         rules = self._executor.rules
-        return StateChange([interpret_timeout(state, request, rules.asking, rules.replans, now)], take_lease=True)
+        return StateChange([interpret_timeout(state, request, rules.policy, rules.replans, now)], take_lease=True)

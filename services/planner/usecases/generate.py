@@ -1,9 +1,9 @@
-"""Generate: one attempt at a question, whatever happens on the way."""
+"""Generate one answer to a question; a failure is an outcome, too."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
@@ -16,25 +16,22 @@ from services.planner.domain.generation import (
     cited_ids,
     used_ids,
 )
+from services.planner.domain.plans import utc_now
 from services.planner.usecases.ports import Answerer
 
 _log = get_logger(__name__)
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 class GeneratorAgent:
-    """Answers questions and says which bullets were given and which are cited (P-113 to P-122)."""
+    """Answers questions and reports which bullets were used and which are cited (P-113 to P-122)."""
 
-    def __init__(self, answerer: Answerer, clock: Callable[[], datetime] = _now) -> None:
+    def __init__(self, answerer: Answerer, clock: Callable[[], datetime] = utc_now) -> None:
         """`clock` gives aware UTC times."""
         self._answerer = answerer
         self._clock = clock
 
     async def generate(self, question: Question) -> GenerationOutcome:
-        """The attempt. Never raises: a failure is an outcome with status failure and the error's text (P-121)."""
+        """Return the outcome. Raises nothing: a failure is an outcome with the text of the error (P-121)."""
         try:
             answer, usage = await self._answerer.answer(question)
         except Exception as error:

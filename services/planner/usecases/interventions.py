@@ -1,4 +1,4 @@
-"""Who answers the executor's questions: callbacks, nobody, or someone later (P-81 to P-86)."""
+"""Answer the questions of the executor: by callbacks, by default, or later (P-81 to P-86)."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ from services.planner.domain.thresholds import InterventionLevel
 
 _log = get_logger(__name__)
 
-Answer = InterventionResponse | str
+CallbackAnswer = InterventionResponse | str
 OnNotify = Callable[[str], Awaitable[None] | None]
-OnAsk = Callable[[InterventionRequest], Awaitable[Answer] | Answer]
+OnAsk = Callable[[InterventionRequest], Awaitable[CallbackAnswer] | CallbackAnswer]
 
 
 class InterventionChannel(Protocol):
-    """How an executor's questions are answered."""
+    """The way in which people are notified and asked."""
 
     async def notify(self, message: str) -> None:
-        """Tells people something; never raises."""
+        """Notify people. Raises nothing."""
 
     async def answer(
         self, state: ExecutionState, request: InterventionRequest, now: datetime
     ) -> InterventionAnswered | None:
-        """The answer; None if it will come later and the execution is to pause."""
+        """Return the answer; None if it will come later and the execution pauses."""
 
 
 class DeferredAnswers:
-    """Every question pauses the execution; the answer comes by another way."""
+    """Pauses the execution at every question; the answer arrives by another call."""
 
     async def notify(self, message: str) -> None:
-        """The log has it."""
+        """Do nothing: the log contains the message."""
 
     async def answer(
         self, state: ExecutionState, request: InterventionRequest, now: datetime
     ) -> InterventionAnswered | None:
-        """None: pause."""
+        """Return None: pause."""
         return None
 
 
 class InterventionHandler:
-    """Asks through callbacks (P-81 to P-85, P-87). Without any, nobody is there."""
+    """Asks through callbacks (P-81 to P-85, P-87). Without a callback the default response applies."""
 
     def __init__(
         self,
@@ -68,27 +68,27 @@ class InterventionHandler:
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self._on_notify = on_notify
-        self._asks = {InterventionLevel.CONFIRM: on_confirm, InterventionLevel.ESCALATE: on_escalate}
+        self._callbacks = {InterventionLevel.CONFIRM: on_confirm, InterventionLevel.ESCALATE: on_escalate}
         self._policy = policy or InterventionPolicy()
         self._replans = replans or ReplanManager()
         self._clock = clock
         self.history: list[HistoryEntry] = []
 
     async def notify(self, message: str) -> None:
-        """Calls `on_notify`; a missing or failing one changes nothing (P-81)."""
+        """Call `on_notify`; a missing or failing callback changes nothing (P-81)."""
         if self._on_notify is None:
             return
         try:
-            told = self._on_notify(message)
-            if told is not None:
-                await told
+            pending = self._on_notify(message)
+            if pending is not None:
+                await pending
         except Exception:  # P-81
             _log.warning("on_notify failed", exc_info=True)
 
     async def handle(self, request: InterventionRequest) -> InterventionResponse:
-        """The response to a request of any level; SILENT and NOTIFY go on at once."""
+        """Return the response to a request of any level; SILENT and NOTIFY proceed at once."""
         if request.level.requires_answer:
-            response = await self._asked(request)
+            response = await self._call_back(request)
         else:
             if request.level is InterventionLevel.NOTIFY:
                 await self.notify(request.message)
@@ -105,8 +105,8 @@ class InterventionHandler:
         )
         return response
 
-    async def _asked(self, request: InterventionRequest) -> InterventionResponse:
-        callback = self._asks[request.level]
+    async def _call_back(self, request: InterventionRequest) -> InterventionResponse:
+        callback = self._callbacks[request.level]
         if callback is None:
             return default_response(self._policy.auto_proceed_on_timeout)
         try:
@@ -120,7 +120,7 @@ class InterventionHandler:
     async def answer(
         self, state: ExecutionState, request: InterventionRequest, now: datetime
     ) -> InterventionAnswered | None:
-        """The callback's answer, or what holds when there is none."""
+        """Return the answer of the callback, or the default answer."""
         response = await self.handle(request)
         if response.timeout_reached:
             return interpret_timeout(state, request, self._policy, self._replans, now)

@@ -1,4 +1,4 @@
-"""Makes a result of a step's last call: measures what can be measured, then decides (P-62 to P-72, P-75)."""
+"""Judge the last call of a step: measure its confidence, then ask the gate (P-62 to P-72, P-75)."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _log = get_logger(__name__)
 
 _UNKNOWN = 0.5
 _AGREEMENT_TEXTS = 20
-_FACTORS_OF_TOOLS = frozenset({"llm_self_confidence", "query_coverage"})
+_FACTORS_FROM_TOOLS = frozenset({"llm_self_confidence", "query_coverage"})
 
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """What a gate makes of a confidence: how much is asked, by which thresholds, and whether it is an audit."""
+    """The decision of a gate: the level, the thresholds behind it, and the audit."""
 
     level: InterventionLevel
     thresholds: Thresholds
@@ -44,15 +44,15 @@ class GateVerdict:
 
 
 class Gate(Protocol):
-    """Decides whether a step may go on unasked."""
+    """Decides whether a step may continue without a question."""
 
     def decide(self, score: ConfidenceScore) -> GateVerdict:
-        """The verdict on a confidence, by what is known now (P-76)."""
+        """Return the verdict on a confidence (P-76)."""
 
 
 @dataclass(slots=True)
-class _Measured:
-    """What model calls of a judgement gave and took."""
+class _Evaluation:
+    """Results and usage of the model calls of a judgement."""
 
     self_evaluation: float | None = None
     coverage: float | None = None
@@ -61,7 +61,7 @@ class _Measured:
 
 
 class StepJudge:
-    """Judges steps. Without an evaluator or an embedder their parts are not measured, hence not counted."""
+    """Judges steps. Without an evaluator or an embedder their parts are not measured and do not count."""
 
     def __init__(
         self,
@@ -77,25 +77,25 @@ class StepJudge:
         self._embedder = embedder
 
     def needs_model(self, state: ExecutionState, step_id: int) -> bool:
-        """Whether judging this step calls a model, so that the call's result must be safe before."""
+        """Return True if judging this step calls a model, so that the result must be stored before."""
         call = state.last_call(step_id)
         if call is None or call.result is None or not call.result.success:
             return False
         return self._embedder is not None or (self._evaluator is not None and call.action not in SEARCHES)
 
     async def judge(self, state: ExecutionState, step_id: int, *, frugal: bool = False) -> StepFinished:
-        """The commit of a step. `frugal`: the budget is spent, no model is called any more."""
+        """Return the judgement of a step. `frugal`: the budget is used up, so call no model."""
         call = state.last_call(step_id)
         if call is None or call.result is None:
             raise ValueError(f"step {step_id} has no result to judge")
         result = call.result
-        measured = _Measured()
+        evaluation = _Evaluation()
         if not result.success:
             score = ConfidenceScore(score=0.0, reason=result.error or "")
         elif call.action is Action.RUN_LEGACY_AGENT:
             score = ConfidenceScore(score=clamp01(result.confidence_factors.get("confidence", 0.0)), reason="P-35")
         else:
-            factors = await self._factors(state, step_id, call.action, result, measured, frugal)
+            factors = await self._factors(state, step_id, call.action, result, evaluation, frugal)
             score = self.calculator.calculate(ConfidenceFactors(**factors))
         verdict = self.gate.decide(score)
         return StepFinished(
@@ -108,10 +108,10 @@ class StepJudge:
             audit_probability=verdict.audit_probability,
             audited=verdict.audited,
             audit_floor=verdict.audit_floor,
-            self_evaluation=measured.self_evaluation,
-            coverage=measured.coverage,
-            token_usage=measured.tokens,
-            cost_micro_usd=measured.cost_micro_usd,
+            self_evaluation=evaluation.self_evaluation,
+            coverage=evaluation.coverage,
+            token_usage=evaluation.tokens,
+            cost_micro_usd=evaluation.cost_micro_usd,
         )
 
     async def _factors(
@@ -120,31 +120,28 @@ class StepJudge:
         step_id: int,
         action: Action,
         result: ToolResult,
-        measured: _Measured,
+        evaluation: _Evaluation,
         frugal: bool,
     ) -> dict[str, Any]:
-        """The factors the executor supplies (P-46, P-71, P-72)."""
+        """Return the factors that the executor supplies (P-46, P-71, P-72)."""
         calls = state.calls[step_id]
-        # A search tool of others may answer in words; without hits there is no search to be measured.
-        searched = action in SEARCHES and result.text is None
+        # A remote search tool may return text; without hits there is no search to measure.
+        is_search = action in SEARCHES and result.text is None
         factors: dict[str, Any] = {
             "tool_execution_count": len(calls),
             "tool_success_count": sum(c.result is not None and c.result.success for c in calls),
-            "is_search_step": searched,
+            "is_search_step": is_search,
         }
         step = state.plan.step(step_id)
         tool_input = build_tool_input(state, step, action, "")
         texts = [hit.content for hit in (result.hits or tool_input.sources)]
-        if searched:
-            factors |= _of_search(result)
+        if is_search:
+            factors |= _search_factors(result)
         else:
-            factors |= _inherited(state, step_id) | _of_tool(result)
-            names = distinct_values(
-                s for d in step.depends_on if d in state.step_results for s in state.step_results[d].sources
-            )
-            factors["source_count"] = len(names)
+            factors |= _dependency_factors(state, step_id) | _tool_factors(result)
+            factors["source_count"] = len(state.dependency_sources(step_id))
             if not frugal and self._evaluator is not None and result.text:
-                factors |= await self._evaluated(self._evaluator, state.plan.original_query, result.text, measured)
+                factors |= await self._evaluate(self._evaluator, state.plan.original_query, result.text, evaluation)
         if len(texts) >= 2 and not frugal and self._embedder is not None:
             factors["source_agreement"] = await self._agreement(self._embedder, texts)
         return factors
@@ -156,20 +153,20 @@ class StepJudge:
             _log.warning("source agreement failed", error=shorten(str(error)))
             return _UNKNOWN
 
-    async def _evaluated(
-        self, model: CompletionModel, query: str, answer: str, measured: _Measured
+    async def _evaluate(
+        self, model: CompletionModel, query: str, answer: str, evaluation: _Evaluation
     ) -> dict[str, float]:
-        """Self-evaluation and coverage of an answer (P-69)."""
-        asked = f"質問: {query}\n回答: {answer}"
-        measured.self_evaluation = await self._number(model, SELF_EVALUATION, asked, measured)
-        measured.coverage = await self._number(model, COVERAGE, asked, measured)
-        return {"llm_self_confidence": measured.self_evaluation, "query_coverage": measured.coverage}
+        """Return self-evaluation and coverage of an answer (P-69)."""
+        prompt = f"質問: {query}\n回答: {answer}"
+        evaluation.self_evaluation = await self._ask_for_number(model, SELF_EVALUATION, prompt, evaluation)
+        evaluation.coverage = await self._ask_for_number(model, COVERAGE, prompt, evaluation)
+        return {"llm_self_confidence": evaluation.self_evaluation, "query_coverage": evaluation.coverage}
 
-    async def _number(self, model: CompletionModel, system: str, asked: str, measured: _Measured) -> float:
+    async def _ask_for_number(self, model: CompletionModel, system: str, prompt: str, evaluation: _Evaluation) -> float:
         try:
-            reply = await model.complete(system, asked)
-            measured.tokens += reply.tokens
-            measured.cost_micro_usd += reply.cost_micro_usd
+            reply = await model.complete(system, prompt)
+            evaluation.tokens += reply.tokens
+            evaluation.cost_micro_usd += reply.cost_micro_usd
             value = float(reply.text.strip())
             return clamp01(value) if value == value else _UNKNOWN
         except Exception as error:  # P-69: an error counts as the middle, and as supplied
@@ -177,7 +174,7 @@ class StepJudge:
             return _UNKNOWN
 
 
-def _of_search(result: ToolResult) -> dict[str, Any]:
+def _search_factors(result: ToolResult) -> dict[str, Any]:
     statistics = search_statistics([hit.score for hit in result.hits])
     return {
         "search_result_count": statistics.result_count,
@@ -188,8 +185,8 @@ def _of_search(result: ToolResult) -> dict[str, Any]:
     }
 
 
-def _inherited(state: ExecutionState, step_id: int) -> dict[str, Any]:
-    """A step without hits of its own has the quality of its best dependency (P-46)."""
+def _dependency_factors(state: ExecutionState, step_id: int) -> dict[str, Any]:
+    """Return the quality of the best dependency, for a step without hits of its own (P-46)."""
     scores = [
         state.step_results[d].confidence
         for d in state.plan.step(step_id).depends_on
@@ -206,6 +203,6 @@ def _inherited(state: ExecutionState, step_id: int) -> dict[str, Any]:
     }
 
 
-def _of_tool(result: ToolResult) -> dict[str, Any]:
-    """Factors a tool measured itself; those the planner counts or measures are not the tool's to say."""
-    return {name: value for name, value in result.confidence_factors.items() if name in _FACTORS_OF_TOOLS}
+def _tool_factors(result: ToolResult) -> dict[str, Any]:
+    """Return the factors that a tool may measure itself; the planner counts or measures the others."""
+    return {name: value for name, value in result.confidence_factors.items() if name in _FACTORS_FROM_TOOLS}

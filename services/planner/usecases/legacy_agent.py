@@ -1,4 +1,4 @@
-"""run_legacy_agent: one reason-and-act loop over the registered tools (P-35)."""
+"""run_legacy_agent: a reason-and-act loop over the registered tools (P-35)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from services.planner.usecases.ports import CompletionModel
 from services.planner.usecases.tools import ToolRegistry
 
 MAX_TURNS = 10
-_GIVES_UP = ("申し訳", "見つかりません", "わかりません")
+_REFUSALS = ("申し訳", "見つかりません", "わかりません")
 _OBSERVATION_CHARS = 2_000
 
 
@@ -28,21 +28,22 @@ class LegacyAgentTool:
         self._registry = registry
 
     async def run(self, tool_input: ToolInput) -> ToolResult:
-        """The agent's answer; its confidence is 0.8, or 0.3 if the answer gives up (P-35)."""
+        """Return the answer of the agent with confidence 0.8, or 0.3 if the agent gives up (P-35)."""
         tools = sorted(name for name, tool in self._registry.tools.items() if tool.effect is Effect.PURE)
         system = agent_rules(tools)
         transcript, tokens, cost = [f"質問: {tool_input.query}"], 0, 0
         for _ in range(MAX_TURNS):
             reply = await self._model.complete(system, "\n".join(transcript))
             tokens, cost = tokens + reply.tokens, cost + reply.cost_micro_usd
-            chosen = extract_json_object(reply.text)
-            if isinstance(answer := chosen.get("answer"), str):
-                return _answered(answer, tokens, cost)
-            name, query = str(chosen.get("tool", "")), str(chosen.get("query", ""))
-            known = name in tools
-            asked = ToolInput(query, prefix=tool_input.prefix)
-            seen = await self._registry.run(name, asked) if known else failed_call(f"Unknown tool: {name}")
-            transcript += [json.dumps(chosen, ensure_ascii=False)[:_OBSERVATION_CHARS], _observation(seen)]
+            choice = extract_json_object(reply.text)
+            if isinstance(answer := choice.get("answer"), str):
+                return _result(answer, tokens, cost)
+            name, query = str(choice.get("tool", "")), str(choice.get("query", ""))
+            if name in tools:
+                result = await self._registry.run(name, ToolInput(query, prefix=tool_input.prefix))
+            else:
+                result = failed_call(f"Unknown tool: {name}")
+            transcript += [json.dumps(choice, ensure_ascii=False)[:_OBSERVATION_CHARS], _observation(result)]
         return ToolResult(
             success=False, error=f"no answer after {MAX_TURNS} turns", token_usage=tokens, cost_micro_usd=cost
         )
@@ -53,12 +54,12 @@ def _observation(result: ToolResult) -> str:
     return f"観察: {text[:_OBSERVATION_CHARS]}"
 
 
-def _answered(answer: str, tokens: int, cost: int) -> ToolResult:
-    good = bool(answer.strip()) and not any(word in answer for word in _GIVES_UP)
+def _result(answer: str, tokens: int, cost: int) -> ToolResult:
+    is_answer = bool(answer.strip()) and not any(word in answer for word in _REFUSALS)
     return ToolResult(
         success=bool(answer.strip()),
         output=answer or None,
-        confidence_factors={"confidence": 0.8 if good else 0.3},
+        confidence_factors={"confidence": 0.8 if is_answer else 0.3},
         error=None if answer.strip() else "Empty answer",
         token_usage=tokens,
         cost_micro_usd=cost,

@@ -1,4 +1,4 @@
-"""Makes plans: by the model where the query asks for it, else by the template (P-14 to P-24)."""
+"""Make plans: by the model where the query needs it, else by the template (P-14 to P-24)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class PlanMade:
-    """A plan and where it comes from. `template_reason` is empty unless the model was asked in vain."""
+class MadePlan:
+    """A plan and its origin. `template_reason` is empty unless the model failed or is missing."""
 
     plan: ExecutionPlan
     from_template: bool = False
@@ -35,7 +35,7 @@ class PlanMade:
 
 
 class Planner:
-    """Turns a query into a plan. Without a model (offline) every plan is the template."""
+    """Makes a plan for a query. Without a model (offline) every plan is the template."""
 
     def __init__(
         self,
@@ -51,19 +51,19 @@ class Planner:
         self.simple_threshold = simple_threshold
 
     async def estimate_complexity(self, query: str) -> float:
-        """How demanding a query is: by keywords, or by the model where that is switched on (P-13, P-14)."""
+        """Return the complexity of a query: by keywords, or by the model where that is configured (P-13, P-14)."""
         value = keyword_complexity(query)
         if self._estimator is None:
             return value
         try:
             reply = await self._estimator.complete("質問の複雑さを 0 から 1 の数値だけで答えてください。", query)
-            return clamp01(_number(reply.text))
+            return clamp01(_parse_number(reply.text))
         except Exception as error:  # P-14: any error gives the keyword value
             _log.warning("complexity estimate failed", error=shorten(str(error)))
             return value
 
     async def collections(self, prefix: str = "") -> list[str] | None:
-        """The collections that can be searched; None if that cannot be found out (P-18)."""
+        """Return the collections that can be searched; None if listing them fails (P-18)."""
         try:
             return await collections_within(self._backend, prefix)
         except Exception as error:  # P-18: planning goes on without a search service
@@ -72,72 +72,72 @@ class Planner:
 
     async def create_plan(
         self, query: str, hints: str | None = None, *, gate: bool = True, prefix: str = ""
-    ) -> PlanMade:
-        """A plan for `query` (P-15, P-19). `gate` false: the model is asked however simple the query is (P-101).
+    ) -> MadePlan:
+        """Make a plan for `query` (P-15, P-19). `gate` false: use the model however simple the query is (P-101).
 
-        The plan sees only what begins with `prefix`. Errors: EmptyQuery; nothing else.
+        The plan may access only names that begin with `prefix`. Raises EmptyQuery.
         """
         if not query.strip():
             raise EmptyQuery
         complexity = await self.estimate_complexity(query)
         collections = await self.collections(prefix)
         if gate and complexity < self.simple_threshold:
-            return PlanMade(template_plan(query, complexity, collections, prefix), from_template=True)
+            return MadePlan(template_plan(query, complexity, collections, prefix), from_template=True)
         if self._model is None:
             template = template_plan(query, complexity, collections, prefix)
-            return PlanMade(template, True, "offline: no model is configured")
-        return await self._planned(self._model, query, hints, collections, prefix)
+            return MadePlan(template, True, "offline: no model is configured")
+        return await self._plan_by_model(self._model, query, hints, collections, prefix)
 
-    async def _planned(
+    async def _plan_by_model(
         self, model: CompletionModel, query: str, hints: str | None, collections: list[str] | None, prefix: str
-    ) -> PlanMade:
+    ) -> MadePlan:
         tokens = cost = 0
         try:
             prompt = f"# 質問\n{query}" + (f"\n# ヒント\n{hints}" if hints else "")
-            known = collections or [prefix + name for name in COLLECTIONS_WHEN_UNKNOWN]
-            reply = await model.complete(planning_rules(known, prefix), prompt)
+            names = collections or [prefix + name for name in COLLECTIONS_WHEN_UNKNOWN]
+            reply = await model.complete(planning_rules(names, prefix), prompt)
             tokens, cost = reply.tokens, reply.cost_micro_usd
             plan = validated_plan(extract_json_object(reply.text), query, prefix)
         except Exception as error:  # P-19: whatever the model does, there is a plan
             reason = f"{type(error).__name__}: {shorten(str(error), 300)}"
             _log.warning("planning failed; using the template", reason=reason)
             template = template_plan(query, COMPLEXITY_AFTER_ERROR, collections, prefix)
-            return PlanMade(template, True, reason, tokens, cost)
-        return PlanMade(plan, tokens=tokens, cost_micro_usd=cost)
+            return MadePlan(template, True, reason, tokens, cost)
+        return MadePlan(plan, tokens=tokens, cost_micro_usd=cost)
 
-    async def refine_plan(self, plan: ExecutionPlan, feedback: str) -> PlanMade:
-        """`plan` made anew with feedback; the same plan when that fails (P-22). Keeps its id (P-109)."""
+    async def refine_plan(self, plan: ExecutionPlan, feedback: str) -> MadePlan:
+        """Make a plan again with feedback; return the same plan if that fails (P-22). Its id is kept (P-109)."""
         if self._model is None:
-            return PlanMade(plan, template_reason="offline: no model is configured")
-        shown = plan.model_dump_json(exclude={"created_at", "plan_id"})
-        hints = f"今の計画: {shown}\nフィードバック: {feedback}"
+            return MadePlan(plan, template_reason="offline: no model is configured")
+        plan_json = plan.model_dump_json(exclude={"created_at", "plan_id"})
+        hints = f"今の計画: {plan_json}\nフィードバック: {feedback}"
         collections = await self.collections(plan.prefix)
-        made = await self._planned(self._model, plan.original_query, hints, collections, plan.prefix)
+        made = await self._plan_by_model(self._model, plan.original_query, hints, collections, plan.prefix)
         if made.from_template:
-            return PlanMade(plan, False, made.template_reason, made.tokens, made.cost_micro_usd)
+            return MadePlan(plan, False, made.template_reason, made.tokens, made.cost_micro_usd)
         refined = made.plan.model_copy(update={"plan_id": with_plan_id(plan).plan_id})
-        return PlanMade(refined, tokens=made.tokens, cost_micro_usd=made.cost_micro_usd)
+        return MadePlan(refined, tokens=made.tokens, cost_micro_usd=made.cost_micro_usd)
 
 
-def validated_plan(found: dict[str, object], query: str, prefix: str = "") -> ExecutionPlan:
-    """A model's plan, validated, with the query, complexity, time and id that are not the model's to say (P-17).
+def validated_plan(fields: dict[str, object], query: str, prefix: str = "") -> ExecutionPlan:
+    """Return the plan of a model, validated, with the fields that the model may not choose (P-17).
 
-    Errors: pydantic.ValidationError, InvalidPlan.
+    Raises pydantic.ValidationError, InvalidPlan.
     """
-    own = {
+    fixed = {
         "original_query": query,
         "complexity": keyword_complexity(query),
         "plan_id": new_plan_id(prefix),
         "created_at": utc_now(),
         "estimated_steps": None,
     }
-    plan = ExecutionPlan.model_validate({"requires_confirmation": False, **found, **own})
+    plan = ExecutionPlan.model_validate({"requires_confirmation": False, **fields, **fixed})
     if messages := find_faults(plan, prefix):
         raise InvalidPlan(messages)
     return plan
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
     value = float(text.strip())
     if value != value:
         raise ValueError("not a number")

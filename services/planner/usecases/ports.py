@@ -36,7 +36,7 @@ class ExecutionStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-def status_of(state: ExecutionState) -> ExecutionStatus:
+def execution_status(state: ExecutionState) -> ExecutionStatus:
     """Return the status of a state."""
     if state.result is not None:
         return ExecutionStatus(state.result.overall_status.value)
@@ -57,7 +57,7 @@ class ExecutionSummary:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionFilter:
-    """Which executions to list; `before` is the (started_at, id) of the last one already listed."""
+    """The executions to list; `before` is the (start_time, id) of the last one already listed."""
 
     status: ExecutionStatus | None = None
     query_contains: str = ""
@@ -69,7 +69,7 @@ class ExecutionFilter:
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """Whether a confidence was justified, and with which probability the step had been audited (0: it was not)."""
+    """A label for a confidence; `audit_probability` is that of the audit of the step (0: not audited)."""
 
     confidence: float
     correct: bool
@@ -80,7 +80,7 @@ class Feedback:
 
 @dataclass(frozen=True, slots=True)
 class StepAudit:
-    """A step that a person was to judge; `wrong` is None until someone did."""
+    """A step that a person is to judge; `wrong` is None until someone did."""
 
     number: int
     score: float
@@ -91,7 +91,7 @@ class StepAudit:
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """What a decision about an execution comes to: events, and whether the decider drives it from now on."""
+    """The events of a decision about an execution; `take_lease`: the decider drives it afterwards."""
 
     events: Sequence[Event]
     take_lease: bool = False
@@ -101,24 +101,24 @@ MakeChange = Callable[[ExecutionState, Sequence[Recorded]], StateChange]
 
 
 class ExecutionStore(Protocol):
-    """Logs of executions. Every write is one transaction; `now` is the writer's clock."""
+    """Stores the logs of executions. Every write is one transaction; `now` is the writer's clock."""
 
     async def create(self, started: Started, now: datetime, owner: str, key: IdempotencyKey | None) -> Lease | None:
-        """Begins an execution and takes its lease; None for a replay. Errors: PlanAlreadyRun, RequestIdReused."""
+        """Begin an execution and take its lease; None for a replay. Raises PlanAlreadyRun, RequestIdReused."""
 
-    async def acquire(self, seen: LeaseState, owner: str, now: datetime) -> Lease | None:
-        """Takes the lease of an execution that is still held, or free, just as it was seen; None if it is not."""
+    async def acquire(self, observed: LeaseState, owner: str, now: datetime) -> Lease | None:
+        """Take the lease of an execution if it has not changed since it was observed; None if it has."""
 
     async def renew(self, leases: Sequence[Lease], now: datetime) -> dict[str, int]:
-        """Prolongs leases; the sequence number of each execution whose lease is still held."""
+        """Renew leases; return the sequence number of each execution whose lease is still held."""
 
     async def release(self, lease: Lease) -> None:
-        """Gives a lease back, if it is still held."""
+        """Release a lease, if it is still held."""
 
     async def append(
         self, lease: Lease, events: Sequence[tuple[Event, datetime]], after: int, state: ExecutionState
     ) -> None:
-        """Appends under a lease; `state` is the state with the events. Errors: Interleaved, LeaseLost."""
+        """Append under a lease; `state` is the state with the events. Raises LogConflict, LeaseLost."""
 
     async def decide(
         self,
@@ -128,39 +128,40 @@ class ExecutionStore(Protocol):
         owner: str,
         key: IdempotencyKey | None = None,
     ) -> tuple[int, Lease | None]:
-        """Appends what `decision` makes of the state as it is in this very transaction; its last sequence number.
+        """Append the events that `decision` makes of the current state; return the last sequence number.
 
-        A replayed request appends nothing. Errors: RunNotFound, RequestIdReused, those of `decision`.
+        State and events belong to one transaction. A replayed request appends nothing. Raises RunNotFound,
+        RequestIdReused, and the errors of `decision`.
         """
 
     async def read(self, execution_id: str, after: int = 0) -> Sequence[Recorded]:
-        """The log after a sequence number, its chain of hashes checked. Errors: RunNotFound, CorruptLog."""
+        """Return the log after a sequence number, its chain of hashes verified. Raises RunNotFound, CorruptLog."""
 
-    async def list_executions(self, wanted: ExecutionFilter) -> Sequence[ExecutionSummary]:
-        """Executions, newest first."""
+    async def list_executions(self, execution_filter: ExecutionFilter) -> Sequence[ExecutionSummary]:
+        """Return executions, newest first."""
 
     async def list_expired(self, now: datetime, limit: int) -> Sequence[str]:
-        """Paused executions whose question has expired."""
+        """Return paused executions whose question has expired."""
 
-    async def running(self, limit: int) -> Sequence[LeaseState]:
-        """Running executions, those that nobody drives first, then those that were not renewed for longest."""
+    async def list_running(self, limit: int) -> Sequence[LeaseState]:
+        """Return the leases of running executions: the free ones first, then those not renewed for longest."""
 
     async def add_feedback(self, record: Feedback, now: datetime, key: IdempotencyKey | None) -> bool:
-        """Keeps a record, and labels the audit of its step; False for a replay. Errors: RequestIdReused."""
+        """Store a record and label the audit of its step; False for a replay. Raises RequestIdReused."""
 
     async def all_feedback(self, after: int = 0) -> Sequence[tuple[int, Feedback]]:
-        """Feedback records after a number, oldest first."""
+        """Return feedback records after a number, oldest first."""
 
     async def audits(self, after: int = 0) -> Sequence[StepAudit]:
-        """Audits after a number, in the order of the decisions."""
+        """Return audits after a number, in the order of the decisions."""
 
     async def answer_key(self) -> bytes:
-        """The secret that answer tokens are made with: made once, the same for all replicas."""
+        """Return the secret of the answer tokens: created once, the same for all replicas."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A model's reply: its text, the tokens it took, and their price in millionths of a US dollar."""
+    """The reply of a model: its text, its tokens, and their price in millionths of a US dollar."""
 
     text: str
     tokens: int = 0
@@ -168,10 +169,10 @@ class Completion:
 
 
 class CompletionModel(Protocol):
-    """A chat model with its temperature and length already chosen."""
+    """A chat model with fixed temperature and length."""
 
     async def complete(self, system: str, prompt: str) -> Completion:
-        """Return the reply to a prompt. May raise anything; callers go on without a model."""
+        """Return the reply to a prompt. May raise anything; callers continue without a model."""
 
 
 class Embedder(Protocol):

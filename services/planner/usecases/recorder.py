@@ -1,4 +1,4 @@
-"""One execution in the hands of one executor: its state, and what of it is not yet in the log."""
+"""The state of an execution and the events that are not yet in its log."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class LogConflict(Exception):
 
 
 class ExecutionLog(Protocol):
-    """The log of one execution, as the one executor that holds its lease sees it."""
+    """The log of one execution, as the holder of its lease writes it."""
 
     async def append(self, events: Sequence[tuple[Event, datetime]], after: int) -> None:
-        """Appends all or nothing after sequence number `after`. Errors: Interleaved, LeaseLost."""
+        """Append all or nothing after sequence number `after`. Raises LogConflict, LeaseLost."""
 
     async def read(self) -> Sequence[Recorded]:
-        """The whole log."""
+        """Return the whole log."""
 
 
 Listener = Callable[[ExecutionState, Event], None]
@@ -32,8 +32,8 @@ Listener = Callable[[ExecutionState, Event], None]
 class ExecutionRecorder:
     """State and log of an execution.
 
-    `record` changes the state at once and keeps the event for the next `flush`. Nothing may be done in the world
-    on the strength of an event before the flush that holds it has returned.
+    `record` changes the state at once and buffers the event until the next `flush`. No side effect that depends on an
+    event may begin before the flush of this event has returned.
     """
 
     def __init__(
@@ -50,36 +50,36 @@ class ExecutionRecorder:
         self._log = log
         self._clock = clock
         self._listener = listener
-        self._written = state.sequence
+        self._flushed = state.sequence
         self._buffer: list[tuple[Event, datetime]] = []
 
     def now(self) -> datetime:
-        """The current time."""
+        """Return the current time."""
         return self._clock()
 
     def record(self, event: Event) -> None:
-        """Takes an event into the state and keeps it for the log."""
-        at = self._clock()
-        apply(self.state, event, at)
+        """Apply an event to the state and buffer it for the log."""
+        time = self._clock()
+        apply(self.state, event, time)
         self.state.sequence += 1
-        self._buffer.append((event, at))
+        self._buffer.append((event, time))
         if self._listener is not None:
             self._listener(self.state, event)
 
     async def flush(self) -> None:
-        """Writes what was recorded. Events others wrote meanwhile go before it. Errors: LeaseLost."""
+        """Write the buffered events, after those that others wrote meanwhile. Raises LeaseLost."""
         while self._buffer:
             batch = list(self._buffer)
             try:
-                await self._log.append(batch, self._written)
+                await self._log.append(batch, self._flushed)
             except LogConflict:
                 await self._reread()
                 continue
-            self._written += len(batch)
+            self._flushed += len(batch)
             del self._buffer[: len(batch)]
 
     async def refresh(self) -> None:
-        """Takes in what others wrote."""
+        """Read the events that others wrote."""
         self.interrupted.clear()
         await self._reread()
 
@@ -88,9 +88,9 @@ class ExecutionRecorder:
         if not log:
             return
         state = replay(log)
-        self._written = state.sequence
-        for event, at in self._buffer:
-            apply(state, event, at)
+        self._flushed = state.sequence
+        for event, time in self._buffer:
+            apply(state, event, time)
             state.sequence += 1
         self.state = state
 
@@ -98,9 +98,9 @@ class ExecutionRecorder:
 def steady_clock(
     clock: Callable[[], datetime], monotonic: Callable[[], float], not_before: datetime
 ) -> Callable[[], datetime]:
-    """A clock that goes on evenly from now, or from `not_before` if that is later, whatever the machine's does.
+    """Return a clock that advances evenly from now, or from `not_before` if that is later.
 
-    So an execution takes as long as it takes, and time never runs backwards in its log.
+    So jumps of the machine's clock neither shorten nor lengthen an execution, and time never decreases in its log.
     """
-    time, began = max(clock(), not_before), monotonic()
-    return lambda: time + timedelta(seconds=monotonic() - began)
+    start, began = max(clock(), not_before), monotonic()
+    return lambda: start + timedelta(seconds=monotonic() - began)

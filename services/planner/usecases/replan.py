@@ -1,4 +1,4 @@
-"""Builds the plan that replaces another (P-100 to P-109). What is decided here was measured there: ReplanManager."""
+"""Make the plan that replaces another (P-100 to P-109); `ReplanManager` decides, this module acts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from services.planner.domain.replanning import (
     aborted_replan,
     apply_fallback,
     failed_replan,
-    hints,
     join_plans,
+    replan_hints,
     select_kept_steps,
     successful_replan,
 )
-from services.planner.usecases.plan import PlanMade, Planner
+from services.planner.usecases.plan import MadePlan, Planner
 
 _log = get_logger(__name__)
 
@@ -31,7 +31,7 @@ OnReplan = Callable[[ReplanResult], Awaitable[None] | None]
 
 
 class ReplanOrchestrator:
-    """Carries out what a ReplanManager decides."""
+    """Carries out the decisions of a ReplanManager."""
 
     def __init__(self, planner: Planner, manager: ReplanManager, on_replan: OnReplan | None = None) -> None:
         self._planner = planner
@@ -39,32 +39,32 @@ class ReplanOrchestrator:
         self._on_replan = on_replan
 
     async def replan(self, state: ExecutionState, trigger: ReplanTrigger, step_id: int | None, text: str) -> Replanned:
-        """The event of a replan; never raises. `text` is the error, the feedback or the new information."""
+        """Return the event of a replan. Raises nothing. `text` is the error, the feedback or the new information."""
         context = _context(state, trigger, step_id, text)
         strategy = self._manager.strategy(context, state.plan)
-        made: PlanMade | None = None
+        made: MadePlan | None = None
         try:
             if strategy is ReplanStrategy.ABORT:
-                return await self._told(Replanned(trigger=trigger, result=aborted_replan(context)))
+                return await self._notify(Replanned(trigger=trigger, result=aborted_replan(context)))
             if strategy is ReplanStrategy.FALLBACK and step_id is not None:
                 result = successful_replan(strategy, apply_fallback(state.plan, step_id), context)
-                return await self._told(Replanned(trigger=trigger, result=result, reset=(step_id,)))
+                return await self._notify(Replanned(trigger=trigger, result=result, reset=(step_id,)))
             full = strategy is ReplanStrategy.FULL
             made = await self._planner.create_plan(
-                state.plan.original_query, hints(context, broader=full), gate=False, prefix=state.plan.prefix
+                state.plan.original_query, replan_hints(context, broader=full), gate=False, prefix=state.plan.prefix
             )
-            kept = [] if full else select_kept_steps(state.plan, state.successful_steps(), step_id)
+            kept_steps = [] if full else select_kept_steps(state.plan, state.successful_steps(), step_id)
             result = successful_replan(
-                strategy, join_plans(state.plan, kept, made.plan, state.highest_step_id), context
+                strategy, join_plans(state.plan, kept_steps, made.plan, state.highest_step_id), context
             )
         except Exception as error:  # P-111: a replan that fails ends the run in order
             _log.warning("replan failed", error=shorten(str(error)))
             result = failed_replan(strategy, shorten(str(error), 300), context)
         tokens, cost = (made.tokens, made.cost_micro_usd) if made else (0, 0)
-        return await self._told(Replanned(trigger=trigger, result=result, token_usage=tokens, cost_micro_usd=cost))
+        return await self._notify(Replanned(trigger=trigger, result=result, token_usage=tokens, cost_micro_usd=cost))
 
     async def replace(self, state: ExecutionState, plan_change: PlanChangeRequest) -> Replanned:
-        """The event that takes the plan a person gave (P-108) or had refined before the start (P-52)."""
+        """Return the event that uses the plan a person gave (P-108) or had refined before the start (P-52)."""
         context = _context(state, plan_change.trigger, plan_change.step_id, plan_change.text)
         tokens = cost = 0
         try:
@@ -73,53 +73,53 @@ class ReplanOrchestrator:
                 plan = made.plan.model_copy(update={"requires_confirmation": True})
                 tokens, cost = made.tokens, made.cost_micro_usd
             elif plan_change.step_id is None:
-                plan = _given(state, plan_change.plan)
+                plan = _with_identity(state, plan_change.plan)
             else:
                 before = state.plan.steps[: state.plan.position(plan_change.step_id) - 1]
                 done = set(state.successful_steps())
-                kept = select_kept_steps(
+                kept_steps = select_kept_steps(
                     state.plan, [s.step_id for s in before if s.step_id in done], plan_change.step_id
                 )
-                plan = join_plans(state.plan, kept, plan_change.plan, state.highest_step_id)
+                plan = join_plans(state.plan, kept_steps, plan_change.plan, state.highest_step_id)
             result = successful_replan(ReplanStrategy.PARTIAL, plan, context)
         except Exception as error:  # P-111, as above
             _log.warning("replan failed", error=shorten(str(error)))
             result = failed_replan(ReplanStrategy.PARTIAL, shorten(str(error), 300), context)
         result = result.model_copy(update={"replan_count": state.replan_count})
-        return await self._told(
+        return await self._notify(
             Replanned(
                 trigger=plan_change.trigger, result=result, counted=False, token_usage=tokens, cost_micro_usd=cost
             )
         )
 
-    async def _told(self, event: Replanned) -> Replanned:
+    async def _notify(self, event: Replanned) -> Replanned:
         if self._on_replan is not None:
             try:
-                told = self._on_replan(event.result)
-                if told is not None:
-                    await told
+                pending = self._on_replan(event.result)
+                if pending is not None:
+                    await pending
             except Exception:  # P-112: a listener's error is only logged
                 _log.warning("on_replan failed", exc_info=True)
         return event
 
 
-def _given(state: ExecutionState, plan: ExecutionPlan) -> ExecutionPlan:
-    """A person's plan under the id and the query of the execution (P-109, P-138)."""
+def _with_identity(state: ExecutionState, plan: ExecutionPlan) -> ExecutionPlan:
+    """Return the plan of a person under the id and the query of the execution (P-109, P-138)."""
     return plan.model_copy(update={"plan_id": state.plan.plan_id, "original_query": state.plan.original_query})
 
 
 def _context(state: ExecutionState, trigger: ReplanTrigger, step_id: int | None, text: str) -> ReplanContext:
-    wished = trigger is ReplanTrigger.USER_FEEDBACK
-    informed = trigger is ReplanTrigger.NEW_INFORMATION
+    is_feedback = trigger is ReplanTrigger.USER_FEEDBACK
+    is_information = trigger is ReplanTrigger.NEW_INFORMATION
     return ReplanContext(
         trigger=trigger,
         original_query=state.plan.original_query,
         failed_step_id=step_id,
-        error_message=text if text and not wished and not informed else None,
+        error_message=text if text and not is_feedback and not is_information else None,
         completed_results={i: state.step_results[i] for i in state.successful_steps() if i != step_id},
-        user_feedback=text if wished else None,
-        new_information=text if informed else None,
-        # The executor has tried the fallback before it asks for a replan (P-43, P-98).
+        user_feedback=text if is_feedback else None,
+        new_information=text if is_information else None,
+        # The executor tries the fallback before it requests a replan (P-43, P-98).
         fallback_tried=True,
         replan_count=state.replan_count,
     )

@@ -1,4 +1,4 @@
-"""Answer tokens: the proof that an answer is one to this question of this execution, and not to any other."""
+"""Answer tokens: the proof that an answer belongs to one question of one execution."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from services.planner.domain.errors import AnswerRefused
 from services.planner.domain.events import InterventionRequested, Recorded
 
 
-def answer_token(key: bytes, execution_id: str, asked: Recorded) -> str:
-    """The token of a question: bound to execution, plan version, step, place in the log and expiry."""
-    event = asked.event
+def answer_token(key: bytes, execution_id: str, question: Recorded) -> str:
+    """Return the token of a question: bound to execution, plan version, step, position in the log and expiry."""
+    event = question.event
     if not isinstance(event, InterventionRequested):
-        raise ValueError(f"a question is needed, not {event.kind}")
+        raise ValueError(f"expected a question, got {event.kind}")
     step_id = event.request.step_id
-    parts = (execution_id, event.plan_version, "-" if step_id is None else step_id, asked.sequence)
-    bound = "|".join(str(part) for part in (*parts, event.expires_at.isoformat()))
-    return hmac.new(key, bound.encode(), hashlib.sha256).hexdigest()
+    parts = (execution_id, event.plan_version, "-" if step_id is None else step_id, question.sequence)
+    message = "|".join(str(part) for part in (*parts, event.expires_at.isoformat()))
+    return hmac.new(key, message.encode(), hashlib.sha256).hexdigest()
 
 
 def open_question(log: Sequence[Recorded]) -> Recorded:
-    """The latest question of a paused execution's log."""
+    """Return the latest question in the log of a paused execution."""
     return next(recorded for recorded in reversed(log) if isinstance(recorded.event, InterventionRequested))
 
 
 def check_token(
-    key: bytes, execution_id: str, asked: Recorded, token: str, plan_version: int, step_id: int | None
+    key: bytes, execution_id: str, question: Recorded, token: str, plan_version: int, step_id: int | None
 ) -> None:
-    """AnswerRefused unless the answer names the open question in every part."""
-    event = asked.event
+    """Raise AnswerRefused unless the answer names the open question in every part."""
+    event = question.event
     if not isinstance(event, InterventionRequested):
-        raise ValueError(f"a question is needed, not {event.kind}")
+        raise ValueError(f"expected a question, got {event.kind}")
     if plan_version != event.plan_version:
         raise AnswerRefused(f"plan_version {plan_version} is not the one asked about ({event.plan_version})")
     if step_id != event.request.step_id:
         raise AnswerRefused(f"step_id {step_id} is not the one asked about ({event.request.step_id})")
-    expected = answer_token(key, execution_id, asked)
+    expected = answer_token(key, execution_id, question)
     if not hmac.compare_digest(expected.encode(), token.encode("utf-8", "replace")):
         raise AnswerRefused(f'answer_token "{shorten(token, 12)}" is not the one of the open question')

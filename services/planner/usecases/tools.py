@@ -24,20 +24,20 @@ class ToolRegistry:
         self._tools = {tool.name: tool for tool in tools}
 
     def add(self, tool: Tool) -> None:
-        """Enables a tool, in the place of another of the same name."""
+        """Register a tool; it replaces another of the same name."""
         self._tools[tool.name] = tool
 
     def get(self, name: str) -> Tool | None:
-        """The tool of this name, if it is enabled."""
+        """Return the tool of this name, None if none is registered."""
         return self._tools.get(name)
 
     @property
     def tools(self) -> Mapping[str, Tool]:
-        """All tools by name."""
+        """Return all tools by name."""
         return dict(self._tools)
 
     async def run(self, name: str, tool_input: ToolInput) -> ToolResult:
-        """Runs a tool by name; an unknown name is a failed result, not an error."""
+        """Run a tool by name; an unknown name is a failed result, not an error."""
         tool = self._tools.get(name)
         return failed_call(f"Unknown tool: {name}") if tool is None else await tool.run(tool_input)
 
@@ -62,8 +62,8 @@ class RAGSearchTool:
         self._default = default
 
     async def run(self, tool_input: ToolInput) -> ToolResult:
-        """The hits at or above the threshold; none is a failure, never a success (P-31, P-134)."""
-        collection = tool_input.collection or await self._default_within(tool_input.prefix)
+        """Return the hits at or above the threshold; none is a failure, never a success (P-31, P-134)."""
+        collection = tool_input.collection or await self._default_collection(tool_input.prefix)
         found = await self._backend.search(tool_input.query, collection, self._limit, self._threshold)
         hits = tuple(hit for hit in found if hit.score >= self._threshold)[: self._limit]
         statistics = search_statistics([hit.score for hit in hits])
@@ -76,7 +76,7 @@ class RAGSearchTool:
         error = None if hits else NO_RESULTS
         return ToolResult(success=bool(hits), output=hits, confidence_factors=factors, error=error)
 
-    async def _default_within(self, prefix: str) -> str:
+    async def _default_collection(self, prefix: str) -> str:
         if self._default and self._default.startswith(prefix):
             return self._default
         return default_collection(await collections_within(self._backend, prefix), prefix)
@@ -92,30 +92,30 @@ class ReasoningTool:
         self._model = model
 
     async def run(self, tool_input: ToolInput) -> ToolResult:
-        """The answer; a blank one is a failure."""
+        """Return the answer of the model; a blank one is a failure."""
         reply = await self._model.complete(REASONING, reasoning_prompt(tool_input))
         return _answer(tool_input, reply.text, reply.tokens, reply.cost_micro_usd)
 
 
 def _answer(tool_input: ToolInput, text: str, tokens: int = 0, cost_micro_usd: int = 0) -> ToolResult:
-    good = bool(text.strip())
+    has_text = bool(text.strip())
     return ToolResult(
-        success=good,
-        output=text if good else None,
+        success=has_text,
+        output=text if has_text else None,
         confidence_factors={
             "has_sources": float(bool(tool_input.sources)),
             "source_count": float(len(tool_input.sources)),
             "answer_length": float(len(text)),
             "token_usage": float(tokens),
         },
-        error=None if good else EMPTY_ANSWER,
+        error=None if has_text else EMPTY_ANSWER,
         token_usage=tokens,
         cost_micro_usd=cost_micro_usd,
     )
 
 
 class ExtractiveReasoningTool:
-    """Answers by quoting: the offline mode's reasoning, which invents nothing and says what it is."""
+    """Answers by quotations: the reasoning of the offline mode, which adds nothing and is marked as such."""
 
     name = "reasoning"
     effect = Effect.PURE
@@ -126,13 +126,13 @@ class ExtractiveReasoningTool:
         self._sentences = sentences
 
     async def run(self, tool_input: ToolInput) -> ToolResult:
-        """The sentences that share most with the question, each with its source; without any fact, a failure."""
-        wanted = _bigrams(tool_input.query)
+        """Return the sentences most similar to the question, each with its source; without any, a failure."""
+        query_bigrams = _bigrams(tool_input.query)
         texts = [(hit.source, hit.content[:SOURCE_CHARS]) for hit in tool_input.sources] + list(tool_input.context)
         ranked = sorted(
             (
-                (-len(wanted & _bigrams(sentence)), place, sentence.strip(), source)
-                for place, (source, text) in enumerate(texts)
+                (-len(query_bigrams & _bigrams(sentence)), position, sentence.strip(), source)
+                for position, (source, text) in enumerate(texts)
                 for sentence in self._SENTENCE.findall(text)
                 if sentence.strip()
             ),
@@ -147,13 +147,13 @@ def _bigrams(text: str) -> set[str]:
 
 
 class AskUserTool:
-    """Phrases a question to a person; the executor does the asking (P-34)."""
+    """Phrases a question to a person; the executor asks it (P-34)."""
 
     name = "ask_user"
     effect = Effect.PURE
 
     async def run(self, tool_input: ToolInput) -> ToolResult:
-        """The question; always a success."""
+        """Return the question; always a success."""
         output = {
             "question": tool_input.query,
             "reason": "",

@@ -104,7 +104,7 @@ async def test_wrong_answers_are_refused(tmp_path: Path) -> None:
             if (await executions.state(one.execution_id)).is_paused:
                 open_ones.append(one)
         assert any(one.open[1] > 1 for one in open_ones)  # plans that were replaced are among them
-        logs = {one.execution_id: await executions.log(one.execution_id) for one in open_ones}
+        logs = {one.execution_id: await executions.read_log(one.execution_id) for one in open_ones}
         kinds = Counter[str]()
         for _ in range(CASES):
             one, other = rng.sample(open_ones, 2)
@@ -114,7 +114,7 @@ async def test_wrong_answers_are_refused(tmp_path: Path) -> None:
             kinds[kind.__name__] += 1
         assert min(kinds.values()) > CASES / 4
         for one in open_ones:
-            assert await executions.log(one.execution_id) == logs[one.execution_id]
+            assert await executions.read_log(one.execution_id) == logs[one.execution_id]
         await the_right_ones_still_count(executions, open_ones[1:])
         clock.advance(301)
         with pytest.raises(AnswerRefused, match="expired"):

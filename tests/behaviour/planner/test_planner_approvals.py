@@ -88,7 +88,7 @@ async def approved(number: int, replicas: list[Executions], tools: list[Stoppabl
         await driven
     tools[late].running.set()
     state = await until_quiet(heir, execution_id)
-    log = await heir.log(execution_id)
+    log = await heir.read_log(execution_id)
     finished = [r.event.step_id for r in log if isinstance(r.event, StepFinished)]
     assert finished == [1, 2]
     assert state.result is not None

@@ -23,7 +23,7 @@ def encode_events(
     """Return the rows of events that follow number `after`, whose hash is `head`."""
     rows: list[dict[str, Any]] = []
     for sequence, (event, time) in enumerate(events, start=after + 1):
-        # The defaults are left out; the kind stands beside.
+        # Defaults are left out; the kind has a column of its own.
         payload, created_at = EVENT.dump_json(event, exclude_defaults=True), to_microseconds(time)
         head = _chain_hash(head, execution_id, sequence, created_at, event.kind, payload)
         row = {"execution_id": execution_id, "sequence": sequence, "created_at": created_at, "kind": event.kind}
@@ -34,11 +34,11 @@ def encode_events(
 def decode_events(execution_id: str, rows: Iterable[Any], previous: bytes, after: int) -> list[Recorded]:
     """Return rows in order as events; `previous` is the hash before them.
 
-    Raises CorruptLog if a number is missing, a hash does not fit, or a payload cannot be read.
+    Raises CorruptLog if a number is missing, a hash does not match, or a payload cannot be read.
     """
     recorded: list[Recorded] = []
     for number, row in enumerate(rows, start=after + 1):
-        # A forged row need not hold bytes where we wrote some.
+        # A forged row may hold another type than bytes.
         payload = row.payload if isinstance(row.payload, bytes) else b""
         expected = _chain_hash(previous, execution_id, row.sequence, row.created_at, row.kind, payload)
         if row.sequence != number or row.hash != expected:
@@ -54,6 +54,6 @@ def decode_events(execution_id: str, rows: Iterable[Any], previous: bytes, after
 
 
 def _chain_hash(previous: bytes, execution_id: str, sequence: int, created_at: int, kind: str, payload: bytes) -> bytes:
-    """Return SHA-256 over the hash before an event, its place, its time and its content."""
+    """Return SHA-256 over the hash before an event, its position, its time and its content."""
     head = f"{execution_id}\n{sequence}\n{created_at}\n{kind}\n".encode()
     return hashlib.sha256(previous + head + payload).digest()

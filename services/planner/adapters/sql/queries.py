@@ -1,4 +1,4 @@
-"""The statements of the planner's store, and what they return."""
+"""The statements of the planner's store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ADVANCED_ROW = (
     .where(_rows.c.execution_id == bindparam("id"))
     .values({name: bindparam(name) for name in ("sequence", "head_hash", "status", "updated_at", "wake_at")})
 )
-_ADVANCED_AND_FREED_ROW = _ADVANCED_ROW.values(schema.leases.free_values)
+_ADVANCED_AND_RELEASED_ROW = _ADVANCED_ROW.values(schema.leases.free_values)
 _ANSWER_KEY = schema.secrets.c.name == "answers"
 
 
@@ -40,10 +40,10 @@ def has_execution(connection: Connection, execution_id: str) -> bool:
 
 def read_events(connection: Connection, execution_id: str, after: int) -> list[Recorded]:
     """Return the log after a sequence number, its chain of hashes checked. Raises CorruptLog."""
-    own = _log.c.execution_id == execution_id
-    before = select(_log.c.hash).where(own, _log.c.sequence == after)
+    in_log = _log.c.execution_id == execution_id
+    before = select(_log.c.hash).where(in_log, _log.c.sequence == after)
     previous = FIRST_HASH if after == 0 else connection.execute(before).scalar_one_or_none() or FIRST_HASH
-    statement = select(_log).where(own, _log.c.sequence > after).order_by(_log.c.sequence)
+    statement = select(_log).where(in_log, _log.c.sequence > after).order_by(_log.c.sequence)
     return decode_events(execution_id, connection.execute(statement), previous, after)
 
 
@@ -56,32 +56,36 @@ def append_events(
     status: ExecutionStatus,
     wake_at: datetime | None,
 ) -> None:
-    """Append events to a log and note the new state; an execution that does not run is free of its lease."""
+    """Append events to a log and store the new state; an execution that does not run loses its lease."""
     rows = encode_events(execution_id, events, after, head)
     connection.execute(_NEW_EVENTS, rows)
     _add_audits(connection, execution_id, events)
     values = {"id": execution_id, "sequence": after + len(rows), "head_hash": rows[-1]["hash"]}
     values |= {"status": status.value, "updated_at": events[-1][1], "wake_at": wake_at}
-    connection.execute(_ADVANCED_ROW if status is ExecutionStatus.RUNNING else _ADVANCED_AND_FREED_ROW, values)
+    connection.execute(_ADVANCED_ROW if status is ExecutionStatus.RUNNING else _ADVANCED_AND_RELEASED_ROW, values)
 
 
-def list_executions(connection: Connection, wanted: ExecutionFilter) -> Sequence[ExecutionSummary]:
+def list_executions(connection: Connection, execution_filter: ExecutionFilter) -> Sequence[ExecutionSummary]:
     """Return executions, newest first."""
-    statement = select(_rows).order_by(_rows.c.started_at.desc(), _rows.c.execution_id.desc()).limit(wanted.limit)
-    if wanted.status is not None:
-        statement = statement.where(_rows.c.status == wanted.status.value)
-    if wanted.prefix:
+    statement = (
+        select(_rows).order_by(_rows.c.started_at.desc(), _rows.c.execution_id.desc()).limit(execution_filter.limit)
+    )
+    if execution_filter.status is not None:
+        statement = statement.where(_rows.c.status == execution_filter.status.value)
+    if execution_filter.prefix:
         # Not LIKE, which does not tell upper from lower case in SQLite.
         # No index serves it, on purpose: in the order of time a page is full after a few rows. Who has less than a page
         # costs one walk through the index of time: of 100,000 executions 25 ms in PostgreSQL, 95 ms in SQLite. An index
         # would need an expression in each database's words, or a column that a former version's replicas leave empty.
-        statement = statement.where(func.substr(_rows.c.execution_id, 1, len(wanted.prefix)) == wanted.prefix)
-    if wanted.query_contains:
-        statement = statement.where(_rows.c.query.contains(wanted.query_contains, autoescape=True))
-    if wanted.started_after is not None:
-        statement = statement.where(_rows.c.started_at >= wanted.started_after)
-    if wanted.before is not None:
-        time, execution_id = wanted.before
+        statement = statement.where(
+            func.substr(_rows.c.execution_id, 1, len(execution_filter.prefix)) == execution_filter.prefix
+        )
+    if execution_filter.query_contains:
+        statement = statement.where(_rows.c.query.contains(execution_filter.query_contains, autoescape=True))
+    if execution_filter.started_after is not None:
+        statement = statement.where(_rows.c.started_at >= execution_filter.started_after)
+    if execution_filter.before is not None:
+        time, execution_id = execution_filter.before
         earlier = and_(_rows.c.started_at == time, _rows.c.execution_id < execution_id)
         statement = statement.where(or_(_rows.c.started_at < time, earlier))
     return [
@@ -92,7 +96,7 @@ def list_executions(connection: Connection, wanted: ExecutionFilter) -> Sequence
     ]
 
 
-def due_executions(connection: Connection, now: datetime, limit: int) -> Sequence[str]:
+def list_expired(connection: Connection, now: datetime, limit: int) -> Sequence[str]:
     """Return paused executions whose question has expired."""
     statement = select(_rows.c.execution_id).where(_rows.c.wake_at <= now).order_by(_rows.c.wake_at)
     return connection.execute(statement.limit(limit)).scalars().all()
@@ -100,7 +104,7 @@ def due_executions(connection: Connection, now: datetime, limit: int) -> Sequenc
 
 def add_feedback(connection: Connection, record: Feedback, now: datetime) -> None:
     """Add a record, and label the latest audit of its step; the first label stays."""
-    _number_rows_alone(connection)
+    _lock_numbering(connection)
     connection.execute(insert(schema.feedback).values(**asdict(record), created_at=now))
     table = schema.audits
     step_weights = and_(table.c.execution_id == record.execution_id, table.c.step_id == record.step_id)
@@ -127,7 +131,7 @@ def audits_after(connection: Connection, number: int) -> Sequence[StepAudit]:
 
 
 def _add_audits(connection: Connection, execution_id: str, events: Sequence[tuple[Event, datetime]]) -> None:
-    """Add the steps that a person is to judge under a guarantee, in the order of the decisions."""
+    """Add the steps to be audited under a guarantee, in the order of the decisions."""
     rows = [
         {
             "execution_id": execution_id,
@@ -140,10 +144,10 @@ def _add_audits(connection: Connection, execution_id: str, events: Sequence[tupl
         if isinstance(event, StepFinished) and event.audit_floor > 0 and event.level.requires_answer
     ]
     if rows:
-        _number_rows_alone(connection)
+        _lock_numbering(connection)
         connection.execute(insert(schema.audits), rows)
 
 
-def _number_rows_alone(connection: Connection) -> None:
-    """Let no other transaction number a row until this one ends: readers that go on from a number miss none below."""
+def _lock_numbering(connection: Connection) -> None:
+    """Lock the numbering of rows until this transaction ends, so that readers after a number miss no lower one."""
     connection.execute(select(schema.secrets.c.name).where(_ANSWER_KEY).with_for_update())

@@ -27,7 +27,7 @@ from services.planner.usecases.ports import (
     Feedback,
     MakeChange,
     StepAudit,
-    status_of,
+    execution_status,
 )
 from services.planner.usecases.recorder import LogConflict
 
@@ -47,7 +47,7 @@ class SqlExecutionStore:
         await self.database.open()
 
     async def close(self) -> None:
-        """Finish what is being written and let go of the database."""
+        """Finish pending writes and close the database."""
         await self.database.close()
 
     async def create(self, started: Started, now: datetime, owner: str, key: IdempotencyKey | None) -> Lease | None:
@@ -78,27 +78,27 @@ class SqlExecutionStore:
 
         return await self.database.write(work, execution_id)
 
-    async def acquire(self, seen: LeaseState, owner: str, now: datetime) -> Lease | None:
-        """Take the lease of a running execution whose lease still is as it was seen; None if it is not."""
+    async def acquire(self, observed: LeaseState, owner: str, now: datetime) -> Lease | None:
+        """Take the lease of a running execution if it has not changed since it was observed; None if it has."""
         return await self.database.write(
-            lambda connection: schema.leases.acquire(connection, seen, owner, now, _is_running), seen.name
+            lambda connection: schema.leases.acquire(connection, observed, owner, now, _is_running), observed.name
         )
 
     async def renew(self, leases: Sequence[Lease], now: datetime) -> dict[str, int]:
-        """Renew leases; the sequence number of each execution whose lease is still held."""
+        """Renew leases; return the sequence number of each execution whose lease is still held."""
         ordered = sorted(leases, key=lambda lease: lease.name)
         rows = await self.database.write(lambda connection: schema.leases.renew(connection, ordered, now, "sequence"))
         return {name: row.sequence for name, row in rows.items()}
 
     async def release(self, lease: Lease) -> None:
-        """Give a lease back, if it is still held."""
+        """Release a lease, if it is still held."""
         await self.database.write(lambda connection: schema.leases.release(connection, lease), lease.name)
 
     async def append(
         self, lease: Lease, events: Sequence[tuple[Event, datetime]], after: int, state: ExecutionState
     ) -> None:
         """Append under a lease; `state` is the state with the events. Raises Interleaved, LeaseLost."""
-        status, wake_at = status_of(state), state.expires_at
+        status, wake_at = execution_status(state), state.expires_at
 
         def work(connection: Connection) -> None:
             row = queries.lock_execution(connection, lease.name)
@@ -109,12 +109,12 @@ class SqlExecutionStore:
             queries.append_events(connection, lease.name, after, row.head_hash, events, status, wake_at)
 
         await self.database.write(work, lease.name)
-        metrics.count(event for event, _ in events)
+        metrics.count_events(event for event, _ in events)
 
     async def decide(
         self, execution_id: str, decision: MakeChange, now: datetime, owner: str, key: IdempotencyKey | None = None
     ) -> tuple[int, Lease | None]:
-        """Append what `decision` makes of the state as it is in this very transaction."""
+        """Append the events that `decision` makes of the state, in one transaction with reading the state."""
 
         def work(connection: Connection) -> tuple[int, Lease | None]:
             row = queries.lock_execution(connection, execution_id)
@@ -126,7 +126,7 @@ class SqlExecutionStore:
             recorded = queries.read_events(connection, execution_id, 0)
             state = replay(recorded)
             change = decision(state, recorded)
-            # Time never runs backwards in a log, even when the clock does.
+            # Time never decreases in a log, even when the clock does.
             time = max(now, recorded[-1].created_at)
             events = [(event, time) for event in change.events]
             last = _apply(connection, execution_id, row.sequence, row.head_hash, events, state)
@@ -139,7 +139,7 @@ class SqlExecutionStore:
         return await self.database.write(work, execution_id)
 
     async def read(self, execution_id: str, after: int = 0) -> Sequence[Recorded]:
-        """Return the log after a sequence number, its chain of hashes checked. Raises RunNotFound, CorruptLog."""
+        """Return the log after a sequence number, its chain of hashes verified. Raises RunNotFound, CorruptLog."""
 
         def work(connection: Connection) -> Sequence[Recorded]:
             recorded = queries.read_events(connection, execution_id, after)
@@ -149,15 +149,15 @@ class SqlExecutionStore:
 
         return await self.database.read(work)
 
-    async def list_executions(self, wanted: ExecutionFilter) -> Sequence[ExecutionSummary]:
+    async def list_executions(self, execution_filter: ExecutionFilter) -> Sequence[ExecutionSummary]:
         """Return executions, newest first."""
-        return await self.database.read(lambda connection: queries.list_executions(connection, wanted))
+        return await self.database.read(lambda connection: queries.list_executions(connection, execution_filter))
 
     async def list_expired(self, now: datetime, limit: int) -> Sequence[str]:
         """Return paused executions whose question has expired."""
-        return await self.database.read(lambda connection: queries.due_executions(connection, now, limit))
+        return await self.database.read(lambda connection: queries.list_expired(connection, now, limit))
 
-    async def running(self, limit: int) -> Sequence[LeaseState]:
+    async def list_running(self, limit: int) -> Sequence[LeaseState]:
         """Return the leases of running executions, the free ones first, then those not renewed for longest."""
         return await self.database.read(lambda connection: schema.leases.states(connection, _is_running, limit=limit))
 
@@ -186,7 +186,7 @@ class SqlExecutionStore:
         return await self.database.write(lambda connection: schema.requests.delete_older(connection, stored_before))
 
     async def answer_key(self) -> bytes:
-        """Return the secret that answer tokens are made with: made once, the same for all replicas."""
+        """Return the secret of the answer tokens: created once, the same for all replicas."""
         table, new = schema.secrets, {"name": "answers", "value": secrets.token_bytes(_SECRET_BYTES)}
 
         def work(connection: Connection) -> bytes:
@@ -209,5 +209,5 @@ def _apply(
     for event, time in events:
         apply(state, event, time)
     if events:
-        queries.append_events(connection, execution_id, after, head, events, status_of(state), state.expires_at)
+        queries.append_events(connection, execution_id, after, head, events, execution_status(state), state.expires_at)
     return after + len(events)

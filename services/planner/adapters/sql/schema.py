@@ -20,7 +20,7 @@ executions = Table(
     "planner_execution",
     metadata,
     Column("execution_id", Text, primary_key=True),
-    # The beginning of the query, for lists; the whole one stands in the log.
+    # The beginning of the query, for lists; the log contains all of it.
     Column("query", String(QUERY_CHARS), nullable=False),
     Column("status", Text, nullable=False),
     Column("sequence", Integer, nullable=False),
@@ -61,7 +61,7 @@ feedback = Table(
     Column("created_at", Timestamp, nullable=False),
 )
 
-# Steps a person was to judge, in the order of the decisions; `wrong` is NULL until someone did.
+# Steps to be judged by a person, in the order of the decisions; `wrong` is NULL until somebody did.
 audits = Table(
     "planner_audit",
     metadata,

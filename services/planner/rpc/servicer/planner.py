@@ -193,7 +193,7 @@ class PlannerServicer(rpc.PlannerServiceServicer):
         return await self._executions.start(plan, budget, key, human_available=human_available)
 
     async def _execution(self, execution_id: str) -> pb.Execution:
-        log = await self._executions.log(execution_id)
+        log = await self._executions.read_log(execution_id)
         state = replay(log)
         question = open_question(log) if state.is_paused else None
         return encode_execution(state, question, partial(self._executions.token, execution_id), self._clock())
