@@ -122,18 +122,18 @@ def kinds(found: list[pb.ExecutionEvent]) -> list[str]:
 
 
 def answer(question: pb.ExecutionEvent, **response: Any) -> service_pb.ResumePlanRequest:
-    asked = question.intervention_requested
+    request = question.intervention_requested
     return service_pb.ResumePlanRequest(
         execution_id=question.execution_id,
         response=pb.InterventionResponse(**response),
-        answer_token=asked.answer_token,
-        plan_version=asked.plan_version,
-        step_id=asked.step_id if asked.HasField("step_id") else None,
+        answer_token=request.answer_token,
+        plan_version=request.plan_version,
+        step_id=request.step_id if request.HasField("step_id") else None,
         request_id=str(uuid.uuid4()),
     )
 
 
-async def refused(call: Any) -> tuple[grpc.StatusCode, str]:
+async def expect_error(call: Any) -> tuple[grpc.StatusCode, str]:
     answered = events(call) if hasattr(call, "read") else call
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await answered

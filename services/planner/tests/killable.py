@@ -47,16 +47,16 @@ class Points:
 
 
 class World:
-    """What was done: one line a call, one line an effect, in files that outlive the process."""
+    """A record of calls and effects, one line each, in files that outlive the process."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def note(self, kind: str, key: str) -> None:
+    def record(self, kind: str, key: str) -> None:
         with (self._folder / kind).open("a", encoding="utf-8") as file:
             file.write(f"{key}\n")
 
-    def noted(self, kind: str) -> list[str]:
+    def recorded_keys(self, kind: str) -> list[str]:
         path = self._folder / kind
         return path.read_text(encoding="utf-8").split() if path.exists() else []
 
@@ -72,17 +72,17 @@ class WorldTool:
 
     async def run(self, tool_input: ToolInput) -> ToolResult:
         self._point()
-        self._world.note("calls", tool_input.key)
+        self._world.record("calls", tool_input.key)
         await asyncio.sleep(0)
-        known = self.effect is Effect.KEYED and tool_input.key in self._world.noted("effects")
-        if not known and self.effect is not Effect.PURE:
-            self._world.note("effects", tool_input.key)
+        is_done = self.effect is Effect.KEYED and tool_input.key in self._world.recorded_keys("effects")
+        if not is_done and self.effect is not Effect.PURE:
+            self._world.record("effects", tool_input.key)
         self._point()
         return self._result(tool_input.query)
 
     async def find_outcome(self, key: str) -> ToolResult | None:
         self._point()
-        return self._result(f"s{key.split(':')[1]}") if key in self._world.noted("effects") else None
+        return self._result(f"s{key.split(':')[1]}") if key in self._world.recorded_keys("effects") else None
 
     def _result(self, query: str) -> ToolResult:
         if "fail" in query:
@@ -191,7 +191,7 @@ def _executions(folder: Path, scenario: Scenario, point: Points, monotonic: Call
     effects = EFFECTS | {"code_execute": scenario.code}
     tools = [WorldTool(name, effect, world, point) for name, effect in effects.items()]
     other = '{"steps":[{"step_id":1,"action":"run_legacy_agent","description":"d","query":"other"}]}'
-    made = executor(*tools, planner=Planner(FixedBackend(), ScriptedModel(other)))
+    plan_executor = executor(*tools, planner=Planner(FixedBackend(), ScriptedModel(other)))
     store = SqlExecutionStore(str(folder / "planner.db"))
     original = store.append
 
@@ -203,12 +203,12 @@ def _executions(folder: Path, scenario: Scenario, point: Points, monotonic: Call
     store.append = append  # type: ignore[method-assign,assignment]
     decide = store.decide
 
-    async def decided(*args: Any) -> Any:
+    async def decide_at_point(*args: Any) -> Any:
         point()
         return await decide(*args)
 
-    store.decide = decided  # type: ignore[method-assign,assignment]
-    return Executions(store, made, Ownership("planner", _LEASE_SECONDS, 0.01), monotonic=monotonic)
+    store.decide = decide_at_point  # type: ignore[method-assign,assignment]
+    return Executions(store, plan_executor, Ownership("planner", _LEASE_SECONDS, 0.01), monotonic=monotonic)
 
 
 async def _life(folder: Path, name: str, kill_at: int) -> int:
@@ -244,7 +244,7 @@ async def _quiet(executions: Executions) -> ExecutionState:
 
 async def _answer(executions: Executions, state: ExecutionState) -> None:
     """A person who says yes, and who knows what an unsafe call did."""
-    asked = open_question(await executions.read_log(ID))
+    question = open_question(await executions.read_log(ID))
     request = state.intervention_request
     if request is None:
         return
@@ -253,7 +253,7 @@ async def _answer(executions: Executions, state: ExecutionState) -> None:
         action=InterventionAction.INPUT if in_doubt else InterventionAction.PROCEED,
         user_input="done s2" if in_doubt else None,
     )
-    token = executions.token(ID, asked)
+    token = executions.token(ID, question)
     await executions.answer(ID, response, token, state.plan_version, request.step_id, None)
 
 
@@ -263,7 +263,7 @@ def live(folder: str, name: str, kill_at: int) -> None:
     (Path(folder) / "points").write_text(str(passed))
 
 
-async def prepared(folder: Path) -> None:
+async def create_database(folder: Path) -> None:
     """The database of executions, without any."""
     store = SqlExecutionStore(str(folder / "planner.db"))
     await store.open()

@@ -73,12 +73,12 @@ class Witness:
         now = {i: result.model_dump_json() for i, result in state.step_results.items() if result.status == "success"}
         if isinstance(event, StepStarted):
             assert event.step_id not in self.committed, "a committed step was called again"
-        for step_id, kept in now.items():
-            assert self.committed.setdefault(step_id, kept) == kept, "finished work was changed"
+        for step_id, result_json in now.items():
+            assert self.committed.setdefault(step_id, result_json) == result_json, "finished work was changed"
         self.states.append(state.copy())
 
 
-async def executed(seed: int) -> Executed:
+async def execute_by_chance(seed: int) -> Executed:
     """One execution, whose planner, tool, rules and plan are as chance has them."""
     rng = random.Random(seed)
     tool = ScriptedTool()
@@ -97,16 +97,18 @@ async def executed(seed: int) -> Executed:
         ReplanManager(max_replans=MOST_REPLANS, cooldown_seconds=rng.choice([0.0, 5.0])),
         rng.choice([1, 4]),
     )
-    made = executor(tool, planner=Planner(FixedBackend(), model), rules=rules, on_replan=replans.append)
+    plan_executor = executor(tool, planner=Planner(FixedBackend(), model), rules=rules, on_replan=replans.append)
     count = rng.randint(1, 5)
     steps = [agent_step(i, *([i - 1] if i > 1 and rng.random() < 0.5 else [])) for i in range(1, count + 1)]
-    started = made.make_started(
+    started = plan_executor.make_started(
         agent_plan(*steps), Budget(max_tool_calls=MOST_CALLS, max_tokens=400), human_available=False
     )
     witness, log = Witness(), MemoryLog()
-    driven = ExecutionRecorder(ExecutionState(started.plan), log, made.clock, witness)
+    driven = ExecutionRecorder(ExecutionState(started.plan), log, plan_executor.clock, witness)
     driven.record(started)
-    await made.drive(driven, InterventionHandler(policy=rules.policy, replans=rules.replans, clock=made.clock))
+    await plan_executor.drive(
+        driven, InterventionHandler(policy=rules.policy, replans=rules.replans, clock=plan_executor.clock)
+    )
     return Executed(
         driven.state, [tool_input.key for tool_input in tool.calls], len(model.prompts), replans, log, witness
     )
@@ -118,7 +120,7 @@ class Executed:
 
     state: ExecutionState
     calls: list[str]
-    asked: int
+    model_calls: int
     replans: list[ReplanResult]
     log: MemoryLog
     witness: Witness
@@ -130,15 +132,15 @@ class Executed:
 
 
 def check(run: Executed) -> None:
-    """What holds whatever the model answers."""
+    """Check the invariants that hold whatever the model answers."""
     result = run.result
     assert len(run.calls) <= MOST_CALLS
     assert len(set(run.calls)) == len(run.calls)  # no call is made twice
     assert result.replan_count <= MOST_REPLANS  # P-132
     assert sum(r.success for r in run.replans) == result.replan_count
-    assert run.asked <= MOST_REPLANS + 1
-    kept = {r.step_id: r.model_dump_json() for r in result.step_results if r.status == "success"}
-    assert kept.items() <= run.witness.committed.items()  # finished work is kept byte for byte
+    assert run.model_calls <= MOST_REPLANS + 1
+    result_json = {r.step_id: r.model_dump_json() for r in result.step_results if r.status == "success"}
+    assert result_json.items() <= run.witness.committed.items()  # finished work is kept byte for byte
     if result.overall_status.value == "success":  # P-134
         assert result.step_results
         assert all(r.status == "success" for r in result.step_results)

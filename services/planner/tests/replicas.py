@@ -35,7 +35,7 @@ class MachineClock(StandingClock):
         super().advance(seconds)
         self._seconds += seconds
 
-    def put(self, seconds: float) -> None:
+    def set_clock(self, seconds: float) -> None:
         super().advance(seconds)
 
     def monotonic(self) -> float:
@@ -44,17 +44,17 @@ class MachineClock(StandingClock):
 
 @asynccontextmanager
 async def replica(
-    place: Path | str,
-    made: Executor,
+    location: Path | str,
+    plan_executor: Executor,
     owner: str = "one",
     clock: MachineClock | None = None,
     lease_seconds: float = 10.0,
 ) -> AsyncIterator[Executions]:
     """A planner process's executions over a database file."""
-    store = SqlExecutionStore(str(place))
+    store = SqlExecutionStore(str(location))
     await store.open()
     options: dict[str, Any] = {} if clock is None else {"clock": clock, "monotonic": clock.monotonic}
-    executions = Executions(store, made, Ownership(owner, lease_seconds, 0.01), **options)
+    executions = Executions(store, plan_executor, Ownership(owner, lease_seconds, 0.01), **options)
     await executions.open()
     try:
         yield executions
@@ -71,10 +71,10 @@ async def until_quiet(executions: Executions, execution_id: str) -> ExecutionSta
 
 async def question(executions: Executions, execution_id: str) -> Bound:
     """Token, plan version and step of the open question."""
-    asked = open_question(await executions.read_log(execution_id))
-    event = asked.event
+    recorded = open_question(await executions.read_log(execution_id))
+    event = recorded.event
     assert event.kind == "intervention_requested"
-    return executions.token(execution_id, asked), event.plan_version, event.request.step_id
+    return executions.token(execution_id, recorded), event.plan_version, event.request.step_id
 
 
 def asking() -> ScriptedTool:

@@ -33,14 +33,14 @@ async def test_a_clock_that_jumps_takes_no_lease_of_one_that_lives(tmp_path: Pat
         execution_id = await driver.start(three(), None, None)
         await entered.wait()
         await jumper.sweep_once()
-        clocks[1].put(jump)
+        clocks[1].set_clock(jump)
         for _ in range(4):
             await jumper.sweep_once()
             for clock in clocks:
                 clock.advance(9)
             await driver.renew()
         assert jumper.driven == {}
-        clocks[0].put(jump)
+        clocks[0].set_clock(jump)
         await driver.renew()  # its own clock does not take it from the driver either
         woken.set()
         state = await until_quiet(driver, execution_id)
@@ -58,7 +58,7 @@ async def test_who_died_with_a_clock_that_ran_ahead_is_followed_after_a_lease(tm
         raise AssertionError
 
     ahead, right = MachineClock(), MachineClock()
-    ahead.put(HOUR)
+    ahead.set_clock(HOUR)
     tool = ScriptedTool()
     async with (
         replica(tmp_path / "p.db", executor(ScriptedTool({"s1": dies}), clock=ahead), "dead", ahead) as dead,
@@ -84,7 +84,7 @@ async def test_a_jump_spends_no_budget_of_time(tmp_path: Path) -> None:
     clock = MachineClock()
 
     def jumps(_: Any) -> ToolResult:
-        clock.put(HOUR)
+        clock.set_clock(HOUR)
         clock.advance(2)
         return answer("x")
 
@@ -103,13 +103,13 @@ async def test_a_clock_put_back_while_somebody_is_asked(tmp_path: Path) -> None:
         execution_id = await executions.start(three(), None, None)
         await until_quiet(executions, execution_id)
         bound = await question(executions, execution_id)
-        clock.put(-HOUR)
+        clock.set_clock(-HOUR)
         await executions.answer(execution_id, PROCEED, *bound, None)
         state = await until_quiet(executions, execution_id)
         log = await executions.read_log(execution_id)
     assert state.result is not None
     assert state.result.overall_status is OverallStatus.SUCCESS
     assert state.result.total_execution_time_ms == 0
-    (interpret_response,) = (each.event for each in log if each.event.kind == "intervention_answered")
-    assert interpret_response.response.response_time_ms == 0
+    (answered_event,) = (recorded.event for recorded in log if recorded.event.kind == "intervention_answered")
+    assert answered_event.response.response_time_ms == 0
     assert all(a.created_at <= b.created_at for a, b in pairwise(log))

@@ -60,14 +60,14 @@ async def test_a_step_starts_the_moment_its_dependencies_are_done() -> None:  # 
 async def test_never_more_steps_at_once_than_allowed() -> None:  # P-36
     running = most = 0
 
-    async def counted(_: Any) -> ToolResult:
+    async def count_running(_: Any) -> ToolResult:
         nonlocal running, most
         running, most = running + 1, max(most, running + 1)
         await asyncio.sleep(0)
         running -= 1
         return answer("x")
 
-    tool = ScriptedTool({f"s{i}": counted for i in range(1, 9)})
+    tool = ScriptedTool({f"s{i}": count_running for i in range(1, 9)})
     await executor(tool, rules=ExecutionRules(max_parallel_steps=3)).execute_plan(
         agent_plan(*(agent_step(i) for i in range(1, 9)))
     )
@@ -176,13 +176,13 @@ async def test_the_time_of_an_execution_ends_it_in_the_middle_of_a_call() -> Non
 
 
 async def test_notifications_reach_people_and_the_log() -> None:  # P-81
-    told: list[str] = []
+    notified: list[str] = []
     plan = agent_plan(agent_step(1))
     made = executor(ScriptedTool({"s1": answer("one", 0.8)}))
-    await made.execute_plan(plan, people=InterventionHandler(on_notify=told.append))
-    assert told == ["Step 1 の信頼度は 0.80 です"]
+    await made.execute_plan(plan, people=InterventionHandler(on_notify=notified.append))
+    assert notified == ["Step 1 の信頼度は 0.80 です"]
     lines = [e async for e in made.execute_plan_generator(plan) if isinstance(e, LogLine)]
-    assert [line.message for line in lines] == told
+    assert [line.message for line in lines] == notified
 
 
 async def test_what_looks_like_a_template_in_an_output_stays_text() -> None:  # P-135

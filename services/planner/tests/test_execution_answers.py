@@ -38,7 +38,7 @@ async def states_of(
     return [s async for s in made.execute_plan_generator(plan, state, response) if isinstance(s, ExecutionState)]
 
 
-async def resumed(
+async def resume(
     made: InProcessExecutor, plan: ExecutionPlan, state: ExecutionState, **response: Any
 ) -> ExecutionState:
     return (await states_of(made, plan, state, InterventionResponse(**response)))[-1]
@@ -58,7 +58,7 @@ async def test_low_confidence_pauses_and_the_answer_resumes() -> None:  # P-47, 
     assert (request.step_id, request.level.value, request.timeout_seconds) == (1, "confirm", 300)
     assert request.options == ("はい、続行", "計画を修正", "キャンセル")
     assert request.plan == plan
-    done = await resumed(made, plan, paused, action=Action.PROCEED)
+    done = await resume(made, plan, paused, action=Action.PROCEED)
     assert tool.queries == ["s1", "s2"]
     assert done.result is not None
     assert done.result.overall_status is OverallStatus.SUCCESS
@@ -73,7 +73,7 @@ async def test_a_paused_run_ends_like_one_that_never_paused() -> None:  # P-47
     made = executor(tools())
     state = (await states_of(made, plan))[-1]
     while state.is_paused:
-        state = await resumed(made, plan, state, action=Action.PROCEED)
+        state = await resume(made, plan, state, action=Action.PROCEED)
     people = InterventionHandler(on_confirm=lambda _: "はい、続行")
     straight = await executor(tools()).execute_plan(plan, people=people)
     unimportant = {"created_at", "execution_time_ms", "total_execution_time_ms", "step_results"}
@@ -88,7 +88,7 @@ async def test_cancel_ends_the_run() -> None:  # P-50, P-136
     tool = ScriptedTool({"s1": answer("one", 0.5)})
     made, plan = executor(tool), agent_plan(agent_step(1), agent_step(2, 1))
     paused = (await states_of(made, plan))[-1]
-    done = await resumed(made, plan, paused, action=Action.CANCEL)
+    done = await resume(made, plan, paused, action=Action.CANCEL)
     assert done.result is not None
     assert (done.result.overall_status, tool.queries) == (OverallStatus.CANCELLED, ["s1"])
     assert status(done) == {1: "success", 2: "skipped"}
@@ -102,7 +102,7 @@ async def test_input_reaches_later_reasoning_steps() -> None:  # P-40, P-50
         agent_step(1), PlanStep(step_id=2, action="reasoning", description="not the question", depends_on=(1,))
     )
     paused = (await states_of(made, plan))[-1]
-    await resumed(made, plan, paused, action=Action.INPUT, user_input="赤です")
+    await resume(made, plan, paused, action=Action.INPUT, user_input="赤です")
     assert reasoning.calls[0].context == (("Step 1", "one"), ("ユーザー入力", "赤です"))
     assert reasoning.queries == ["q"]  # P-142: the user's question, not the description
 
@@ -113,7 +113,7 @@ async def test_retry_runs_the_step_again_but_not_for_ever() -> None:  # P-50
     state = (await states_of(made, plan))[-1]
     rounds = 0
     while state.is_paused:
-        state = await resumed(made, plan, state, action=Action.RETRY)
+        state = await resume(made, plan, state, action=Action.RETRY)
         rounds += 1
     assert (rounds, len(tool.calls)) == (4, 4)  # three retries; the fourth acts as PROCEED
     assert state.result is not None
@@ -124,7 +124,7 @@ async def test_skip_drops_the_result_and_what_depends_on_it() -> None:  # P-38, 
     made = executor(ScriptedTool({"s1": answer("one", 0.5)}))
     plan = agent_plan(agent_step(1), agent_step(2, 1), agent_step(3))
     paused = (await states_of(made, plan))[-1]
-    done = await resumed(made, plan, paused, action=Action.SKIP)
+    done = await resume(made, plan, paused, action=Action.SKIP)
     assert status(done) == {1: "skipped", 2: "skipped", 3: "success"}
     assert done.result is not None
     assert [r.step_id for r in done.result.step_results] == [3]
@@ -148,9 +148,9 @@ async def test_ask_user_takes_the_text_as_its_result() -> None:  # P-34, P-47, P
     paused = (await states_of(made, plan))[-1]
     assert paused.intervention_request is not None
     assert paused.intervention_request.question == "何色？"
-    done = await resumed(made, plan, paused, action=Action.INPUT, user_input="別の色")
+    done = await resume(made, plan, paused, action=Action.INPUT, user_input="別の色")
     assert (done.step_results[1].output, done.step_results[1].confidence, done.replan_count) == ("別の色", 1.0, 0)
-    silent = await resumed(made, plan, paused, action=Action.PROCEED)
+    silent = await resume(made, plan, paused, action=Action.PROCEED)
     assert (silent.step_results[1].output, silent.step_results[1].confidence) == ("", 0.0)
 
 
@@ -161,7 +161,7 @@ async def test_a_plan_that_must_be_confirmed_waits_before_its_first_step() -> No
     assert paused.intervention_request is not None
     assert (paused.intervention_request.step_id, paused.intervention_request.level.value) == (None, "confirm")
     assert tool.calls == []
-    done = await resumed(made, plan, paused, action=Action.PROCEED)
+    done = await resume(made, plan, paused, action=Action.PROCEED)
     assert (tool.queries, done.is_paused) == (["s1"], False)
 
 
@@ -169,9 +169,9 @@ async def test_a_plan_is_changed_at_most_three_times() -> None:  # P-52
     made, plan = executor(ScriptedTool()), agent_plan(agent_step(1), requires_confirmation=True)
     state = (await states_of(made, plan))[-1]
     for _ in range(3):
-        state = await resumed(made, plan, state, action=Action.MODIFY, user_input="もっと詳しく")
+        state = await resume(made, plan, state, action=Action.MODIFY, user_input="もっと詳しく")
         assert state.is_paused
-    state = await resumed(made, plan, state, action=Action.MODIFY, user_input="もっと詳しく")
+    state = await resume(made, plan, state, action=Action.MODIFY, user_input="もっと詳しく")
     assert state.result is not None
     assert state.result.overall_status is OverallStatus.CANCELLED
 
@@ -181,14 +181,14 @@ async def test_a_plan_given_at_the_confirmation_is_taken() -> None:  # P-52, P-1
     made, plan = executor(tool), agent_plan(agent_step(1), requires_confirmation=True)
     paused = (await states_of(made, plan))[-1]
     other = agent_plan(agent_step(7, query="given"), original_query="forged")
-    done = await resumed(made, plan, paused, action=Action.MODIFY, modified_plan=other)
+    done = await resume(made, plan, paused, action=Action.MODIFY, modified_plan=other)
     assert tool.queries == ["given"]
     assert (done.plan.plan_id, done.plan.original_query, done.replan_count) == (plan.plan_id, "q", 0)
 
 
 async def test_modify_without_plan_or_text_cancels() -> None:  # P-52
     made, plan = executor(ScriptedTool()), agent_plan(agent_step(1), requires_confirmation=True)
-    done = await resumed(made, plan, (await states_of(made, plan))[-1], action=Action.MODIFY)
+    done = await resume(made, plan, (await states_of(made, plan))[-1], action=Action.MODIFY)
     assert done.is_cancelled
 
 
@@ -197,7 +197,7 @@ async def test_modify_at_a_step_replaces_it_and_what_follows() -> None:  # P-103
     made, plan = executor(tool), agent_plan(agent_step(1), agent_step(2, 1), agent_step(3, 2))
     paused = (await states_of(made, plan))[-1]
     other = agent_plan(agent_step(1, query="new a"), agent_step(2, 1, query="new b"))
-    done = await resumed(made, plan, paused, action=Action.MODIFY, modified_plan=other)
+    done = await resume(made, plan, paused, action=Action.MODIFY, modified_plan=other)
     assert [s.step_id for s in done.plan.steps] == [1, 4, 5]
     assert [s.depends_on for s in done.plan.steps] == [(), (1,), (4,)]
     assert tool.queries == ["s1", "s2", "new a", "new b"]
@@ -213,7 +213,7 @@ async def test_a_refinement_that_fails_is_told_and_logged(caplog: pytest.LogCapt
     made = executor(ScriptedTool(), planner=Broken(FixedBackend(), ScriptedModel()), on_replan=seen.append)
     plan = agent_plan(agent_step(1), requires_confirmation=True)
     paused = (await states_of(made, plan))[-1]
-    await resumed(made, plan, paused, action=Action.MODIFY, user_input="もっと詳しく")
+    await resume(made, plan, paused, action=Action.MODIFY, user_input="もっと詳しく")
     assert "no luck" in seen[-1].reason
     assert "replan failed error=no luck" in caplog.text
 
@@ -233,15 +233,15 @@ async def test_very_low_confidence_replans_when_nobody_is_there() -> None:  # P-
     made = executor(tool, rules=ExecutionRules(replans=ReplanManager(max_replans=1)), on_replan=seen.append)
     await made.execute_plan(agent_plan(agent_step(1)))
     assert [r.strategy for r in seen] == [ReplanStrategy.PARTIAL]  # P-97: 1/1
-    asked: list[InterventionRequest] = []
+    requests: list[InterventionRequest] = []
 
     def confirm(request: InterventionRequest) -> str:
-        asked.append(request)
+        requests.append(request)
         return "yes"
 
     seen.clear()
     await made.execute_plan(agent_plan(agent_step(1)), people=InterventionHandler(on_escalate=confirm))
-    assert (len(asked), seen) == (1, [])  # intervention first
+    assert (len(requests), seen) == (1, [])  # intervention first
 
 
 async def test_a_failed_step_is_replanned_around_what_succeeded() -> None:  # P-44, P-102 to P-104, P-55

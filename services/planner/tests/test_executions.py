@@ -36,14 +36,16 @@ from services.planner.usecases.ports import ExecutionFilter, ExecutionStatus
 from services.planner.usecases.tokens import check_token, open_question
 
 
-def forged(rng: random.Random, own: Bound, other: Bound) -> Bound:
+def forge_answer(rng: random.Random, own: Bound, other: Bound) -> Bound:
     """An answer with one part mutated, taken from another execution, or made up."""
     token, version, step = own
     kind = rng.randrange(5)
     if kind == 0:
-        place = rng.randrange(len(token))
+        position = rng.randrange(len(token))
         return (
-            token[:place] + rng.choice([c for c in "0123456789abcdef" if c != token[place]]) + token[place + 1 :],
+            token[:position]
+            + rng.choice([c for c in "0123456789abcdef" if c != token[position]])
+            + token[position + 1 :],
             version,
             step,
         )
@@ -111,18 +113,18 @@ async def test_ten_thousand_forged_answers_are_refused(tmp_path: Path) -> None:
     rng = random.Random(6)
     async with replica(tmp_path / "p.db", executor(asking())) as executions:
         ids = [await executions.start(three(), None, None) for _ in range(2)]
-        for each in ids:
-            await until_quiet(executions, each)
+        for execution_id in ids:
+            await until_quiet(executions, execution_id)
         own, other = await question(executions, ids[0]), await question(executions, ids[1])
         log = await executions.read_log(ids[0])
         key = await executions.store.answer_key()
         check_token(key, ids[0], open_question(log), *own)
         for _ in range(10_000):
             with pytest.raises(AnswerRefused):
-                check_token(key, ids[0], open_question(log), *forged(rng, own, other))
+                check_token(key, ids[0], open_question(log), *forge_answer(rng, own, other))
         for _ in range(50):
             with pytest.raises(AnswerRefused):
-                await executions.answer(ids[0], PROCEED, *forged(rng, own, other), None)
+                await executions.answer(ids[0], PROCEED, *forge_answer(rng, own, other), None)
         assert await executions.read_log(ids[0]) == log
 
 
@@ -230,8 +232,8 @@ async def test_lists_are_filtered_and_paged(tmp_path: Path) -> None:
         found = await store.list_executions(ExecutionFilter(ExecutionStatus.SUCCESS, limit=2))
         assert [s.execution_id for s in found] == [ids[4], ids[3]]
         last = found[-1]
-        place = (last.start_time, last.execution_id)
-        rest = await store.list_executions(ExecutionFilter(ExecutionStatus.SUCCESS, before=place))
+        position = (last.start_time, last.execution_id)
+        rest = await store.list_executions(ExecutionFilter(ExecutionStatus.SUCCESS, before=position))
         assert [s.execution_id for s in rest] == [ids[2], ids[1], ids[0]]
         assert [s.original_query for s in await store.list_executions(ExecutionFilter(query_contains="0% of 3"))] == [
             "100% of 3"
@@ -268,7 +270,7 @@ async def test_a_forged_log_is_found_out(tmp_path: Path, forgery: str) -> None:
 
 
 async def test_every_event_is_read_as_it_was_written(tmp_path: Path) -> None:
-    """What is folded from memory and what is folded from the database is the same state."""
+    """The state replayed from memory equals the state replayed from the database."""
     async with replica(tmp_path / "p.db", executor(asking())) as executions:
         execution_id = await executions.start(three(), None, None)
         live = await until_quiet(executions, execution_id)

@@ -36,10 +36,10 @@ class ScriptedModel:
 
     def __init__(self, *replies: Any) -> None:
         self.replies = list(replies)
-        self.asked: list[Any] = []
+        self.prompts: list[Any] = []
 
     async def ainvoke(self, messages: Any, /, **options: Any) -> Any:
-        self.asked.append(messages)
+        self.prompts.append(messages)
         reply = self.replies.pop(0)
         if isinstance(reply, Exception):
             raise reply
@@ -60,7 +60,7 @@ async def outcome_of(reply: Any, question: Question) -> GenerationOutcome:
 async def prompt_of(question: Question, prompts_dir: Path | None = None, language: str = "ja") -> Any:
     model = ScriptedModel("ok")
     await generator_of(model, prompts_dir, language).generate(question)
-    (messages,) = model.asked
+    (messages,) = model.prompts
     return messages
 
 
@@ -207,7 +207,7 @@ ids = st.sampled_from(["a", "b", "ab", "a]", "[b", ""])
 @given(st.lists(ids), st.lists(ids.map("[{}]".format) | st.text(alphabet="ab[] ")).map("".join))
 def test_cited_ids_are_given_ids_in_the_order_of_the_answer(ids: list[str], answer: str) -> None:
     cited = cited_ids(answer, [RetrievedBullet(bullet_id, "", "") for bullet_id in ids])
-    places = [answer.index(f"[{bullet_id}]") for bullet_id in cited]  # P-120
-    assert places == sorted(places)
+    positions = [answer.index(f"[{bullet_id}]") for bullet_id in cited]  # P-120
+    assert positions == sorted(positions)
     assert len(set(cited)) == len(cited)
     assert set(cited) == {bullet_id for bullet_id in ids if f"[{bullet_id}]" in answer}

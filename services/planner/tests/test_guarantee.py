@@ -27,8 +27,8 @@ def used_thresholds(user: User, seed: int) -> set[float]:
     used: set[float] = set()
     for now in range(STEPS):
         while waiting and arrives[waiting[0][0]] <= now:
-            place, probability, floor = waiting.pop(0)
-            guarantee.learn(scores[place], bool(labelled[place]), probability, floor)
+            position, probability, floor = waiting.pop(0)
+            guarantee.learn(scores[position], bool(labelled[position]), probability, floor)
         threshold = guarantee.threshold
         if threshold is not None:
             used.add(threshold)

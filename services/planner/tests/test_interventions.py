@@ -83,17 +83,17 @@ def test_nobody_there() -> None:  # P-85
 
 
 async def test_silent_and_notify_go_on() -> None:  # P-81, P-87
-    told: list[str] = []
+    notified: list[str] = []
 
     def notify(message: str) -> None:
-        told.append(message)
+        notified.append(message)
         raise RuntimeError("ignored")
 
     handler = InterventionHandler(on_notify=notify)
     for level in (InterventionLevel.SILENT, InterventionLevel.NOTIFY):
         response = await handler.handle(InterventionRequest(level=level, message=level.value))
         assert response.action is Action.PROCEED
-    assert told == ["notify"]
+    assert notified == ["notify"]
     assert [(h.level, h.response_action, h.timeout_reached) for h in handler.history] == [
         (InterventionLevel.SILENT, Action.PROCEED, False),
         (InterventionLevel.NOTIFY, Action.PROCEED, False),

@@ -79,7 +79,8 @@ async def test_of_racing_resumers_one_wins(tmp_path: Path) -> None:
             await until_quiet(a, execution_id)
             bound = await question(a, execution_id)
             outcomes = await asyncio.gather(
-                *(each.answer(execution_id, PROCEED, *bound, None) for each in (a, b, c, d)), return_exceptions=True
+                *(planner.answer(execution_id, PROCEED, *bound, None) for planner in (a, b, c, d)),
+                return_exceptions=True,
             )
             assert sorted(type(o).__name__ for o in outcomes) == ["RunNotPaused"] * 3 + ["int"]
             state = await until_quiet(a, execution_id)
@@ -91,13 +92,13 @@ async def test_who_lost_the_lease_writes_no_more(tmp_path: Path) -> None:
     """A replica stopped in the middle of a call and woken after another one took over commits nothing."""
     clock, entered, woken = MachineClock(), asyncio.Event(), asyncio.Event()
 
-    async def stopped(_: Any) -> ToolResult:
+    async def stop_in_call(_: Any) -> ToolResult:
         entered.set()
         await woken.wait()
         return answer("from the one that was stopped")
 
     plan = agent_plan(agent_step(1), agent_step(2, 1))
-    late, quick = ScriptedTool({"s1": stopped}), ScriptedTool()
+    late, quick = ScriptedTool({"s1": stop_in_call}), ScriptedTool()
     async with (
         replica(tmp_path / "p.db", executor(late, clock=clock), "late", clock) as first,
         replica(tmp_path / "p.db", executor(quick, clock=clock), "quick", clock) as second,
@@ -132,8 +133,8 @@ async def test_a_lease_that_cannot_be_given_back_is_told_and_runs_out(
     async def away(_: Any) -> None:
         raise StoreUnavailable("the database went first")
 
-    made = executor(ScriptedTool({"s1": hanging}), clock=clock)
-    async with replica(tmp_path / "p.db", made, "one", clock) as first:
+    make_executor = executor(ScriptedTool({"s1": hanging}), clock=clock)
+    async with replica(tmp_path / "p.db", make_executor, "one", clock) as first:
         execution_id = await first.start(agent_plan(agent_step(1)), None, None)
         await entered.wait()
         monkeypatch.setattr(first.store, "release", away)
@@ -217,8 +218,8 @@ async def test_an_unsafe_call_in_doubt_asks_a_person(tmp_path: Path) -> None:
         assert state.intervention_request is not None
         assert state.intervention_request.reason == "in doubt"
         assert again.calls == []
-        told = InterventionResponse(action=InterventionAction.INPUT, user_input="it was sent")
-        await heir.answer(execution_id, told, *await question(heir, execution_id), None)
+        response = InterventionResponse(action=InterventionAction.INPUT, user_input="it was sent")
+        await heir.answer(execution_id, response, *await question(heir, execution_id), None)
         state = await until_quiet(heir, execution_id)
     assert (state.step_results[1].output, again.queries) == ("it was sent", ["s2"])
 
@@ -274,17 +275,17 @@ async def test_replans_are_counted_over_a_restart(tmp_path: Path) -> None:  # P-
     modify = InterventionResponse(action=InterventionAction.MODIFY, user_input="変更")
     model = ScriptedModel('{"steps":[{"step_id":1,"action":"run_legacy_agent","description":"d","query":"low"}]}')
 
-    def made() -> Executor:
+    def make_executor() -> Executor:
         tool = ScriptedTool({"s1": answer("x", 0.5), "low": answer("x", 0.5)})
         rules = ExecutionRules(replans=ReplanManager(max_replans=2))
         return executor(tool, planner=Planner(FixedBackend(), model), rules=rules)
 
-    async with replica(tmp_path / "p.db", made()) as executions:
+    async with replica(tmp_path / "p.db", make_executor()) as executions:
         execution_id = await executions.start(agent_plan(agent_step(1)), None, None)
         await until_quiet(executions, execution_id)
     state = None
     for i in range(3):
-        async with replica(tmp_path / "p.db", made(), f"r{i}") as executions:
+        async with replica(tmp_path / "p.db", make_executor(), f"r{i}") as executions:
             await executions.answer(execution_id, modify, *await question(executions, execution_id), None)
             state = await until_quiet(executions, execution_id)
     assert state is not None

@@ -1,4 +1,4 @@
-"""How plans are made (P-14 to P-24)."""
+"""Plans are made by the model or by the template (P-14 to P-24)."""
 
 import json
 from typing import Any

@@ -38,15 +38,15 @@ HARD = "AとBの違いを比較して詳しく教えて"
 NAMES = ["wikipedia_ja", "evil--a", "acme--b", "acme--c", "acme", "acme-", "Acme--d"]
 
 
-class Shared(FixedBackend):
-    """What all tenants have; a service of an earlier release, which does not heed the prefix."""
+class SharedBackend(FixedBackend):
+    """The collections of all tenants, in a service of an earlier release that ignores the prefix."""
 
     def __init__(self, names: Any = tuple(NAMES)) -> None:
         super().__init__([Hit(id="1", content="c", source="s", score=0.9)], names)
-        self.asked: list[str] = []
+        self.prefixes_asked: list[str] = []
 
     async def list_collections(self, prefix: str = "") -> Any:
-        self.asked.append(prefix)
+        self.prefixes_asked.append(prefix)
         return self.collections
 
 
@@ -57,8 +57,8 @@ def looking(collection: str | None, plan_id: str | None = None) -> ExecutionPlan
 
 def reply(*collections: str | None) -> str:
     steps = [
-        {"step_id": i, "action": "rag_search", "description": "d", "query": f"s{i}", "collection": each}
-        for i, each in enumerate(collections, start=1)
+        {"step_id": i, "action": "rag_search", "description": "d", "query": f"s{i}", "collection": item}
+        for i, item in enumerate(collections, start=1)
     ]
     return json.dumps({"steps": steps, "plan_id": "evil--000000000000"})
 
@@ -77,37 +77,37 @@ def test_an_id_has_a_hyphen_between_its_prefix_and_itself(plan_id: str) -> None:
 
 
 async def test_a_plan_is_made_of_what_begins_with_its_prefix() -> None:  # P-18, P-20, P-21
-    backend = Shared()
+    backend = SharedBackend()
     made = await Planner(backend).create_plan(HARD, prefix=ACME)
-    assert (made.plan.prefix, made.plan.steps[0].collection, backend.asked) == (ACME, "acme--b", [ACME])
+    assert (made.plan.prefix, made.plan.steps[0].collection, backend.prefixes_asked) == (ACME, "acme--b", [ACME])
     for names in ([], ["evil--a"], ["acme--z", "acme--wikipedia_ja"]):
-        made = await Planner(Shared(names)).create_plan(HARD, prefix=ACME)
+        made = await Planner(SharedBackend(names)).create_plan(HARD, prefix=ACME)
         assert made.plan.steps[0].collection == "acme--wikipedia_ja"
 
 
 async def test_the_model_is_told_of_ones_own_alone() -> None:  # P-16
     model = ScriptedModel(reply("acme--b"))
-    made = await Planner(Shared(), model).create_plan(HARD, prefix=ACME)
-    refined = await Planner(Shared(), model).refine_plan(made.plan, "more")
-    assert [prefix_of(each.plan.plan_id or "") for each in (made, refined)] == [ACME, ACME]
+    made = await Planner(SharedBackend(), model).create_plan(HARD, prefix=ACME)
+    refined = await Planner(SharedBackend(), model).refine_plan(made.plan, "more")
+    assert [prefix_of(item.plan.plan_id or "") for item in (made, refined)] == [ACME, ACME]
     assert made.plan.plan_id != "evil--000000000000"
     for system, prompt in model.prompts:
         assert "acme--b, acme--c" in system
         assert "evil" not in system + prompt
     unknown = ScriptedModel(reply("acme--b"))
-    await Planner(Shared([]), unknown).create_plan(HARD, prefix=ACME)
+    await Planner(SharedBackend([]), unknown).create_plan(HARD, prefix=ACME)
     assert "acme--wikipedia_ja, acme--livedoor" in unknown.prompts[0][0]
 
 
 @pytest.mark.parametrize("foreign", ["evil--a", "wikipedia_ja", "acme", "acme-", "Acme--d", " acme--b", "e--acme--b"])
 async def test_a_model_that_names_anothers_is_not_heeded(foreign: str) -> None:  # P-19, P-22
     model = ScriptedModel(reply("acme--b", foreign))
-    made = await Planner(Shared(), model).create_plan(HARD, prefix=ACME)
+    made = await Planner(SharedBackend(), model).create_plan(HARD, prefix=ACME)
     assert made.from_template
     assert f"Step 2: collection {foreign!r} does not begin with 'acme--'" in made.template_reason
     assert {step.collection for step in made.plan.steps} == {"acme--b", None}
     own = looking("acme--b", new_plan_id(ACME))
-    assert (await Planner(Shared(), model).refine_plan(own, "more")).plan == own
+    assert (await Planner(SharedBackend(), model).refine_plan(own, "more")).plan == own
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_the_id_binds_a_plan_also_where_no_prefix_is_given() -> None:
 
 async def test_a_step_without_a_collection_takes_one_of_ones_own() -> None:  # P-21
     for given_default in (None, "evil--a"):
-        backend = Shared()
+        backend = SharedBackend()
         tool = RAGSearchTool(backend, default=given_default)
         result = await executor(tool, ScriptedTool()).execute_plan(looking(None, new_plan_id(ACME)))
         assert (result.overall_status, backend.searched) == (OverallStatus.SUCCESS, [("s1", "acme--b")])
@@ -141,7 +141,7 @@ async def test_no_tool_is_called_to_look_elsewhere() -> None:
 
 
 async def test_an_agent_in_a_step_looks_no_further_than_the_plan() -> None:  # P-35
-    backend = Shared()
+    backend = SharedBackend()
     model = ScriptedModel('{"tool": "rag_search", "query": "x"}', '{"answer": "done"}')
     agent = LegacyAgentTool(model, ToolRegistry([RAGSearchTool(backend)]))
     await executor(agent).execute_plan(agent_plan(agent_step(1), plan_id=new_plan_id(ACME)))
@@ -149,7 +149,7 @@ async def test_an_agent_in_a_step_looks_no_further_than_the_plan() -> None:  # P
 
 
 async def test_a_replan_keeps_to_the_prefix() -> None:  # P-101, P-109
-    backend = Shared()
+    backend = SharedBackend()
     for second in ("evil--a", "acme--c"):
         model = ScriptedModel(reply(second))
         planner = Planner(backend, model)
@@ -169,7 +169,7 @@ async def test_a_resumed_execution_keeps_to_the_prefix(tmp_path: Path) -> None:
     async with replica(tmp_path / "p.db", executor(asking)) as executions:
         execution_id = await executions.start(plan, None, None)
         await until_quiet(executions, execution_id)
-    backend, model = Shared(), ScriptedModel(reply("acme--c"))
+    backend, model = SharedBackend(), ScriptedModel(reply("acme--c"))
     made = executor(asking, RAGSearchTool(backend), planner=Planner(backend, model))
     async with replica(tmp_path / "p.db", made) as executions:
         bound = await question(executions, execution_id)
@@ -192,15 +192,15 @@ async def test_executions_are_listed_by_what_their_ids_begin_with(tmp_path: Path
         for plan_id in ids.values():
             await executions.start(agent_plan(agent_step(1), plan_id=plan_id), None, None)
 
-        async def list_executions(prefix: str) -> set[str]:
+        async def list_ids(prefix: str) -> set[str]:
             return {
-                each.execution_id for each in await executions.store.list_executions(ExecutionFilter(prefix=prefix))
+                item.execution_id for item in await executions.store.list_executions(ExecutionFilter(prefix=prefix))
             }
 
-        assert await list_executions("acme--") == {ids["acme--"], ids["acme--team-"]}
-        assert await list_executions("evil--") == {ids["evil--"]}
-        assert await list_executions("") == set(ids.values())
-        assert await list_executions("acme--z-") == set()
+        assert await list_ids("acme--") == {ids["acme--"], ids["acme--team-"]}
+        assert await list_ids("evil--") == {ids["evil--"]}
+        assert await list_ids("") == set(ids.values())
+        assert await list_ids("acme--z-") == set()
 
 
 async def test_each_prefix_has_request_ids_of_its_own(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""When and how plans are replaced (P-92 to P-109)."""
+"""Plans are replaced by trigger and strategy (P-92 to P-109)."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -98,14 +98,20 @@ def test_the_cooldown_holds_back_only_what_can_wait() -> None:  # P-95
 
 
 def test_results_have_their_reasons() -> None:  # P-100
-    asked = context(Trigger.STEP_FAILED, 1, replan_count=1)
-    done = successful_replan(Strategy.FULL, line(1), asked)
+    replan_context = context(Trigger.STEP_FAILED, 1, replan_count=1)
+    done = successful_replan(Strategy.FULL, line(1), replan_context)
     assert (done.success, done.reason, done.replan_count) == (True, "全体再計画", 2)
-    assert successful_replan(Strategy.PARTIAL, line(1), asked).reason == "部分再計画"
-    assert successful_replan(Strategy.FALLBACK, line(1), asked).reason == "代替アクション適用"
-    assert successful_replan(Strategy.SKIP, line(1), asked).reason == "失敗ステップスキップ"
-    assert (aborted_replan(asked).reason, aborted_replan(asked).replan_count) == ("最大リプラン回数超過により中断", 1)
-    assert (failed_replan(Strategy.FULL, "x", asked).reason, failed_replan(Strategy.FULL, "x", asked).replan_count) == (
+    assert successful_replan(Strategy.PARTIAL, line(1), replan_context).reason == "部分再計画"
+    assert successful_replan(Strategy.FALLBACK, line(1), replan_context).reason == "代替アクション適用"
+    assert successful_replan(Strategy.SKIP, line(1), replan_context).reason == "失敗ステップスキップ"
+    assert (aborted_replan(replan_context).reason, aborted_replan(replan_context).replan_count) == (
+        "最大リプラン回数超過により中断",
+        1,
+    )
+    assert (
+        failed_replan(Strategy.FULL, "x", replan_context).reason,
+        failed_replan(Strategy.FULL, "x", replan_context).replan_count,
+    ) == (
         "リプラン失敗: x",
         1,
     )
@@ -113,9 +119,9 @@ def test_results_have_their_reasons() -> None:  # P-100
 
 def test_new_steps_follow_the_kept_ones_under_new_ids() -> None:  # P-102 to P-104, P-109
     plan = line(4)
-    kept = select_kept_steps(plan, [1, 2], dropped=3)
+    kept_steps = select_kept_steps(plan, [1, 2], dropped=3)
     new = agent_plan(agent_step(1), agent_step(2), agent_step(3, 1, action="reasoning"))
-    merged = join_plans(plan, kept, new, highest_id=9)
+    merged = join_plans(plan, kept_steps, new, highest_id=9)
     assert [(s.step_id, s.depends_on) for s in merged.steps] == [
         (1, ()),
         (2, (1,)),
@@ -152,9 +158,9 @@ def test_a_skipped_step_leaves_no_reference() -> None:  # P-107
 
 def test_hints_tell_what_happened_and_what_is_done() -> None:  # P-101, P-105
     done = {1: StepResult(step_id=1, status="success", output="found", confidence=1)}
-    asked = context(Trigger.STEP_FAILED, 2, error_message="boom", completed_results=done)
-    assert replan_hints(asked, broader=False) == "エラー: boom\n完了済みの作業:\n- Step 1: found"
-    assert replan_hints(asked, broader=True) == "エラー: boom\nより広い検索語を使うこと。"
+    replan_context = context(Trigger.STEP_FAILED, 2, error_message="boom", completed_results=done)
+    assert replan_hints(replan_context, broader=False) == "エラー: boom\n完了済みの作業:\n- Step 1: found"
+    assert replan_hints(replan_context, broader=True) == "エラー: boom\nより広い検索語を使うこと。"
 
 
 @given(
@@ -168,7 +174,7 @@ def test_a_joined_plan_can_be_executed(
     old: int, new: int, successful_steps: set[int], dropped: int | None, spare: int
 ) -> None:  # P-103, P-133, P-144
     plan = line(old)
-    kept = select_kept_steps(plan, sorted(successful_steps & set(range(1, old + 1))), dropped)
-    merged = join_plans(plan, kept, line(new), old + spare)
+    kept_steps = select_kept_steps(plan, sorted(successful_steps & set(range(1, old + 1))), dropped)
+    merged = join_plans(plan, kept_steps, line(new), old + spare)
     assert validate_dependencies(merged) == []
-    assert {s.step_id for s in merged.steps[len(kept) :]}.isdisjoint(range(1, old + spare + 1))
+    assert {s.step_id for s in merged.steps[len(kept_steps) :]}.isdisjoint(range(1, old + spare + 1))

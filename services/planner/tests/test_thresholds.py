@@ -26,7 +26,9 @@ def test_thresholds_out_of_order_are_refused(values: tuple[float, float, float])
         Thresholds(*values)
 
 
-def _fed(confidence: float, correct: bool, wrong_of_ten: int = 10, rounds: int = 1) -> DynamicThresholdAdjuster:
+def _adjuster_after(
+    confidence: float, correct: bool, wrong_of_ten: int = 10, rounds: int = 1
+) -> DynamicThresholdAdjuster:
     adjuster = DynamicThresholdAdjuster()
     for i in range(9 + rounds):
         adjuster.record(confidence, correct if i < wrong_of_ten else not correct)
@@ -38,23 +40,23 @@ def _fed(confidence: float, correct: bool, wrong_of_ten: int = 10, rounds: int =
     [(1, (0.95, 0.75, 0.45)), (2, (0.95, 0.80, 0.50)), (3, (0.95, 0.85, 0.55)), (4, (0.95, 0.85, 0.60))],
 )
 def test_too_sure_raises_the_thresholds(rounds: int, expected: tuple[float, ...]) -> None:  # P-89, P-90
-    assert _fed(0.99, False, 99, rounds).thresholds.values == expected
+    assert _adjuster_after(0.99, False, 99, rounds).thresholds.values == expected
 
 
 def test_raised_thresholds_stop_at_their_caps() -> None:  # P-90
-    assert _fed(0.99, False, 99, 9).thresholds.values == (0.95, 0.85, 0.60)
+    assert _adjuster_after(0.99, False, 99, 9).thresholds.values == (0.95, 0.85, 0.60)
 
 
 @pytest.mark.parametrize(
     ("rounds", "expected"), [(1, (0.85, 0.65, 0.35)), (2, (0.80, 0.60, 0.30)), (9, (0.80, 0.60, 0.30))]
 )
 def test_too_unsure_lowers_the_thresholds(rounds: int, expected: tuple[float, ...]) -> None:  # P-89, P-90
-    assert _fed(0.1, True, 99, rounds).thresholds.values == expected
+    assert _adjuster_after(0.1, True, 99, rounds).thresholds.values == expected
 
 
 def test_three_of_ten_change_nothing_and_four_do() -> None:  # P-90
-    assert _fed(0.8, False, 3).thresholds == Thresholds()
-    assert _fed(0.8, False, 4).thresholds == Thresholds(0.95, 0.75, 0.45)
+    assert _adjuster_after(0.8, False, 3).thresholds == Thresholds()
+    assert _adjuster_after(0.8, False, 4).thresholds == Thresholds(0.95, 0.75, 0.45)
 
 
 def test_nothing_moves_before_ten_records() -> None:  # P-89
@@ -64,8 +66,8 @@ def test_nothing_moves_before_ten_records() -> None:  # P-89
 
 
 def test_the_bounds_belong_to_the_harmless_side() -> None:  # P-89: > notify, < confirm
-    assert _fed(0.7, False).thresholds == Thresholds()
-    assert _fed(0.4, True).thresholds == Thresholds()
+    assert _adjuster_after(0.7, False).thresholds == Thresholds()
+    assert _adjuster_after(0.4, True).thresholds == Thresholds()
 
 
 def test_feedback_changes_the_next_decision() -> None:  # P-76, P-89
@@ -80,7 +82,7 @@ def test_feedback_changes_the_next_decision() -> None:  # P-76, P-89
 
 
 def test_reset_restores_what_was_configured() -> None:  # P-91
-    adjuster = _fed(0.99, False)
+    adjuster = _adjuster_after(0.99, False)
     adjuster.reset()
     assert (adjuster.thresholds, adjuster.records) == (Thresholds(), 0)
     assert not adjuster.record(0.99, False)

@@ -32,42 +32,42 @@ class User:
         return scores, wrong, labelled, np.arange(n) + late
 
 
-def _honest(rng: np.random.Generator, n: int) -> Floats:
+def _true_probabilities(rng: np.random.Generator, n: int) -> Floats:
     return rng.beta(6, 1.2, n)
 
 
-def _over(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
-    scores = _honest(rng, n)
+def _overconfident_scores(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    scores = _true_probabilities(rng, n)
     return scores, np.clip(scores - 0.12, 0, 1)
 
 
-def _under(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
-    scores = _honest(rng, n)
+def _underconfident_scores(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    scores = _true_probabilities(rng, n)
     return scores, 1 - (1 - scores) ** 1.8
 
 
-def _noisy(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
-    right = _honest(rng, n)
+def _noisy_scores(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    right = _true_probabilities(rng, n)
     return np.clip(right + rng.normal(0, 0.15, n), 0, 1), right
 
 
-def _coarse(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
-    right = _honest(rng, n)
+def _coarse_scores(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    right = _true_probabilities(rng, n)
     return np.round(right, 1), right
 
 
-def _calibrated(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
-    scores = _honest(rng, n)
+def _calibrated_scores(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    scores = _true_probabilities(rng, n)
     return scores, scores
 
 
 USERS = {
-    "overconfident": User(_over),
-    "underconfident": User(_under),
-    "noisy": User(_noisy),
-    "coarse": User(_coarse),
-    "wrong labels": User(_calibrated, flips=0.05),
-    "delayed labels": User(_calibrated, delay=60),
+    "overconfident": User(_overconfident_scores),
+    "underconfident": User(_underconfident_scores),
+    "noisy": User(_noisy_scores),
+    "coarse": User(_coarse_scores),
+    "wrong labels": User(_calibrated_scores, flips=0.05),
+    "delayed labels": User(_calibrated_scores, delay=60),
 }
 
 

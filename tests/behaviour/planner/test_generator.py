@@ -145,14 +145,14 @@ async def test_a_request_that_breaks_a_rule_is_refused(fields: dict[str, Any], c
 
 
 @pytest.mark.parametrize(
-    ("provider", "told"),
+    ("provider", "message"),
     [
         ("openai", "OPENAI_API_KEY is not set\n"),
         ("gemini", "GOOGLE_API_KEY is not set\n"),
         ("anthropic", "Unknown provider: anthropic"),
     ],
 )
-async def test_without_a_model_it_may_use_it_does_not_start(provider: str, told: str) -> None:
+async def test_without_a_model_it_may_use_it_does_not_start(provider: str, message: str) -> None:
     unset = ("HANSEI_", "OPENAI_", "GOOGLE_", "LLM_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(unset)}
     environment |= {
@@ -165,7 +165,7 @@ async def test_without_a_model_it_may_use_it_does_not_start(provider: str, told:
     )
     _, written = await process.communicate()
     assert process.returncode == 1  # G-08, G-68
-    assert told in written.decode()
+    assert message in written.decode()
     assert "Traceback" not in written.decode()
     if provider != "anthropic":
         assert "LLM_PROVIDER=offline" in written.decode()

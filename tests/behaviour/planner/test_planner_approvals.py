@@ -55,11 +55,11 @@ async def test_each_approval_is_one_execution(tmp_path: Path) -> None:
             for i, tool in enumerate(tools)
         ]
         for number in range(APPROVALS):
-            taken_over += await approved(number, replicas, tools, clock)
+            taken_over += await approve(number, replicas, tools, clock)
     assert taken_over > APPROVALS / 20  # the one that was stopped is often the one that had won
 
 
-async def approved(number: int, replicas: list[Executions], tools: list[Stoppable], clock: MachineClock) -> bool:
+async def approve(number: int, replicas: list[Executions], tools: list[Stoppable], clock: MachineClock) -> bool:
     """One approval; whether its winner was stopped and another one took over."""
     first = replicas[0]
     execution_id = await first.start(agent_plan(agent_step(1), agent_step(2, 1)), None, None)
@@ -70,7 +70,8 @@ async def approved(number: int, replicas: list[Executions], tools: list[Stoppabl
     tools[late].stopped.clear()
     order = [replicas[(late + i) % 4] for i in range(4)]
     outcomes = await asyncio.gather(
-        *(each.answer(execution_id, PROCEED, *bound, None) for each in order), return_exceptions=True
+        *(planner.answer(execution_id, PROCEED, *bound, None) for planner in order),
+        return_exceptions=True,
     )
     assert sum(isinstance(outcome, int) for outcome in outcomes) == 1
     assert sum(isinstance(outcome, RunNotPaused) for outcome in outcomes) == 3

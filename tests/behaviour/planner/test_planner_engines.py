@@ -44,7 +44,7 @@ def plan() -> Any:
 async def replicas(stack: AsyncExitStack, url: str, count: int, clock: MachineClock) -> list[Executions]:
     """Planners that start together over one database."""
     opening = [replica(url, executor(asking(), clock=clock), f"r{i}", clock) for i in range(count)]
-    return list(await asyncio.gather(*(stack.enter_async_context(each) for each in opening)))
+    return list(await asyncio.gather(*(stack.enter_async_context(item) for item in opening)))
 
 
 async def test_replicas_share_a_server(url: str) -> None:
@@ -58,7 +58,7 @@ async def test_replicas_share_a_server(url: str) -> None:
             with pytest.raises(AnswerRefused):
                 await several[2].answer(execution_id, PROCEED, "0" * 64, bound[1], bound[2], None)
             outcomes = await asyncio.gather(
-                *(each.answer(execution_id, PROCEED, *bound, None) for each in several), return_exceptions=True
+                *(item.answer(execution_id, PROCEED, *bound, None) for item in several), return_exceptions=True
             )
             assert sum(isinstance(o, int) for o in outcomes) == 1
             assert sum(isinstance(o, RunNotPaused) for o in outcomes) == 3
@@ -67,8 +67,8 @@ async def test_replicas_share_a_server(url: str) -> None:
             assert state.result.overall_status is OverallStatus.SUCCESS
             assert state.attempts == {1: 1, 2: 1}
             assert (await audit_log(several[3].store, execution_id)).findings == ()
-        list_executions = await several[0].store.list_executions(ExecutionFilter(ExecutionStatus.SUCCESS, limit=100))
-        assert len(list_executions) == 20
+        summaries = await several[0].store.list_executions(ExecutionFilter(ExecutionStatus.SUCCESS, limit=100))
+        assert len(summaries) == 20
 
 
 async def test_a_dead_replica_is_replaced(url: str) -> None:
@@ -98,13 +98,13 @@ async def test_feedback_counts_once(url: str) -> None:
         store, request = executions.store, IdempotencyKey("6a1c9b1e-4f0e-4c55-8d7b-0f3c2a9e1d77", "Method", bytes(32))
         assert await store.add_feedback(Feedback(0.8, True), clock(), request)
         assert not await store.add_feedback(Feedback(0.8, True), clock(), request)
-        assert [each for _, each in await store.all_feedback()] == [Feedback(0.8, True)]
+        assert [item for _, item in await store.all_feedback()] == [Feedback(0.8, True)]
 
 
 async def test_migrations_make_the_tables_of_the_schema(url: str) -> None:
     async with AsyncExitStack() as stack:  # several that start together take turns, and share one secret
         several = await replicas(stack, url, 4, MachineClock())
-        assert len({await each.store.answer_key() for each in several}) == 1
+        assert len({await item.store.answer_key() for item in several}) == 1
     engine = create_engine(parse_location(url))
     assert differences(engine) == []
     engine.dispose()

@@ -41,7 +41,7 @@ def life(folder: Path, scenario: str, kill_at: int = 0) -> int | None:
 
 
 def essence(state: ExecutionState) -> Any:
-    """What must not depend on where a process died."""
+    """Return the part of a result that must not depend on when a process died."""
     assert state.result is not None
     results = [(r.step_id, r.status, r.output, r.confidence, r.sources, r.error) for r in state.result.step_results]
     whole = state.result
@@ -49,7 +49,7 @@ def essence(state: ExecutionState) -> Any:
 
 
 @cache
-def uninterrupted(folder: Path, scenario: str) -> tuple[int, Any]:
+def run_uninterrupted(folder: Path, scenario: str) -> tuple[int, Any]:
     """Points of a life that nobody ends, and what came of it."""
     folder.mkdir(parents=True)
     assert life(folder, scenario) == 0
@@ -64,31 +64,31 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a database of the newest schema: to make one takes longer than a life."""
     folder = tmp_path_factory.mktemp("empty")
-    asyncio.run(killable.prepared(folder))
+    asyncio.run(killable.create_database(folder))
     return folder
 
 
 @pytest.mark.parametrize("scenario", sorted(killable.SCENARIOS))
 def test_a_killed_execution_ends_as_if_nothing_had_happened(
-    base: Path, empty: Path, tmp_path: Path, scenario: str
+    base: Path, empty_database: Path, tmp_path: Path, scenario: str
 ) -> None:
-    points, expected = uninterrupted(base / scenario, scenario)
+    points, expected = run_uninterrupted(base / scenario, scenario)
     for kill_at in range(1, points + 1):
-        folder = shutil.copytree(empty, tmp_path / str(kill_at))
+        folder = shutil.copytree(empty_database, tmp_path / str(kill_at))
         assert life(folder, scenario, kill_at) == -signal.SIGKILL
-        before = committed(folder)
+        before = committed_calls(folder)
         assert life(folder, scenario) == 0
         check(folder, scenario, before, expected, kill_at)
         shutil.rmtree(folder)
 
 
-def committed(folder: Path) -> dict[str, int]:
+def committed_calls(folder: Path) -> dict[str, int]:
     """Calls made before the kill of the steps that were committed then."""
 
-    calls = Counter(killable.World(folder).noted("calls"))
+    calls = Counter(killable.World(folder).recorded_keys("calls"))
     try:
         _, log = asyncio.run(killable.outcome(folder))
     except Exception:  # killed before there was anything
@@ -101,9 +101,9 @@ def check(folder: Path, scenario: str, before: dict[str, int], expected: Any, ki
 
     state, log = asyncio.run(killable.outcome(folder))
     world, where = killable.World(folder), f"{scenario}, killed at {kill_at}"
-    effects, calls = Counter(world.noted("effects")), Counter(world.noted("calls"))
+    effects, calls = Counter(world.recorded_keys("effects")), Counter(world.recorded_keys("calls"))
     doubts = [r.event for r in log if isinstance(r.event, StepInDoubt)]
-    asked = [r.event.request for r in log if isinstance(r.event, InterventionRequested)]
+    requests = [r.event.request for r in log if isinstance(r.event, InterventionRequested)]
     for key, count in before.items():
         assert calls[key] == count, f"{where}: committed call {key} was made again"
     intents = {r.event.key: r.event.effect for r in log if isinstance(r.event, StepStarted)}
@@ -113,7 +113,7 @@ def check(folder: Path, scenario: str, before: dict[str, int], expected: Any, ki
         if effect is Effect.UNSAFE:
             assert effects[key] <= 1, f"{where}: unsafe effect {key} happened {effects[key]} times"
     if scenario == "unsafe":
-        assert len(doubts) == sum(request.reason == "in doubt" for request in asked) <= 1, where
+        assert len(doubts) == sum(request.reason == "in doubt" for request in requests) <= 1, where
     else:
         assert doubts == [], f"{where}: a person was asked about an effect that can be resolved"
     if not doubts:
@@ -125,4 +125,4 @@ def check(folder: Path, scenario: str, before: dict[str, int], expected: Any, ki
 
 
 def test_there_are_more_than_two_hundred_points(base: Path) -> None:
-    assert sum(uninterrupted(base / name, name)[0] for name in sorted(killable.SCENARIOS)) > 200
+    assert sum(run_uninterrupted(base / name, name)[0] for name in sorted(killable.SCENARIOS)) > 200

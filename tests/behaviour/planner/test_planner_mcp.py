@@ -18,7 +18,7 @@ from tests.support.planner_service import result_of, running
 from tests.support.systems import free_port
 
 SERVER = [sys.executable, str(mcp_server.__file__)]
-PATIENCE_SECONDS = 60
+CONNECT_SECONDS = 60
 
 
 @contextmanager
@@ -36,12 +36,12 @@ def over_http() -> Iterator[str]:
             process.kill()
 
 
-async def until_there(place: str | list[str]) -> None:
+async def until_there(target: str | list[str]) -> None:
     """Waits for a server over HTTP; the planner itself would look for it again only after seconds."""
-    if isinstance(place, list):
+    if isinstance(target, list):
         return
-    host, _, port = place.split("/")[2].partition(":")
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    host, _, port = target.split("/")[2].partition(":")
+    async with asyncio.timeout(CONNECT_SECONDS):
         while True:
             try:
                 _, writer = await asyncio.open_connection(host, int(port))
@@ -54,11 +54,11 @@ async def until_there(place: str | list[str]) -> None:
 
 @pytest.mark.parametrize("server", [over_stdio, over_http])
 async def test_the_tools_of_an_mcp_server_are_steps(server: Any, tmp_path: Path) -> None:
-    with server() as place:
-        await until_there(place)
-        async with running(tmp_path, planner_mcp_servers={"facts": place}) as stub:
+    with server() as target:
+        await until_there(target)
+        async with running(tmp_path, planner_mcp_servers={"facts": target}) as stub:
             found = await result_of(stub, pb.ACTION_WEB_SEARCH, "空の色")
-            refused = await result_of(stub, pb.ACTION_CODE_EXECUTE, "1 + 1")
+            expect_error = await result_of(stub, pb.ACTION_CODE_EXECUTE, "1 + 1")
     assert found.overall_status == pb.EXECUTION_STATUS_SUCCESS
     assert found.step_results[0].output == "found 空の色"
-    assert refused.step_results[0].error == "Error executing tool code_execute"  # the server keeps its reasons
+    assert expect_error.step_results[0].error == "Error executing tool code_execute"  # the server keeps its reasons

@@ -69,10 +69,10 @@ async def test_a_plan_of_the_model_runs_with_the_model(
         finished = [e.step_finished for e in events if e.WhichOneof("event") == "step_finished"]
         assert finished[0].confidence.breakdown["llm_self_eval"] == 0.9
         execution = await stub.GetExecution(service_pb.GetExecutionRequest(execution_id=made.plan.plan_id))
-    asked = [request.body["messages"][-1]["content"] for request in model.requests]
-    assert "be quick" in asked[0]
-    assert "what is A?" in asked[1]
-    assert asked[2].startswith(f"質問: {QUERY}\n回答: A is a.")
+    prompts = [request.body["messages"][-1]["content"] for request in model.requests]
+    assert "be quick" in prompts[0]
+    assert "what is A?" in prompts[1]
+    assert prompts[2].startswith(f"質問: {QUERY}\n回答: A is a.")
     assert execution.execution.usage.tokens > 0
     assert execution.execution.usage.cost_micro_usd > 0
 

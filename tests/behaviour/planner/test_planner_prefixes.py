@@ -15,7 +15,7 @@ from services.planner.domain.plans import new_plan_id, utc_now
 from services.planner.tests.parts import ScriptedTool, agent_plan, agent_step, answer, executor
 from services.planner.tests.replicas import PROCEED, question, replica, until_quiet
 from services.planner.usecases.ports import ExecutionFilter, Feedback
-from tests.support.planner_service import Tools, events, plan, refused, running, step
+from tests.support.planner_service import Tools, events, expect_error, plan, running, step
 
 LONGEST = "a" * 127 + "-"
 UUID = "6a1c9b1e-4f0e-4c55-8d7b-0f3c2a9e1d77"
@@ -24,31 +24,31 @@ UUID = "6a1c9b1e-4f0e-4c55-8d7b-0f3c2a9e1d77"
 async def test_the_longest_ids_are_kept(place: str) -> None:
     request = IdempotencyKey(UUID, "Method", bytes(32), LONGEST)
     async with replica(place, executor(ScriptedTool({"s1": answer("one", 0.5)}))) as executions:
-        asked = agent_plan(agent_step(1), plan_id=new_plan_id(LONGEST))
-        execution_id = await executions.start(asked, None, request)
-        assert execution_id == await executions.start(asked, None, request)  # a replay
+        plan_message = agent_plan(agent_step(1), plan_id=new_plan_id(LONGEST))
+        execution_id = await executions.start(plan_message, None, request)
+        assert execution_id == await executions.start(plan_message, None, request)  # a replay
         await until_quiet(executions, execution_id)
         await executions.answer(execution_id, PROCEED, *await question(executions, execution_id), None)
         await until_quiet(executions, execution_id)
         assert await executions.store.add_feedback(Feedback(0.5, True, 0.0, execution_id, 1), utc_now(), None)
         for other in ("Acme--", "acme--", "acme_-"):
             await executions.start(agent_plan(agent_step(1), plan_id=new_plan_id(other)), None, None)
-        list_executions = {
+        listed_prefixes = {
             prefix: [
-                each.execution_id[:-12]
-                for each in await executions.store.list_executions(ExecutionFilter(prefix=prefix))
+                summary.execution_id[:-12]
+                for summary in await executions.store.list_executions(ExecutionFilter(prefix=prefix))
             ]
             for prefix in (LONGEST, "acme--", "acme_-")
         }
-    assert list_executions == {prefix: [prefix] for prefix in list_executions}
+    assert listed_prefixes == {prefix: [prefix] for prefix in listed_prefixes}
 
 
 async def test_a_tool_service_is_told_what_a_plan_may_see(tmp_path: Path) -> None:
     tools = Tools()
-    asked = plan(step(1, pb.ACTION_WEB_SEARCH, "空"))
+    plan_message = plan(step(1, pb.ACTION_WEB_SEARCH, "空"))
     async with running(tmp_path, tools) as stub:
         for prefix in ("acme--", ""):
-            await events(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=asked, prefix=prefix)))
+            await events(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=plan_message, prefix=prefix)))
     assert [call.input.prefix for call in tools.calls] == ["acme--", ""]
     assert [call.idempotency_key.startswith("acme--") for call in tools.calls] == [True, False]
 
@@ -60,15 +60,15 @@ async def test_a_prefix_ends_in_a_hyphen_and_holds_what_names_hold(tmp_path: Pat
             stub.CreatePlan(service_pb.CreatePlanRequest(query="q", prefix=prefix)),
             stub.ListExecutions(service_pb.ListExecutionsRequest(prefix=prefix)),
         ]
-        assert [(await refused(call))[0] for call in calls] == [grpc.StatusCode.INVALID_ARGUMENT] * 2
+        assert [(await expect_error(call))[0] for call in calls] == [grpc.StatusCode.INVALID_ARGUMENT] * 2
 
 
 async def test_a_plan_of_another_prefix_is_refused_before_it_is_kept(tmp_path: Path) -> None:
     looking = plan(step(1, pb.ACTION_RAG_SEARCH, "空", collection="evil--a"))
     foreign = plan(step(1, pb.ACTION_RAG_SEARCH, "空"), plan_id="evil--0a1b2c3d4e5f")
     async with running(tmp_path) as stub:
-        for asked in (looking, foreign):
-            request = service_pb.RunPlanRequest(plan=asked, prefix="acme--", request_id=UUID)
-            code, text = await refused(stub.RunPlan(request))
+        for plan_message in (looking, foreign):
+            request = service_pb.RunPlanRequest(plan=plan_message, prefix="acme--", request_id=UUID)
+            code, text = await expect_error(stub.RunPlan(request))
             assert (code, "does not begin with 'acme--'" in text) == (grpc.StatusCode.INVALID_ARGUMENT, True)
         assert not (await stub.ListExecutions(service_pb.ListExecutionsRequest())).executions

@@ -16,9 +16,9 @@ from tests.support.planner_service import (
     Tools,
     answer,
     events,
+    expect_error,
     kinds,
     plan,
-    refused,
     running,
     step,
     tools_are_known,
@@ -102,7 +102,7 @@ async def test_a_question_survives_a_restart(tmp_path: Path) -> None:  # P-47 to
         assert kinds(first) == ["intervention_answered", "finished"]
         assert again == first  # the same request answers nothing again
         assert first[-1].finished.step_results[0].output == "青"
-        late = await refused(stub.ResumePlan(answer(found[-1], user_input="赤")))
+        late = await expect_error(stub.ResumePlan(answer(found[-1], user_input="赤")))
         assert late == (grpc.StatusCode.FAILED_PRECONDITION, f"Run {found[-1].execution_id} is not paused")
 
 
@@ -111,26 +111,26 @@ async def test_answers_to_nothing_are_refused(tmp_path: Path) -> None:
         (*_, question) = await events(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=ASK)))
         forged = answer(question, user_input="青")
         forged.answer_token = "0" * 64
-        assert (await refused(stub.ResumePlan(forged)))[0] == grpc.StatusCode.INVALID_ARGUMENT
+        assert (await expect_error(stub.ResumePlan(forged)))[0] == grpc.StatusCode.INVALID_ARGUMENT
         unknown = answer(question, user_input="青")
         unknown.execution_id = "ffffffffffff"
         expected = (grpc.StatusCode.NOT_FOUND, "Run ffffffffffff not found")
-        assert await refused(stub.ResumePlan(unknown)) == expected
-        empty = await refused(stub.ResumePlan(answer(question)))
+        assert await expect_error(stub.ResumePlan(unknown)) == expected
+        empty = await expect_error(stub.ResumePlan(answer(question)))
         assert empty == (grpc.StatusCode.INVALID_ARGUMENT, "an answer needs an action, a text or an option")
 
 
 async def test_bad_plans_are_refused_with_their_reasons(tmp_path: Path) -> None:  # P-12, P-24, P-144
     async with running(tmp_path) as stub:
         wrong = plan(step(2, pb.ACTION_REASONING, "q", 3), step(2, pb.ACTION_REASONING, "q"))
-        code, text = await refused(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=wrong)))
+        code, text = await expect_error(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=wrong)))
         assert code == grpc.StatusCode.INVALID_ARGUMENT
         assert text == "Step 2: 存在しない依存先 3; Step 2: 循環依存または後方依存 3; Step 2: ステップIDが重複"
         for query in ("", " "):
-            refusal = await refused(stub.CreatePlan(service_pb.CreatePlanRequest(query=query)))
+            refusal = await expect_error(stub.CreatePlan(service_pb.CreatePlanRequest(query=query)))
             assert refusal == (grpc.StatusCode.INVALID_ARGUMENT, "query cannot be empty")
         many = plan(*(step(i, pb.ACTION_REASONING, "q") for i in range(1, 22)))
-        assert (await refused(stub.RunPlan(service_pb.RunPlanRequest(plan=many))))[
+        assert (await expect_error(stub.RunPlan(service_pb.RunPlanRequest(plan=many))))[
             0
         ] == grpc.StatusCode.INVALID_ARGUMENT
         assert (await stub.ListExecutions(service_pb.ListExecutionsRequest())).executions == []
@@ -143,7 +143,7 @@ async def test_the_same_request_runs_once(tmp_path: Path) -> None:
         assert first == again
         twice = ASK.__class__.FromString(ASK.SerializeToString())
         twice.plan_id = first[0].execution_id
-        code, _ = await refused(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=twice)))
+        code, _ = await expect_error(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=twice)))
         assert code == grpc.StatusCode.ALREADY_EXISTS
         assert len((await stub.ListExecutions(service_pb.ListExecutionsRequest())).executions) == 1
 
@@ -154,16 +154,16 @@ async def test_executions_are_listed_drawn_and_audited(tmp_path: Path) -> None:
         for _ in range(3):
             (*_, last) = await events(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=ASK)))
             ids.append(last.execution_id)
-        list_executions: list[str] = []
+        listed_ids: list[str] = []
         token = ""
         while True:
             page = await stub.ListExecutions(service_pb.ListExecutionsRequest(page_size=2, page_token=token))
-            list_executions += [each.execution_id for each in page.executions]
+            listed_ids += [item.execution_id for item in page.executions]
             token = page.next_page_token
             if not token:
                 break
-        assert list_executions == ids[::-1]
-        assert (await refused(stub.ListExecutions(service_pb.ListExecutionsRequest(page_token="x"))))[0] == (
+        assert listed_ids == ids[::-1]
+        assert (await expect_error(stub.ListExecutions(service_pb.ListExecutionsRequest(page_token="x"))))[0] == (
             grpc.StatusCode.INVALID_ARGUMENT
         )
         drawn = await stub.DrawPlan(service_pb.DrawPlanRequest(execution_id=ids[0]))
@@ -176,15 +176,15 @@ async def test_executions_are_listed_drawn_and_audited(tmp_path: Path) -> None:
 async def test_feedback_moves_the_thresholds(tmp_path: Path) -> None:  # P-89, P-129
     async with running(tmp_path) as stub:
         for _ in range(10):
-            said = await stub.SubmitFeedback(
+            text = await stub.SubmitFeedback(
                 service_pb.SubmitFeedbackRequest(confidence=0.8, correct=False, request_id=str(uuid.uuid4()))
             )
-        assert said.adjusted
-        assert said.thresholds == pb.Thresholds(silent=0.95, notify=0.75, confirm=0.45)
+        assert text.adjusted
+        assert text.thresholds == pb.Thresholds(silent=0.95, notify=0.75, confirm=0.45)
     async with running(tmp_path) as stub:
         now = await stub.GetThresholds(service_pb.GetThresholdsRequest())
-        assert (now.thresholds, now.records, now.mode) == (said.thresholds, 10, "adjusted")
-        nothing = await refused(stub.SubmitFeedback(service_pb.SubmitFeedbackRequest(correct=True)))
+        assert (now.thresholds, now.records, now.mode) == (text.thresholds, 10, "adjusted")
+        nothing = await expect_error(stub.SubmitFeedback(service_pb.SubmitFeedbackRequest(correct=True)))
         assert nothing == (grpc.StatusCode.INVALID_ARGUMENT, "confidence, or execution_id and step_id, must be set")
 
 
