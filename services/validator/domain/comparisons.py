@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from services.validator.domain.errors import ComparisonsInvalid
 
 
-class Preference(Enum):
+class Preference(StrEnum):
     """A judge's answer; UNMEASURED when there is none."""
 
     FIRST = "first"

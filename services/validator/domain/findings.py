@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 
 from services.validator.domain.pointers import path_of
 
 ALLOWED_VALUES_SHOWN = 20
 
 
-class Severity(Enum):
+class Severity(StrEnum):
     """Whether a finding makes a report invalid."""
 
     ERROR = "error"
@@ -33,7 +33,7 @@ class Finding:
     pointer: str
     severity: Severity = Severity.ERROR
     allowed_values: tuple[str, ...] = ()
-    allowed_total: int = 0
+    allowed_values_total: int = 0
     other_pointers: tuple[str, ...] = ()
 
     @property

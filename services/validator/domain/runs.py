@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
@@ -14,14 +14,14 @@ from services.validator.domain.wording import Wording
 MAX_REGENERATIONS = 2
 
 
-class Repair(Enum):
+class Repair(StrEnum):
     """What a regeneration asks for."""
 
     FULL = "full"
     PARTIAL = "partial"
 
 
-class StopReason(Enum):
+class StopReason(StrEnum):
     """Why a run ended."""
 
     VALID = "valid"

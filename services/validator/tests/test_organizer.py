@@ -182,4 +182,4 @@ def test_findings_carry_code_pointer_and_allowed_values() -> None:
     assert finding.code == "ORGANIZER_ID_UNKNOWN"
     assert finding.pointer == "/grouping_proposals/0/node_ids/1"
     assert finding.allowed_values == tuple(ids[:20])
-    assert finding.allowed_total == 30
+    assert finding.allowed_values_total == 30

@@ -103,7 +103,7 @@ def _next_request(assignment: Assignment, attempts: Sequence[Attempt], number: i
         findings = latest.result.error_findings
         parts = broken_parts(latest.report, findings)
         if parts:
-            nodes = assignment.nodes if any(finding.allowed_total for finding in findings) else ()
+            nodes = assignment.nodes if any(finding.allowed_values_total for finding in findings) else ()
             ids = assignment.valid_node_ids if nodes else ()
             prompt = build_repair_prompt(assignment.kind, latest.report, parts, ids, nodes, assignment.language)
             return _Request(number, prompt, latest.report, parts)

@@ -7,13 +7,13 @@ from datetime import datetime
 
 from google.protobuf.message import Message
 
+from chassis.server.messages import encode, encode_enum
 from hansei.planner.v1 import planner_pb2 as pb
 from hansei.planner.v1 import planner_service_pb2 as service_pb
 from services.planner.domain import events
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.results import order_results
 from services.planner.domain.thresholds import Thresholds
-from services.planner.rpc.convert.messages import encode, encode_enum
 from services.planner.rpc.convert.plans import encode_budget, encode_question
 from services.planner.usecases.ports import ExecutionSummary, execution_status
 

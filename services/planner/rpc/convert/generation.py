@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from chassis.server.messages import decode_enum, encode
 from hansei.planner.v1 import generator_service_pb2 as pb
 from hansei.reflector.v1 import trajectory_pb2
 from services.planner.domain.generation import AnswerStyle, GenerationOutcome, Question, RetrievedBullet
-from services.planner.rpc.convert.messages import decode_enum, encode
 
 
 def decode_question(request: pb.GenerateRequest) -> Question:

@@ -8,11 +8,11 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from chassis.errors import InvalidArgument, Violation
+from chassis.server.messages import decode, encode
 from hansei.planner.v1 import planner_pb2 as pb
 from services.planner.domain.events import Budget
 from services.planner.domain.interventions import InterventionRequest, InterventionResponse, parse_answer
 from services.planner.domain.plans import ExecutionPlan
-from services.planner.rpc.convert.messages import decode, encode
 
 N = TypeVar("N", int, float)
 

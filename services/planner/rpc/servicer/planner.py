@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from chassis.server.messages import decode_enum, encode
 from hansei.planner.v1 import planner_pb2 as pb
 from hansei.planner.v1 import planner_service_pb2 as api
 from hansei.planner.v1 import planner_service_pb2_grpc as rpc
@@ -20,7 +21,6 @@ from services.planner.domain.fold import replay
 from services.planner.domain.mermaid import mermaid
 from services.planner.domain.plans import executable_plan, prefix_of, utc_now
 from services.planner.rpc.convert.executions import encode_event, encode_execution, encode_summary
-from services.planner.rpc.convert.messages import decode_enum, encode
 from services.planner.rpc.convert.plans import decode_budget, decode_plan, decode_response
 from services.planner.usecases.audit import audit_log
 from services.planner.usecases.executions import Executions

@@ -124,7 +124,9 @@ def _finding(error: ValidationError) -> Finding:
     requirement = words(error.validator_value) if words else shorten(error.message, 200)
     code = f"SCHEMA_{keyword.lstrip('$').upper()}"
     message = f"{path_of(pointer)} {requirement}"
-    return Finding(code, message, pointer, allowed_values=allowed[:ALLOWED_VALUES_SHOWN], allowed_total=len(allowed))
+    return Finding(
+        code, message, pointer, allowed_values=allowed[:ALLOWED_VALUES_SHOWN], allowed_values_total=len(allowed)
+    )
 
 
 _REQUIREMENTS: Mapping[str, Callable[[Any], str]] = {

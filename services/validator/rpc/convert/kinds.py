@@ -1,10 +1,9 @@
-"""Kinds of reports as protobuf messages."""
+"""Conversion between messages and kinds of reports."""
 
 from __future__ import annotations
 
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from chassis.errors import InvalidArgument
+from chassis.server.messages import encode
 from hansei.validator.v1 import kind_pb2 as pb
 from hansei.validator.v1 import report_pb2
 from services.validator.domain.findings import Severity
@@ -21,12 +20,12 @@ from services.validator.domain.kind_definition import (
 from services.validator.usecases.ports import RegisteredKind
 
 
-def definition_of(kind: pb.ReportKind) -> KindDefinition:
-    """The kind a request defines."""
+def decode_kind(kind: pb.ReportKind) -> KindDefinition:
+    """Return the kind that a request defines."""
     rules = tuple(
         Rule(
             rule.code,
-            _check_of(rule),
+            _decode_check(rule),
             Severity.WARNING if rule.severity == report_pb2.SEVERITY_WARNING else Severity.ERROR,
             rule.message,
         )
@@ -35,7 +34,7 @@ def definition_of(kind: pb.ReportKind) -> KindDefinition:
     return KindDefinition(kind.name, kind.title, kind.json_schema, rules, kind.instructions)
 
 
-def _check_of(rule: pb.ReportRule) -> Check:
+def _decode_check(rule: pb.ReportRule) -> Check:
     match rule.WhichOneof("check"):
         case "required":
             return Required(rule.required.path)
@@ -48,40 +47,25 @@ def _check_of(rule: pb.ReportRule) -> Check:
             return ForbiddenWords(tuple(rule.wording.paths), tuple(rule.wording.phrases))
         case "cel":
             return Expression(rule.cel.expression, rule.cel.path)
-    raise InvalidArgument(f"rule {rule.code} checks nothing")
+    raise InvalidArgument(f"rule {rule.code} has no check")
 
 
-def kind_message(registered: RegisteredKind) -> pb.ReportKind:
-    """A registered kind on the wire."""
-    definition = registered.definition
-    created = Timestamp()
-    created.FromDatetime(registered.created_at)
-    return pb.ReportKind(
-        name=definition.name,
-        title=definition.title,
-        json_schema=definition.json_schema,
-        rules=[_rule_message(rule) for rule in definition.rules],
-        instructions=definition.instructions,
-        create_time=created,
-    )
+def encode_kind(registered: RegisteredKind) -> pb.ReportKind:
+    """Return the message of a registered kind."""
+    rules = [_encode_rule(rule) for rule in registered.definition.rules]
+    return encode(registered.definition, pb.ReportKind, rules=rules, create_time=registered.created_at)
 
 
-def _rule_message(rule: Rule) -> pb.ReportRule:
-    warning = rule.severity is Severity.WARNING
-    message = pb.ReportRule(
-        code=rule.code,
-        severity=report_pb2.SEVERITY_WARNING if warning else report_pb2.SEVERITY_ERROR,
-        message=rule.message,
-    )
+def _encode_rule(rule: Rule) -> pb.ReportRule:
     match rule.check:
-        case Required(path):
-            message.required.path = path
-        case Reference(path, values):
-            message.reference.CopyFrom(pb.ReferenceRule(path=path, values=values))
+        case Required():
+            check: dict[str, object] = {"required": rule.check}
+        case Reference():
+            check = {"reference": rule.check}
         case Count(path, least, most):
-            message.count.CopyFrom(pb.CountRule(path=path, min=least, max=most))
-        case ForbiddenWords(paths, phrases):
-            message.wording.CopyFrom(pb.WordingRule(paths=paths, phrases=phrases))
-        case Expression(expression, path):
-            message.cel.CopyFrom(pb.CelRule(expression=expression, path=path))
-    return message
+            check = {"count": pb.CountRule(path=path, min=least, max=most)}
+        case ForbiddenWords():
+            check = {"wording": rule.check}
+        case Expression():
+            check = {"cel": rule.check}
+    return encode(rule, pb.ReportRule, **check)

@@ -6,46 +6,34 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from chassis.server.messages import encode
 from hansei.validator.v1 import report_pb2 as pb
 from services.validator.domain.dashboard import Brief
-from services.validator.domain.findings import Finding, Severity, ValidationResult
+from services.validator.domain.findings import Finding, ValidationResult
 from services.validator.domain.runs import (
     MAX_REGENERATIONS,
     Attempt,
     Repair,
     ReportRun,
     RunOptions,
-    StopReason,
-    TokenUsage,
 )
 from services.validator.domain.wording import Wording
 from services.validator.usecases.validate_report import json_value
 
-SEVERITIES = {Severity.ERROR: pb.SEVERITY_ERROR, Severity.WARNING: pb.SEVERITY_WARNING}
-REPAIRS = {Repair.FULL: pb.REPAIR_FULL, Repair.PARTIAL: pb.REPAIR_PARTIAL}
-STOP_REASONS = {
-    StopReason.VALID: pb.STOP_REASON_VALID,
-    StopReason.ATTEMPTS_EXHAUSTED: pb.STOP_REASON_ATTEMPTS_EXHAUSTED,
-    StopReason.REPEATED_FAULTS: pb.STOP_REASON_REPEATED_FAULTS,
-    StopReason.DASHBOARD_INVALID: pb.STOP_REASON_DASHBOARD_INVALID,
-    StopReason.TARGET_UNKNOWN: pb.STOP_REASON_TARGET_UNKNOWN,
-    StopReason.MODEL_OFFLINE: pb.STOP_REASON_MODEL_OFFLINE,
-}
 
-
-def wording_of(value: pb.Wording.ValueType) -> Wording:
+def decode_wording(value: pb.Wording.ValueType) -> Wording:
     """The wording mode of a request; literal unless it says otherwise."""
     return Wording.LINGUISTIC if value == pb.WORDING_LINGUISTIC else Wording.LITERAL
 
 
-def options_of(options: pb.RunOptions) -> RunOptions:
+def decode_options(options: pb.RunOptions) -> RunOptions:
     """The run options of a request, with the defaults of the contract."""
     regenerations = options.max_regenerations if options.HasField("max_regenerations") else MAX_REGENERATIONS
     repair = Repair.PARTIAL if options.repair == pb.REPAIR_PARTIAL else Repair.FULL
-    return RunOptions(wording_of(options.wording), repair, regenerations)
+    return RunOptions(decode_wording(options.wording), repair, regenerations)
 
 
-def brief_of(brief: pb.DashboardBrief) -> Brief:
+def decode_brief(brief: pb.DashboardBrief) -> Brief:
     """What a report is made from. A dashboard that is no JSON is one that is missing (V-33)."""
     try:
         dashboard = json_value(brief.dashboard_json)
@@ -59,78 +47,64 @@ def brief_of(brief: pb.DashboardBrief) -> Brief:
     )
 
 
-def text(value: str) -> str:
+def _repair_surrogates(value: str) -> str:
     """`value` as UTF-8 can hold it: JSON escapes may name half of a surrogate pair, which no encoding has."""
     return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def texts(values: Iterable[str]) -> list[str]:
+def _repair_all(values: Iterable[str]) -> list[str]:
     """Each value as UTF-8 can hold it."""
-    return [text(value) for value in values]
+    return [_repair_surrogates(value) for value in values]
 
 
-def finding_message(finding: Finding) -> pb.Finding:
+def _encode_finding(finding: Finding) -> pb.Finding:
     """A finding on the wire."""
-    return pb.Finding(
-        code=finding.code,
-        severity=SEVERITIES[finding.severity],
-        message=text(finding.message),
-        pointer=text(finding.pointer),
-        allowed_values=texts(finding.allowed_values),
-        allowed_values_total=finding.allowed_total,
-        other_pointers=texts(finding.other_pointers),
+    return encode(
+        finding,
+        pb.Finding,
+        message=_repair_surrogates(finding.message),
+        pointer=_repair_surrogates(finding.pointer),
+        allowed_values=_repair_all(finding.allowed_values),
+        other_pointers=_repair_all(finding.other_pointers),
     )
 
 
-def result_message(result: ValidationResult) -> pb.ValidationResult:
+def encode_result(result: ValidationResult) -> pb.ValidationResult:
     """A validation result on the wire."""
     return pb.ValidationResult(
         ok=result.ok,
-        errors=texts(result.errors),
-        warnings=texts(result.warnings),
-        findings=[finding_message(finding) for finding in result.findings],
+        errors=_repair_all(result.errors),
+        warnings=_repair_all(result.warnings),
+        findings=[_encode_finding(finding) for finding in result.findings],
     )
 
 
-def run_message(run: ReportRun) -> pb.ReportRun:
+def encode_run(run: ReportRun) -> pb.ReportRun:
     """A run on the wire."""
     best = run.best_attempt
-    return pb.ReportRun(
-        ok=run.ok,
-        report_json=_report_text(run.report),
-        errors=texts(run.errors),
-        warnings=texts(run.warnings),
-        rendered=None if run.rendered is None else text(run.rendered),
-        retry_count=run.retry_count,
-        stop_reason=STOP_REASONS[run.stop_reason],
-        attempts=[_attempt_message(attempt) for attempt in run.attempts],
+    return encode(
+        run,
+        pb.ReportRun,
+        report_json=_encode_report(run.report),
+        errors=_repair_all(run.errors),
+        warnings=_repair_all(run.warnings),
+        rendered=None if run.rendered is None else _repair_surrogates(run.rendered),
+        attempts=[_encode_attempt(attempt) for attempt in run.attempts],
         best_attempt=None if best is None else best.number,
-        usage=_usage_message(run.usage),
     )
 
 
-def _attempt_message(attempt: Attempt) -> pb.Attempt:
-    return pb.Attempt(
-        number=attempt.number,
-        ok=attempt.ok,
-        report_json=_report_text(attempt.report),
-        findings=[finding_message(finding) for finding in attempt.result.findings],
-        failure=text(attempt.failure),
-        usage=_usage_message(attempt.usage),
+def _encode_attempt(attempt: Attempt) -> pb.Attempt:
+    return encode(
+        attempt,
+        pb.Attempt,
+        report_json=_encode_report(attempt.report),
+        findings=[_encode_finding(finding) for finding in attempt.result.findings],
+        failure=_repair_surrogates(attempt.failure),
         prompt_bytes=len(attempt.prompt.encode("utf-8", "replace")),
         answer_bytes=len(attempt.answer.encode("utf-8", "replace")),
-        repair=REPAIRS[attempt.repair],
     )
 
 
-def _usage_message(usage: TokenUsage) -> pb.TokenUsage:
-    return pb.TokenUsage(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        calls=usage.calls,
-        calls_without_count=usage.calls_without_count,
-    )
-
-
-def _report_text(report: Mapping[str, Any] | None) -> str:
-    return "" if report is None else text(json.dumps(report, ensure_ascii=False))
+def _encode_report(report: Mapping[str, Any] | None) -> str:
+    return "" if report is None else _repair_surrogates(json.dumps(report, ensure_ascii=False))

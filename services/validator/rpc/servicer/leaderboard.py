@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from chassis.server.messages import decode, encode
 from hansei.validator.v1 import leaderboard_service_pb2 as pb
 from hansei.validator.v1 import leaderboard_service_pb2_grpc as rpc
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.page_tokens import decode_page_token, encode_page_token
-from services.validator.rpc.convert.leaderboard import (
-    entry_message,
-    key_of,
-    record_of,
-    row_message,
-    submission_of,
-)
+from services.validator.domain.leaderboard import JudgementRecord, RoundKey
+from services.validator.rpc.convert.leaderboard import decode_submission, encode_entry
 from services.validator.usecases.leaderboard import Leaderboard, Order
 
 DEFAULT_PAGE_SIZE = 20
@@ -31,20 +27,21 @@ class LeaderboardServicer(rpc.LeaderboardServiceServicer):
     ) -> pb.UpsertLeaderboardEntryResponse:
         """Writes the entry of one round."""
         key = IdempotencyKey.for_message(request)
-        entry, best_round = await self._leaderboard.upsert(key, submission_of(request.entry))
-        return pb.UpsertLeaderboardEntryResponse(entry=entry_message(entry), best_round_number=best_round)
+        entry, best_round = await self._leaderboard.upsert(key, decode_submission(request.entry))
+        return pb.UpsertLeaderboardEntryResponse(entry=encode_entry(entry), best_round_number=best_round)
 
     async def RecordJudgement(self, request: pb.RecordJudgementRequest, context: Any) -> pb.RecordJudgementResponse:
         """Writes the judgement of one round."""
         key = IdempotencyKey.for_message(request)
-        await self._leaderboard.store.record_judgement(key, key_of(request.key), record_of(request.judgement))
+        round_key, record = RoundKey(**decode(request.key)), JudgementRecord(**decode(request.judgement))
+        await self._leaderboard.store.record_judgement(key, round_key, record)
         return pb.RecordJudgementResponse()
 
     async def GetRanking(self, request: pb.GetRankingRequest, context: Any) -> pb.GetRankingResponse:
         """Ranks the teams of an execution."""
         order = Order.SHRUNKEN if request.order == pb.RANKING_ORDER_SHRUNKEN else Order.MAX_SCORE
         rows = await self._leaderboard.ranking(request.execution_id, order)
-        return pb.GetRankingResponse(rows=[row_message(rank, row) for rank, row in enumerate(rows, 1)])
+        return pb.GetRankingResponse(rows=[encode(row, pb.RankingRow, rank=rank) for rank, row in enumerate(rows, 1)])
 
     async def GetBestSubmission(
         self, request: pb.GetBestSubmissionRequest, context: Any
@@ -52,7 +49,7 @@ class LeaderboardServicer(rpc.LeaderboardServiceServicer):
         """Returns the best entry of the best team, or of a given one."""
         team_id = request.team_id if request.HasField("team_id") else None
         entry = await self._leaderboard.best_submission(request.execution_id, team_id)
-        return pb.GetBestSubmissionResponse(entry=entry_message(entry))
+        return pb.GetBestSubmissionResponse(entry=encode_entry(entry))
 
     async def ListLeaderboardEntries(
         self, request: pb.ListLeaderboardEntriesRequest, context: Any
@@ -65,4 +62,4 @@ class LeaderboardServicer(rpc.LeaderboardServiceServicer):
         if len(entries) > size:
             last = entries[size - 1].submission.key
             token = encode_page_token(request, last.team_id, last.round_number)
-        return pb.ListLeaderboardEntriesResponse(entries=map(entry_message, entries[:size]), next_page_token=token)
+        return pb.ListLeaderboardEntriesResponse(entries=map(encode_entry, entries[:size]), next_page_token=token)

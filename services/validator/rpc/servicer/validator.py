@@ -8,8 +8,14 @@ from hansei.validator.v1 import validator_service_pb2 as pb
 from hansei.validator.v1 import validator_service_pb2_grpc as rpc
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.page_tokens import decode_page_token, encode_page_token
-from services.validator.rpc.convert.kinds import definition_of, kind_message
-from services.validator.rpc.convert.reports import brief_of, options_of, result_message, run_message, wording_of
+from services.validator.rpc.convert.kinds import decode_kind, encode_kind
+from services.validator.rpc.convert.reports import (
+    decode_brief,
+    decode_options,
+    decode_wording,
+    encode_result,
+    encode_run,
+)
 from services.validator.usecases.kinds import Kinds
 from services.validator.usecases.run_reports import RunReports
 from services.validator.usecases.validate_report import ValidateReport
@@ -28,38 +34,38 @@ class ValidatorServicer(rpc.ValidatorServiceServicer):
     async def ValidateReport(self, request: pb.ValidateReportRequest, context: Any) -> pb.ValidateReportResponse:
         """Checks one report."""
         result = await self._validate(
-            request.type, request.report_json, list(request.valid_node_ids), wording_of(request.wording)
+            request.type, request.report_json, list(request.valid_node_ids), decode_wording(request.wording)
         )
-        return pb.ValidateReportResponse(result=result_message(result))
+        return pb.ValidateReportResponse(result=encode_result(result))
 
     async def RunOrganizer(self, request: pb.RunOrganizerRequest, context: Any) -> pb.RunOrganizerResponse:
         """Generates an Organizer report."""
-        run = await self._runs.organizer(brief_of(request.brief), options_of(request.options))
-        return pb.RunOrganizerResponse(run=run_message(run))
+        run = await self._runs.organizer(decode_brief(request.brief), decode_options(request.options))
+        return pb.RunOrganizerResponse(run=encode_run(run))
 
     async def RunAdvisor(self, request: pb.RunAdvisorRequest, context: Any) -> pb.RunAdvisorResponse:
         """Generates an Advisor report."""
-        run = await self._runs.advisor(brief_of(request.brief), options_of(request.options))
-        return pb.RunAdvisorResponse(run=run_message(run))
+        run = await self._runs.advisor(decode_brief(request.brief), decode_options(request.options))
+        return pb.RunAdvisorResponse(run=encode_run(run))
 
     async def RunReport(self, request: pb.RunReportRequest, context: Any) -> pb.RunReportResponse:
         """Generates a report of a registered kind."""
         run = await self._runs.of_kind(
-            request.type, request.inputs_json, list(request.valid_node_ids), options_of(request.options)
+            request.type, request.inputs_json, list(request.valid_node_ids), decode_options(request.options)
         )
-        return pb.RunReportResponse(run=run_message(run))
+        return pb.RunReportResponse(run=encode_run(run))
 
     async def RegisterReportKind(
         self, request: pb.RegisterReportKindRequest, context: Any
     ) -> pb.RegisterReportKindResponse:
         """Registers a kind of report."""
         key = IdempotencyKey.for_message(request)
-        registered = await self._kinds.register(key, definition_of(request.kind))
-        return pb.RegisterReportKindResponse(kind=kind_message(registered))
+        registered = await self._kinds.register(key, decode_kind(request.kind))
+        return pb.RegisterReportKindResponse(kind=encode_kind(registered))
 
     async def GetReportKind(self, request: pb.GetReportKindRequest, context: Any) -> pb.GetReportKindResponse:
         """Returns a registered kind."""
-        return pb.GetReportKindResponse(kind=kind_message(await self._kinds.definitions.get(request.name)))
+        return pb.GetReportKindResponse(kind=encode_kind(await self._kinds.definitions.get(request.name)))
 
     async def ListReportKinds(self, request: pb.ListReportKindsRequest, context: Any) -> pb.ListReportKindsResponse:
         """Lists the registered kinds."""
@@ -67,7 +73,7 @@ class ValidatorServicer(rpc.ValidatorServiceServicer):
         (after,) = decode_page_token(request, str) or ("",)
         found = await self._kinds.definitions.page(after, size + 1)
         more = encode_page_token(request, found[size - 1].definition.name) if len(found) > size else ""
-        kinds = [kind_message(registered) for registered in found[:size]]
+        kinds = [encode_kind(registered) for registered in found[:size]]
         return pb.ListReportKindsResponse(kinds=kinds, next_page_token=more)
 
     async def DeleteReportKind(self, request: pb.DeleteReportKindRequest, context: Any) -> pb.DeleteReportKindResponse:

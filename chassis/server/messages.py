@@ -60,7 +60,10 @@ def _fill(message: Message, source: object, values: Mapping[str, Any]) -> None:
             target.update(value)
         elif field.is_repeated and field.message_type is not None:
             for item in value:
-                _fill(target.add(), item, {})
+                if isinstance(item, Message):
+                    target.add().CopyFrom(item)
+                else:
+                    _fill(target.add(), item, {})
         elif field.is_repeated:
             target.extend(value)
         elif isinstance(value, datetime):
