@@ -27,7 +27,7 @@ from hansei.validator.v1 import leaderboard_service_pb2 as leaderboard
 from libs.prompts.builder import UserPromptBuilder
 from libs.prompts.contexts import ImprovementJudgment
 from libs.prompts.settings import PromptBuilderSettings
-from services.validator.rpc.convert.evaluation import decision_message, rules_of
+from services.validator.rpc.convert.evaluation import decode_round_rules, encode_decision
 from services.validator.usecases.decide_round import DecideRound
 
 PROMPT = "How {x} and {{ y }}?"
@@ -102,8 +102,10 @@ class Judges:
     async def DecideRound(self, asked: evaluator.DecideRoundRequest) -> evaluator.DecideRoundResponse:
         """By the validator's rules; what its judge would be asked goes into the journal."""
         prompt = asked.formatted_prompt if asked.HasField("formatted_prompt") else None
-        decision = await DecideRound(_Judge(self, asked))(rules_of(asked), asked.round_number, prompt, asked.model)
-        return decision_message(decision)
+        decision = await DecideRound(_Judge(self, asked))(
+            decode_round_rules(asked), asked.round_number, prompt, asked.model
+        )
+        return encode_decision(decision)
 
 
 @dataclass
