@@ -56,7 +56,7 @@ OF_THE_OTHER = {"hansei": ("chassis/server",), "hansei-server": ()}
 LEFT_OUT = ("tests", "__pycache__", "README.md")
 
 SERVICES = re.findall(r"^  (\w+):$", (ROOT / "deploy/services.yaml").read_text(encoding="utf-8"), re.MULTILINE)
-EXTRAS = ("bedrock", "google", "onnx", "sudachi")
+EXTRAS = ("bedrock", "google", "multilingual", "onnx", "sudachi")
 
 _NAMES = "|".join(PACKAGES)
 _MODULE = re.compile(rf"({_NAMES})(\.\w+)+")

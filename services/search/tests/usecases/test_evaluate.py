@@ -66,7 +66,7 @@ class Local:
     model_id, trust, only_latin = Hashing.model_id, Hashing.trust, Hashing.only_latin
     thresholds = Hashing.thresholds
 
-    async def embed(self, texts: Sequence[str]) -> Float32s:
+    async def embed(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
         return Hashing().compute(texts)
 
 

@@ -38,7 +38,7 @@ class Embedder:
         self.before: list[Callable[[], Awaitable[object]]] = []
         self.texts: list[str] = []
 
-    async def embed(self, texts: Sequence[str]) -> Float32s:
+    async def embed(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
         if self.before:
             await self.before.pop(0)()
         self.texts += texts

@@ -73,9 +73,9 @@ async def test_many_queries_are_one_embedding_call() -> None:
         calls: list[int] = []
         embed = w.embedder.embed
 
-        async def counted(texts: Sequence[str]) -> Float32s:
+        async def counted(texts: Sequence[str], *, queries: bool = False) -> Float32s:
             calls.append(len(texts))
-            return await embed(texts)
+            return await embed(texts, queries=queries)
 
         w.embedder.embed = counted  # type: ignore[method-assign]
         await w.search("d", [Ask(SearchQuery(f"q{i % 3}")) for i in range(9)])

@@ -85,7 +85,7 @@ class Lengths:
         self.embedded: list[str] = []
         self.fails: Exception | None = None
 
-    async def embed(self, texts: Sequence[str]) -> Float32s:
+    async def embed(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
         if self.fails:
             raise self.fails
         self.embedded.extend(texts)
