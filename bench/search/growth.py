@@ -20,32 +20,32 @@ import numpy as np  # noqa: E402
 from bench.search import results  # noqa: E402
 from bench.search.corpus import DIMENSION, corpus  # noqa: E402
 from bench.search.served import PROBES  # noqa: E402
-from libs.embedding.terms import mixed  # noqa: E402
+from libs.embedding.terms import tokenize_mixed  # noqa: E402
 from services.search.adapters.faiss_neighbours import FaissNeighbours  # noqa: E402
 from services.search.adapters.loops import load_loops  # noqa: E402
 from services.search.domain.bm25 import LUCENE  # noqa: E402
 from services.search.domain.entry import Entry  # noqa: E402
 from services.search.domain.fusion import Fusion  # noqa: E402
 from services.search.domain.index import HybridIndex  # noqa: E402
-from services.search.domain.query import Filter, Ranking  # noqa: E402
-from services.search.domain.view import NO_LIMIT, IndexView, LoopsInUse, Rules  # noqa: E402
+from services.search.domain.query import CandidateFilter, Ranking  # noqa: E402
+from services.search.domain.view import NO_LIMIT, IndexView, LoopsInUse, RankingRules  # noqa: E402
 
 SIZES = (10_000, 100_000, 1_000_000)
 QUERIES = 100
-EVERYTHING, FUSION = Filter(min_confidence=0.3), Fusion(0.5)
+EVERYTHING, FUSION = CandidateFilter(min_confidence=0.3), Fusion(0.5)
 
 
 def row(documents: int) -> dict[str, Any]:
     """Median times in microseconds, and the share of the exact top ten that preselection finds."""
     given = corpus(documents, QUERIES)
-    rules = Rules(LUCENE, LoopsInUse(load_loops()), 0, partial(FaissNeighbours.build, probes=PROBES))
-    index: HybridIndex[int] = HybridIndex(DIMENSION, mixed, rules)
+    rules = RankingRules(LUCENE, LoopsInUse(load_loops()), 0, partial(FaissNeighbours.build, probes=PROBES))
+    index: HybridIndex[int] = HybridIndex(DIMENSION, tokenize_mixed, rules)
     index.apply([Entry(str(number), text, number) for number, text in enumerate(given.texts)], given.vectors)
     began = time.perf_counter()
     index.build_neighbours()
     built = time.perf_counter() - began
     exact = replace(index.view, rules=rules._replace(exact_limit=NO_LIMIT), _candidates={})
-    terms = [mixed(text) for text in given.queries]
+    terms = [tokenize_mixed(text) for text in given.queries]
 
     def answers(view: IndexView[int]) -> tuple[list[Ranking[int]], float]:
         rankings, times = [], []

@@ -59,18 +59,20 @@ class Hansei:
     """The engine of `services/search`."""
 
     def __init__(self, corpus: Corpus) -> None:
-        from libs.embedding.terms import mixed
+        from libs.embedding.terms import tokenize_mixed
         from services.search.adapters.loops import load_loops
         from services.search.domain.bm25 import LUCENE
         from services.search.domain.entry import Entry
         from services.search.domain.fusion import Fusion
         from services.search.domain.index import HybridIndex
-        from services.search.domain.query import Filter
-        from services.search.domain.view import LoopsInUse, Rules
+        from services.search.domain.query import CandidateFilter
+        from services.search.domain.view import LoopsInUse, RankingRules
 
-        self._tokenize, self._entry = mixed, Entry
-        self._everything, self._fusion = Filter(min_confidence=0.3), Fusion(ALPHA)
-        self._index: HybridIndex[int] = HybridIndex(DIMENSION, mixed, Rules(LUCENE, LoopsInUse(load_loops())))
+        self._tokenize, self._entry = tokenize_mixed, Entry
+        self._everything, self._fusion = CandidateFilter(min_confidence=0.3), Fusion(ALPHA)
+        self._index: HybridIndex[int] = HybridIndex(
+            DIMENSION, tokenize_mixed, RankingRules(LUCENE, LoopsInUse(load_loops()))
+        )
         self._index.apply([Entry(str(i), text, i) for i, text in enumerate(corpus.texts)], corpus.vectors)
 
     def search(self, text: str, vector: Vector) -> list[int]:

@@ -14,16 +14,16 @@ from typing import Any
 from bench.search.corpus import DIMENSION, Corpus
 from hansei.playbook.v1 import playbook_pb2
 from libs.embedding.minilm import MiniLM
-from libs.embedding.terms import mixed
+from libs.embedding.terms import tokenize_mixed
 from services.search.adapters.faiss_neighbours import FaissNeighbours
 from services.search.adapters.loops import load_loops
-from services.search.adapters.peers import bullet_from, bullet_of_bytes
+from services.search.adapters.peers import decode_bullet, parse_bullet
 from services.search.adapters.snapshots import SnapshotFiles
 from services.search.domain.bm25 import LUCENE
-from services.search.domain.entry import bullet_entry
+from services.search.domain.entry import create_bullet_entry
 from services.search.domain.index import HybridIndex
 from services.search.domain.snapshot import IndexSnapshot
-from services.search.domain.view import LoopsInUse, Rules
+from services.search.domain.view import LoopsInUse, RankingRules
 from services.search.settings import SearchSettings
 from tests.support import systems
 
@@ -33,14 +33,16 @@ PROBES = SearchSettings.model_fields["search_probes"].default
 def kept_snapshot(folder: Path, dataset: str, given: Corpus) -> None:
     """Write a snapshot of a playbook with these bullets, with neighbours, as a search service would have left it."""
     bullets = [
-        bullet_from(playbook_pb2.Bullet(id=f"gen-{number:06d}", section="general", content=text, searchable_text=text))
+        decode_bullet(
+            playbook_pb2.Bullet(id=f"gen-{number:06d}", section="general", content=text, searchable_text=text)
+        )
         for number, text in enumerate(given.texts)
     ]
-    rules = Rules(LUCENE, LoopsInUse(load_loops()), 0, partial(FaissNeighbours.build, probes=PROBES))
-    index: HybridIndex[Any] = HybridIndex(DIMENSION, mixed, rules)
-    index.apply([bullet_entry(bullet) for bullet in bullets], given.vectors, revision=1)
+    rules = RankingRules(LUCENE, LoopsInUse(load_loops()), 0, partial(FaissNeighbours.build, probes=PROBES))
+    index: HybridIndex[Any] = HybridIndex(DIMENSION, tokenize_mixed, rules)
+    index.apply([create_bullet_entry(bullet) for bullet in bullets], given.vectors, revision=1)
     index.build_neighbours()
-    files = SnapshotFiles(folder / "snapshots", {"embedder": MiniLM.model_id, "tokenizer": "mixed"}, bullet_of_bytes)
+    files = SnapshotFiles(folder / "snapshots", {"embedder": MiniLM.model_id, "tokenizer": "mixed"}, parse_bullet)
     files.save(dataset, IndexSnapshot(1, [bullet.id for bullet in bullets], [], index.export_state()))
 
 

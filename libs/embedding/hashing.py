@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from libs.embedding.model import Float32s, SimilarityThresholds, normalize
-from libs.embedding.terms import mixed
+from libs.embedding.terms import tokenize_mixed
 
 DIMENSION = 1536
 _PART = 3
@@ -40,7 +40,7 @@ def _count_features(text: str) -> Float32s:
     """Return the weighted sums of the hashed features of a text, shape (1536,)."""
     features: list[str] = []
     weights: list[float] = []
-    for term, count in Counter(mixed(text)).items():
+    for term, count in Counter(tokenize_mixed(text)).items():
         weight, parts = 1.0 + math.log(count), _parts(term)
         features += (term, *parts)
         weights += (weight, *[weight * _PART_WEIGHT] * len(parts))

@@ -41,7 +41,7 @@ CACHED_STEMS, LONGEST_CACHED = 50_000, 64
 _stemmers = threading.local()
 
 
-def mixed(text: str) -> list[str]:
+def tokenize_mixed(text: str) -> list[str]:
     """Return the terms of English and Japanese text: stemmed words, kanji, character pairs not wholly hiragana.
 
     Text is NFKC-normalised and lower-cased first, so full-width letters and half-width katakana meet their usual forms;

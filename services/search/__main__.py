@@ -1,4 +1,4 @@
-"""Runs search: `python -m services.search`."""
+"""Run search: `python -m services.search`."""
 
 import chassis
 from services.search.bootstrap import build

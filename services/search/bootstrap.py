@@ -1,4 +1,4 @@
-"""Puts search together."""
+"""Create the search service from its settings."""
 
 from __future__ import annotations
 
@@ -20,135 +20,131 @@ from libs.embedding.connect import connect_embedding_model, connect_model_by_id
 from libs.embedding.embedder import TextEmbedder
 from libs.embedding.store import TableStore
 from libs.storage.startup import report_setting, wait_until_open
-from services.search.adapters import metrics as measures
+from services.search.adapters import metrics
 from services.search.adapters.loops import LoopsLoader, load_loops
-from services.search.adapters.peers import CuratorFeed, bullet_from, bullet_of_bytes
+from services.search.adapters.peers import CuratorFeed, decode_bullet, parse_bullet
 from services.search.adapters.snapshots import NoSnapshots, SnapshotFiles
 from services.search.adapters.sql import schema
 from services.search.adapters.sql.repository import CollectionRepository, collection_database, embedding_database
 from services.search.domain.bm25 import Variant
-from services.search.domain.bullet import Bullet
-from services.search.domain.collection import Backend, Collection, chunk_of_bytes
+from services.search.domain.bullet import IndexedBullet
+from services.search.domain.collection import Backend, Collection, parse_chunk_ref
 from services.search.domain.collection_errors import BackendMissing
 from services.search.domain.errors import UnknownTokenizer
 from services.search.domain.index import HybridIndex
-from services.search.domain.neighbours import Neighbours
+from services.search.domain.neighbours import NeighbourIndex
 from services.search.domain.postings import Int64s
-from services.search.domain.snapshot import KeptT, Snapshots
-from services.search.domain.tokenizers import Tokenizer, remembering, tokenizer
+from services.search.domain.snapshot import Snapshots, StoredItemT
+from services.search.domain.tokenizers import Tokenizer, cache_query_terms, get_tokenizer
 from services.search.domain.vector_weight import VectorWeight
 from services.search.domain.vectors import Float32s
-from services.search.domain.view import LoopsInUse, Rules
+from services.search.domain.view import LoopsInUse, RankingRules
 from services.search.rpc.servicer.collections import CollectionServicer
 from services.search.rpc.servicer.search import SearchServicer
 from services.search.settings import SearchSettings
+from services.search.usecases.chunk_documents import ChunkDocuments
 from services.search.usecases.chunk_index import ChunkIndex
 from services.search.usecases.collection_indexes import CollectionIndexes
-from services.search.usecases.cut_documents import CutDocuments
 from services.search.usecases.embedders import Embedders
 from services.search.usecases.evaluate import NAMED_VARIANTS, Quality, RankingVariant, evaluate, read_retrieval_set
-from services.search.usecases.follow_playbook import FollowedPlaybook
 from services.search.usecases.hybrid_chunks import HybridChunks
 from services.search.usecases.load_documents import LoadDocuments
-from services.search.usecases.make_collections import MakeCollections
-from services.search.usecases.page_playbook import PagePlaybook
+from services.search.usecases.manage_collections import ManageCollections
+from services.search.usecases.playbook_follower import PlaybookFollower
 from services.search.usecases.playbook_indexes import PlaybookIndexes
 from services.search.usecases.ports import IndexFactory
 from services.search.usecases.put_documents import PutDocuments
 from services.search.usecases.rank_bullets import RankBullets
+from services.search.usecases.rank_entries import RankEntries
 from services.search.usecases.reembed_collections import ReembedCollections
 from services.search.usecases.search_collection import SearchCollection
-from services.search.usecases.search_playbook import RankEntries, SearchPlaybook
+from services.search.usecases.search_playbook import SearchPlaybook
 
 log = get_logger(__name__)
 
 
 def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
-    """Search as a service of the chassis; it calls the curator. Raises `BadSetting` (G-08, S-27, S-38)."""
+    """Return search as a service of the chassis; it calls the curator. Raises `BadSetting` (G-08, S-27, S-38)."""
     closing = AsyncExitStack()
-    scoring = CpuPool("search-score", workers=settings.search_threads)
-    modelling = CpuPool("search-embed", workers=settings.embedding_threads)
-    compiling = CpuPool("search-compile", workers=1)  # the feed and queries do not wait for a compiler
+    scoring_pool = CpuPool("search-score", workers=settings.search_threads)
+    embedding_pool = CpuPool("search-embed", workers=settings.embedding_threads)
+    compile_pool = CpuPool("search-compile", workers=1)  # the feed and queries do not wait for a compiler
     with report_setting("HANSEI_SEARCH_DATABASE_URL"):
         database = collection_database(settings.search_database_url)
         cache_database = embedding_database(settings.search_database_url)
-    model = connect_embedding_model(settings, modelling, closing, remaining=deadlines.remaining)
+    model = connect_embedding_model(settings, embedding_pool, closing, remaining=deadlines.remaining)
     log.info("embedding model loaded", model=model.model_id)
     cache = TableStore(schema.embeddings, cache_database.read, cache_database.write)
-    embed = TextEmbedder(model, cache, count=measures.embedded)
-    tokenize, variant = _tokenizer_of(settings), settings.bm25
-    weight = VectorWeight(settings.search_alpha, settings.search_alpha_scaling)
-    computing = LoopsInUse()
-    loader = LoopsLoader(computing)
-    make = _index_factory(settings, tokenize, computing)
+    embedder = TextEmbedder(model, cache, count=metrics.count_embeddings)
+    tokenize, variant = _get_tokenizer(settings), settings.bm25
+    loops = LoopsInUse()
+    loader = LoopsLoader(loops)
+    index_factory = _create_index_factory(settings, tokenize, loops)
     made_with = {"embedder": model.model_id, "tokenizer": settings.search_tokenizer}
-    snapshots = _snapshots(settings, "", made_with, bullet_of_bytes)
+    snapshots = _create_snapshots(settings, "", made_with, parse_bullet)
 
-    def follow_with(dataset: str, embed: TextEmbedder, snapshots: Snapshots[Bullet]) -> FollowedPlaybook:
-        feed = CuratorFeed(peers.channel("curator"), embed.model.model_id)
-        return FollowedPlaybook(dataset, feed, embed, make, snapshots, scoring)
+    def create_follower(dataset: str, embedder: TextEmbedder, snapshots: Snapshots[IndexedBullet]) -> PlaybookFollower:
+        feed = CuratorFeed(peers.channel("curator"), embedder.model.model_id)
+        return PlaybookFollower(dataset, feed, embedder, index_factory, snapshots, scoring_pool)
 
-    async def other(model_id: str) -> TextEmbedder | None:
+    async def connect_former_model(model_id: str) -> TextEmbedder | None:
         options = {"remaining": deadlines.remaining}
-        former = await modelling.run(connect_model_by_id, model_id, settings, modelling, closing, **options)
+        former = await embedding_pool.run(connect_model_by_id, model_id, settings, embedding_pool, closing, **options)
         return TextEmbedder(former, cache) if former else None
 
-    embedders = Embedders(embed, other)
-    before: dict[str, tuple[TextEmbedder, Snapshots[Bullet]]] = {}
+    embedders = Embedders(embedder, connect_former_model)
+    former_generations: dict[str, tuple[TextEmbedder, Snapshots[IndexedBullet]]] = {}
 
-    def predecessor(dataset: str) -> FollowedPlaybook | None:
-        if dataset not in before:
-            return None
-        return follow_with(dataset, *before.pop(dataset))
+    def create_former(dataset: str) -> PlaybookFollower | None:
+        generation = former_generations.pop(dataset, None)
+        return None if generation is None else create_follower(dataset, *generation)
 
-    async def find_predecessors() -> None:
-        for dataset, model in (await modelling.run(snapshots.embedders)).items():
-            if (embed := await embedders.of(model)) is None:
+    async def find_former_generations() -> None:
+        for dataset, model in (await embedding_pool.run(snapshots.find_former_models)).items():
+            if (former := await embedders.get(model)) is None:
                 log.warning(
                     "embedding model of the index is unavailable; rebuilding the index", dataset=dataset, model=model
                 )
             else:
-                log.info(
-                    "index of the former model answers until its texts are embedded again", dataset=dataset, model=model
-                )
-                made = {**made_with, "embedder": model}
-                before[dataset] = embed, _snapshots(settings, "", made, bullet_of_bytes)
+                log.info("searching the index of the former model until its cut-over", dataset=dataset, model=model)
+                former_snapshots = _create_snapshots(settings, "", {**made_with, "embedder": model}, parse_bullet)
+                former_generations[dataset] = former, former_snapshots
 
     indexes = PlaybookIndexes(
-        lambda dataset: follow_with(dataset, embed, snapshots), settings.search_max_datasets, predecessor
+        lambda dataset: create_follower(dataset, embedder, snapshots), settings.search_max_datasets, create_former
     )
-    measures.watch(indexes.followed)
-    rank = RankEntries(embed, remembering(tokenize), weight, settings.search_fusion, scoring)
-    search = SearchPlaybook(indexes, rank, deadlines.remaining)
+    metrics.observe_indexes(indexes.list_current)
+    weight = VectorWeight(settings.search_alpha, settings.search_alpha_scaling)
+    rank = RankEntries(embedder, cache_query_terms(tokenize), weight, settings.search_fusion, scoring_pool)
     servicer = SearchServicer(
-        search,
-        PagePlaybook(search),
-        RankBullets(embed, rank, make.create, scoring),
+        SearchPlaybook(indexes, rank, deadlines.remaining),
+        RankBullets(embedder, rank, index_factory.create, scoring_pool),
         indexes,
-        embed,
+        embedder,
         settings.search_tokenizer,
-        bullet_from,
+        decode_bullet,
     )
 
-    in_qdrant = _qdrant_chunks(settings, tokenize, variant, closing)
+    create_qdrant_chunks = _connect_qdrant(settings, tokenize, variant, closing)
 
-    def chunk_index(collection: Collection) -> ChunkIndex:
-        if collection.backend is Backend.HYBRID:
-            made = {**made_with, "embedder": collection.model}
-            snapshots = _snapshots(settings, "collections", made, chunk_of_bytes)
-            return HybridChunks(collection, make, snapshots, scoring)
-        return in_qdrant(collection)
+    def create_chunk_index(collection: Collection) -> ChunkIndex:
+        if collection.backend is Backend.QDRANT:
+            return create_qdrant_chunks(collection)
+        collection_snapshots = _create_snapshots(
+            settings, "collections", {**made_with, "embedder": collection.model}, parse_chunk_ref
+        )
+        return HybridChunks(collection, index_factory, collection_snapshots, scoring_pool)
 
     store = CollectionRepository(database)
     backends = frozenset(Backend) if settings.search_qdrant else frozenset({Backend.HYBRID})
-    collections = CollectionIndexes(store, chunk_index, settings.search_max_collections)
-    cut = CutDocuments(embedders, tokenize, scoring)
-    put = PutDocuments(store, collections, cut)
+    collections = CollectionIndexes(store, create_chunk_index, settings.search_max_collections)
+    chunk = ChunkDocuments(embedders, tokenize, scoring_pool)
+    put = PutDocuments(store, collections, chunk)
     collection_servicer = CollectionServicer(
         store,
-        MakeCollections(store, collections, embed, backends),
+        ManageCollections(store, collections, model.model_id, backends),
         put,
-        LoadDocuments(store, put, cut),
+        LoadDocuments(store, put, chunk),
         SearchCollection(store, collections, embedders, rank),
     )
 
@@ -157,26 +153,26 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
             await wait_until_open(
                 opening.open, opening.url, "HANSEI_SEARCH_DATABASE_URL", settings.database_wait_seconds
             )
-        await find_predecessors()
+        await find_former_generations()
 
     async def compile_loops() -> None:
         await asyncio.sleep(settings.search_compile_after_seconds)
-        await compiling.run(loader.load)
-        # All that is there now stays. To look through it for garbage would stop every call for a tenth of a second.
+        await compile_pool.run(loader.load)
+        # Objects that exist now will stay. A garbage collection of them would stop every call for a tenth of a second.
         gc.freeze()
 
     async def close() -> None:
         loader.stop()
         await indexes.save()
         await indexes.close()
-        await collections.keep()
+        await collections.save_snapshots()
         await collections.close()
         await closing.aclose()
-        await scoring.close()
-        await modelling.close()
+        await scoring_pool.close()
+        await embedding_pool.close()
         await cache_database.close()
         await database.close()
-        await compiling.close()
+        await compile_pool.close()
 
     return chassis.Service(
         name="search",
@@ -190,25 +186,25 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
         close=close,
         tasks={
             "compiled loops": compile_loops,
-            "collections of other models": ReembedCollections(store, collections, embed).__call__,
-            "upkeep": lambda: indexes.keep_up(settings.search_snapshot_seconds),
-            "upkeep of collections": lambda: collections.keep_up(settings.search_snapshot_seconds),
+            "cut-over of collections": ReembedCollections(store, collections, embedder).__call__,
+            "maintenance of indexes": lambda: indexes.run_maintenance(settings.search_snapshot_seconds),
+            "maintenance of collections": lambda: collections.run_maintenance(settings.search_snapshot_seconds),
         },
     )
 
 
-def _snapshots(
-    settings: SearchSettings, folder: str, made_with: Mapping[str, str], unpack: Callable[[bytes], KeptT]
-) -> SnapshotFiles[KeptT] | NoSnapshots[KeptT]:
+def _create_snapshots(
+    settings: SearchSettings, folder: str, made_with: Mapping[str, str], parse_item: Callable[[bytes], StoredItemT]
+) -> SnapshotFiles[StoredItemT] | NoSnapshots[StoredItemT]:
     if settings.search_engine == "reference":
         return NoSnapshots()
-    return SnapshotFiles(Path(settings.search_snapshot_dir, folder), made_with, unpack)
+    return SnapshotFiles(Path(settings.search_snapshot_dir, folder), made_with, parse_item)
 
 
-def _index_factory(settings: SearchSettings, tokenize: Tokenizer, computing: LoopsInUse) -> IndexFactory[Any]:
-    """Return what makes indexes of the engine that the settings choose."""
+def _create_index_factory(settings: SearchSettings, tokenize: Tokenizer, loops: LoopsInUse) -> IndexFactory[Any]:
+    """Return the factory of indexes of the configured engine."""
     if settings.search_engine == "reference":
-        from services.search.adapters.reference import ReferenceIndex  # with FAISS and rank_bm25
+        from services.search.adapters.reference import ReferenceIndex  # imports FAISS and rank_bm25
 
         def create(dimension: int) -> ReferenceIndex[Any]:
             return ReferenceIndex(dimension, tokenize, settings.bm25)
@@ -216,33 +212,33 @@ def _index_factory(settings: SearchSettings, tokenize: Tokenizer, computing: Loo
         return IndexFactory(create, lambda state: create(0))
     probes = settings.search_probes
 
-    def build_neighbours(units: Float32s, rows: Int64s, covered: int) -> Neighbours:
-        from services.search.adapters.faiss_neighbours import FaissNeighbours  # few indexes are so large
+    def build_neighbours(units: Float32s, rows: Int64s, covered: int) -> NeighbourIndex:
+        from services.search.adapters.faiss_neighbours import FaissNeighbours  # only large indexes need it
 
         return FaissNeighbours.build(units, rows, covered, probes)
 
-    def restore_neighbours(arrays: Mapping[str, NDArray[Any]]) -> Neighbours:
+    def restore_neighbours(arrays: Mapping[str, NDArray[Any]]) -> NeighbourIndex:
         from services.search.adapters.faiss_neighbours import FaissNeighbours
 
         return FaissNeighbours.restore(arrays, probes)
 
-    rules = Rules(settings.bm25, computing, settings.search_exact_limit, build_neighbours)
+    rules = RankingRules(settings.bm25, loops, settings.search_exact_limit, build_neighbours)
     return IndexFactory(
         lambda dimension: HybridIndex(dimension, tokenize, rules),
         lambda state: HybridIndex.restore(state, tokenize, rules, restore_neighbours),
     )
 
 
-def _qdrant_chunks(
+def _connect_qdrant(
     settings: SearchSettings, tokenize: Tokenizer, variant: Variant, closing: AsyncExitStack
 ) -> Callable[[Collection], ChunkIndex]:
     if not settings.search_qdrant:
 
-        def missing(collection: Collection) -> ChunkIndex:
+        def raise_missing(collection: Collection) -> ChunkIndex:
             raise BackendMissing
 
-        return missing
-    # Its client takes longer to import than all the rest.
+        return raise_missing
+    # The import of the client takes longer than all others.
     from services.search.adapters.qdrant import Qdrant, QdrantChunks
 
     qdrant = Qdrant(settings.search_qdrant, settings.search_qdrant_api_key.get_secret_value())
@@ -250,21 +246,21 @@ def _qdrant_chunks(
     return lambda collection: QdrantChunks(collection, qdrant, tokenize, variant)
 
 
-def _tokenizer_of(settings: SearchSettings) -> Tokenizer:
+def _get_tokenizer(settings: SearchSettings) -> Tokenizer:
     try:
-        return tokenizer(settings.search_tokenizer)
+        return get_tokenizer(settings.search_tokenizer)
     except UnknownTokenizer as error:
         raise chassis.BadSetting(f"SEARCH_TOKENIZER: {error}") from error
 
 
 async def evaluate_file(settings: SearchSettings, path: Path, variants: Sequence[str] = ()) -> dict[str, Quality]:
-    """The retrieval quality of the service's defaults (`default`) and of named variants over a file.
+    """Return the retrieval quality of the settings (`default`) and of named variants for a file.
 
-    Raises `BadRetrievalSet`, `BadSetting`, `EmbeddingFailed`, and `KeyError` for a variant that is not in
+    Raises `BadRetrievalSet`, `BadSetting`, `EmbeddingFailed`, and `KeyError` for a name that is not in
     `NAMED_VARIANTS`.
     """
     retrieval_set = read_retrieval_set(path)
-    chosen = {
+    compared = {
         "default": RankingVariant(
             settings.search_tokenizer,
             settings.bm25,
@@ -272,7 +268,7 @@ async def evaluate_file(settings: SearchSettings, path: Path, variants: Sequence
             settings.search_fusion,
         )
     }
-    chosen.update((name, NAMED_VARIANTS[name]) for name in variants)
+    compared.update((name, NAMED_VARIANTS[name]) for name in variants)
     database = embedding_database(settings.search_database_url)
     pool = CpuPool("search-embed", workers=settings.embedding_threads)
     async with AsyncExitStack() as closing:
@@ -281,5 +277,5 @@ async def evaluate_file(settings: SearchSettings, path: Path, variants: Sequence
         await database.open()
         model = connect_embedding_model(settings, pool, closing, remaining=deadlines.remaining)
         cache = TableStore(schema.embeddings, database.read, database.write)
-        embed = TextEmbedder(model, cache)
-        return await evaluate(retrieval_set, embed, LoopsInUse(load_loops()), chosen)
+        embedder = TextEmbedder(model, cache)
+        return await evaluate(retrieval_set, embedder, LoopsInUse(load_loops()), compared)

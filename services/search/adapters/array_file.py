@@ -1,8 +1,8 @@
-"""A file of named arrays that is either whole or refused.
+"""A file of named arrays that is read completely or not at all.
 
-Layout: 8 bytes magic, 32 bytes SHA-256 of all that follows, 8 bytes length of a JSON manifest, the manifest, then the
-arrays, each at a multiple of 64 bytes. It is written beside its place and put there at once, so a reader sees the old
-file or the new one; it is read by mapping it into memory.
+Layout: 8 bytes magic, 32 bytes SHA-256 of the rest, 8 bytes length of a JSON manifest, the manifest, then the arrays,
+each at a multiple of 64 bytes. The file is written under another name and renamed, so a reader sees the old file or
+the new one. Arrays are read by memory mapping.
 """
 
 from __future__ import annotations
@@ -25,99 +25,99 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 class DamagedFileError(Exception):
-    """The file is cut off, changed, or something else altogether."""
+    """The file is incomplete, changed, or of another kind."""
 
 
-def write_arrays(path: Path, about: Mapping[str, Any], arrays: Arrays) -> None:
-    """Put the arrays into a file at `path`, durably and at once. Raises `OSError`, and then nothing has changed."""
+def write_arrays(path: Path, header: Mapping[str, Any], arrays: Arrays) -> None:
+    """Write a header and arrays, durably and atomically. Raises `OSError`; then nothing has changed."""
     flat = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with beside.open("wb") as file:
-            _write(file, _manifest(about, flat), list(flat.values()))
+        with temporary.open("wb") as file:
+            _write(file, _encode_manifest(header, flat), list(flat.values()))
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+        temporary.replace(path)
         _sync_folder(path.parent)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """What the file says about itself, and its arrays, mapped and read-only.
+    """Return the header and the arrays, memory-mapped and read-only.
 
-    Raises `DamagedFileError`, and `OSError` (`FileNotFoundError` if there is none).
+    Raises `DamagedFileError` and `OSError`.
     """
     if path.stat().st_size <= _MANIFEST_AT:
-        raise DamagedFileError("it is cut off")
+        raise DamagedFileError("incomplete file")
     content = np.memmap(path, np.uint8, "r")
     if content[:_DIGEST_AT].tobytes() != MAGIC:
-        raise DamagedFileError("it is not a file of this kind")
+        raise DamagedFileError("not an array file")
     if hashlib.sha256(content.data[_LENGTH_AT:]).digest() != content[_DIGEST_AT:_LENGTH_AT].tobytes():
-        raise DamagedFileError("its checksum is wrong")
+        raise DamagedFileError("wrong checksum")
     length = int.from_bytes(content[_LENGTH_AT:_MANIFEST_AT].tobytes(), "little")
     manifest = json.loads(content[_MANIFEST_AT : _MANIFEST_AT + length].tobytes())
-    start = _aligned(_MANIFEST_AT + length)
+    start = _align(_MANIFEST_AT + length)
     arrays = {
-        name: content[start + at : start + at + size].view(dtype).reshape(shape)
-        for name, (at, size, dtype, shape) in manifest["arrays"].items()
+        name: content[start + offset : start + offset + size].view(dtype).reshape(shape)
+        for name, (offset, size, dtype, shape) in manifest["arrays"].items()
     }
-    return manifest["about"], arrays
+    return manifest["header"], arrays
 
 
-def read_about(path: Path) -> dict[str, Any]:
-    """What the file says about itself, unchecked. Raises `DamagedFileError` and `OSError`."""
+def read_header(path: Path) -> dict[str, Any]:
+    """Return the header without a check of the file. Raises `DamagedFileError` and `OSError`."""
     with path.open("rb") as file:
-        head = file.read(_MANIFEST_AT)
-        manifest = file.read(int.from_bytes(head[_LENGTH_AT:], "little") if head[:_DIGEST_AT] == MAGIC else 0)
+        start = file.read(_MANIFEST_AT)
+        manifest = file.read(int.from_bytes(start[_LENGTH_AT:], "little") if start[:_DIGEST_AT] == MAGIC else 0)
     try:
-        about: dict[str, Any] = json.loads(manifest)["about"]
+        header: dict[str, Any] = json.loads(manifest)["header"]
     except (ValueError, LookupError, TypeError) as error:
-        raise DamagedFileError("it does not say what it is") from error
-    return about
+        raise DamagedFileError("missing header") from error
+    return header
 
 
-def packed(texts: Sequence[bytes], name: str) -> dict[str, NDArray[Any]]:
-    """Byte strings as two arrays, to be read back by `unpacked`."""
+def pack_bytes(texts: Sequence[bytes], name: str) -> dict[str, NDArray[Any]]:
+    """Return byte strings as two arrays, for `unpack_bytes`."""
     ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
     return {f"{name}.bytes": np.frombuffer(b"".join(texts), np.uint8), f"{name}.ends": ends}
 
 
-def unpacked(arrays: Arrays, name: str) -> list[bytes]:
-    """The byte strings that were `packed`."""
+def unpack_bytes(arrays: Arrays, name: str) -> list[bytes]:
+    """Return the byte strings of `pack_bytes`."""
     content = arrays[f"{name}.bytes"].tobytes()
     ends = arrays[f"{name}.ends"].tolist()
     return [content[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def _manifest(about: Mapping[str, Any], arrays: Arrays) -> bytes:
-    places: dict[str, tuple[int, int, str, list[int]]] = {}
-    at = 0
+def _encode_manifest(header: Mapping[str, Any], arrays: Arrays) -> bytes:
+    locations: dict[str, tuple[int, int, str, list[int]]] = {}
+    offset = 0
     for name, array in arrays.items():
-        places[name] = at, array.nbytes, array.dtype.str, list(array.shape)
-        at += _aligned(array.nbytes)
-    return json.dumps({"about": about, "arrays": places}, ensure_ascii=False).encode()
+        locations[name] = offset, array.nbytes, array.dtype.str, list(array.shape)
+        offset += _align(array.nbytes)
+    return json.dumps({"header": header, "arrays": locations}, ensure_ascii=False).encode()
 
 
 def _write(file: Any, manifest: bytes, arrays: Sequence[NDArray[Any]]) -> None:
     digest = hashlib.sha256()
 
-    def put(part: bytes | memoryview) -> None:
+    def write_part(part: bytes | memoryview) -> None:
         digest.update(part)
         file.write(part)
 
     file.write(MAGIC + bytes(32))
-    put(len(manifest).to_bytes(8, "little"))
-    put(manifest + bytes(_aligned(_MANIFEST_AT + len(manifest)) - _MANIFEST_AT - len(manifest)))
+    write_part(len(manifest).to_bytes(8, "little"))
+    write_part(manifest + bytes(_align(_MANIFEST_AT + len(manifest)) - _MANIFEST_AT - len(manifest)))
     for array in arrays:
-        put(array.reshape(-1).view(np.uint8).data if array.size else b"")
-        put(bytes(_aligned(array.nbytes) - array.nbytes))
+        write_part(array.reshape(-1).view(np.uint8).data if array.size else b"")
+        write_part(bytes(_align(array.nbytes) - array.nbytes))
     file.seek(_DIGEST_AT)
     file.write(digest.digest())
 
 
-def _aligned(size: int) -> int:
+def _align(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 

@@ -14,46 +14,46 @@ import faiss as untyped_faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from services.search.domain.neighbours import Neighbours
+from services.search.domain.neighbours import NeighbourIndex
 from services.search.domain.postings import Int64s, Mask
 from services.search.domain.vectors import Float32s
 
-# Its type stubs do not know what FAISS adds in Python.
+# The type stubs lack the methods that FAISS adds in Python.
 faiss: Any = untyped_faiss
 
 LISTS_PER_ROOT = 4
-"""Lists are this many times the square root of the rows."""
+"""The number of lists is this many times the square root of the rows."""
 
 SAMPLED_PER_LIST, TRAINING_ROUNDS = 48, 8
 FAR_SHARE = 64
-"""One list in so many is looked into for the farthest row: with fewer, min-max scales otherwise than over all rows."""
+"""One list in so many is searched for the farthest row; with fewer lists min-max would scale differently."""
 
 OUTGROWN_BY = 2
-"""An index that deserves so many times as many lists is trained anew: one that has grown fourfold."""
+"""An index that needs so many times as many lists is trained again: one that has grown fourfold."""
 
 _BLOCK = 65_536
 _THREADS = faiss.omp_get_max_threads()
 
 
 class FaissNeighbours:
-    """Implements `Neighbours`; vector n of the index is that of row `rows[n]`, -1 for one that is gone."""
+    """Implements `NeighbourIndex`; vector n of the index is that of row `rows[n]`, -1 for a deleted row."""
 
-    def __init__(self, index: Any, rows: Int64s, covered: int, probes: int) -> None:
+    def __init__(self, index: Any, rows: Int64s, covered_rows: int, probes: int) -> None:
         self._index = index
         self._rows = rows
-        self._covered = covered
+        self._covered = covered_rows
         self._probes = probes
-        self._any_gone = bool(len(rows)) and int(rows.min()) < 0
+        self._has_deleted = bool(len(rows)) and int(rows.min()) < 0
 
     @property
-    def covered(self) -> int:
-        """Return below which number it knows the rows."""
+    def covered_rows(self) -> int:
+        """Return the number of rows, from the first, that the index covers."""
         return self._covered
 
     @classmethod
-    def build(cls, units: Float32s, rows: Int64s, covered: int, probes: int) -> Neighbours:
+    def build(cls, units: Float32s, rows: Int64s, covered_rows: int, probes: int) -> NeighbourIndex:
         """Return an index of these rows of the unit vectors."""
-        faiss.omp_set_num_threads(_THREADS)  # of this thread alone: a search here may have left one
+        faiss.omp_set_num_threads(_THREADS)  # of this thread; a search here sets it to one
         rng = np.random.default_rng(0)
         lists = min(_lists_for(len(rows)), len(rows))
         quantizer = faiss.IndexFlatIP(units.shape[1])
@@ -65,15 +65,15 @@ class FaissNeighbours:
         sample = rng.choice(rows, min(len(rows), SAMPLED_PER_LIST * lists), replace=False)
         index.train(units[np.sort(sample)])
         _add(index, units, rows)
-        return cls(index, rows, covered, probes)
+        return cls(index, rows, covered_rows, probes)
 
     def is_outgrown_by(self, rows: int) -> bool:
-        """Return whether so many rows deserve many more lists, or most of those known are gone."""
+        """Return whether so many rows need many more lists, or most covered rows were deleted."""
         return _lists_for(rows) >= OUTGROWN_BY * self._index.nlist or len(self._rows) > 2 * rows
 
     def select(self, mask: Mask | None) -> Any:
         """Return a selection for `search` of the rows that the mask admits; None admits every row."""
-        if mask is None and not self._any_gone:
+        if mask is None and not self._has_deleted:
             return None
         admitted = self._rows >= 0
         if mask is not None:
@@ -82,33 +82,33 @@ class FaissNeighbours:
 
     def search(self, query: Float32s, count: int, selection: Any) -> Int64s:
         """Return about `count` nearest rows, and one of the farthest, in any order."""
-        # Of this thread alone. More of them cost more than they gain, and a query has no processor to itself.
+        # Of this thread. More threads cost more than they gain: other queries need the processors.
         faiss.omp_set_num_threads(1)
-        near = faiss.SearchParametersIVF(nprobe=self._probes, sel=selection)
-        far = faiss.SearchParametersIVF(nprobe=max(4, self._index.nlist // FAR_SHARE), sel=selection)
-        nearest = self._index.search(query[np.newaxis], count, params=near)[1][0]
+        near_params = faiss.SearchParametersIVF(nprobe=self._probes, sel=selection)
+        far_params = faiss.SearchParametersIVF(nprobe=max(4, self._index.nlist // FAR_SHARE), sel=selection)
+        nearest = self._index.search(query[np.newaxis], count, params=near_params)[1][0]
         # The farthest is the nearest to the opposite vector.
-        farthest = self._index.search(-query[np.newaxis], 1, params=far)[1][0]
+        farthest = self._index.search(-query[np.newaxis], 1, params=far_params)[1][0]
         found = np.concatenate([nearest, farthest])
         rows: Int64s = self._rows[found[found >= 0]]
         return rows
 
-    def extend(self, units: Float32s) -> Neighbours:
-        """Return an index that also knows the next rows, which have these unit vectors."""
+    def extend(self, units: Float32s) -> NeighbourIndex:
+        """Return an index that also covers the next rows, which have these unit vectors."""
         faiss.omp_set_num_threads(_THREADS)
         index = faiss.clone_index(self._index)
         _add(index, units, np.arange(len(units)))
         added = np.arange(self._covered, self._covered + len(units))
         return FaissNeighbours(index, np.concatenate([self._rows, added]), self._covered + len(units), self._probes)
 
-    def renumber(self, alive: Mask) -> Neighbours:
-        """Return an index of these rows alone, numbered anew in their order."""
+    def renumber(self, alive: Mask) -> NeighbourIndex:
+        """Return an index of these rows alone, numbered again in their order."""
         numbers = np.where(alive, np.cumsum(alive) - 1, -1)
         rows = np.where(self._rows >= 0, numbers[self._rows], -1)
         return FaissNeighbours(self._index, rows, int(np.count_nonzero(alive[: self._covered])), self._probes)
 
     def export(self) -> dict[str, NDArray[Any]]:
-        """Return it as arrays."""
+        """Return the index as arrays."""
         return {
             "index": faiss.serialize_index(self._index),
             "rows": self._rows,
@@ -116,8 +116,8 @@ class FaissNeighbours:
         }
 
     @classmethod
-    def restore(cls, arrays: Mapping[str, NDArray[Any]], probes: int) -> Neighbours:
-        """Return what was exported."""
+    def restore(cls, arrays: Mapping[str, NDArray[Any]], probes: int) -> NeighbourIndex:
+        """Return the index of exported arrays."""
         index = faiss.deserialize_index(np.asarray(arrays["index"]))
         return cls(index, np.asarray(arrays["rows"]), int(arrays["covered"][0]), probes)
 

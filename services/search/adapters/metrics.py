@@ -1,4 +1,4 @@
-"""What search tells of its indexes and of the cache of embeddings."""
+"""Metrics of the indexes and of the cache of embeddings."""
 
 from __future__ import annotations
 
@@ -9,57 +9,58 @@ from datetime import UTC, datetime
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from chassis.telemetry import meter
-from services.search.usecases.follow_playbook import FollowedPlaybook
+from services.search.usecases.playbook_follower import PlaybookFollower
 
-Followed = Callable[[], Sequence[FollowedPlaybook]]
-
-# Counted here and read when metrics are: a counter of OpenTelemetry takes a tenth of the time of a search.
+# Counted here and collected with the metrics: a counter of OpenTelemetry takes a tenth of the time of a search.
 _hits: Counter[str] = Counter()
 _misses: Counter[str] = Counter()
 
 
-def embedded(of: str, known: int, made: int) -> None:
-    """Counts texts (documents, queries) whose vector was known, and those it was made for."""
-    _hits[of] += known
-    _misses[of] += made
+def count_embeddings(kind: str, cached: int, made: int) -> None:
+    """Count texts of a kind (`documents`, `queries`) whose vector was cached, and those it was made for."""
+    _hits[kind] += cached
+    _misses[kind] += made
 
 
-def _embeddings(_: CallbackOptions) -> Iterable[Observation]:
+def _observe_embeddings(_: CallbackOptions) -> Iterable[Observation]:
     for cache, counted in (("hit", _hits), ("miss", _misses)):
-        yield from (Observation(count, {"of": of, "cache": cache}) for of, count in list(counted.items()))
+        yield from (Observation(count, {"kind": kind, "cache": cache}) for kind, count in list(counted.items()))
 
 
 meter.create_observable_counter(
     "hansei.search.embeddings",
-    [_embeddings],
+    [_observe_embeddings],
     unit="{text}",
-    description="Texts whose vector was needed: `cache` says whether it was known, `of` what the text was.",
+    description="Vectors of texts by `kind`, documents or queries, and by `cache`, hit or miss.",
 )
 
 
-def watch(followed: Followed) -> None:
-    """From now on metrics tell the size of the indexes that are followed, and how far behind the feed they are."""
+def observe_indexes(list_indexes: Callable[[], Sequence[PlaybookFollower]]) -> None:
+    """Report the size of the playbook indexes and their lag behind the feed."""
 
-    def sized(_: CallbackOptions) -> Iterable[Observation]:
-        yield Observation(sum(each.bullets for each in followed()))
+    def observe_bullets(_: CallbackOptions) -> Iterable[Observation]:
+        yield Observation(sum(index.bullets for index in list_indexes()))
 
-    def counted(_: CallbackOptions) -> Iterable[Observation]:
-        yield Observation(len(followed()))
+    def observe_playbooks(_: CallbackOptions) -> Iterable[Observation]:
+        yield Observation(len(list_indexes()))
 
-    def late(_: CallbackOptions) -> Iterable[Observation]:
+    def observe_lag(_: CallbackOptions) -> Iterable[Observation]:
         now = datetime.now(UTC)
-        heard = [each.heard_at for each in followed() if each.heard_at is not None]
-        yield Observation(max(((now - moment).total_seconds() for moment in heard), default=0.0))
+        last_events = [index.last_event_at for index in list_indexes() if index.last_event_at is not None]
+        yield Observation(max(((now - moment).total_seconds() for moment in last_events), default=0.0))
 
     meter.create_observable_gauge(
-        "hansei.search.index.size", [sized], unit="{bullet}", description="Bullets in all indexes."
+        "hansei.search.index.size", [observe_bullets], unit="{bullet}", description="Bullets in all indexes."
     )
     meter.create_observable_gauge(
-        "hansei.search.index.playbooks", [counted], unit="{playbook}", description="Playbooks that are followed."
+        "hansei.search.index.playbooks",
+        [observe_playbooks],
+        unit="{playbook}",
+        description="Playbooks that are followed.",
     )
     meter.create_observable_gauge(
         "hansei.search.index.lag",
-        [late],
+        [observe_lag],
         unit="s",
-        description="Seconds since the feed of the playbook that is furthest behind was heard.",
+        description="Seconds since the last event of the feed, of the playbook that is furthest behind.",
     )

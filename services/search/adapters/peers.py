@@ -9,56 +9,58 @@ import numpy as np
 
 from hansei.playbook.v1 import playbook_pb2, playbook_service_pb2, playbook_service_pb2_grpc
 from libs.embedding.model import Float32s
-from services.search.domain.bullet import Bullet
-from services.search.domain.feed import Alive, Change, Committed, Event, Snapshot
+from services.search.domain.bullet import IndexedBullet
+from services.search.domain.feed import BulletChange, CommittedRevision, Event, FeedProgress, PlaybookSnapshot
 
 
 class CuratorFeed:
-    """Follows playbooks over gRPC, with vectors of one model. `channel` leads to the curator."""
+    """Follows playbooks over gRPC, with vectors of one model. `channel` is connected to the curator."""
 
     def __init__(self, channel: Any, model_id: str) -> None:
         self._playbooks = playbook_service_pb2_grpc.PlaybookServiceStub(channel)
         self._model_id = model_id
 
-    async def watch(self, dataset: str, after: int | None, held: int = 0) -> AsyncIterator[Event]:
+    async def watch(self, dataset: str, after: int | None, embedded_revision: int = 0) -> AsyncIterator[Event]:
         """Yield every revision after `after`, without end; None begins with a snapshot. Raises `HanseiError`."""
         request = playbook_service_pb2.WatchPlaybookRequest(
             dataset=dataset,
             from_revision=after or 0,
             snapshot=after is None,
             embedding_model_id=self._model_id,
-            embeddings_after_revision=held,
+            embeddings_after_revision=embedded_revision,
         )
-        parts: list[Bullet] = []
+        parts: list[IndexedBullet] = []
         vectors: dict[str, Float32s] = {}
         async for response in self._playbooks.WatchPlaybook(request):
             match response.WhichOneof("event"):
                 case "snapshot":
                     part = response.snapshot
-                    bullets = [bullet_from(bullet) for bullet in part.playbook.bullets]
+                    bullets = [decode_bullet(bullet) for bullet in part.playbook.bullets]
                     for bullet, embedding in zip(bullets, part.embeddings, strict=False):
-                        self._take(vectors, bullet, embedding)
+                        self._add_vector(vectors, bullet, embedding)
                     parts.extend(bullets)
                     if part.last:
-                        yield Snapshot(part.playbook.revision, parts, vectors)
+                        yield PlaybookSnapshot(part.playbook.revision, parts, vectors)
                         parts, vectors = [], {}
                 case "revision":
-                    yield self._committed(response.revision)
+                    yield self._decode_revision(response.revision)
                 case "progress":
-                    yield Alive(response.progress.revision)
+                    yield FeedProgress(response.progress.revision)
 
-    def _committed(self, revision: playbook_pb2.Revision) -> Committed:
-        changes: list[Change] = []
+    def _decode_revision(self, revision: playbook_pb2.Revision) -> CommittedRevision:
+        changes: list[BulletChange] = []
         vectors: dict[str, Float32s] = {}
         for change in revision.changes:
-            bullet = bullet_from(change.after) if change.HasField("after") else None
-            changes.append(Change(change.bullet_id, bullet, change.position))
+            bullet = decode_bullet(change.after) if change.HasField("after") else None
+            changes.append(BulletChange(change.bullet_id, bullet, change.position))
             if bullet is not None:
-                self._take(vectors, bullet, change.embedding)
-        return Committed(revision.revision, changes, vectors)
+                self._add_vector(vectors, bullet, change.embedding)
+        return CommittedRevision(revision.revision, changes, vectors)
 
-    def _take(self, vectors: dict[str, Float32s], bullet: Bullet, embedding: playbook_pb2.Embedding) -> None:
-        """Add the vector of a bullet's text, if it was sent, is of the own model, and is whole and finite."""
+    def _add_vector(
+        self, vectors: dict[str, Float32s], bullet: IndexedBullet, embedding: playbook_pb2.Embedding
+    ) -> None:
+        """Add the vector of a bullet's text if it was sent, is of the requested model, complete and finite."""
         if embedding.model_id != self._model_id or len(embedding.values) != 4 * embedding.dimension:
             return
         vector = np.frombuffer(embedding.values, "<f4")
@@ -66,14 +68,14 @@ class CuratorFeed:
             vectors[bullet.searchable_text] = vector
 
 
-def bullet_of_bytes(origin: bytes) -> Bullet:
-    """The bullet that `origin` holds, as the curator sent it."""
-    return bullet_from(playbook_pb2.Bullet.FromString(origin), origin)
+def parse_bullet(origin: bytes) -> IndexedBullet:
+    """Parse a bullet from the bytes that the curator sent."""
+    return decode_bullet(playbook_pb2.Bullet.FromString(origin), origin)
 
 
-def bullet_from(message: playbook_pb2.Bullet, origin: bytes | None = None) -> Bullet:
-    """The domain's bullet; a bullet without `searchable_text` is searched by its content."""
-    return Bullet(
+def decode_bullet(message: playbook_pb2.Bullet, origin: bytes | None = None) -> IndexedBullet:
+    """Return the bullet of a message; without `searchable_text` its content is searched."""
+    return IndexedBullet(
         id=message.id,
         section=message.section,
         content=message.content,
@@ -82,6 +84,6 @@ def bullet_from(message: playbook_pb2.Bullet, origin: bytes | None = None) -> Bu
         helpful=message.helpful,
         harmful=message.harmful,
         source_trajectory=message.source_trajectory,
-        served=message.state != playbook_pb2.BULLET_STATE_RETIRED,
+        is_served=message.state != playbook_pb2.BULLET_STATE_RETIRED,
         origin=message.SerializeToString() if origin is None else origin,
     )

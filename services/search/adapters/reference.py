@@ -1,7 +1,6 @@
 """The reference engine: ranks with `faiss.IndexFlatIP` and `rank_bm25.BM25Okapi` themselves (`SEARCH_ENGINE`).
 
-It keeps nothing but the entries and computes everything anew for each query. It is slow, and says what the built-in
-engine must answer.
+It stores the entries only and computes everything for each query. It is slow, and the oracle for the built-in engine.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from services.search.domain.bm25 import Variant
 from services.search.domain.entry import Entry
 from services.search.domain.fusion import EQUAL_WITHIN, SINGLE_PRECISION_NOISE, Floats, Fusion, fuse
 from services.search.domain.items import Items
-from services.search.domain.query import Filter, ItemT, Ranking, Results, TermScore
+from services.search.domain.query import CandidateFilter, ItemT, Ranking, Results, TermScore
 from services.search.domain.snapshot import IndexState
-from services.search.domain.tokenizers import Tokenizer, terms_of
-from services.search.domain.vectors import Float32s, unit
+from services.search.domain.tokenizers import Tokenizer, tokenize_entry
+from services.search.domain.vectors import Float32s, scale_to_unit
 
 
 class _Row(NamedTuple):
@@ -40,44 +39,54 @@ class ReferenceView(NamedTuple, Generic[ItemT]):
 
     @property
     def rows(self) -> int:
-        """Return how many entries there are."""
+        """Return the number of entries."""
         return len(self.entries)
 
-    def count_candidates(self, admitted: Filter) -> int:
-        """Return how many entries the filter lets pass."""
-        return len(self._candidates(admitted))
+    def count_candidates(self, admitted: CandidateFilter) -> int:
+        """Return the number of entries that pass the filter."""
+        return len(self._filter(admitted))
 
     def search(
-        self, terms: Sequence[str], query: Float32s, admitted: Filter, fusion: Fusion, count: int, explain: bool = False
+        self,
+        terms: Sequence[str],
+        query: Float32s,
+        admitted: CandidateFilter,
+        fusion: Fusion,
+        count: int,
+        explain: bool = False,
     ) -> Ranking[ItemT]:
         """See `SearchView`."""
-        chosen = self._candidates(admitted)
-        if not chosen:
+        candidates = self._filter(admitted)
+        if not candidates:
             return Ranking(alpha=fusion.alpha)
-        units, corpus = np.array([row.unit for row in chosen]), [row.terms for row in chosen]
-        cosine, bm25 = _cosines(units, query), self._bm25(corpus, terms)
-        ranked = fuse(cosine, bm25, np.arange(len(chosen)), fusion, count)
+        units, corpus = np.array([row.unit for row in candidates]), [row.terms for row in candidates]
+        cosine, bm25 = _compute_cosines(units, query), self._compute_bm25(corpus, terms)
+        ranked = fuse(cosine, bm25, np.arange(len(candidates)), fusion, count)
         best = ranked.rows.tolist()
         matched: list[tuple[TermScore, ...]] = []
         if explain:
-            known = {term for held in corpus for term in held}
+            vocabulary = {term for row_terms in corpus for term in row_terms}
             parts = {
-                term: self._bm25(corpus, [term] * terms.count(term)) for term in dict.fromkeys(terms) if term in known
+                term: self._compute_bm25(corpus, [term] * terms.count(term))
+                for term in dict.fromkeys(terms)
+                if term in vocabulary
             }
             matched = [
                 tuple(TermScore(term, float(part[n])) for term, part in parts.items() if term in corpus[n])
                 for n in best
             ]
-        return Ranking(Results([chosen[n].entry.item for n in best], ranked.scores, matched), len(chosen), fusion.alpha)
+        return Ranking(
+            Results([candidates[n].entry.item for n in best], ranked.scores, matched), len(candidates), fusion.alpha
+        )
 
-    def _candidates(self, admitted: Filter) -> list[_Row]:
+    def _filter(self, admitted: CandidateFilter) -> list[_Row]:
         return [row for row in self.entries if _is_admitted(row.entry, admitted)]
 
-    def _bm25(self, corpus: list[list[str]], terms: Sequence[str]) -> Floats:
+    def _compute_bm25(self, corpus: list[list[str]], terms: Sequence[str]) -> Floats:
         if not any(corpus):
             return np.zeros(len(corpus))  # BM25Okapi would divide by the average length (S-25)
-        make = BM25Okapi if self.variant.floored else _LuceneBM25
-        model = make(corpus, k1=self.variant.k1, b=self.variant.b, epsilon=self.variant.epsilon)
+        bm25_class = BM25Okapi if self.variant.floored else _LuceneBM25
+        model = bm25_class(corpus, k1=self.variant.k1, b=self.variant.b, epsilon=self.variant.epsilon)
         scores: Floats = np.asarray(model.get_scores(list(terms)), np.float64)
         return scores * self.variant.gain / (self.variant.k1 + 1.0)
 
@@ -96,8 +105,8 @@ class ReferenceIndex(Generic[ItemT]):
     def __contains__(self, entry_id: str) -> bool:
         return entry_id in self._rows
 
-    def holds(self, entry_id: str, item: ItemT) -> bool:
-        """Return whether the entry is there with just this item."""
+    def contains_item(self, entry_id: str, item: ItemT) -> bool:
+        """Return whether the entry exists and has an equal item."""
         return entry_id in self._rows and self._rows[entry_id].entry.item == item
 
     def apply(
@@ -110,14 +119,14 @@ class ReferenceIndex(Generic[ItemT]):
     ) -> ReferenceView[ItemT]:
         """See `SearchIndex`."""
         width = self.view.dimension
-        given = np.empty((0, width)) if vectors is None or not entries else np.asarray(vectors, np.float64)
-        if given.shape != (len(entries), width) or not np.isfinite(given).all():
-            raise EmbeddingFailed(f"vectors of shape {given.shape} for an index of {(len(entries), width)}")
-        units = unit(given).astype(np.float32)
+        matrix = np.empty((0, width)) if vectors is None or not entries else np.asarray(vectors, np.float64)
+        if matrix.shape != (len(entries), width) or not np.isfinite(matrix).all():
+            raise EmbeddingFailed(f"vectors of shape {matrix.shape} for an index of {(len(entries), width)}")
+        units = scale_to_unit(matrix).astype(np.float32)
         rows = {entry_id: row for entry_id, row in self._rows.items() if entry_id not in deleted}
         for entry, vector in zip(entries, units, strict=True):
             entry.check()
-            rows[entry.id] = _Row(entry, terms_of(entry.text, entry.keywords, self._tokenize), vector)
+            rows[entry.id] = _Row(entry, tokenize_entry(entry.text, entry.keywords, self._tokenize), vector)
         if order is not None:
             rows = {entry_id: rows[entry_id] for entry_id in dict.fromkeys([*order, *rows]) if entry_id in rows}
         self._rows = rows
@@ -129,7 +138,7 @@ class ReferenceIndex(Generic[ItemT]):
         return False
 
     def export_state(self) -> IndexState[ItemT]:
-        """Return the revision alone: `NoSnapshots` keeps none of it."""
+        """Return the revision alone: `NoSnapshots` stores nothing of it."""
         return IndexState(self.view.revision, (), Items(), (), (), {})
 
 
@@ -140,7 +149,7 @@ class _LuceneBM25(BM25Okapi):  # type: ignore[misc]
         self.idf = {term: np.log1p((self.corpus_size - n + 0.5) / (n + 0.5)) for term, n in nd.items()}
 
 
-def _cosines(units: Float32s, query: Float32s) -> Floats:
+def _compute_cosines(units: Float32s, query: Float32s) -> Floats:
     index = faiss.IndexFlatIP(units.shape[1])
     index.add(units)
     products, numbers = index.search(query[np.newaxis], len(units))
@@ -151,8 +160,8 @@ def _cosines(units: Float32s, query: Float32s) -> Floats:
     return cosine
 
 
-def _is_admitted(entry: Entry[Any], admitted: Filter) -> bool:
-    has = {("", entry.section), *entry.attributes}
+def _is_admitted(entry: Entry[Any], admitted: CandidateFilter) -> bool:
+    attributes = {("", entry.section), *entry.attributes}
     return entry.confidence >= admitted.min_confidence and all(
-        any((name, value) in has for value in values) for name, values in admitted.facets()
+        any((name, value) in attributes for value in values) for name, values in admitted.list_facets()
     )

@@ -11,138 +11,138 @@ from numpy.typing import NDArray
 from chassis.logging import get_logger
 from services.search.adapters.array_file import (
     DamagedFileError,
-    packed,
-    read_about,
+    pack_bytes,
     read_arrays,
-    unpacked,
+    read_header,
+    unpack_bytes,
     write_arrays,
 )
-from services.search.domain.items import Items, Unread
-from services.search.domain.snapshot import IndexSnapshot, IndexState, KeptT
+from services.search.domain.items import Items, SerializedItem
+from services.search.domain.snapshot import IndexSnapshot, IndexState, StoredItemT
 
 log = get_logger(__name__)
 
-FORMAT = 4
+FORMAT = 5
 
 
-class SnapshotFiles(Generic[KeptT]):
+class SnapshotFiles(Generic[StoredItemT]):
     """Snapshots in a folder, as `<name>.index`.
 
-    ``made_with`` names what the arrays depend on, embedder and tokeniser: a snapshot made with anything else is not
-    used. A damaged file is reported, put aside as `<name>.index.damaged`, and the index is built anew.
+    ``made_with`` names the embedder and the tokeniser; snapshots made with others are not used. A damaged file is
+    logged and renamed to `<name>.index.damaged`, and the index is built again.
     """
 
-    def __init__(self, folder: Path, made_with: Mapping[str, str], unpack: Callable[[bytes], KeptT]) -> None:
+    def __init__(self, folder: Path, made_with: Mapping[str, str], parse_item: Callable[[bytes], StoredItemT]) -> None:
         self._folder = folder
         self._made_with = {"format": str(FORMAT), **made_with}
-        self._unpack = unpack
+        self._parse_item = parse_item
 
-    def embedders(self) -> dict[str, str]:
-        """By name, the embedders of the snapshots that only another embedder keeps from being used."""
-        others: dict[str, str] = {}
+    def find_former_models(self) -> dict[str, str]:
+        """Return the embedders of those snapshots that differ in nothing else, by name of the snapshot."""
+        models: dict[str, str] = {}
         for path in self._folder.glob("*.index"):
             try:
-                made_with = read_about(path)["made_with"]
+                made_with = read_header(path)["made_with"]
             except (DamagedFileError, OSError, LookupError):
                 continue  # `load` reports it.
             if made_with != self._made_with and made_with == {**self._made_with, "embedder": made_with["embedder"]}:
-                others[path.stem] = made_with["embedder"]
-        return others
+                models[path.stem] = made_with["embedder"]
+        return models
 
-    def load(self, name: str) -> IndexSnapshot[KeptT] | None:
-        """The snapshot; None if there is none, or none that can be used."""
+    def load(self, name: str) -> IndexSnapshot[StoredItemT] | None:
+        """Return the snapshot; None if there is none that can be used."""
         path = self._path(name)
         try:
-            about, arrays = read_arrays(path)
-            if about["made_with"] != self._made_with:
+            header, arrays = read_arrays(path)
+            if header["made_with"] != self._made_with:
                 log.warning(
                     "snapshot was made with another model or version; not using it",
                     file=str(path),
-                    made_with=about["made_with"],
+                    made_with=header["made_with"],
                     wanted=self._made_with,
                 )
                 return None
-            return self._snapshot(about, arrays)
+            return self._decode(header, arrays)
         except FileNotFoundError:
             return None
         except (DamagedFileError, OSError, LookupError, ValueError, TypeError) as error:
             log.error("snapshot is damaged; rebuilding the index", file=str(path), error=str(error))
-            self._put_aside(path)
+            self._rename_damaged(path)
             return None
 
-    def save(self, name: str, snapshot: IndexSnapshot[KeptT]) -> None:
-        """Keep this one from now on. A disk that is full is logged, and costs a slower restart."""
+    def save(self, name: str, snapshot: IndexSnapshot[StoredItemT]) -> None:
+        """Replace the snapshot. A full disk is logged; it only makes the next start slower."""
         index = snapshot.index
-        of_index = None if index is None else list(index.arrays)
-        about = {"made_with": self._made_with, "revision": snapshot.revision, "arrays": of_index}
+        array_names = None if index is None else list(index.arrays)
+        header = {"made_with": self._made_with, "revision": snapshot.revision, "arrays": array_names}
         arrays = {
-            **packed([entry_id.encode() for entry_id in snapshot.order], "order"),
-            **packed([kept.origin for kept in snapshot.hidden], "hidden"),
+            **pack_bytes([entry_id.encode() for entry_id in snapshot.order], "order"),
+            **pack_bytes([item.origin for item in snapshot.retired], "retired"),
         }
         if index is not None:
-            arrays |= _pack_names(index.ids, "ids") | packed(index.items.origins(), "items")
+            arrays |= _pack_names(index.ids, "ids") | pack_bytes(index.items.origins(), "items")
             arrays |= _pack_names(index.terms, "terms") | _pack_names(index.facets, "facets") | dict(index.arrays)
         try:
-            write_arrays(self._path(name), about, arrays)
+            write_arrays(self._path(name), header, arrays)
         except OSError as error:
             log.error("snapshot could not be written", index=name, error=str(error))
 
-    def forget(self, name: str) -> None:
-        """Keep none any more. A file that cannot be removed is logged: it is never used again."""
+    def delete(self, name: str) -> None:
+        """Delete the snapshot. A file that cannot be removed is logged; it is never used again."""
         try:
             self._path(name).unlink(missing_ok=True)
         except OSError as error:
             log.error("snapshot could not be removed", index=name, error=str(error))
 
-    def _snapshot(self, about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> IndexSnapshot[KeptT]:
+    def _decode(self, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> IndexSnapshot[StoredItemT]:
         index = None
-        if about["arrays"] is not None:
+        if header["arrays"] is not None:
             index = IndexState(
-                about["revision"],
+                header["revision"],
                 _unpack_names(arrays, "ids"),
-                Items([Unread(origin) for origin in unpacked(arrays, "items")], self._unpack),
+                Items([SerializedItem(origin) for origin in unpack_bytes(arrays, "items")], self._parse_item),
                 _unpack_names(arrays, "terms"),
                 _unpack_names(arrays, "facets"),
-                {name: arrays[name] for name in about["arrays"]},
+                {name: arrays[name] for name in header["arrays"]},
             )
         return IndexSnapshot(
-            about["revision"],
-            [entry_id.decode() for entry_id in unpacked(arrays, "order")],
-            [self._unpack(origin) for origin in unpacked(arrays, "hidden")],
+            header["revision"],
+            [entry_id.decode() for entry_id in unpack_bytes(arrays, "order")],
+            [self._parse_item(origin) for origin in unpack_bytes(arrays, "retired")],
             index,
         )
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}.index"
 
-    def _put_aside(self, path: Path) -> None:
+    def _rename_damaged(self, path: Path) -> None:
         try:
             path.replace(path.with_name(f"{path.name}.damaged"))
         except OSError as error:
             log.error("damaged snapshot could not be moved", file=str(path), error=str(error))
 
 
-class NoSnapshots(Generic[KeptT]):
-    """Keeps no snapshots: after a restart the indexes are made of the feed and of the database."""
+class NoSnapshots(Generic[StoredItemT]):
+    """Stores nothing: each start builds the indexes from the feed and the database."""
 
-    def embedders(self) -> Mapping[str, str]:
-        """Return nothing: no snapshot was made by any embedder."""
+    def find_former_models(self) -> Mapping[str, str]:
+        """Return nothing."""
         return {}
 
-    def load(self, name: str) -> IndexSnapshot[KeptT] | None:
+    def load(self, name: str) -> IndexSnapshot[StoredItemT] | None:
         """Return None."""
         return None
 
-    def save(self, name: str, snapshot: IndexSnapshot[KeptT]) -> None:
-        """Keep nothing."""
+    def save(self, name: str, snapshot: IndexSnapshot[StoredItemT]) -> None:
+        """Store nothing."""
 
-    def forget(self, name: str) -> None:
-        """Forget nothing."""
+    def delete(self, name: str) -> None:
+        """Delete nothing."""
 
 
 def _pack_names(names: Sequence[str], name: str) -> dict[str, NDArray[Any]]:
-    return packed([each.encode("utf-8", "surrogatepass") for each in names], f"{name}.names")
+    return pack_bytes([text.encode("utf-8", "surrogatepass") for text in names], f"{name}.names")
 
 
 def _unpack_names(arrays: Mapping[str, NDArray[Any]], name: str) -> list[str]:
-    return [each.decode("utf-8", "surrogatepass") for each in unpacked(arrays, f"{name}.names")]
+    return [text.decode("utf-8", "surrogatepass") for text in unpack_bytes(arrays, f"{name}.names")]

@@ -31,14 +31,16 @@ class Variant:
         """Return the factor on a term's frequency: k1 + 1, or 1 in Lucene's form."""
         return self.k1 + 1.0 if self.floored else 1.0
 
-    def idf(self, total: int, holding: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the weights, before the floor, of terms that so many of `total` entries contain (S-20); 0 for none."""
-        without = total - holding + 0.5
+    def compute_idf(self, total: int, document_counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the idf, before the floor, of terms that so many of `total` entries contain (S-20); 0 for none."""
+        without = total - document_counts + 0.5
         idf: NDArray[np.float64] = (
-            np.log(without) - np.log(holding + 0.5) if self.floored else np.log1p(without / (holding + 0.5))
+            np.log(without) - np.log(document_counts + 0.5)
+            if self.floored
+            else np.log1p(without / (document_counts + 0.5))
         )
-        if not holding.all():
-            idf[holding == 0] = 0.0
+        if not document_counts.all():
+            idf[document_counts == 0] = 0.0
         return idf
 
 

@@ -1,4 +1,4 @@
-"""A bullet as search sees it."""
+"""The bullets that search indexes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Bullet:
-    """One lesson of a playbook (C-01); `searchable_text` and `keywords` are what is searched.
+class IndexedBullet:
+    """One lesson of a playbook (C-01); searches read `searchable_text` and `keywords`.
 
-    ``served`` is false for a retired bullet: it has its place in the playbook and is never found. ``origin`` is the
-    bullet as its owner sent it, handed on unread with every result.
+    ``is_served`` is false for a retired bullet: it keeps its position in the playbook and is never found. ``origin`` is
+    the bullet as the curator sent it; results carry it unchanged.
     """
 
     id: str
@@ -21,11 +21,11 @@ class Bullet:
     helpful: int = 0
     harmful: int = 0
     source_trajectory: str = ""
-    served: bool = True
+    is_served: bool = True
     origin: bytes = b""
 
     @property
     def confidence_score(self) -> float:
-        """Share of helpful votes in 0..1; 0.5 without votes (C-02)."""
+        """Return the share of helpful votes in 0..1; 0.5 without votes (C-02)."""
         votes = self.helpful + self.harmful
         return self.helpful / votes if votes else 0.5

@@ -1,8 +1,8 @@
-"""Collections of documents, and what is kept of a document.
+"""Collections of documents.
 
-Every writing and deletion of a document is a revision of its collection, numbered from 1. What a collection holds is
-the newest revision of each document, so an index that stands at revision r becomes current by taking up the documents
-written since r: after a restart, in another replica, or in another backend.
+Every write and deletion of a document is a revision of its collection, numbered from 1. A collection consists of the
+newest revision of each document, so an index at revision r becomes current by applying the documents written since r:
+after a restart, in another replica, or in another backend.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from libs.embedding.model import Float32s
-from services.search.domain.chunking import Chunking, Span
+from services.search.domain.chunking import Chunking, TextSpan
 from services.search.domain.query import Attributes
 
 
 class Backend(StrEnum):
-    """Where the chunks of a collection are indexed."""
+    """The index that holds the chunks of a collection."""
 
     HYBRID = "hybrid"
     QDRANT = "qdrant"
@@ -29,10 +29,10 @@ class Backend(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """A collection as it stands at `revision`.
+    """A collection at `revision`.
 
-    ``number`` and ``key`` identify it for ever: a collection that is deleted and made again under the same name is
-    another one. ``dimension`` is 0 while there never was a document.
+    ``number`` and ``key`` are never reused: a collection that is deleted and created again under the same name has
+    others. ``dimension`` is 0 until the first document.
     """
 
     number: int
@@ -49,26 +49,26 @@ class Collection:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class GivenChunk:
-    """A chunk that came with its document: its place, and the vector a model made of it, float32."""
+class ClientChunk:
+    """A chunk that the client has cut: its span, and its vector of a model, float32."""
 
-    span: Span
+    span: TextSpan
     model: str
     vector: Float32s
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Document:
-    """A document as it came. Without `chunks` the service cuts and embeds it."""
+    """A document of a request. Without `chunks` the service cuts and embeds it."""
 
     id: str
     text: str
     metadata: Attributes = ()
-    chunks: Sequence[GivenChunk] = ()
+    chunks: Sequence[ClientChunk] = ()
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of everything but the id, 32 bytes: what has the same one is the same document."""
+        """Return the SHA-256 of everything but the id, 32 bytes: documents with equal digests are equal."""
         digest = hashlib.sha256(json.dumps([self.text, sorted(self.metadata)], ensure_ascii=False).encode())
         for chunk in self.chunks:
             digest.update(f"\n{chunk.span.start} {chunk.span.end} {chunk.model}\n".encode())
@@ -77,18 +77,18 @@ class Document:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class CutDocument:
-    """A document ready to be stored: one vector a span, float32, shape (len(spans), dimension)."""
+class ChunkedDocument:
+    """A document with its chunks: one vector a span, float32, shape (len(spans), dimension)."""
 
     document: Document
     digest: bytes
-    spans: Sequence[Span]
+    spans: Sequence[TextSpan]
     vectors: Float32s
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """What a writing did: how many documents it wrote, how many were the same, and how it left the collection."""
+class WriteResult:
+    """The documents and chunks that a call wrote, the documents that it left unchanged, and the collection after it."""
 
     stored: int
     unchanged: int
@@ -97,8 +97,8 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """What a list says of a document."""
+class DocumentSummary:
+    """A document without its text."""
 
     id: str
     metadata: Attributes
@@ -107,19 +107,19 @@ class Summary:
     revision: int
 
 
-class Writing(NamedTuple):
-    """The newest revision of one document, as an index takes it up; no `vectors` when the document was deleted."""
+class DocumentRevision(NamedTuple):
+    """The newest revision of one document, as indexes apply it; `vectors` is None after the deletion."""
 
     document_id: str
     revision: int
     metadata: Attributes
     text: str
-    spans: Sequence[Span]
+    spans: Sequence[TextSpan]
     vectors: Float32s | None
 
 
 class ChunkRef(NamedTuple):
-    """Which chunk was found: the `number`-th of the document that was written in `revision`. What an index holds."""
+    """The `number`-th chunk of the document that was written in `revision`: the item of an index."""
 
     document_id: str
     revision: int
@@ -127,33 +127,33 @@ class ChunkRef(NamedTuple):
 
     @property
     def id(self) -> str:
-        """Id of its entry in an index; the next writing of the document uses it again."""
+        """Return the id of its entry in an index; the document's next revision uses it again."""
         return chunk_id(self.document_id, self.number)
 
     @property
     def origin(self) -> bytes:
-        """All of it, to be read back by `chunk_of_bytes`."""
+        """Return the reference as bytes, for `parse_chunk_ref`."""
         return f"{self.revision} {self.number} {self.document_id}".encode()
 
 
-def chunk_of_bytes(origin: bytes) -> ChunkRef:
-    """The chunk that `origin` tells of."""
+def parse_chunk_ref(origin: bytes) -> ChunkRef:
+    """Parse the bytes of `ChunkRef.origin`."""
     revision, number, document_id = origin.decode().split(" ", 2)
     return ChunkRef(document_id, int(revision), int(number))
 
 
 def chunk_id(document_id: str, number: int) -> str:
-    """Id of a document's `number`-th chunk in an index. Ids of documents hold no control characters."""
+    """Return the id of a document's `number`-th chunk. Ids of documents contain no control characters."""
     return f"{document_id}\0{number}"
 
 
-class Found(NamedTuple):
-    """What the database says of a chunk that was found."""
+class Passage(NamedTuple):
+    """The text of a chunk, with its span and the metadata of its document."""
 
-    span: Span
+    span: TextSpan
     text: str
     metadata: Attributes
 
 
-Passages = Mapping[ChunkRef, Found]
-"""Those chunks that are still there."""
+Passages = Mapping[ChunkRef, Passage]
+"""Passages of those chunks whose documents have not changed."""

@@ -1,25 +1,25 @@
-"""What a collection refuses or cannot do, and why.
+"""Errors of collections.
 
 NotFound
 ├── CollectionNotFound
 └── DocumentNotFound
 AlreadyExists
-└── CollectionExists        one of that name with other settings
+└── CollectionExists        a collection of that name has other settings
 InvalidArgument
 ├── ChunkOverlapTooLarge
 ├── InvalidDocument         a document that cannot be stored
-├── PutTooLarge             more text in one call than is taken
+├── PutTooLarge             more text in one call than the limit
 ├── LoadWithoutHead         a load that does not begin with its head
 └── PageTokenInvalid        a token of another list or query
 FailedPrecondition
-└── BackendMissing          the backend is not set up
+└── BackendMissing          the backend is not configured
 OutOfRange
-└── PageExpired             the ranking that the token continues is gone
+└── PageExpired             the ranking of the page was evicted and has changed
 ResourceExhausted
 └── StoreFull               the disk is full; nothing of the call was written
 Unavailable
 ├── StoreUnavailable        the database does not answer
-├── EmbedderChanged         the vectors of the collection are of a model that is not at hand
+├── EmbedderChanged         the model of the collection's vectors is unavailable
 └── BackendUnreachable      Qdrant does not answer
 DataLoss
 └── StoreCorrupt            the database is damaged
@@ -64,14 +64,15 @@ class CollectionExists(AlreadyExists):
 
     reason = "COLLECTION_EXISTS"
 
-    def __init__(self, name: str, setting: str, there: object, wanted: object) -> None:
+    def __init__(self, name: str, setting: str, present: object, requested: object) -> None:
         super().__init__(
-            f'collection "{name}" exists with {setting} {there}, not {wanted}: delete it first, or choose another name'
+            f'collection "{name}" exists with {setting} {present}, not {requested}: '
+            "delete it first, or choose another name"
         )
 
 
 class ChunkOverlapTooLarge(InvalidArgument):
-    """Chunks would hold more of the chunk before than of their own."""
+    """Chunks would contain more overlap than new text."""
 
     reason = "CHUNK_OVERLAP_TOO_LARGE"
 
@@ -91,17 +92,17 @@ class InvalidDocument(InvalidArgument):
 
 
 class PutTooLarge(InvalidArgument):
-    """More text than one call takes."""
+    """More text than the limit of one call."""
 
     reason = "PUT_TOO_LARGE"
 
-    def __init__(self, characters: int, most: int) -> None:
-        message = f"documents have {characters} characters together, at most {most} are taken: use LoadDocuments"
+    def __init__(self, characters: int, limit: int) -> None:
+        message = f"documents have {characters} characters together, at most {limit} are accepted: use LoadDocuments"
         super().__init__(message, violations=[Violation("documents", message)])
 
 
 class LoadWithoutHead(InvalidArgument):
-    """A load says first where its documents go, once."""
+    """A load does not begin with its head, or has a second one."""
 
     reason = "LOAD_WITHOUT_HEAD"
 
@@ -111,29 +112,29 @@ class LoadWithoutHead(InvalidArgument):
 
 
 class EmbedderChanged(Unavailable):
-    """The collection's vectors are of a model that is not at hand, and are being made anew by another."""
+    """The model of the collection's vectors is unavailable, and another one is embedding the documents."""
 
     reason = "EMBEDDER_CHANGED"
 
-    def __init__(self, name: str, made_by: str, now: str) -> None:
+    def __init__(self, name: str, former_model: str, model: str) -> None:
         super().__init__(
-            f'collection "{name}" holds vectors of {made_by}, which is not at hand, and is being embedded by {now}: try'
-            f" again later, or start the service with {made_by}",
+            f'collection "{name}" has vectors of {former_model}, which is unavailable, and is being embedded by '
+            f"{model}: try again later, or start the service with {former_model}",
             retry_after=RETRY_AFTER_SECONDS,
         )
 
 
 class BackendMissing(FailedPrecondition):
-    """The collection's backend is not set up in this service."""
+    """The collection's backend is not configured in this service."""
 
     reason = "BACKEND_MISSING"
 
     def __init__(self) -> None:
-        super().__init__("the backend QDRANT is not set up: set HANSEI_SEARCH_QDRANT")
+        super().__init__("the backend QDRANT is not configured: set HANSEI_SEARCH_QDRANT")
 
 
 class PageExpired(OutOfRange):
-    """The ranking that a page token continues is not kept any more, and the index has moved on."""
+    """The ranking of a page token was evicted, and the index has changed."""
 
     reason = "PAGE_EXPIRED"
 
@@ -142,7 +143,7 @@ class PageExpired(OutOfRange):
 
 
 class BackendUnreachable(Unavailable):
-    """Qdrant does not answer. What was acknowledged is kept and will be indexed."""
+    """Qdrant does not answer. Acknowledged documents are stored and will be indexed."""
 
     reason = "BACKEND_UNREACHABLE"
 

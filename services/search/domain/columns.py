@@ -1,7 +1,7 @@
 """Arrays that only grow, so that readers need no lock.
 
-A row once written is never changed. Growing copies the rows into a larger array and leaves the old one to the readers
-that hold it; the writer writes only behind the rows that any reader has been shown.
+Written rows never change. Growing copies the rows into a larger array and leaves the old one to its readers; the writer
+writes only after the rows that readers can see.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class Column:
 
     @classmethod
     def from_array(cls, array: NDArray[Any]) -> Column:
-        """Return a column that starts with the rows of `array`, which it does not copy until it grows."""
+        """Return a column that begins with the rows of `array`; they are copied when it grows."""
         column = cls(array.dtype)
         column._array, column._used = array, len(array)
         return column
 
     def append(self, rows: Any) -> None:
-        """Write `rows` (an array or a sequence) behind the last row."""
+        """Write `rows` (an array or a sequence) after the last row."""
         end = self._used + len(rows)
         self.reserve(len(rows))
         if len(rows):  # the array of a snapshot is read only
@@ -38,9 +38,9 @@ class Column:
         self._used = end
 
     def reserve(self, count: int) -> None:
-        """Make room for so many further rows at once."""
+        """Allocate memory for so many further rows."""
         if self._used + count > len(self._array):
-            self._array = grown(self._array, self._used, self._used + count)
+            self._array = grow(self._array, self._used, self._used + count)
 
     @property
     def rows(self) -> NDArray[Any]:
@@ -48,7 +48,7 @@ class Column:
         return self._array[: self._used]
 
 
-def grown(array: NDArray[Any], used: int, needed: int) -> NDArray[Any]:
+def grow(array: NDArray[Any], used: int, needed: int) -> NDArray[Any]:
     """Return a larger array of at least `needed` rows that begins with the first `used` rows of `array`."""
     capacity = max(FIRST_CAPACITY, needed, int(used * GROWTH))
     larger = np.empty((capacity, *array.shape[1:]), array.dtype)

@@ -1,19 +1,19 @@
-"""What an index is made of."""
+"""The entries of an index."""
 
 from __future__ import annotations
 
 import math
 from typing import Generic, NamedTuple
 
-from services.search.domain.bullet import Bullet
+from services.search.domain.bullet import IndexedBullet
 from services.search.domain.errors import InvalidEntry
 from services.search.domain.query import Attributes, ItemT
 
 
 class Entry(NamedTuple, Generic[ItemT]):
-    """One thing to find: `text` is embedded and counted, `keywords` are only counted, `item` is what is found.
+    """An item that searches can find: `text` is embedded and tokenised, `keywords` are only tokenised.
 
-    ``section``, ``confidence`` (0..1) and ``attributes`` are what filters look at. An index that takes it up checks it.
+    Filters use ``section``, ``confidence`` (0..1) and ``attributes``.
     """
 
     id: str
@@ -32,8 +32,8 @@ class Entry(NamedTuple, Generic[ItemT]):
             raise InvalidEntry("confidence", self.confidence, "must be a finite number")
 
 
-def bullet_entry(bullet: Bullet) -> Entry[Bullet]:
-    """The entry of a bullet: keywords are counted but not embedded (S-14, S-18)."""
+def create_bullet_entry(bullet: IndexedBullet) -> Entry[IndexedBullet]:
+    """Return the entry of a bullet: keywords are tokenised but not embedded (S-14, S-18)."""
     return Entry(
         id=bullet.id,
         text=bullet.searchable_text,

@@ -1,4 +1,4 @@
-"""What search refuses or cannot do, and why.
+"""Errors of search.
 
 InvalidArgument
 ├── TopKTooSmall            S-02
@@ -6,10 +6,10 @@ InvalidArgument
 ├── AlphaOutOfRange         S-07
 ├── UnknownTokenizer        S-27
 ├── InvalidEntry            a bullet or document that cannot be indexed
-└── WrongVector             a vector that came with a request and does not fit the index
+└── WrongVector             a vector of a request that does not fit the index
 Unavailable
 ├── EmbeddingFailed         S-16, S-37 (`libs.embedding.errors`)
-└── PlaybookUnreachable     the feed of a playbook is broken, and what was asked for has not arrived
+└── PlaybookUnreachable     the feed of a playbook failed before the requested revision
 DeadlineExceeded
 └── RevisionNotReached      `min_revision` did not arrive in time
 """
@@ -21,7 +21,7 @@ from libs.embedding.errors import RETRY_AFTER_SECONDS
 
 
 class TopKTooSmall(InvalidArgument):
-    """Fewer than one result was asked for (S-02, S-40)."""
+    """The request asks for fewer than one result (S-02, S-40)."""
 
     reason = "TOP_K_TOO_SMALL"
 
@@ -51,17 +51,17 @@ class AlphaOutOfRange(InvalidArgument):
 
 
 class UnknownTokenizer(InvalidArgument):
-    """A tokeniser nobody wrote (S-27)."""
+    """No tokeniser has this name (S-27)."""
 
     reason = "UNKNOWN_TOKENIZER"
 
-    def __init__(self, name: str, known: list[str]) -> None:
-        message = f"unknown tokenizer {shorten(name)!r}: choose one of {', '.join(known)}"
+    def __init__(self, name: str, names: list[str]) -> None:
+        message = f"unknown tokenizer {shorten(name)!r}: choose one of {', '.join(names)}"
         super().__init__(message, violations=[Violation("tokenizer", message, "S-27")])
 
 
 class InvalidEntry(InvalidArgument):
-    """Something that cannot be indexed: the field, the value (shortened) and the broken rule."""
+    """An entry cannot be indexed: the field, the value (shortened) and the broken rule."""
 
     reason = "INVALID_ENTRY"
 
@@ -80,7 +80,7 @@ class WrongVector(InvalidArgument):
 
 
 class PlaybookUnreachable(Unavailable):
-    """The playbook is not followed at the moment, and what was asked for has not arrived."""
+    """The feed of the playbook failed before the requested revision arrived."""
 
     reason = "PLAYBOOK_UNREACHABLE"
 
@@ -89,9 +89,9 @@ class PlaybookUnreachable(Unavailable):
 
 
 class RevisionNotReached(DeadlineExceeded):
-    """The index did not get as far as `min_revision` in time."""
+    """The index did not reach `min_revision` within the deadline."""
 
     reason = "REVISION_NOT_REACHED"
 
-    def __init__(self, dataset: str, present: int, wanted: int) -> None:
-        super().__init__(f"the index of {dataset} stands at revision {present}, revision {wanted} did not arrive")
+    def __init__(self, dataset: str, present: int, requested: int) -> None:
+        super().__init__(f"the index of {dataset} stands at revision {present}, revision {requested} did not arrive")

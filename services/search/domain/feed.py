@@ -1,4 +1,4 @@
-"""What happens to a playbook, as search hears of it."""
+"""The events of a playbook's change feed."""
 
 from __future__ import annotations
 
@@ -7,79 +7,78 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from libs.embedding.model import Float32s
-from services.search.domain.bullet import Bullet
+from services.search.domain.bullet import IndexedBullet
 
 Vectors = Mapping[str, Float32s]
-"""The vectors of texts, shape (d,), float32, of the model that the feed was asked for."""
+"""The vectors of texts, shape (d,), float32, of the model that the feed was requested with."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """What a revision made of one bullet; `after` is None when it is gone.
+class BulletChange:
+    """The change of one bullet in a revision; `after` is None when it was deleted.
 
-    ``position`` is its place in the playbook after the revision; before it, when it is gone.
+    ``position`` is its index in the playbook after the revision, or before it when it was deleted.
     """
 
     bullet_id: str
-    after: Bullet | None
+    after: IndexedBullet | None
     position: int
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """All bullets of a playbook at one revision, in order, with the vectors that their owner sent."""
+class PlaybookSnapshot:
+    """All bullets of a playbook at one revision, in order, with the vectors that the curator sent."""
 
     revision: int
-    bullets: Sequence[Bullet]
+    bullets: Sequence[IndexedBullet]
     vectors: Vectors = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
-    """One revision and what it changed, with the vectors that the owner of the playbook sent."""
+class CommittedRevision:
+    """One revision with its changes and the vectors that the curator sent."""
 
     revision: int
-    changes: Sequence[Change]
+    changes: Sequence[BulletChange]
     vectors: Vectors = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Alive:
-    """Nothing happened beyond this revision."""
+class FeedProgress:
+    """This revision is the newest one."""
 
     revision: int
 
 
-Event = Snapshot | Committed | Alive
+Event = PlaybookSnapshot | CommittedRevision | FeedProgress
 
 
-class Feed(Protocol):
-    """The change feed of the playbooks' owner."""
+class ChangeFeed(Protocol):
+    """The change feed of the curator."""
 
-    def watch(self, dataset: str, after: int | None, held: int = 0) -> AsyncIterator[Event]:
+    def watch(self, dataset: str, after: int | None, embedded_revision: int = 0) -> AsyncIterator[Event]:
         """Yield every revision after `after`, in order and without end; None begins with a snapshot.
 
-        A snapshot brings no vectors of bullets that did not change after the revision `held`.
+        A snapshot has no vectors of bullets that did not change after `embedded_revision`.
 
-        Raises `HanseiError` when the feed breaks, `OutOfRange` when it does not know a revision as late as `after`.
+        Raises `HanseiError` when the feed fails, `OutOfRange` when `after` is newer than the newest revision.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Reordering:
-    """What a revision does to the order of a playbook: who leaves, last place first, and who comes, first place first.
+    """The effect of a revision on the order of a playbook: removed bullets, last first, and added ones, first first.
 
-    ``moves`` says that somebody comes before somebody else who stays, so that not only the end changes.
+    ``moves`` is true when an added bullet comes before one that stays, so that positions other than the last change.
     """
 
-    gone: Sequence[Change]
-    added: Sequence[Change]
+    removed: Sequence[BulletChange]
+    added: Sequence[BulletChange]
     moves: bool
 
     def apply(self, ids: list[str]) -> None:
-        """Change the order, at the cost of the change if it concerns the end."""
-        for change in self.gone:
+        """Change the order in place; changes at the end cost no more than their number."""
+        for change in self.removed:
             if change.position < len(ids) and ids[change.position] == change.bullet_id:
                 del ids[change.position]
             else:
@@ -88,9 +87,15 @@ class Reordering:
             ids.insert(change.position, change.bullet_id)
 
 
-def reordering(count: int, knows: Callable[[str], bool], changes: Sequence[Change]) -> Reordering:
-    """What `changes` do to the order of `count` bullets, which are those that `knows` says it knows."""
-    gone = sorted((c for c in changes if c.after is None and knows(c.bullet_id)), key=lambda c: -c.position)
-    added = sorted((c for c in changes if c.after is not None and not knows(c.bullet_id)), key=lambda c: c.position)
-    left = count - len(gone)
-    return Reordering(gone, added, any(change.position < left + place for place, change in enumerate(added)))
+def plan_reordering(count: int, contains: Callable[[str], bool], changes: Sequence[BulletChange]) -> Reordering:
+    """Return the effect of `changes` on the order of `count` bullets; `contains` tells whether a bullet is present."""
+    removed = sorted(
+        (change for change in changes if change.after is None and contains(change.bullet_id)),
+        key=lambda change: -change.position,
+    )
+    added = sorted(
+        (change for change in changes if change.after is not None and not contains(change.bullet_id)),
+        key=lambda change: change.position,
+    )
+    remaining = count - len(removed)
+    return Reordering(removed, added, any(change.position < remaining + number for number, change in enumerate(added)))

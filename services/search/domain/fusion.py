@@ -1,4 +1,4 @@
-"""How the vector score and the BM25 score of the candidates become one score (S-29 to S-34)."""
+"""Fuses the vector score and the BM25 score of the candidates into one score (S-29 to S-34)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ EQUAL_WITHIN = 1e-12
 """Raw scores whose range is at most this are equal (S-30)."""
 
 SINGLE_PRECISION_NOISE = 1e-6
-"""Below this range the rounding of float32 products would decide the order: they are computed again in float64."""
+"""Below this range the rounding of float32 products would decide the order; float64 replaces them."""
 
 DECIMALS = 6
-"""Decimals of a score that its rank follows: what float32 computes is not more exact."""
+"""Decimals of a score that decide its rank: float32 is not more exact."""
 
 RRF_CONSTANT = 60.0
 """k of reciprocal rank fusion (Cormack, Clarke & Büttcher, SIGIR 2009)."""
@@ -27,7 +27,7 @@ Int64s = NDArray[np.int64]
 
 
 class Fusion(NamedTuple):
-    """How both scores become one: `minmax` as specified, or `rrf`; `alpha` is the vector score's share in 0..1."""
+    """The fusion of both scores: `minmax` as specified, or `rrf`; `alpha` is the vector score's share in 0..1."""
 
     alpha: float
     method: str = "minmax"
@@ -44,7 +44,7 @@ class RankedRows(NamedTuple):
     spread: float
 
 
-def checked_alpha(alpha: float) -> float:
+def check_alpha(alpha: float) -> float:
     """Return `alpha`, a number in 0..1. Raises `AlphaOutOfRange` (S-07)."""
     if math.isnan(alpha) or not 0.0 <= alpha <= 1.0:
         raise AlphaOutOfRange
@@ -52,17 +52,17 @@ def checked_alpha(alpha: float) -> float:
 
 
 def fuse(cosine: NDArray[np.floating], bm25: Floats, order: Int64s, fusion: Fusion, count: int) -> RankedRows:
-    """Return the `count` best places in these scores, which follow one another in parallel; ties by `order`."""
+    """Return the `count` best positions of these parallel scores, ties by `order`."""
     cosines: Floats = cosine.astype(np.float64)
-    scale = reciprocal_ranks if fusion.method == "rrf" else min_max
+    scale = score_reciprocal_ranks if fusion.method == "rrf" else scale_min_max
     vector, lexical = scale(cosines), scale(bm25)
-    combined = weighted(vector, lexical, fusion.alpha)
-    best = best_of(combined, order, count)
+    combined = weigh_scores(vector, lexical, fusion.alpha)
+    best = select_best(combined, order, count)
     scores = np.array([column[best] for column in (vector, lexical, combined, cosines, bm25)])
     return RankedRows(best, scores, float(np.ptp(cosines)) if len(cosines) else 0.0)
 
 
-def min_max(scores: Floats) -> Floats:
+def scale_min_max(scores: Floats) -> Floats:
     """Return scores scaled to 0..1; all 0.5 where they are equal (S-29, S-30)."""
     if not scores.size:
         return scores
@@ -73,16 +73,16 @@ def min_max(scores: Floats) -> Floats:
     return scaled
 
 
-def weighted(vector: Floats, bm25: Floats, alpha: float) -> Floats:
+def weigh_scores(vector: Floats, bm25: Floats, alpha: float) -> Floats:
     """Return alpha · vector + (1 − alpha) · bm25 (S-31)."""
     combined: Floats = alpha * vector + (1.0 - alpha) * bm25
     return combined
 
 
-def reciprocal_ranks(scores: Floats) -> Floats:
+def score_reciprocal_ranks(scores: Floats) -> Floats:
     """Return 1 / (60 + rank), rank 1 for the best; equal scores share the rank of their best.
 
-    Scores that only rounding tells apart are equal (S-41).
+    Scores that differ only by rounding are equal (S-41).
     """
     descending = -np.round(scores, DECIMALS)
     ranks = np.searchsorted(np.sort(descending), descending, side="left") + 1
@@ -90,8 +90,8 @@ def reciprocal_ranks(scores: Floats) -> Floats:
     return fused
 
 
-def best_of(scores: Floats, order: Int64s, count: int) -> Int64s:
-    """Return the places of the `count` highest scores, highest first, ties by ascending `order` (S-33, S-34)."""
+def select_best(scores: Floats, order: Int64s, count: int) -> Int64s:
+    """Return the positions of the `count` highest scores, highest first, ties by ascending `order` (S-33, S-34)."""
     if count < len(scores):
         threshold = np.partition(scores, len(scores) - count)[len(scores) - count]
         pool = np.flatnonzero(scores >= threshold)

@@ -1,6 +1,6 @@
-"""The loops that a query spends its time in, in plain NumPy.
+"""The loops that take most of the time of a query, in plain NumPy.
 
-A faster implementation of the same functions may take their place (`Loops`); the tests compare both.
+A faster implementation of the same functions can replace them (`Loops`); the tests compare both.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from services.search.domain.postings import Int32s, Mask
 from services.search.domain.vectors import Float32s, Int8s, inner_products
 
 
-class Words(NamedTuple):
-    """The lists of a query's distinct terms, and what counts of BM25 for the candidates at hand.
+class WeightedTerms(NamedTuple):
+    """The lists of a query's distinct terms, with the BM25 parameters of the candidates.
 
     List i is `rows[start : start + length]` with `regions[i]` its start and length. A row with `count` occurrences of
     its term gains `weights[i] · count / (count + shortest + longer · lengths[row])`.
@@ -39,21 +39,21 @@ class Words(NamedTuple):
     shortest: float
     longer: float
 
-    def lists(self) -> list[tuple[Int32s, Int32s, float]]:
-        """Return of every list the rows, how often each holds the term, and the weight."""
+    def slice_lists(self) -> list[tuple[Int32s, Int32s, float]]:
+        """Return of every list the rows, the occurrences of the term in each, and the weight."""
         spans = [slice(start, start + length) for start, length in self.regions.tolist()]
         weights = self.weights.tolist()
         return [(self.rows[span], self.counts[span], weight) for span, weight in zip(spans, weights, strict=True)]
 
-    def gain(self, counts: Int32s, rows: NDArray[np.integer], weight: float) -> Floats:
-        """Return what these rows gain by a term that each holds so many times."""
+    def compute_gain(self, counts: Int32s, rows: NDArray[np.integer], weight: float) -> Floats:
+        """Return the score of these rows for a term with so many occurrences in each."""
         norms = self.shortest + self.longer * self.lengths[rows]
         gained: Floats = weight * counts / (counts + norms)
         return gained
 
 
 class VectorRows(NamedTuple):
-    """Unit vectors with their codes and bounds (`services.search.domain.vectors`), and what ties follow."""
+    """Unit vectors with their codes and bounds (`services.search.domain.vectors`), and the order of ties."""
 
     units: Float32s
     codes: Int8s
@@ -65,22 +65,21 @@ class RankRows(Protocol):
     """Ranks all rows that the mask admits; None admits every row."""
 
     def __call__(
-        self, vectors: VectorRows, words: Words, query: Float32s, mask: Mask | None, fusion: Fusion, count: int
+        self, vectors: VectorRows, words: WeightedTerms, query: Float32s, mask: Mask | None, fusion: Fusion, count: int
     ) -> RankedRows:
         """Return the `count` best rows by both scores, ties by their order (S-29 to S-34)."""
-        ...
 
 
 class Loops(NamedTuple):
-    """The functions of this module, or others that do the same."""
+    """The functions of this module, or another implementation of them."""
 
     rank_rows: RankRows
-    best_by_words: Callable[[Words, Mask | None, int], Int64s]
+    select_best_by_words: Callable[[WeightedTerms, Mask | None, int], Int64s]
     count_admitted: Callable[[Int32s, Int64s, Mask], Int64s]
 
 
 def rank_rows(
-    vectors: VectorRows, words: Words, query: Float32s, mask: Mask | None, fusion: Fusion, count: int
+    vectors: VectorRows, words: WeightedTerms, query: Float32s, mask: Mask | None, fusion: Fusion, count: int
 ) -> RankedRows:
     """See `RankRows`."""
     bm25 = score_words(words)
@@ -94,50 +93,50 @@ def rank_rows(
 def rank_scored(
     units: Float32s, query: Float32s, bm25: Floats, order: Int64s, fusion: Fusion, count: int
 ) -> RankedRows:
-    """Return the `count` best rows of these vectors and BM25 scores, which follow one another in parallel."""
+    """Return the `count` best rows of these parallel vectors and BM25 scores."""
     ranked = fuse(inner_products(units, query), bm25, order, fusion, count)
     if EQUAL_WITHIN < ranked.spread <= SINGLE_PRECISION_NOISE:
         return fuse((units.astype(np.float64) * query).sum(axis=1), bm25, order, fusion, count)
     return ranked
 
 
-def score_words(words: Words) -> Floats:
+def score_words(words: WeightedTerms) -> Floats:
     """Return the BM25 score of every row (S-23, S-24)."""
     scores = np.zeros(len(words.lengths))
-    for rows, counts, weight in words.lists():
-        scores[rows] += words.gain(counts, rows, weight)
+    for rows, counts, weight in words.slice_lists():
+        scores[rows] += words.compute_gain(counts, rows, weight)
     return scores
 
 
-def score_words_of(words: Words, rows: Int64s) -> tuple[NDArray[np.bool_], Floats]:
-    """Return for each list and each of these rows whether it holds the term, and what it gains; shape (lists, rows)."""
-    held = np.zeros((len(words.weights), len(rows)), np.bool_)
+def score_words_of(words: WeightedTerms, rows: Int64s) -> tuple[NDArray[np.bool_], Floats]:
+    """Return for each list and row whether the row contains the term, and its score; both of shape (lists, rows)."""
+    matches = np.zeros((len(words.weights), len(rows)), np.bool_)
     scores = np.zeros((len(words.weights), len(rows)))
-    for number, (listed, counts, weight) in enumerate(words.lists()):
-        places = np.searchsorted(listed, rows.astype(np.int32))
-        inside = np.flatnonzero(places < len(listed))
-        found = inside[listed[places[inside]] == rows[inside]]
-        held[number, found] = True
-        scores[number, found] = words.gain(counts[places[found]], rows[found], weight)
-    return held, scores
+    for number, (listed, counts, weight) in enumerate(words.slice_lists()):
+        positions = np.searchsorted(listed, rows.astype(np.int32))
+        inside = np.flatnonzero(positions < len(listed))
+        found = inside[listed[positions[inside]] == rows[inside]]
+        matches[number, found] = True
+        scores[number, found] = words.compute_gain(counts[positions[found]], rows[found], weight)
+    return matches, scores
 
 
-def best_by_words(words: Words, mask: Mask | None, count: int) -> Int64s:
+def select_best_by_words(words: WeightedTerms, mask: Mask | None, count: int) -> Int64s:
     """Return the admitted rows with the `count` highest BM25 scores above 0, in any order."""
     scores = score_words(words)
     rows = np.flatnonzero(scores > 0.0 if mask is None else (scores > 0.0) & mask)
-    return highest(scores[rows], rows, count)
+    return select_highest(scores[rows], rows, count)
 
 
-def highest(scores: NDArray[np.floating], rows: Int64s, count: int) -> Int64s:
+def select_highest(scores: NDArray[np.floating], rows: Int64s, count: int) -> Int64s:
     """Return those of `rows` with the `count` highest `scores`, in any order."""
     return rows if count >= len(rows) else rows[np.argpartition(-scores, count)[:count]]
 
 
 def count_admitted(rows: Int32s, regions: Int64s, mask: Mask) -> Int64s:
-    """Return for each list how many of its rows the mask admits."""
+    """Return for each list the number of rows that the mask admits."""
     counts: Sequence[int] = [int(np.count_nonzero(mask[rows[start : start + n]])) for start, n in regions.tolist()]
     return np.array(counts, np.int64)
 
 
-NUMPY_LOOPS = Loops(rank_rows, best_by_words, count_admitted)
+NUMPY_LOOPS = Loops(rank_rows, select_best_by_words, count_admitted)

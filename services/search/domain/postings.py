@@ -1,9 +1,8 @@
-"""Inverted lists: for each term, the rows that hold it and how often.
+"""Inverted lists: for each term, the rows that contain it and its number of occurrences.
 
-All lists lie in two parallel arrays, the pool. A list has a region there with room to grow; when the room is used up
-the list moves to a larger region at the pool's end. What a reader was given never changes: the table of regions is
-another array after every change, places of the pool that it names are never written again, and a pool that grows is
-another array.
+All lists are in two parallel arrays, the pool. A list has a region there with spare capacity; a list that exceeds its
+capacity moves to a larger region at the end of the pool. Readers see an immutable state: every change makes a new table
+of regions, positions of the pool in a published region are never written again, and a growing pool is a new array.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from services.search.domain.columns import grown
+from services.search.domain.columns import grow
 
 Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
@@ -27,9 +26,9 @@ _BLOCK = 65_536
 
 class PostingsView(NamedTuple):
     """The lists at one moment. That of term n is `rows[start : start + length]`, ascending, with `regions[n]` its
-    start and length; beside each row, `counts` says how often it holds the term.
+    start and length; `counts` has the occurrences of the term in each row.
 
-    ``ids`` numbers the terms and grows: terms without a region came later.
+    ``ids`` numbers the terms and grows: terms without a region are newer than the view.
     """
 
     ids: Mapping[str, int]
@@ -37,25 +36,25 @@ class PostingsView(NamedTuple):
     counts: Int32s
     regions: Int64s
 
-    def numbers(self, terms: Iterable[str]) -> list[int]:
-        """Return the numbers of the terms that are known, each as often as it is among the `terms`."""
+    def find_numbers(self, terms: Iterable[str]) -> list[int]:
+        """Return the numbers of those terms that have a list, with repetitions."""
         limit = len(self.regions)
         return [number for number in map(self.ids.get, terms, repeat(limit)) if number < limit]
 
-    def rows_of(self, term: str) -> Int32s:
-        """Return the rows that hold the term, ascending."""
-        for number in self.numbers([term]):
+    def find_rows(self, term: str) -> Int32s:
+        """Return the rows that contain the term, ascending."""
+        for number in self.find_numbers([term]):
             start, length = self.regions[number].tolist()
             return self.rows[start : start + length]
         return self.rows[:0]
 
     def count_rows(self, mask: Mask | None) -> Int64s:
-        """Return for every term how many rows hold it; with a mask, how many of the rows that it admits."""
+        """Return for every term the number of rows that contain it, of those that the mask admits."""
         starts: Int64s = self.regions[:, 0]
         lengths: Int64s = self.regions[:, 1]
         if mask is None:
             return lengths
-        # Places of no list hold anything at all: only differences over whole lists are used.
+        # Positions outside of lists have undefined content: only differences over whole lists are used.
         admitted = np.concatenate([[0], np.cumsum(mask.take(self.rows, mode="clip"))])
         counts: Int64s = admitted[starts + lengths] - admitted[starts]
         return counts
@@ -69,7 +68,7 @@ class Postings:
         self._rows = np.empty(0, np.int32)
         self._counts = np.empty(0, np.int32)
         self._regions = np.empty((0, 2), np.int64)
-        self._room = np.empty(0, np.int64)
+        self._capacities = np.empty(0, np.int64)
         self._used = 0
 
     def view(self) -> PostingsView:
@@ -77,7 +76,7 @@ class Postings:
         return PostingsView(self._ids, self._rows, self._counts, self._regions)
 
     def append(self, first: int, terms_of_rows: Sequence[Sequence[str]]) -> None:
-        """Write the rows from number `first` on, which hold these terms, with repetitions."""
+        """Write the rows from number `first` on, which contain these terms, with repetitions."""
         for start in range(0, len(terms_of_rows), _BLOCK):
             self._append(first + start, terms_of_rows[start : start + _BLOCK])
 
@@ -89,76 +88,76 @@ class Postings:
         rows = np.repeat(np.arange(first, first + len(terms_of_rows)), [len(terms) for terms in terms_of_rows])
         pairs, counts = _count(np.sort(np.array(numbers, np.int64) << _ROW_BITS | rows))
         changed, added = _count(pairs >> _ROW_BITS)
-        self._regions = _extended(self._regions, len(ids))
-        if len(ids) > len(self._room):
-            self._room = _extended(self._room, len(ids))
-        self._make_room(changed, added)
+        self._regions = _extend(self._regions, len(ids))
+        if len(ids) > len(self._capacities):
+            self._capacities = _extend(self._capacities, len(ids))
+        self._grow_lists(changed, added)
         starts, lengths = self._regions[changed].T
-        places = _ranges(starts + lengths, added)
-        self._rows[places] = pairs & (1 << _ROW_BITS) - 1
-        self._counts[places] = counts
+        positions = _ranges(starts + lengths, added)
+        self._rows[positions] = pairs & (1 << _ROW_BITS) - 1
+        self._counts[positions] = counts
         self._regions[changed, 1] += added
 
-    def _make_room(self, numbers: Int64s, added: Int64s) -> None:
-        """Move the lists that have no room for so many more rows behind the pool's last used place."""
+    def _grow_lists(self, numbers: Int64s, added: Int64s) -> None:
+        """Move the lists without capacity for so many more rows to the end of the pool."""
         needed = self._regions[numbers, 1] + added
-        full = needed > self._room[numbers]
+        full = needed > self._capacities[numbers]
         if not full.any():
             return
         numbers, needed = numbers[full], needed[full]
         starts, lengths = self._regions[numbers].T
-        # A list that begins takes what it needs; one that has grown before is given as much again.
-        room = np.where(lengths == 0, needed, 2 * needed)
-        used = self._used + int(room.sum())
+        # A new list gets the capacity that it needs, a growing one twice that.
+        capacities = np.where(lengths == 0, needed, 2 * needed)
+        used = self._used + int(capacities.sum())
         if used > len(self._rows):
-            self._rows, self._counts = (grown(column, self._used, used) for column in (self._rows, self._counts))
-        moved = self._used + room.cumsum() - room
+            self._rows, self._counts = (grow(column, self._used, used) for column in (self._rows, self._counts))
+        moved = self._used + capacities.cumsum() - capacities
         before, after = _ranges(starts, lengths), _ranges(moved, lengths)
         for column in (self._rows, self._counts):
             column[after] = column[before]
-        self._regions[numbers, 0], self._room[numbers], self._used = moved, room, used
+        self._regions[numbers, 0], self._capacities[numbers], self._used = moved, capacities, used
 
     def export(self, alive: Mask | None, name: str) -> tuple[list[str], dict[str, NDArray[Any]]]:
-        """Return the terms and, by names that begin with `name`, arrays of the lists without room.
+        """Return the terms and, by names that begin with `name`, arrays of the lists without spare capacity.
 
-        With ``alive`` only these rows stay, numbered anew in their order, and terms that none of them holds go.
+        With ``alive`` only these rows stay, numbered again in their order, and terms without rows are dropped.
         """
         starts, lengths = self._regions.T
-        places = _ranges(starts, lengths)
-        rows, counts, names = self._rows[places], self._counts[places], list(self._ids)
+        positions = _ranges(starts, lengths)
+        rows, counts, names = self._rows[positions], self._counts[positions], list(self._ids)
         if alive is not None:
-            kept = alive[rows]
-            ends = np.concatenate([[0], np.cumsum(kept)])[np.cumsum(lengths)]
+            retained = alive[rows]
+            ends = np.concatenate([[0], np.cumsum(retained)])[np.cumsum(lengths)]
             lengths = np.diff(ends, prepend=0)
-            rows = (np.cumsum(alive, dtype=np.int32) - np.int32(1))[rows[kept]]
-            counts = counts[kept]
+            rows = (np.cumsum(alive, dtype=np.int32) - np.int32(1))[rows[retained]]
+            counts = counts[retained]
             names = [term for term, length in zip(names, lengths.tolist(), strict=True) if length]
             lengths = lengths[lengths > 0]
         return names, {f"{name}.rows": rows, f"{name}.counts": counts, f"{name}.lengths": lengths}
 
     @classmethod
     def restore(cls, names: Sequence[str], arrays: Mapping[str, NDArray[Any]], name: str) -> Postings:
-        """Return the postings that were exported; the lists are not copied until they grow."""
+        """Return the postings of exported arrays; the lists are copied when they grow."""
         postings = cls()
         postings._ids = {term: number for number, term in enumerate(names)}
         postings._rows, postings._counts = arrays[f"{name}.rows"], arrays[f"{name}.counts"]
         lengths = arrays[f"{name}.lengths"]
         postings._regions = np.stack([np.cumsum(lengths) - lengths, lengths], axis=1).astype(np.int64)
-        postings._room = np.array(lengths, np.int64)
+        postings._capacities = np.array(lengths, np.int64)
         postings._used = len(postings._rows)
         return postings
 
 
 def _count(ascending: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the distinct values, and how often each occurs."""
+    """Return the distinct values and their numbers of occurrences."""
     first = np.empty(len(ascending) + 1, np.bool_)
     first[0] = first[-1] = True
     np.not_equal(ascending[1:], ascending[:-1], out=first[1:-1])
-    places = first.nonzero()[0]
-    return ascending[places[:-1]], places[1:] - places[:-1]
+    positions = first.nonzero()[0]
+    return ascending[positions[:-1]], positions[1:] - positions[:-1]
 
 
-def _extended(table: NDArray[Any], count: int) -> NDArray[Any]:
+def _extend(table: NDArray[Any], count: int) -> NDArray[Any]:
     """Return a copy of the table with `count` rows, the new ones 0."""
     copy = np.zeros((count, *table.shape[1:]), table.dtype)
     copy[: len(table)] = table
@@ -168,6 +167,6 @@ def _extended(table: NDArray[Any], count: int) -> NDArray[Any]:
 def _ranges(starts: Int64s, lengths: Int64s) -> Int64s:
     """Return start, start + 1, … of every range, one range after another."""
     ends = lengths.cumsum()
-    places: Int64s = (starts - ends + lengths).repeat(lengths)
-    places += np.arange(len(places))
-    return places
+    positions: Int64s = (starts - ends + lengths).repeat(lengths)
+    positions += np.arange(len(positions))
+    return positions

@@ -1,6 +1,6 @@
-"""What is asked of search and what it answers.
+"""Queries, filters and rankings.
 
-What every query makes anew are tuples: they are made in a third of the time of frozen dataclasses.
+Objects that every query creates are tuples, which take a third of the time of frozen dataclasses.
 """
 
 from __future__ import annotations
@@ -24,11 +24,9 @@ ItemT = TypeVar("ItemT")
 Attributes = tuple[tuple[str, str], ...]
 """Names and values, each name once."""
 
-_ALL: frozenset[str] = frozenset()
 
-
-class Filter(NamedTuple):
-    """Which entries are candidates (S-09, S-10): empty `sections` and `attributes` filter nothing.
+class CandidateFilter(NamedTuple):
+    """The filter of candidates (S-09, S-10); empty `sections` and `attributes` admit every entry.
 
     ``attributes`` must all be equal; ``min_confidence`` is inclusive, in 0..1.
     """
@@ -37,17 +35,17 @@ class Filter(NamedTuple):
     min_confidence: float = 0.0
     attributes: Attributes = ()
 
-    def facets(self) -> list[tuple[str, Sequence[str]]]:
-        """Return the attributes that candidates have, each with the values that it may have; a section has no name."""
+    def list_facets(self) -> list[tuple[str, Sequence[str]]]:
+        """Return the required attributes, each with its admitted values; the name of the section is empty."""
         facets: list[tuple[str, Sequence[str]]] = [(name, (value,)) for name, value in self.attributes]
         return [("", tuple(self.sections)), *facets] if self.sections else facets
 
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """A question to a playbook (S-01), or to a collection, whose documents have `attributes` that must be equal.
+    """A query on a playbook (S-01), or on a collection, whose documents must have the `attributes`.
 
-    ``filter`` says which candidates it admits. Raises `TopKTooSmall`, `MinConfidenceNotANumber` (S-02).
+    ``filter`` is computed from the other fields. Raises `TopKTooSmall`, `MinConfidenceNotANumber` (S-02).
     """
 
     query_text: str
@@ -55,20 +53,20 @@ class SearchQuery:
     section_filter: list[str] | None = None
     min_confidence: float = DEFAULT_MIN_CONFIDENCE
     attributes: Attributes = ()
-    filter: Filter = field(init=False, repr=False, compare=False)
+    filter: CandidateFilter = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.top_k < 1:
             raise TopKTooSmall
         if math.isnan(self.min_confidence):
             raise MinConfidenceNotANumber
-        sections = frozenset(self.section_filter) if self.section_filter else _ALL
-        object.__setattr__(self, "filter", Filter(sections, self.min_confidence, self.attributes))
+        sections = frozenset(self.section_filter) if self.section_filter else frozenset()
+        object.__setattr__(self, "filter", CandidateFilter(sections, self.min_confidence, self.attributes))
 
 
 @dataclass(frozen=True, slots=True)
 class TermScore:
-    """A term of the query that an item holds, and its part of the item's raw BM25."""
+    """A term of the query that an item contains, and its part of the item's raw BM25."""
 
     term: str
     score: float
@@ -87,10 +85,10 @@ class Scored(NamedTuple, Generic[ItemT]):
 
 
 class Results(Sequence[Scored[ItemT]]):
-    """Items, best first, with their scores in columns; a result is put together when somebody asks for it.
+    """Items, best first, with their scores in columns; results are created on access.
 
-    ``scores`` has a line for each score of `Scored`, in its order, and a number an item; ``terms`` are each item's, or
-    empty if nobody asked for them.
+    ``scores`` has a row for each score of `Scored`, in its order, and a column for each item; ``terms`` has those of
+    each item, or is empty when they were not requested.
     """
 
     __slots__ = ("items", "scores", "terms")
@@ -106,16 +104,16 @@ class Results(Sequence[Scored[ItemT]]):
         return len(self.items)
 
     @overload
-    def __getitem__(self, place: int) -> Scored[ItemT]: ...
+    def __getitem__(self, index: int) -> Scored[ItemT]: ...
 
     @overload
-    def __getitem__(self, place: slice) -> Results[ItemT]: ...
+    def __getitem__(self, index: slice) -> Results[ItemT]: ...
 
-    def __getitem__(self, place: int | slice) -> Scored[ItemT] | Results[ItemT]:
-        if isinstance(place, slice):
-            return Results(self.items[place], self.scores[:, place], self.terms[place])
-        terms = self.terms[place] if self.terms else ()
-        return Scored._make((self.items[place], *self.scores[:, place].tolist(), terms))
+    def __getitem__(self, index: int | slice) -> Scored[ItemT] | Results[ItemT]:
+        if isinstance(index, slice):
+            return Results(self.items[index], self.scores[:, index], self.terms[index])
+        terms = self.terms[index] if self.terms else ()
+        return Scored._make((self.items[index], *self.scores[:, index].tolist(), terms))
 
     def __iter__(self) -> Iterator[Scored[ItemT]]:
         return map(Scored._make, zip(self.items, *self.scores.tolist(), self.terms or repeat(()), strict=False))
@@ -124,8 +122,8 @@ class Results(Sequence[Scored[ItemT]]):
 class Ranking(NamedTuple, Generic[ItemT]):
     """The best items first, out of `candidates` entries that passed the filter.
 
-    ``alpha`` is the weight of the vector score that was used; ``preselected`` says that an approximate index chose the
-    pool, so the answer may differ from the exact one.
+    ``alpha`` is the weight of the vector score; ``preselected`` is true when an approximate index chose the rows to
+    score, so that the ranking may differ from the exact one.
     """
 
     results: Results[ItemT] = Results((), np.empty((5, 0)))

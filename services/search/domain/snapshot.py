@@ -1,4 +1,4 @@
-"""What is kept of an index, so that a restart goes on where the last run stopped."""
+"""The state of an index that the next run of the service continues with."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
-from services.search.domain.items import Items, Kept
+from services.search.domain.items import Items, StoredItem
 from services.search.domain.query import ItemT
 
-KeptT = TypeVar("KeptT", bound=Kept)
+StoredItemT = TypeVar("StoredItemT", bound=StoredItem)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -27,29 +27,26 @@ class IndexState(Generic[ItemT]):
 
 
 @dataclass(frozen=True, slots=True)
-class IndexSnapshot(Generic[KeptT]):
-    """An index at one revision; of a playbook also its order and the bullets that have a place but are not served.
+class IndexSnapshot(Generic[StoredItemT]):
+    """An index at one revision; of a playbook also its order and its retired bullets.
 
-    ``index`` is None while there never was anything to find.
+    ``index`` is None until there is a first entry.
     """
 
     revision: int
     order: Sequence[str]
-    hidden: Sequence[KeptT]
-    index: IndexState[KeptT] | None
+    retired: Sequence[StoredItemT]
+    index: IndexState[StoredItemT] | None
 
 
-class Snapshots(Protocol[KeptT]):
-    """Keeps one snapshot of each index, by name. The methods may take long and are called from a thread."""
+class Snapshots(Protocol[StoredItemT]):
+    """Stores one snapshot of each index, by name. The methods may take long and are called in a thread."""
 
-    def load(self, name: str) -> IndexSnapshot[KeptT] | None:
-        """Return the snapshot; None if there is none, or none that can be used."""
-        ...
+    def load(self, name: str) -> IndexSnapshot[StoredItemT] | None:
+        """Return the snapshot; None if there is none that can be used."""
 
-    def save(self, name: str, snapshot: IndexSnapshot[KeptT]) -> None:
-        """Keep this one from now on; when that fails, the one before is still kept."""
-        ...
+    def save(self, name: str, snapshot: IndexSnapshot[StoredItemT]) -> None:
+        """Replace the snapshot; when that fails, the former one stays."""
 
-    def forget(self, name: str) -> None:
-        """Keep none any more."""
-        ...
+    def delete(self, name: str) -> None:
+        """Delete the snapshot."""

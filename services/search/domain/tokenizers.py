@@ -1,8 +1,8 @@
-"""From text to the terms that BM25 counts.
+"""Tokenisers: from text to the terms of BM25.
 
 Chosen by name: `whitespace` (the reference, S-18), `ja_bigram` (S-28), and `mixed`, the service's default, which treats
 each script as it is written: Latin words are stemmed, unsegmented Japanese becomes single kanji and character pairs.
-`sudachi` is `mixed` with a dictionary of Japanese words. What each finds is measured in the service's README.
+`sudachi` is `mixed` with a dictionary of Japanese words. The service's README compares their quality.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 
-from libs.embedding.terms import character_pairs, mixed, split_scripts
+from libs.embedding.terms import character_pairs, split_scripts, tokenize_mixed
 from services.search.domain.errors import UnknownTokenizer
 
 Tokenizer = Callable[[str], list[str]]
 
 QueryTokenizer = Callable[[str], Sequence[str]]
-"""A tokeniser of queries: nobody changes what it gives."""
+"""A tokeniser of queries, whose result is immutable."""
 
 _KANA_OR_KANJI = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff々〆"
 _RUNS = re.compile(f"[{_KANA_OR_KANJI}]+|[^{_KANA_OR_KANJI}]+")
 
-REMEMBERED_QUERIES, LONGEST_QUERY = 2048, 500
+CACHED_QUERIES, LONGEST_QUERY = 2048, 500
 
 # Particles, auxiliary verbs, symbols, blanks.
 _GRAMMAR = frozenset({"助詞", "助動詞", "補助記号", "空白"})
@@ -36,13 +36,13 @@ _SUDACHI_AT_ONCE = 12_000
 _threads = threading.local()
 
 
-def whitespace(text: str) -> list[str]:
-    """Terms as `str.split` gives them: no folding, no normalisation (S-18)."""
+def tokenize_whitespace(text: str) -> list[str]:
+    """Return the terms of `str.split`: no folding, no normalisation (S-18)."""
     return text.split()
 
 
-def ja_bigram(text: str) -> list[str]:
-    """Whitespace terms whose runs of kana and kanji become overlapping character pairs (S-28)."""
+def tokenize_ja_bigram(text: str) -> list[str]:
+    """Return whitespace terms, with runs of kana and kanji as overlapping character pairs (S-28)."""
     terms: list[str] = []
     for word in text.split():
         for run in _RUNS.findall(word):
@@ -56,25 +56,26 @@ def ja_bigram(text: str) -> list[str]:
 _RUNS_JAPANESE = re.compile(f"[{_KANA_OR_KANJI}]")
 
 
-def sudachi(text: str) -> list[str]:
-    """Terms as `mixed` gives them, but Japanese as SudachiPy's shortest words in their normal form, without particles.
+def tokenize_sudachi(text: str) -> list[str]:
+    """Return the terms of `mixed`, but Japanese as SudachiPy's shortest words in their normal form, without particles.
 
     Needs `hansei[sudachi]` (Takaoka et al., "Sudachi: a Japanese Tokenizer for Business", LREC 2018).
     """
-    return split_scripts(text, _japanese_words)
+    return split_scripts(text, _split_japanese)
 
 
-def _japanese_words(run: str) -> list[str]:
-    words = []
-    for start in range(0, len(run), _SUDACHI_AT_ONCE):
-        for word in _dictionary().tokenize(run[start : start + _SUDACHI_AT_ONCE]):
-            if word.part_of_speech()[0] not in _GRAMMAR:
-                words.append(word.normalized_form())
+def _split_japanese(run: str) -> list[str]:
+    words = [
+        word.normalized_form()
+        for start in range(0, len(run), _SUDACHI_AT_ONCE)
+        for word in _get_dictionary().tokenize(run[start : start + _SUDACHI_AT_ONCE])
+        if word.part_of_speech()[0] not in _GRAMMAR
+    ]
     return words or [run]
 
 
-def _dictionary() -> Any:
-    """SudachiPy's tokeniser of this thread: it keeps state between calls."""
+def _get_dictionary() -> Any:
+    """Return SudachiPy's tokeniser of this thread."""
     if not hasattr(_threads, "japanese"):
         from sudachipy import Dictionary, SplitMode
 
@@ -83,15 +84,15 @@ def _dictionary() -> Any:
 
 
 TOKENIZERS: dict[str, Tokenizer] = {
-    "whitespace": whitespace,
-    "ja_bigram": ja_bigram,
-    "mixed": mixed,
-    "sudachi": sudachi,
+    "whitespace": tokenize_whitespace,
+    "ja_bigram": tokenize_ja_bigram,
+    "mixed": tokenize_mixed,
+    "sudachi": tokenize_sudachi,
 }
 
 
-def tokenizer(name: str) -> Tokenizer:
-    """The tokeniser of that name. Raises `UnknownTokenizer` (S-27), also for one that is not installed."""
+def get_tokenizer(name: str) -> Tokenizer:
+    """Return the tokeniser of that name. Raises `UnknownTokenizer` (S-27), also for one that is not installed."""
     if name == "sudachi" and find_spec("sudachipy") is None:
         raise UnknownTokenizer("sudachi (it needs hansei[sudachi])", sorted(TOKENIZERS.keys() - {name}))
     try:
@@ -100,29 +101,26 @@ def tokenizer(name: str) -> Tokenizer:
         raise UnknownTokenizer(name, sorted(TOKENIZERS)) from None
 
 
-def remembering(tokenize: Tokenizer) -> QueryTokenizer:
-    """The same for queries: the terms of those that come again are remembered, as their vectors are."""
+def cache_query_terms(tokenize: Tokenizer) -> QueryTokenizer:
+    """Return the tokeniser with a cache of the terms of queries."""
 
-    @lru_cache(maxsize=REMEMBERED_QUERIES)
-    def remembered(text: str) -> Sequence[str]:
+    @lru_cache(maxsize=CACHED_QUERIES)
+    def tokenize_cached(text: str) -> Sequence[str]:
         return tuple(tokenize(text))
 
-    return lambda text: remembered(text) if len(text) <= LONGEST_QUERY else tokenize(text)
+    return lambda text: tokenize_cached(text) if len(text) <= LONGEST_QUERY else tokenize(text)
 
 
-def terms_of(text: str, keywords: Iterable[str], tokenize: Tokenizer) -> list[str]:
-    """Terms of an entry: those of its text, then those of each keyword in order (S-18)."""
+def tokenize_entry(text: str, keywords: Iterable[str], tokenize: Tokenizer) -> list[str]:
+    """Return the terms of an entry: those of its text, then those of each keyword in order (S-18)."""
     terms = tokenize(text)
     for keyword in keywords:
         terms.extend(tokenize(keyword))
     return terms
 
 
-def latin_share(text: str) -> float:
-    """Share of the text's letters that are Latin, in 0..1; 1 for text without letters.
-
-    An embedder that knows only English says nothing about a Japanese query; its weight is scaled by this share.
-    """
+def compute_latin_share(text: str) -> float:
+    """Return the share of Latin letters among the text's letters, in 0..1; 1 for text without letters."""
     if text.isascii():
         return 1.0
     letters = [char for char in text if char.isalpha()]

@@ -1,22 +1,25 @@
-"""The weight of the vector score beside the words."""
+"""The weight of the vector score against BM25."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from libs.embedding.model import EmbeddingModel
-from services.search.domain.tokenizers import latin_share
+from services.search.domain.tokenizers import compute_latin_share
 
 
 @dataclass(frozen=True, slots=True)
 class VectorWeight:
-    """The weight of the vector score where a query does not give one; `scaled` by what the embedder is worth."""
+    """The default weight of the vector score; `scaled` multiplies it by the trust in the embedding model."""
 
     alpha: float
     scaled: bool = True
 
-    def of(self, text: str, model: EmbeddingModel) -> float:
-        """The weight for this query, in 0..alpha."""
+    def compute_alpha(self, text: str, model: EmbeddingModel) -> float:
+        """Return the weight for this query, in 0..alpha.
+
+        A model for Latin script gets no weight for a Japanese query: the share of Latin letters scales it.
+        """
         if not self.scaled:
             return self.alpha
-        return self.alpha * model.trust * (latin_share(text) if model.only_latin else 1.0)
+        return self.alpha * model.trust * (compute_latin_share(text) if model.only_latin else 1.0)

@@ -1,8 +1,8 @@
-"""Vectors of unit length, and beside them a form in a quarter of the space with a bound of how wrong it may be.
+"""Vectors of unit length, and their quantised form in a quarter of the space, with error bounds.
 
-A row is kept a second time as 8-bit integers and a scale, `row ~ codes · scale`, beside the length of what that leaves
-out. By Cauchy-Schwarz a product with a unit vector is then off by at most that length, so a pass over the codes says
-which few rows the exact products can matter for, and the ranking stays exact (ADR 021).
+A row is stored a second time as 8-bit integers and a scale, `row ~ codes · scale`, with the length of the rounding
+error. By Cauchy-Schwarz that length bounds the error of a product with a unit vector. So a pass over the codes finds
+the few rows whose exact products can matter, and the ranking stays exact (ADR 021).
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ Floats = NDArray[np.float64]
 Int8s = NDArray[np.int8]
 
 LARGEST_CODE = 127
-# float32 rounds the errors themselves: they are kept a little larger than they are.
+# float32 rounds the bounds, so they are stored slightly larger.
 ROUNDED_UP = 1.00001
 _SMALL = 1e-100
 _BLOCK = 4096
 
 
-def unit(vectors: Floats) -> Floats:
+def scale_to_unit(vectors: Floats) -> Floats:
     """Return the vectors divided by their norm, zero vectors unchanged."""
     with np.errstate(over="ignore", under="ignore"):
         norms = np.sqrt((vectors * vectors).sum(axis=-1, keepdims=True))
     if norms.size and norms.min() > _SMALL and norms.max() < np.inf:
-        plain: Floats = vectors / norms
-        return plain
-    # Scaled by the largest value first, so that no square overflows or vanishes.
+        units: Floats = vectors / norms
+        return units
+    # Scaling by the largest value prevents squares that overflow or vanish.
     largest = np.abs(vectors).max(axis=-1, keepdims=True)
     scaled = vectors / np.where(largest == 0.0, 1.0, largest)
     norms = np.sqrt((scaled * scaled).sum(axis=-1, keepdims=True))
@@ -40,14 +40,14 @@ def unit(vectors: Floats) -> Floats:
     return normalised
 
 
-def encode(units: Float32s) -> tuple[Int8s, Float32s]:
+def quantize(units: Float32s) -> tuple[Int8s, Float32s]:
     """Return the codes of unit vectors of shape (N, d), and of each row the scale and the bound, shape (N, 2)."""
     bounds = np.empty((len(units), 2), np.float32)
     scales = bounds[:, :1]
     np.divide(np.abs(units).max(axis=1, keepdims=True, initial=0.0), np.float32(LARGEST_CODE), out=scales)
     codes = np.rint(units / np.maximum(scales, np.finfo(np.float32).tiny))
-    left_out = units - codes.astype(np.float64) * scales
-    bounds[:, 1] = np.sqrt((left_out * left_out).sum(axis=1)) * ROUNDED_UP
+    errors = units - codes.astype(np.float64) * scales
+    bounds[:, 1] = np.sqrt((errors * errors).sum(axis=1)) * ROUNDED_UP
     return codes.astype(np.int8), bounds
 
 
@@ -61,7 +61,7 @@ def inner_products(vectors: Float32s, query: Float32s) -> Float32s:
 
 
 class Vectors:
-    """The writer's side: rows are only appended."""
+    """The table of the writer: rows are only appended."""
 
     def __init__(self, units: Column, codes: Column, bounds: Column) -> None:
         self.units, self.codes, self.bounds = units, codes, bounds
@@ -71,13 +71,13 @@ class Vectors:
         """Return a table without rows."""
         return cls(Column(np.float32, width), Column(np.int8, width), Column(np.float32, 2))
 
-    def append(self, given: Floats | Float32s) -> None:
+    def append(self, vectors: Floats | Float32s) -> None:
         """Write finite vectors of any length as unit vectors, zero ones unchanged, with their codes."""
         for column in (self.units, self.codes, self.bounds):
-            column.reserve(len(given))
-        for block in _blocks(given):
-            units = unit(block.astype(np.float64)).astype(np.float32)
-            codes, bounds = encode(units)
+            column.reserve(len(vectors))
+        for block in _iterate_blocks(vectors):
+            units = scale_to_unit(block.astype(np.float64)).astype(np.float32)
+            codes, bounds = quantize(units)
             self.units.append(units)
             self.codes.append(codes)
             self.bounds.append(bounds)
@@ -85,10 +85,10 @@ class Vectors:
 
 def are_finite(vectors: Floats | Float32s) -> bool:
     """Return whether every value is a finite number."""
-    return all(bool(np.isfinite(block).all()) for block in _blocks(vectors))
+    return all(bool(np.isfinite(block).all()) for block in _iterate_blocks(vectors))
 
 
-def _blocks(vectors: Floats | Float32s) -> Iterator[Floats | Float32s]:
-    """Yield the rows in blocks: what is computed of a million at once would not fit into memory."""
+def _iterate_blocks(vectors: Floats | Float32s) -> Iterator[Floats | Float32s]:
+    """Yield the rows in blocks: temporary arrays of a million rows would not fit into memory."""
     for start in range(0, len(vectors), _BLOCK):
         yield vectors[start : start + _BLOCK]

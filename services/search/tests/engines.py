@@ -11,22 +11,22 @@ from services.search.adapters.loops import load_loops
 from services.search.domain.bm25 import OKAPI, Variant
 from services.search.domain.index import HybridIndex
 from services.search.domain.loops import NUMPY_LOOPS, Loops
-from services.search.domain.neighbours import Neighbours
+from services.search.domain.neighbours import NeighbourIndex
 from services.search.domain.postings import Int64s
-from services.search.domain.tokenizers import Tokenizer, whitespace
+from services.search.domain.tokenizers import Tokenizer, tokenize_whitespace
 from services.search.domain.vectors import Float32s
-from services.search.domain.view import NO_LIMIT, LoopsInUse, Rules
+from services.search.domain.view import NO_LIMIT, LoopsInUse, RankingRules
 
 COMPILED = load_loops()
 LOOPS = {"numpy": NUMPY_LOOPS, "compiled": COMPILED}
 
 
-def build_neighbours(units: Float32s, rows: Int64s, covered: int) -> Neighbours:
-    return FaissNeighbours.build(units, rows, covered, probes=200)
+def build_neighbours(units: Float32s, rows: Int64s, covered_rows: int) -> NeighbourIndex:
+    return FaissNeighbours.build(units, rows, covered_rows, probes=200)
 
 
-def rules(loops: Loops = COMPILED, variant: Variant = OKAPI, exact_limit: int = NO_LIMIT) -> Rules:
-    return Rules(variant, LoopsInUse(loops), exact_limit, build_neighbours)
+def rules(loops: Loops = COMPILED, variant: Variant = OKAPI, exact_limit: int = NO_LIMIT) -> RankingRules:
+    return RankingRules(variant, LoopsInUse(loops), exact_limit, build_neighbours)
 
 
 def new_index(
@@ -34,7 +34,7 @@ def new_index(
     loops: Loops = COMPILED,
     variant: Variant = OKAPI,
     exact_limit: int = NO_LIMIT,
-    tokenize: Tokenizer = whitespace,
+    tokenize: Tokenizer = tokenize_whitespace,
 ) -> HybridIndex[Any]:
     return HybridIndex(dimension, tokenize, rules(loops, variant, exact_limit))
 

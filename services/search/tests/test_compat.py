@@ -17,12 +17,12 @@ from libs.embedding.errors import EmbeddingFailed
 from services.search.adapters.reference import ReferenceIndex
 from services.search.compat import EmbeddingClient, HybridSearch, SearchQuery, SearchResult
 from services.search.domain.bm25 import LUCENE, OKAPI, Variant
-from services.search.domain.bullet import Bullet
+from services.search.domain.bullet import IndexedBullet
 from services.search.domain.entry import Entry
 from services.search.domain.errors import AlphaOutOfRange, MinConfidenceNotANumber, TopKTooSmall
-from services.search.domain.fusion import Fusion, min_max, reciprocal_ranks, weighted
-from services.search.domain.query import Filter
-from services.search.domain.tokenizers import whitespace
+from services.search.domain.fusion import Fusion, scale_min_max, score_reciprocal_ranks, weigh_scores
+from services.search.domain.query import CandidateFilter
+from services.search.domain.tokenizers import tokenize_whitespace
 from services.search.tests.engines import COMPILED, new_index
 
 MAIN = [
@@ -53,7 +53,7 @@ class Vectors:
 
 ENGINES: dict[str, Any] = {
     "built-in": partial(new_index, 1, COMPILED),
-    "reference": partial(ReferenceIndex, 1, whitespace),
+    "reference": partial(ReferenceIndex, 1, tokenize_whitespace),
 }
 
 
@@ -64,19 +64,19 @@ def bm25_scores(
     index: Any = ENGINES[engine](variant)
     entries = [Entry(str(number), " ".join(terms), number) for number, terms in enumerate(corpus)]
     view = index.apply(entries, np.ones((len(corpus), 1)))
-    found = view.search(query, np.ones(1, np.float32), Filter(), Fusion(0.0), len(corpus)).results
+    found = view.search(query, np.ones(1, np.float32), CandidateFilter(), Fusion(0.0), len(corpus)).results
     return np.array([result.raw_bm25 for result in sorted(found, key=lambda result: result.item)])
 
 
-def main_case(alpha: float) -> tuple[HybridSearch, list[Bullet]]:
+def main_case(alpha: float) -> tuple[HybridSearch, list[IndexedBullet]]:
     model = Vectors({text: vector for _, text, _, vector in MAIN}, [1.0, 0.0])
     return HybridSearch(EmbeddingClient(model), alpha), [
         bullet(bullet_id, text, keywords=keywords) for bullet_id, text, keywords, _ in MAIN
     ]
 
 
-def bullet(bullet_id: str, text: str, **fields: object) -> Bullet:
-    return Bullet(id=bullet_id, section="s", content=text, searchable_text=text, **fields)  # type: ignore[arg-type]
+def bullet(bullet_id: str, text: str, **fields: object) -> IndexedBullet:
+    return IndexedBullet(id=bullet_id, section="s", content=text, searchable_text=text, **fields)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_degenerate_corpora(
 ) -> None:  # S-25, S-26, S-39
     scores = bm25_scores([text.split() for text in corpus], query.split(), engine=engine)
     assert raw == pytest.approx(scores, abs=1e-6)
-    assert scaled == pytest.approx(min_max(scores), abs=1e-6)
+    assert scaled == pytest.approx(scale_min_max(scores), abs=1e-6)
 
 
 terms = st.sampled_from(["a", "b", "c", "d", "東京", "A"])
@@ -170,13 +170,13 @@ unit_floats = st.floats(0, 1)
 def test_property_4_combined_is_the_weighted_sum(scores: list[tuple[float, float]], alpha: float) -> None:  # S-31
     vector, bm25 = (np.array(column) for column in zip(*scores, strict=True))
     expected = [alpha * v + (1 - alpha) * b for v, b in scores]
-    assert expected == pytest.approx(weighted(vector, bm25, alpha), abs=1e-12)
+    assert expected == pytest.approx(weigh_scores(vector, bm25, alpha), abs=1e-12)
 
 
 votes = st.integers(0, 5)
 many_bullets = st.lists(
     st.builds(
-        Bullet,
+        IndexedBullet,
         id=st.uuids().map(str),
         section=st.sampled_from(["x", "y", "z"]),
         content=st.just(""),
@@ -211,7 +211,7 @@ class Lengths:
 )
 @settings(max_examples=200)
 def test_properties_5_and_6_filters_and_order(
-    bullets: list[Bullet], text: str, top_k: int, sections: list[str] | None, min_confidence: float, alpha: float
+    bullets: list[IndexedBullet], text: str, top_k: int, sections: list[str] | None, min_confidence: float, alpha: float
 ) -> None:  # S-09, S-10, S-33, S-34, S-35, S-39
     query = SearchQuery(text, top_k, sections, min_confidence)
     results = HybridSearch(Lengths(), alpha).search(query, bullets)
@@ -352,5 +352,5 @@ def test_cosine_is_the_plain_formula(query: list[float], documents: list[list[fl
 
 
 def test_reciprocal_ranks_share_the_best_rank_of_a_tie() -> None:
-    ranks = reciprocal_ranks(np.array([0.2, 0.9, 0.2, 0.1]))
+    ranks = score_reciprocal_ranks(np.array([0.2, 0.9, 0.2, 0.1]))
     assert pytest.approx(ranks) == [1 / 62, 1 / 61, 1 / 62, 1 / 64]

@@ -1,4 +1,4 @@
-"""What stops the service at the start, and what the settings choose."""
+"""Invalid settings stop the start, and settings choose the BM25 formula."""
 
 from __future__ import annotations
 

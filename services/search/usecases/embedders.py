@@ -1,4 +1,4 @@
-"""The embedder in use, and those of the vectors that former settings left behind."""
+"""The current embedder, and those of models that were configured before."""
 
 from __future__ import annotations
 
@@ -6,27 +6,36 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from libs.embedding.embedder import TextEmbedder
+from services.search.domain.collection import Collection
+from services.search.domain.collection_errors import EmbedderChanged
 
 
 class Embedders:
-    """Embedders by the id of their model; `current` embeds what is new, `make` may know others."""
+    """Embedders by model id; `connect` returns the embedder of a former model, or None."""
 
-    def __init__(self, current: TextEmbedder, make: Callable[[str], Awaitable[TextEmbedder | None]]) -> None:
+    def __init__(self, current: TextEmbedder, connect: Callable[[str], Awaitable[TextEmbedder | None]]) -> None:
         self.current = current
-        self._make = make
-        self._others: dict[str, TextEmbedder | None] = {}
-        self._making = asyncio.Lock()
+        self._connect = connect
+        self._former: dict[str, TextEmbedder | None] = {}
+        self._lock = asyncio.Lock()
 
     @property
     def model(self) -> str:
-        """Id of the embedder in use."""
+        """Return the id of the current model."""
         return self.current.model.model_id
 
-    async def of(self, model: str) -> TextEmbedder | None:
-        """The embedder of that id; None if nobody here embeds as it does."""
+    async def get(self, model: str) -> TextEmbedder | None:
+        """Return the embedder of a model; None if the model is unavailable."""
         if model == self.model:
             return self.current
-        async with self._making:
-            if model not in self._others:
-                self._others[model] = await self._make(model)
-        return self._others[model]
+        async with self._lock:
+            if model not in self._former:
+                self._former[model] = await self._connect(model)
+        return self._former[model]
+
+    async def get_for(self, collection: Collection) -> TextEmbedder:
+        """Return the embedder of a collection. Raises `EmbedderChanged` if its model is unavailable."""
+        embedder = await self.get(collection.model)
+        if embedder is None:
+            raise EmbedderChanged(collection.name, collection.model, self.model)
+        return embedder

@@ -1,7 +1,7 @@
-"""How well search finds what is relevant, measured on a set of documents, questions and judgements.
+"""Evaluates the retrieval quality on a set of documents, queries and relevance judgements.
 
-The set's form is BEIR's in one file: ``{"docs": {id: text}, "queries": {id: text}, "qrels": {query id: {document
-id: grade}}}``. The measures are trec_eval's: nDCG with linear gain (Järvelin & Kekäläinen, TOIS 2002) and recall.
+The set has the form of BEIR in one file: ``{"docs": {id: text}, "queries": {id: text}, "qrels": {query id: {document
+id: grade}}}``. The metrics are those of trec_eval: nDCG with linear gain (Järvelin & Kekäläinen, TOIS 2002) and recall.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from services.search.domain.bm25 import LUCENE, OKAPI, Variant
 from services.search.domain.entry import Entry
 from services.search.domain.fusion import Fusion
 from services.search.domain.index import HybridIndex
-from services.search.domain.query import Filter
-from services.search.domain.tokenizers import tokenizer
+from services.search.domain.query import CandidateFilter
+from services.search.domain.tokenizers import get_tokenizer
 from services.search.domain.vector_weight import VectorWeight
-from services.search.domain.view import LoopsInUse, Rules
+from services.search.domain.view import LoopsInUse, RankingRules
 
 DEPTH = 10
-EVERYTHING = Filter()
+NO_FILTER = CandidateFilter()
 
 
 class BadRetrievalSet(InvalidArgument):
-    """A file that is not a retrieval set: where, and what is wrong with it."""
+    """A file is not a retrieval set: the field, and the broken rule."""
 
     reason = "BAD_RETRIEVAL_SET"
 
@@ -41,7 +41,7 @@ class BadRetrievalSet(InvalidArgument):
 
 
 class RetrievalSet(BaseModel):
-    """Documents, queries, and for some queries how relevant which documents are (0 is not, more is better)."""
+    """Documents, queries, and grades of relevance by query and document (0: not relevant; higher is better)."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -50,8 +50,8 @@ class RetrievalSet(BaseModel):
     qrels: dict[str, dict[str, float]] = Field(min_length=1)
 
     @property
-    def judged(self) -> dict[str, str]:
-        """The queries that have at least one relevant document: only these can be measured."""
+    def judged_queries(self) -> dict[str, str]:
+        """Return the queries that have at least one relevant document: only these can be evaluated."""
         return {
             query: text
             for query, text in self.queries.items()
@@ -61,7 +61,7 @@ class RetrievalSet(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class RankingVariant:
-    """A way to rank: how text is cut, which BM25, how both scores are fused with which weight of the vectors."""
+    """A way to rank: tokeniser, BM25 formula, weight of the vector score, and fusion of both scores."""
 
     tokenizer: str
     bm25: Variant
@@ -71,7 +71,7 @@ class RankingVariant:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Means over the judged queries, each 0 to 1."""
+    """Means over the judged queries, each in 0..1."""
 
     ndcg_at_10: float
     recall_at_5: float
@@ -89,11 +89,11 @@ NAMED_VARIANTS: Mapping[str, RankingVariant] = {
     "sudachi": RankingVariant("sudachi", LUCENE, VectorWeight(0.5)),
     "rrf": RankingVariant("mixed", LUCENE, VectorWeight(0.5, scaled=False), "rrf"),
 }
-"""Ways to rank that are worth comparing with the service's own."""
+"""Ways to rank for comparison with the service's settings."""
 
 
 def read_retrieval_set(path: Path) -> RetrievalSet:
-    """The set in a JSON file. Raises `BadRetrievalSet`, and `OSError` for a file that cannot be read."""
+    """Read a retrieval set from a JSON file. Raises `BadRetrievalSet`, and `OSError` for a file that cannot be read."""
     try:
         content = json.loads(path.read_text("utf-8"))
     except ValueError as error:
@@ -103,55 +103,55 @@ def read_retrieval_set(path: Path) -> RetrievalSet:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise BadRetrievalSet(".".join(map(str, first["loc"])) or path.name, first["msg"]) from error
-    if not retrieval_set.judged:
+    if not retrieval_set.judged_queries:
         raise BadRetrievalSet("qrels", "names no relevant document for any of the queries")
     return retrieval_set
 
 
 async def evaluate(
-    retrieval_set: RetrievalSet, embed: TextEmbedder, computing: LoopsInUse, variants: Mapping[str, RankingVariant]
+    retrieval_set: RetrievalSet, embedder: TextEmbedder, loops: LoopsInUse, variants: Mapping[str, RankingVariant]
 ) -> dict[str, Quality]:
-    """The quality of each variant. Texts are embedded once for all of them. Raises `EmbeddingFailed`."""
-    judged = retrieval_set.judged
-    documents = await embed.embed_documents(list(retrieval_set.docs.values()))
-    questions = await embed.embed_queries(list(judged.values()))
+    """Return the quality of each variant. Texts are embedded once for all of them. Raises `EmbeddingFailed`."""
+    judged_queries = retrieval_set.judged_queries
+    documents = await embedder.embed_documents(list(retrieval_set.docs.values()))
+    query_vectors = await embedder.embed_queries(list(judged_queries.values()))
     return {
-        name: _measured(retrieval_set, documents, questions, variant, embed.model, computing)
+        name: _evaluate_variant(retrieval_set, documents, query_vectors, variant, embedder.model, loops)
         for name, variant in variants.items()
     }
 
 
-def _measured(
+def _evaluate_variant(
     retrieval_set: RetrievalSet,
     documents: Float32s,
-    questions: Float32s,
+    query_vectors: Float32s,
     variant: RankingVariant,
     model: EmbeddingModel,
-    computing: LoopsInUse,
+    loops: LoopsInUse,
 ) -> Quality:
-    tokenize = tokenizer(variant.tokenizer)
-    index = HybridIndex[str](documents.shape[1], tokenize, Rules(variant.bm25, computing))
+    tokenize = get_tokenizer(variant.tokenizer)
+    index = HybridIndex[str](documents.shape[1], tokenize, RankingRules(variant.bm25, loops))
     view = index.apply([Entry(name, text, name) for name, text in retrieval_set.docs.items()], documents)
-    measures: list[tuple[float, float, float]] = []
-    for (query, text), vector in zip(retrieval_set.judged.items(), questions, strict=True):
-        fusion = Fusion(variant.weight.of(text, model), variant.fusion)
-        found = [result.item for result in view.search(tokenize(text), vector, EVERYTHING, fusion, DEPTH).results]
+    metrics: list[tuple[float, float, float]] = []
+    for (query, text), vector in zip(retrieval_set.judged_queries.items(), query_vectors, strict=True):
+        fusion = Fusion(variant.weight.compute_alpha(text, model), variant.fusion)
+        found = [result.item for result in view.search(tokenize(text), vector, NO_FILTER, fusion, DEPTH).results]
         grades = {name: grade for name, grade in retrieval_set.qrels[query].items() if grade > 0}
-        measures.append((ndcg(found, grades), recall(found[:5], grades), recall(found, grades)))
-    means = np.mean(measures, axis=0)
-    return Quality(float(means[0]), float(means[1]), float(means[2]), len(measures))
+        metrics.append((compute_ndcg(found, grades), compute_recall(found[:5], grades), compute_recall(found, grades)))
+    means = np.mean(metrics, axis=0)
+    return Quality(float(means[0]), float(means[1]), float(means[2]), len(metrics))
 
 
-def ndcg(found: Sequence[str], grades: Mapping[str, float]) -> float:
-    """Discounted gain of the documents found, over that of the best order; `grades` holds positive grades only."""
+def compute_ndcg(found: Sequence[str], grades: Mapping[str, float]) -> float:
+    """Return the discounted gain of the results divided by that of the best order; all `grades` are positive."""
     ideal = sorted(grades.values(), reverse=True)[:DEPTH]
-    return _discounted([grades.get(name, 0.0) for name in found[:DEPTH]]) / _discounted(ideal)
+    return _sum_discounted([grades.get(name, 0.0) for name in found[:DEPTH]]) / _sum_discounted(ideal)
 
 
-def recall(found: Sequence[str], grades: Mapping[str, float]) -> float:
-    """Share of the relevant documents that were found."""
+def compute_recall(found: Sequence[str], grades: Mapping[str, float]) -> float:
+    """Return the share of the relevant documents among the results."""
     return len(set(found) & set(grades)) / len(grades)
 
 
-def _discounted(gains: Sequence[float]) -> float:
-    return math.fsum(gain / math.log2(place + 2) for place, gain in enumerate(gains))
+def _sum_discounted(gains: Sequence[float]) -> float:
+    return math.fsum(gain / math.log2(position + 2) for position, gain in enumerate(gains))

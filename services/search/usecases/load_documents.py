@@ -1,7 +1,7 @@
-"""Any number of documents are put into a collection, in batches that are acknowledged one by one.
+"""Puts any number of documents into a collection, in batches that are acknowledged one by one.
 
-A batch is what has arrived while the one before was written, within bounds: a fast sender gets large batches, a slow
-one does not wait. Only one batch is in memory; a sender that is too fast is held up by the flow control of its stream.
+A batch holds the documents that arrived while the one before was written, within limits: a fast sender gets large
+batches, a slow one does not wait. One batch is in memory; the flow control of the stream slows a faster sender down.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from chassis.errors import HanseiError
 from libs.storage.errors import StoreFull
-from services.search.domain.collection import Collection, Document, Stored
+from services.search.domain.collection import Collection, Document, WriteResult
 from services.search.domain.collection_errors import InvalidDocument
-from services.search.usecases.cut_documents import CutDocuments
+from services.search.usecases.chunk_documents import ChunkDocuments
 from services.search.usecases.ports import CollectionStore
 from services.search.usecases.put_documents import PutDocuments
 
@@ -22,23 +22,23 @@ BATCH_DOCUMENTS = 1_000
 BATCH_CHARACTERS = 4_000_000
 BATCH_VECTOR_BYTES = 32_000_000
 LINGER_SECONDS = 0.05
-"""How long a batch waits for the next document before it is written as it is."""
+"""Seconds that a batch waits for its next document before it is written."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """A document that broke the rules of the contract: its id as it came, and why."""
+class RejectedDocument:
+    """A document that breaks a rule of the contract: its id as it was sent, and the error."""
 
     id: str
     error: HanseiError
 
 
-Arrived = Document | Refused
+LoadItem = Document | RejectedDocument
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """A document of a load that was not stored: its place in the load from 0, its id, and why."""
+class DocumentFailure:
+    """A document of a load that was not stored: its position in the load from 0, its id, and the error."""
 
     position: int
     id: str
@@ -46,8 +46,8 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a load is; `failures` are those of the newest batch."""
+class LoadProgress:
+    """The totals of a load; `failures` are those of the newest batch."""
 
     processed: int = 0
     stored: int = 0
@@ -55,113 +55,119 @@ class Progress:
     failed: int = 0
     chunks: int = 0
     revision: int = 0
-    failures: Sequence[Failure] = ()
+    failures: Sequence[DocumentFailure] = ()
 
-    def after(self, arrived: int, stored: Stored | None, failures: Sequence[Failure]) -> Progress:
-        """The progress with one more batch, of which `stored` tells what was written."""
-        done = replace(
-            self, processed=self.processed + arrived, failed=self.failed + len(failures), failures=tuple(failures)
+    def add_batch(self, items: int, written: WriteResult | None, failures: Sequence[DocumentFailure]) -> LoadProgress:
+        """Return the totals with one more batch."""
+        progress = replace(
+            self, processed=self.processed + items, failed=self.failed + len(failures), failures=tuple(failures)
         )
-        if stored is None:
-            return done
+        if written is None:
+            return progress
         return replace(
-            done,
-            stored=self.stored + stored.stored,
-            unchanged=self.unchanged + stored.unchanged,
-            chunks=self.chunks + stored.chunks,
-            revision=stored.collection.revision,
+            progress,
+            stored=self.stored + written.stored,
+            unchanged=self.unchanged + written.unchanged,
+            chunks=self.chunks + written.chunks,
+            revision=written.collection.revision,
         )
 
 
 class LoadDocuments:
-    """Puts documents batch by batch. A document that cannot be stored does not keep the others from it."""
+    """Puts documents batch by batch. A document that cannot be stored does not stop the others."""
 
-    def __init__(self, store: CollectionStore, put: PutDocuments, cut: CutDocuments) -> None:
+    def __init__(self, store: CollectionStore, put: PutDocuments, chunk: ChunkDocuments) -> None:
         self._store = store
         self._put = put
-        self._cut = cut
+        self._chunk = chunk
 
-    async def __call__(self, name: str, documents: AsyncIterator[Arrived]) -> AsyncIterator[Progress]:
-        """The progress after each batch. Raises `CollectionNotFound`, and what stops everything: `EmbeddingFailed`,
-        `EmbedderChanged`, `StoreUnavailable`, `BackendUnreachable`. What was reported as stored stays stored.
+    async def __call__(self, name: str, items: AsyncIterator[LoadItem]) -> AsyncIterator[LoadProgress]:
+        """Yield the progress after each batch. Documents that were reported as stored stay stored after an error.
+
+        Raises `CollectionNotFound`, `EmbeddingFailed`, `EmbedderChanged`, `StoreUnavailable`, `BackendUnreachable`.
         """
-        progress = Progress(revision=(await self._store.get(name)).revision)
-        async for batch in batches(documents):
-            progress = await self._batch(await self._store.get(name), batch, progress)
+        progress = LoadProgress(revision=(await self._store.get(name)).revision)
+        async for batch in collect_batches(items):
+            progress = await self._store_batch(await self._store.get(name), batch, progress)
             yield progress
 
-    async def _batch(self, collection: Collection, batch: Sequence[Arrived], progress: Progress) -> Progress:
-        failures: list[Failure] = []
-        good: dict[int, Document] = {}
+    async def _store_batch(
+        self, collection: Collection, batch: Sequence[LoadItem], progress: LoadProgress
+    ) -> LoadProgress:
+        failures: list[DocumentFailure] = []
+        valid: dict[int, Document] = {}
         dimension = collection.dimension
-        for position, arrived in enumerate(batch, progress.processed):
+        for position, item in enumerate(batch, progress.processed):
             try:
-                if isinstance(arrived, Refused):
-                    raise arrived.error
-                dimension = self._cut.check(collection, arrived, dimension)
+                if isinstance(item, RejectedDocument):
+                    raise item.error
+                dimension = self._chunk.check(collection, item, dimension)
             except HanseiError as error:
-                failures.append(Failure(position, arrived.id, error))
+                failures.append(DocumentFailure(position, item.id, error))
             else:
-                good[position] = arrived
+                valid[position] = item
         try:
-            stored = await self._put.write(collection, list(good.values())) if good else None
+            written = await self._put.write(collection, list(valid.values())) if valid else None
         except (InvalidDocument, StoreFull) as error:
-            stored = None
-            failures.extend(Failure(position, document.id, error) for position, document in good.items())
-        return progress.after(len(batch), stored, sorted(failures, key=lambda failure: failure.position))
+            written = None
+            failures.extend(DocumentFailure(position, document.id, error) for position, document in valid.items())
+        return progress.add_batch(len(batch), written, sorted(failures, key=lambda failure: failure.position))
 
 
-async def batches(documents: AsyncIterator[Arrived], linger: float = LINGER_SECONDS) -> AsyncIterator[list[Arrived]]:
-    """What arrives, in lists of documents of different ids, none of them larger than a batch may be."""
+async def collect_batches(
+    items: AsyncIterator[LoadItem], linger: float = LINGER_SECONDS
+) -> AsyncIterator[list[LoadItem]]:
+    """Yield the items in lists with different ids, within the limits of a batch."""
     batch = _Batch()
-    following = asyncio.ensure_future(anext(documents, None))
+    next_item = asyncio.ensure_future(anext(items, None))
     try:
         while True:
-            done, _ = await asyncio.wait({following}, timeout=linger if batch.documents else None)
-            arrived = following.result() if done else None
-            if batch.documents and not (arrived and batch.takes(arrived)):
-                yield batch.documents
+            done, _ = await asyncio.wait({next_item}, timeout=linger if batch.items else None)
+            item = next_item.result() if done else None
+            if batch.items and not (item and batch.has_capacity_for(item)):
+                yield batch.items
                 batch = _Batch()
-            if arrived:
-                batch.add(arrived)
-                following = asyncio.ensure_future(anext(documents, None))
+            if item:
+                batch.add(item)
+                next_item = asyncio.ensure_future(anext(items, None))
             elif done:
                 return
     finally:
-        following.cancel()
-        # Nobody wants the document that comes next, nor why it does not come.
-        await asyncio.gather(following, return_exceptions=True)
+        next_item.cancel()
+        # The stream has ended: neither the next item nor its error matters.
+        await asyncio.gather(next_item, return_exceptions=True)
 
 
 class _Batch:
-    """Documents of different ids, and how large they are together."""
+    """Items with different ids, and their total size."""
 
     def __init__(self) -> None:
-        self.documents: list[Arrived] = []
+        self.items: list[LoadItem] = []
         self._ids: set[str] = set()
         self._characters = 0
         self._vector_bytes = 0
 
-    def takes(self, arrived: Arrived) -> bool:
-        """Whether there is room for this one."""
+    def has_capacity_for(self, item: LoadItem) -> bool:
+        """Return whether the batch can take the item."""
+        characters, vector_bytes = _measure(item)
         return (
-            len(self.documents) < BATCH_DOCUMENTS
-            and arrived.id not in self._ids
-            and self._characters + _characters(arrived) <= BATCH_CHARACTERS
-            and self._vector_bytes + _vector_bytes(arrived) <= BATCH_VECTOR_BYTES
+            len(self.items) < BATCH_DOCUMENTS
+            and item.id not in self._ids
+            and self._characters + characters <= BATCH_CHARACTERS
+            and self._vector_bytes + vector_bytes <= BATCH_VECTOR_BYTES
         )
 
-    def add(self, arrived: Arrived) -> None:
-        """Take this one."""
-        self.documents.append(arrived)
-        self._ids.add(arrived.id)
-        self._characters += _characters(arrived)
-        self._vector_bytes += _vector_bytes(arrived)
+    def add(self, item: LoadItem) -> None:
+        """Add the item."""
+        characters, vector_bytes = _measure(item)
+        self.items.append(item)
+        self._ids.add(item.id)
+        self._characters += characters
+        self._vector_bytes += vector_bytes
 
 
-def _characters(arrived: Arrived) -> int:
-    return len(arrived.text) if isinstance(arrived, Document) else 0
-
-
-def _vector_bytes(arrived: Arrived) -> int:
-    return sum(chunk.vector.nbytes for chunk in arrived.chunks) if isinstance(arrived, Document) else 0
+def _measure(item: LoadItem) -> tuple[int, int]:
+    """Return the characters of an item's text and the bytes of its vectors."""
+    if isinstance(item, RejectedDocument):
+        return 0, 0
+    return len(item.text), sum(chunk.vector.nbytes for chunk in item.chunks)

@@ -1,94 +1,94 @@
-"""The indexes of all playbooks that are asked for."""
+"""The indexes of the playbooks that are in use."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 
-from services.search.usecases.follow_playbook import FollowedPlaybook
+from services.search.usecases.evicting_cache import EvictingCache
+from services.search.usecases.playbook_follower import PlaybookFollower
 
-Follow = Callable[[str], FollowedPlaybook]
+CreateFollower = Callable[[str], PlaybookFollower]
 
 
-class _Followed:
-    """The index of a playbook that answers, and the one that is to take its place as soon as it holds as much."""
+class _Generations:
+    """The current index of a playbook and, during a cut-over, its next generation."""
 
-    def __init__(self, playbook: FollowedPlaybook, successor: FollowedPlaybook | None) -> None:
-        self.playbooks = [playbook] if successor is None else [playbook, successor]
+    def __init__(self, followers: list[PlaybookFollower]) -> None:
+        self._followers = followers
         self._tasks = [
-            # They outlive the call that asked for them first, so they must not run under that call's deadline.
-            asyncio.get_running_loop().create_task(each.run(), name=f"follow {each.dataset}", context=Context())
-            for each in self.playbooks
+            # They outlive the call that starts them, so they must not run under its deadline.
+            asyncio.get_running_loop().create_task(follower.run(), name=f"follow {follower.dataset}", context=Context())
+            for follower in followers
         ]
 
     @property
-    def answering(self) -> FollowedPlaybook:
-        """The index that answers now."""
-        if len(self.playbooks) == 1:
-            return self.playbooks[0]
-        first, *others = self.playbooks
-        if first.opened and any(other.revision >= max(0, first.revision) for other in others):
-            self.playbooks.pop(0)
+    def current(self) -> PlaybookFollower:
+        """Return the index that is searched now."""
+        return self._followers[0]
+
+    def cut_over(self) -> PlaybookFollower:
+        """Drop the former generation when the next one has reached its revision; return the current index."""
+        former, *next_generation = self._followers
+        if next_generation and former.is_open and next_generation[0].revision >= max(0, former.revision):
+            self._followers.pop(0)
             self._tasks.pop(0).cancel()
-        return self.playbooks[0]
+        return self.current
 
     def stop(self) -> list[asyncio.Task[None]]:
-        """Stop following; what is left to wait for."""
+        """Cancel the tasks, and return them."""
         for task in self._tasks:
             task.cancel()
         return self._tasks
 
 
 class PlaybookIndexes:
-    """Follows a playbook from the first time it is asked for; the one not asked for longest makes room.
+    """Follows a playbook from its first use on; beyond the capacity, stops following the least recently used one.
 
-    ``predecessor`` gives the index of a playbook that another embedding model left behind, if it can still be asked:
-    it answers until the new one holds as much, and then the new one does. No index ever holds vectors of both.
+    ``create_former`` returns the index of a playbook that another embedding model left behind, or None. That index
+    is searched until the new one has reached its revision. No index ever holds vectors of both models.
     """
 
     def __init__(
-        self, follow: Follow, most: int, predecessor: Callable[[str], FollowedPlaybook | None] = lambda dataset: None
+        self,
+        create: CreateFollower,
+        capacity: int,
+        create_former: Callable[[str], PlaybookFollower | None] = lambda dataset: None,
     ) -> None:
-        self._follow = follow
-        self._most = most
-        self._predecessor = predecessor
-        self._followed: OrderedDict[str, _Followed] = OrderedDict()
+        self._create = create
+        self._create_former = create_former
+        self._playbooks = EvictingCache[_Generations](capacity, lambda generations: generations.stop())
 
-    def of(self, dataset: str) -> FollowedPlaybook:
-        """The index of the dataset, which from now on is followed."""
-        followed = self._followed.get(dataset)
-        if followed is None:
-            playbook, before = self._follow(dataset), self._predecessor(dataset)
-            followed = _Followed(playbook, None) if before is None else _Followed(before, playbook)
-            self._followed[dataset] = followed
-            if len(self._followed) > self._most:
-                _, oldest = self._followed.popitem(last=False)
-                oldest.stop()
-        self._followed.move_to_end(dataset)
-        return followed.answering
+    def get_index(self, dataset: str) -> PlaybookFollower:
+        """Return the current index of the dataset; start to follow the playbook if nobody did."""
+        generations = self._playbooks.get(dataset)
+        if generations is None:
+            next_index, former = self._create(dataset), self._create_former(dataset)
+            generations = _Generations([next_index] if former is None else [former, next_index])
+            self._playbooks[dataset] = generations
+        return generations.cut_over()
 
-    def followed(self) -> list[FollowedPlaybook]:
-        """The indexes that answer now. Safe in any thread."""
-        return [each.playbooks[0] for each in list(self._followed.values())]
+    def list_current(self) -> list[PlaybookFollower]:
+        """Return the indexes that are searched now. Safe in any thread."""
+        return [generations.current for generations in self._playbooks.peek_values()]
 
-    async def keep_up(self, seconds: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Keep snapshots of what has changed and build neighbours of what has grown, for ever, with pauses."""
+    async def run_maintenance(self, seconds: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        """Save changed indexes and build neighbours of grown ones, without end, with pauses."""
         while True:
             await sleep(seconds)
             await self.save()
-            for followed in list(self._followed.values()):
-                await followed.answering.build_neighbours()
+            for generations in self._playbooks.peek_values():
+                await generations.cut_over().build_neighbours()
 
     async def save(self) -> None:
-        """Keep snapshots of what has changed."""
-        for followed in list(self._followed.values()):
-            await followed.answering.save()
+        """Save snapshots of the changed indexes."""
+        for generations in self._playbooks.peek_values():
+            await generations.cut_over().save()
 
     async def close(self) -> None:
-        """Stop following."""
-        tasks = [task for followed in self._followed.values() for task in followed.stop()]
-        self._followed.clear()
-        # Each tells itself what it fails with, and goes on.
+        """Stop following all playbooks."""
+        tasks = [task for generations in self._playbooks.peek_values() for task in generations.stop()]
+        self._playbooks.clear()
+        # The tasks log their own failures.
         await asyncio.gather(*tasks, return_exceptions=True)

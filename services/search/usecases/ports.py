@@ -10,57 +10,52 @@ from libs.embedding.model import Float32s
 from services.search.domain.chunking import Chunking
 from services.search.domain.collection import (
     Backend,
+    ChunkedDocument,
     ChunkRef,
     Collection,
-    CutDocument,
+    DocumentRevision,
+    DocumentSummary,
     Passages,
-    Stored,
-    Summary,
-    Writing,
+    WriteResult,
 )
 from services.search.domain.entry import Entry
 from services.search.domain.fusion import Fusion
-from services.search.domain.query import Filter, ItemT, Ranking
+from services.search.domain.query import CandidateFilter, ItemT, Ranking
 from services.search.domain.snapshot import IndexState
 from services.search.domain.vectors import Floats
 
 
 class SearchView(Protocol[ItemT]):
-    """An index at one moment. It never changes, and may be searched by many threads."""
+    """An immutable state of an index. Many threads may search it."""
 
     @property
     def revision(self) -> int:
         """Return the number that the writer gave this state."""
-        ...
 
     @property
     def rows(self) -> int:
-        """Return of how many rows a query computes scores."""
-        ...
+        """Return the number of rows whose scores a query computes."""
 
     @property
     def dimension(self) -> int:
         """Return the dimension of the vectors."""
-        ...
 
-    def count_candidates(self, admitted: Filter) -> int:
-        """Return how many entries the filter lets pass (S-09, S-10)."""
-        ...
+    def count_candidates(self, admitted: CandidateFilter) -> int:
+        """Return the number of entries that pass the filter (S-09, S-10)."""
 
     def search(
         self,
         terms: Sequence[str],
         query: Float32s,
-        admitted: Filter,
+        admitted: CandidateFilter,
         fusion: Fusion,
         count: int,
         explain: bool = False,
     ) -> Ranking[ItemT]:
         """Return the `count` best entries for the query's terms and its vector (unit length or zero, shape (d,)).
 
-        With `explain` each result also says which terms it holds.
+        With `explain` each result lists the query's terms that it contains.
         """
-        ...
 
 
 class SearchIndex(Protocol[ItemT]):
@@ -69,15 +64,13 @@ class SearchIndex(Protocol[ItemT]):
     @property
     def view(self) -> SearchView[ItemT]:
         """Return the newest state."""
-        ...
 
     def __len__(self) -> int: ...
 
     def __contains__(self, entry_id: str) -> bool: ...
 
-    def holds(self, entry_id: str, item: ItemT) -> bool:
-        """Return whether the entry is there with just this item."""
-        ...
+    def contains_item(self, entry_id: str, item: ItemT) -> bool:
+        """Return whether the entry exists and has an equal item."""
 
     def apply(
         self,
@@ -87,98 +80,81 @@ class SearchIndex(Protocol[ItemT]):
         revision: int = 0,
         order: Sequence[str] | None = None,
     ) -> SearchView[ItemT]:
-        """Delete, then add or replace, and show all of it at once as `revision`.
+        """Delete entries, then add or replace others, and publish the result as one state, `revision`.
 
-        ``vectors`` are the entries' embeddings, finite, shape (len(entries), dimension), of any length. Ids that are
-        not there are deleted without complaint. A new entry comes last, a replaced one keeps its place, unless
-        ``order`` names the ids in the order that ties follow from now on. Raises `EmbeddingFailed` for other vectors
-        and `InvalidEntry`; then nothing has changed.
+        ``vectors`` are the entries' embeddings, finite, shape (len(entries), dimension), of any length. Unknown ids in
+        ``deleted`` are ignored. A new entry comes last and a replaced one keeps its position, unless ``order`` lists
+        the ids in the order that ties follow from now on. Raises `EmbeddingFailed` for other vectors and
+        `InvalidEntry`; then nothing has changed.
         """
-        ...
 
     def build_neighbours(self) -> bool:
-        """Prepare for queries over as many entries as there are; return whether anything was done."""
-        ...
+        """Build what queries over so many entries need; return whether anything was built."""
 
     def export_state(self) -> IndexState[ItemT]:
         """Return the newest state as plain arrays."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class IndexFactory(Generic[ItemT]):
-    """Makes indexes: with vectors of a dimension, or where one was left."""
+    """Creates indexes: empty ones with vectors of a dimension, or from an exported state."""
 
     create: Callable[[int], SearchIndex[ItemT]]
     restore: Callable[[IndexState[ItemT]], SearchIndex[ItemT]]
 
 
 class CollectionStore(Protocol):
-    """Collections in a database. Every method raises the errors of `libs.storage.errors`.
+    """Collections in a database. All methods raise the errors of `libs.storage.errors`.
 
-    Those that take a name raise `CollectionNotFound`.
+    Methods that take a name raise `CollectionNotFound`.
     """
 
     async def create(self, name: str, backend: Backend, chunking: Chunking, model: str) -> Collection:
-        """Make a collection, or return the one of that name."""
-        ...
+        """Create a collection, or return the one of that name."""
 
     async def get(self, name: str) -> Collection:
-        """The collection as it stands."""
-        ...
+        """Return a collection."""
 
-    async def page(self, after: str, limit: int, prefix: str = "") -> list[Collection]:
-        """Collections whose name sorts behind `after` and begins with `prefix`, by name."""
-        ...
+    async def list_collections(self, after: str, limit: int, prefix: str = "") -> list[Collection]:
+        """Return collections whose name sorts after `after` and begins with `prefix`, by name."""
 
     async def drop(self, name: str) -> Collection:
-        """Delete a collection and all its documents; what it was."""
-        ...
+        """Delete a collection and all its documents; return it."""
 
-    async def digests(self, collection: Collection, ids: Sequence[str]) -> dict[str, bytes]:
-        """The digest of each of these documents that is there."""
-        ...
+    async def read_digests(self, collection: Collection, ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the digests of those of these documents that exist."""
 
-    async def write(self, collection: Collection, documents: Sequence[CutDocument]) -> Stored:
-        """Add or replace all of these documents, each id once, or none of them. Those of the same digest stay."""
-        ...
+    async def write_documents(self, collection: Collection, documents: Sequence[ChunkedDocument]) -> WriteResult:
+        """Add or replace all of these documents, each id once, or none. Those with an equal digest stay."""
 
-    async def delete(self, name: str, ids: Sequence[str]) -> tuple[int, Collection]:
-        """Delete these documents; how many there were, and what is left."""
-        ...
+    async def delete_documents(self, name: str, ids: Sequence[str]) -> tuple[int, Collection]:
+        """Delete documents; return their number and the collection."""
 
-    async def read(self, name: str, document_id: str) -> tuple[Summary, str]:
-        """A document and its text. Raises `DocumentNotFound`."""
-        ...
+    async def read_document(self, name: str, document_id: str) -> tuple[DocumentSummary, str]:
+        """Return a document and its text. Raises `DocumentNotFound`."""
 
-    async def summaries(self, name: str, after: str, limit: int) -> list[Summary]:
-        """Documents whose id sorts behind `after`, by id."""
-        ...
+    async def list_documents(self, name: str, after: str, limit: int) -> list[DocumentSummary]:
+        """Return documents whose id sorts after `after`, by id."""
 
-    async def writings(self, collection: Collection, after: int) -> list[Writing]:
-        """Some of the documents written or deleted after revision `after`, oldest first; none if there are no more."""
-        ...
+    async def read_revisions(self, collection: Collection, after: int) -> list[DocumentRevision]:
+        """Return some of the documents written or deleted after revision `after`, oldest first; none at the end."""
 
-    async def next_generation(self, collection: Collection, model: str) -> Collection:
-        """Return the next generation of the collection, embedded by `model`, which no request finds by its name."""
-        ...
+    async def read_passages(self, collection: Collection, refs: Sequence[ChunkRef]) -> Passages:
+        """Return the texts of those chunks whose documents have not changed since."""
+
+    async def begin_generation(self, collection: Collection, model: str) -> Collection:
+        """Return the next generation of the collection, embedded by `model`; no request finds it by its name."""
 
     async def copy_documents(
-        self, collection: Collection, generation: Collection, writings: Sequence[Writing]
+        self, collection: Collection, generation: Collection, document_revisions: Sequence[DocumentRevision]
     ) -> Collection:
-        """Copy writings of the collection, with new vectors, to its next generation, and return that.
+        """Copy revisions of the collection, with new vectors, to its next generation; return that.
 
-        Raises `CollectionNotFound`, also when the cut-over is done or was abandoned meanwhile.
+        Raises `CollectionNotFound`, also after the cut-over and when the generation was abandoned.
         """
-        ...
 
     async def cut_over(self, collection: Collection, generation: Collection) -> bool:
-        """Replace the collection by its next generation if that has the collection's revision.
+        """Replace the collection by its next generation; return False if that has not reached its revision.
 
-        False if it has not yet. Raises `CollectionNotFound` if the collection is not there any more.
+        Raises `CollectionNotFound` when the collection was deleted.
         """
-        ...
-
-    async def passages(self, collection: Collection, refs: Sequence[ChunkRef]) -> Passages:
-        """The text of these chunks, as far as their documents are still what they were."""
-        ...

@@ -1,4 +1,4 @@
-"""Ranks bullets that the caller brings along; keeps nothing of them (S-36)."""
+"""Ranks bullets that are part of the request; nothing of them is stored (S-36)."""
 
 from __future__ import annotations
 
@@ -6,44 +6,44 @@ from collections.abc import Callable, Sequence
 
 from chassis.server.cpu import CpuPool
 from libs.embedding.embedder import TextEmbedder
-from services.search.domain.bullet import Bullet
-from services.search.domain.entry import bullet_entry
-from services.search.domain.query import Filter, Ranking
+from services.search.domain.bullet import IndexedBullet
+from services.search.domain.entry import create_bullet_entry
+from services.search.domain.query import CandidateFilter, Ranking
 from services.search.usecases.ports import SearchIndex
-from services.search.usecases.search_playbook import Ask, RankEntries
+from services.search.usecases.rank_entries import RankEntries, RankingRequest
 
 
 class RankBullets:
-    """Ranks by an index that is made for the request and thrown away, so both ways to search are one."""
+    """Ranks with a temporary index, so that the same code ranks bullets of requests and of playbooks."""
 
     def __init__(
         self,
-        embed: TextEmbedder,
+        embedder: TextEmbedder,
         rank: RankEntries,
-        new_index: Callable[[int], SearchIndex[Bullet]],
+        create_index: Callable[[int], SearchIndex[IndexedBullet]],
         pool: CpuPool,
     ) -> None:
-        self._embed = embed
+        self._embedder = embedder
         self._rank = rank
-        self._new_index = new_index
+        self._create_index = create_index
         self._pool = pool
 
-    async def __call__(self, ask: Ask, bullets: Sequence[Bullet]) -> Ranking[Bullet]:
-        """The best bullets, best first, ties in the given order; no embedding call without candidates (S-12).
+    async def __call__(self, request: RankingRequest, bullets: Sequence[IndexedBullet]) -> Ranking[IndexedBullet]:
+        """Return the bullets, best first, ties in their order; no embedding call without candidates (S-12).
 
         Bullets may share an id. Raises `EmbeddingFailed` (S-37), `WrongVector`.
         """
-        candidates = candidates_of(bullets, ask.query.filter)
+        candidates = filter_bullets(bullets, request.query.filter)
         if not candidates:
             return Ranking()
-        vectors = await self._embed.embed_documents([bullet.searchable_text for bullet in candidates])
-        entries = [bullet_entry(bullet)._replace(id=str(place)) for place, bullet in enumerate(candidates)]
-        view = await self._pool.run(self._new_index(vectors.shape[1]).apply, entries, vectors)
-        (ranking,) = await self._rank(view, [ask])
+        vectors = await self._embedder.embed_documents([bullet.searchable_text for bullet in candidates])
+        entries = [create_bullet_entry(bullet)._replace(id=str(row)) for row, bullet in enumerate(candidates)]
+        view = await self._pool.run(self._create_index(vectors.shape[1]).apply, entries, vectors)
+        (ranking,) = await self._rank(view, [request])
         return ranking
 
 
-def candidates_of(bullets: Sequence[Bullet], admitted: Filter) -> list[Bullet]:
+def filter_bullets(bullets: Sequence[IndexedBullet], admitted: CandidateFilter) -> list[IndexedBullet]:
     """Return the bullets that a filter admits, in playbook order (S-09, S-10, S-13)."""
     return [
         bullet

@@ -1,19 +1,19 @@
-"""Collections whose vectors another model made are embedded anew, and change over at once.
+"""The cut-over of collections to the current embedding model.
 
-The successor of a collection follows its log like any index does: it copies what was written since, with vectors of its
-own. When it stands where the collection stands, and its index does too, it takes the collection's place in one
-transaction. Until then everything goes on with the former model; no collection ever holds vectors of both.
+The next generation of a collection copies its documents as they are written, with new vectors. When the generation and
+its index have the revision of the collection, it replaces the collection in one transaction. Until then the former
+model serves all calls; no collection ever holds vectors of both.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
 from libs.embedding.embedder import TextEmbedder
-from services.search.domain.collection import Collection, Writing
+from services.search.domain.collection import Collection, DocumentRevision
 from services.search.domain.collection_errors import CollectionNotFound
 from services.search.usecases.collection_indexes import CollectionIndexes
 from services.search.usecases.ports import CollectionStore
@@ -21,43 +21,51 @@ from services.search.usecases.ports import CollectionStore
 log = get_logger(__name__)
 
 PAUSE_SECONDS = 10.0
-COLLECTIONS_AT_ONCE = 100
+PAGE_SIZE = 100
 
 
 class ReembedCollections:
-    """Works through what a start finds, once: replicas with different models do not undo each other's work."""
+    """Embeds once the collections of other models that exist at the start.
+
+    It does not look for later ones: replicas with different models must not undo each other's work.
+    """
 
     def __init__(
         self,
         store: CollectionStore,
         indexes: CollectionIndexes,
-        embed: TextEmbedder,
+        embedder: TextEmbedder,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._store = store
         self._indexes = indexes
-        self._embed = embed
+        self._embedder = embedder
         self._sleep = sleep
 
     async def __call__(self) -> None:
-        """Embed all of them anew; what fails is tried again after a pause."""
-        while (waiting := await self._found()) is None:
+        """Embed all of them; after a pause, try again those that failed."""
+        while (pending := await self._find_collections()) is None:
             await self._sleep(PAUSE_SECONDS)
-        while waiting := [collection for collection in waiting if not await self._done(collection)]:
+        while pending := [collection for collection in pending if not await self._try_reembed(collection)]:
             await self._sleep(PAUSE_SECONDS)
 
-    async def _found(self) -> list[Collection] | None:
-        """The collections of other models; None if the database does not say."""
+    async def _find_collections(self) -> list[Collection] | None:
+        """Return the collections of other models; None if the database does not answer."""
+        found: list[Collection] = []
+        after = ""
         try:
-            return [collection async for collection in self._of_other_models()]
+            while page := await self._store.list_collections(after, PAGE_SIZE):
+                found += [collection for collection in page if collection.model != self._embedder.model.model_id]
+                after = page[-1].name
         except HanseiError as error:
             log.warning("looking for collections of other models failed; trying again later", error=str(error))
             return None
+        return found
 
-    async def _done(self, collection: Collection) -> bool:
-        """Whether nothing is left to do for the collection."""
+    async def _try_reembed(self, collection: Collection) -> bool:
+        """Return whether nothing is left to do for the collection."""
         try:
-            await self._reembed(collection)
+            await self._embed_and_cut_over(collection)
         except CollectionNotFound:
             log.info("collection was deleted, or another replica embedded it", collection=collection.name)
         except HanseiError as error:
@@ -67,17 +75,9 @@ class ReembedCollections:
             return False
         return True
 
-    async def _of_other_models(self) -> AsyncIterator[Collection]:
-        after = ""
-        while page := await self._store.page(after, COLLECTIONS_AT_ONCE):
-            for collection in page:
-                if collection.model != self._embed.model.model_id:
-                    yield collection
-            after = page[-1].name
-
-    async def _reembed(self, collection: Collection) -> None:
-        model = self._embed.model.model_id
-        successor = await self._store.next_generation(collection, model)
+    async def _embed_and_cut_over(self, collection: Collection) -> None:
+        model = self._embedder.model.model_id
+        generation = await self._store.begin_generation(collection, model)
         log.info(
             "embedding a collection by another model",
             collection=collection.name,
@@ -85,22 +85,22 @@ class ReembedCollections:
             model=model,
         )
         while True:
-            while writings := await self._store.writings(collection, successor.revision):
-                successor = await self._store.copy_documents(collection, successor, await self._embedded(writings))
-            await self._indexes.at(successor)
-            if await self._store.cut_over(collection, successor):
+            while revisions := await self._store.read_revisions(collection, generation.revision):
+                generation = await self._store.copy_documents(collection, generation, await self._embed(revisions))
+            await self._indexes.get_index(generation)
+            if await self._store.cut_over(collection, generation):
                 await self._indexes.drop(collection)
-                log.info("collection answers by the new model", collection=collection.name, model=model)
+                log.info("collection was cut over to the new model", collection=collection.name, model=model)
                 return
 
-    async def _embedded(self, writings: Sequence[Writing]) -> list[Writing]:
-        """The writings with new vectors, where they have any."""
-        texts = [writing.text[slice(*span)] for writing in writings for span in writing.spans]
-        vectors = await self._embed.embed_documents(texts)
-        embedded: list[Writing] = []
+    async def _embed(self, document_revisions: Sequence[DocumentRevision]) -> list[DocumentRevision]:
+        """Return the revisions with new vectors; deletions have none."""
+        texts = [document.text[slice(*span)] for document in document_revisions for span in document.spans]
+        vectors = await self._embedder.embed_documents(texts)
+        embedded: list[DocumentRevision] = []
         start = 0
-        for writing in writings:
-            own = vectors[start : start + len(writing.spans)]
-            embedded.append(writing if writing.vectors is None else writing._replace(vectors=own))
-            start += len(writing.spans)
+        for document in document_revisions:
+            end = start + len(document.spans)
+            embedded.append(document if document.vectors is None else document._replace(vectors=vectors[start:end]))
+            start = end
         return embedded

@@ -361,7 +361,7 @@ async def test_status_and_embeddings(models: Models, searching: Any) -> None:
         assert (status.revision, status.bullets, status.dimension) == (1, 5, 2)
         assert (status.embedding_model, status.tokenizer) == ("text-embedding-3-small", "whitespace")
         assert status.feed_error == ""
-        assert status.heard_at.seconds
+        assert status.last_event_at.seconds
         response = await search.Embed(pb.EmbedRequest(texts=["delta", "eta"]))
         read = [np.frombuffer(embedding.values, "<f4").tolist() for embedding in response.embeddings]
         assert read == [pytest.approx([0.6, 0.8]), [-1.0, 0.0]]

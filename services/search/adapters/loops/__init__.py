@@ -1,4 +1,4 @@
-"""The loops of a query, compiled by numba where it is installed: `LoopsLoader.load` is the way in."""
+"""The loops of a query, compiled by numba where it is installed; `load_loops` returns them."""
 
 from services.search.adapters.loops.loader import LoopsLoader, load_loops
 

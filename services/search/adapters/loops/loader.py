@@ -1,4 +1,4 @@
-"""Loads the compiled loops, which takes half a second, and some more when they are compiled for the first time."""
+"""Loads the compiled loops. That takes half a second, and longer when they are compiled for the first time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from chassis.logging import get_logger
 from services.search.domain import loops as numpy_loops
 from services.search.domain.fusion import EQUAL_WITHIN, SINGLE_PRECISION_NOISE, Fusion, Int64s, RankedRows
-from services.search.domain.loops import NUMPY_LOOPS, Loops, VectorRows, Words
+from services.search.domain.loops import NUMPY_LOOPS, Loops, VectorRows, WeightedTerms
 from services.search.domain.postings import Mask
 from services.search.domain.vectors import Float32s
 from services.search.domain.view import LoopsInUse
@@ -18,55 +18,55 @@ from services.search.domain.view import LoopsInUse
 log = get_logger(__name__)
 
 EVERY_ROW = np.empty(0, np.bool_)
-"""Stands for a mask where there is none."""
+"""Replaces a mask of None."""
 
 
-def load_loops(is_stopped: Callable[[], bool] = lambda: False) -> Loops:
+def load_loops(is_is_stopped: Callable[[], bool] = lambda: False) -> Loops:
     """Return the compiled loops; those in NumPy where numba is missing, or if loading was stopped."""
     if find_spec("numba") is None:
         log.info("numba is not installed; NumPy computes queries")
         return NUMPY_LOOPS
-    from services.search.adapters.loops import compiled
+    from services.search.adapters.loops import numba_loops
 
-    for loop, signature in compiled.SIGNATURES.items():
-        if is_stopped():
+    for loop, signature in numba_loops.SIGNATURES.items():
+        if is_is_stopped():
             return NUMPY_LOOPS
         if not loop.signatures:
             loop.compile(signature)
-            loop.disable_compile()  # else it would be compiled anew for arrays that may be written
+            loop.disable_compile()  # otherwise it would be compiled again for writable arrays
 
     def rank_rows(
-        vectors: VectorRows, words: Words, query: Float32s, mask: Mask | None, fusion: Fusion, count: int
+        vectors: VectorRows, words: WeightedTerms, query: Float32s, mask: Mask | None, fusion: Fusion, count: int
     ) -> RankedRows:
-        # NumPy does what is rare: reciprocal ranks, long rankings, and cosines that float32 cannot tell apart.
+        # NumPy computes the rare cases: reciprocal ranks, long rankings, and cosines that float32 cannot distinguish.
         if fusion.method != "minmax" or count > len(vectors.order) // 4:
             return numpy_loops.rank_rows(vectors, words, query, mask, fusion, count)
         admitted = EVERY_ROW if mask is None else mask
-        ranked = RankedRows(*compiled.rank_rows(*vectors, *words, query, admitted, fusion.alpha, count))
+        ranked = RankedRows(*numba_loops.rank_rows(*vectors, *words, query, admitted, fusion.alpha, count))
         if EQUAL_WITHIN < ranked.spread <= SINGLE_PRECISION_NOISE:
             return numpy_loops.rank_rows(vectors, words, query, mask, fusion, count)
         return ranked
 
-    def best_by_words(words: Words, mask: Mask | None, count: int) -> Int64s:
-        if len(words.weights) and words.weights.min() < 0.0:  # then what a list adds at most is not known
-            return numpy_loops.best_by_words(words, mask, count)
-        rows: Int64s = compiled.best_by_words(*words, EVERY_ROW if mask is None else mask, count)
+    def select_best_by_words(words: WeightedTerms, mask: Mask | None, count: int) -> Int64s:
+        if len(words.weights) and words.weights.min() < 0.0:  # then the most that a list adds is unknown
+            return numpy_loops.select_best_by_words(words, mask, count)
+        rows: Int64s = numba_loops.select_best_by_words(*words, EVERY_ROW if mask is None else mask, count)
         return rows
 
-    return Loops(rank_rows, best_by_words, compiled.count_admitted)
+    return Loops(rank_rows, select_best_by_words, numba_loops.count_admitted)
 
 
 class LoopsLoader:
-    """Loads the compiled loops while NumPy answers, and puts them to use."""
+    """Loads the compiled loops while NumPy computes queries, and replaces NumPy's."""
 
     def __init__(self, in_use: LoopsInUse) -> None:
         self._in_use = in_use
-        self._stopped = False
+        self._is_stopped = False
 
     def load(self) -> None:
-        """Load the loops and put them to use."""
-        self._in_use.loops = load_loops(lambda: self._stopped)
+        """Load the loops and activate them."""
+        self._in_use.loops = load_loops(lambda: self._is_stopped)
 
     def stop(self) -> None:
-        """Compile no further loop: a process that ends would wait for it, and on a busy machine for minutes."""
-        self._stopped = True
+        """Compile no further loop: the end of the process would wait for it, on a busy machine for minutes."""
+        self._is_stopped = True

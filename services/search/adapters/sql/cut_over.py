@@ -1,7 +1,7 @@
 """The cut-over of a collection to the vectors of another model: documents are copied to its next generation.
 
 The next generation is a collection of its own under a name that no request can have. Its documents keep their
-revisions, so its revision is the one it was copied up to, and results of searches stay valid.
+revisions, so its revision is that of its newest copy, and results of searches stay valid.
 """
 
 from __future__ import annotations
@@ -11,78 +11,82 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, insert, select, update
 
-from libs.storage.engines import insert_for
 from services.search.adapters.sql.queries import (
     delete_collection,
     encode_vectors,
+    lock_collection,
     select_collection,
     select_documents,
     update_counts,
+    upsert_documents,
     where_collection,
 )
 from services.search.adapters.sql.schema import collection as collections
 from services.search.adapters.sql.schema import document as documents
-from services.search.domain.collection import Collection, Writing
+from services.search.domain.collection import Collection, DocumentRevision
 from services.search.domain.collection_errors import CollectionNotFound
 
 
 def begin_generation(connection: Connection, collection: Collection, model: str) -> Collection:
-    """Return the next generation by `model`; one of another model is abandoned. Raises CollectionNotFound."""
-    there = _lock(connection, collection)
-    generation = _find_generation(connection, there)
+    """Return the next generation by `model`; one of another model is abandoned. Raises `CollectionNotFound`."""
+    locked = lock_collection(connection, collection)
+    generation = _find_generation(connection, locked)
     if generation is not None and generation.model == model:
         return generation
-    abandon_generation(connection, there)
-    row = connection.execute(select(collections).where(collections.c.number == there.number)).one()._asdict()
+    abandon_generation(connection, locked)
+    row = connection.execute(select(collections).where(collections.c.number == locked.number)).one()._asdict()
     del row["number"]
-    fresh = {"key": secrets.token_hex(16), "name": _generation_name(there), "model": model}
+    name = _generation_name(locked)
     empty = {"dimension": 0, "revision": 0, "documents": 0, "chunks": 0}
-    connection.execute(insert(collections), {**row, **fresh, **empty})
-    return select_collection(connection, _generation_name(there))
+    connection.execute(
+        insert(collections), {**row, "key": secrets.token_hex(16), "name": name, "model": model, **empty}
+    )
+    return select_collection(connection, name)
 
 
 def copy_documents(
-    connection: Connection, collection: Collection, generation: Collection, writings: Sequence[Writing]
+    connection: Connection,
+    collection: Collection,
+    generation: Collection,
+    document_revisions: Sequence[DocumentRevision],
 ) -> Collection:
-    """Copy writings, which hold the new vectors; documents that another replica copied stay. Return the generation.
+    """Copy revisions with new vectors, except those that another replica copied; return the generation.
 
-    A document that was written again meanwhile is left out: it comes once more. Raises CollectionNotFound.
+    A document that has been written again is left out: its newer revision follows. Raises `CollectionNotFound`.
     """
-    there = _lock(connection, generation)
-    newer = {writing.document_id: writing for writing in writings if writing.revision > there.revision}
+    locked = lock_collection(connection, generation)
+    newer = {document.document_id: document for document in document_revisions if document.revision > locked.revision}
     if not newer:
-        return there
+        return locked
     query = where_collection(select(documents), collection).where(documents.c.id.in_(list(newer)))
-    standing = connection.execute(query)
     rows = [
-        {**row._asdict(), "collection": there.number, "vectors": _vectors(newer[row.id])}
-        for row in standing
+        {**row._asdict(), "collection": locked.number, "vectors": _encode_new_vectors(newer[row.id])}
+        for row in connection.execute(query)
         if row.revision == newer[row.id].revision
     ]
-    before = [row for row in select_documents(connection, there.number, [row["id"] for row in rows]) if row.present]
+    replaced = [row for row in select_documents(connection, locked.number, [row["id"] for row in rows]) if row.present]
     if rows:
-        statement = insert_for(connection.dialect.name)(documents)
-        changed = {column.name: statement.excluded[column.name] for column in documents.c if not column.primary_key}
-        connection.execute(statement.on_conflict_do_update(index_elements=["collection", "id"], set_=changed), rows)
+        upsert_documents(connection, rows)
     present = [row for row in rows if row["text"] is not None]
     update_counts(
         connection,
-        there,
-        writings[-1].revision - there.revision,
-        len(present) - len(before),
-        sum(row["chunks"] for row in present) - sum(row.chunks for row in before),
-        next((w.vectors.shape[1] for w in newer.values() if w.vectors is not None), there.dimension),
+        locked,
+        document_revisions[-1].revision - locked.revision,
+        len(present) - len(replaced),
+        sum(row["chunks"] for row in present) - sum(row.chunks for row in replaced),
+        next((document.vectors.shape[1] for document in newer.values() if document.vectors is not None), 0)
+        or locked.dimension,
     )
-    return select_collection(connection, there.name)
+    return select_collection(connection, locked.name)
 
 
 def cut_over(connection: Connection, collection: Collection, generation: Collection) -> bool:
-    """Replace the collection by its next generation; False if that is not complete. Raises CollectionNotFound."""
-    there, ready = _lock(connection, collection), _lock(connection, generation)
-    if ready.revision != there.revision:
+    """Replace the collection by its next generation; False if that is not complete. Raises `CollectionNotFound`."""
+    locked, complete = lock_collection(connection, collection), lock_collection(connection, generation)
+    if complete.revision != locked.revision:
         return False
-    delete_collection(connection, there)
-    connection.execute(update(collections).where(collections.c.number == ready.number).values(name=there.name))
+    delete_collection(connection, locked)
+    connection.execute(update(collections).where(collections.c.number == complete.number).values(name=locked.name))
     return True
 
 
@@ -90,13 +94,6 @@ def abandon_generation(connection: Connection, collection: Collection) -> None:
     """Delete the next generation, if there is one."""
     if (generation := _find_generation(connection, collection)) is not None:
         delete_collection(connection, generation)
-
-
-def _lock(connection: Connection, collection: Collection) -> Collection:
-    there = select_collection(connection, collection.name, lock=True)
-    if there.number != collection.number:
-        raise CollectionNotFound(collection.name)
-    return there
 
 
 def _find_generation(connection: Connection, collection: Collection) -> Collection | None:
@@ -111,5 +108,5 @@ def _generation_name(collection: Collection) -> str:
     return f"~{collection.key}"
 
 
-def _vectors(writing: Writing) -> bytes:
-    return b"" if writing.vectors is None else encode_vectors(writing.vectors)
+def _encode_new_vectors(document_revision: DocumentRevision) -> bytes:
+    return b"" if document_revision.vectors is None else encode_vectors(document_revision.vectors)

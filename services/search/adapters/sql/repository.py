@@ -16,12 +16,13 @@ from services.search.adapters.sql.queries import (
     DELETE_DOCUMENT,
     SUMMARY_COLUMNS,
     delete_collection,
+    lock_collection,
     select_collection,
     select_documents,
     select_passages,
     to_collection,
+    to_document_revision,
     to_summary,
-    to_writing,
     update_counts,
     where_collection,
     write_documents,
@@ -32,18 +33,18 @@ from services.search.adapters.sql.schema import document as documents
 from services.search.domain.chunking import Chunking
 from services.search.domain.collection import (
     Backend,
+    ChunkedDocument,
     ChunkRef,
     Collection,
-    CutDocument,
+    DocumentRevision,
+    DocumentSummary,
     Passages,
-    Stored,
-    Summary,
-    Writing,
+    WriteResult,
 )
-from services.search.domain.collection_errors import CollectionNotFound, DocumentNotFound
+from services.search.domain.collection_errors import DocumentNotFound
 
-WRITINGS_AT_ONCE = 256
-"""Documents that an index takes up in one step; each has at most some megabytes."""
+REVISIONS_AT_ONCE = 256
+"""Documents that an index applies in one step; each has at most some megabytes."""
 READER_THREADS = 2
 
 
@@ -53,12 +54,12 @@ def collection_database(location: str) -> Database:
 
 
 def embedding_database(location: str) -> Database:
-    """Return the same database for the cache of embeddings, which a power cut may take: they can be made again."""
+    """Return the same database for the cache of embeddings, which need not survive a power failure."""
     return Database(location, MIGRATIONS, service="search", store="embedding cache", reader_threads=1, durable=False)
 
 
 class CollectionRepository:
-    """Implements `CollectionStore`. `clock` gives aware UTC times."""
+    """Implements `CollectionStore`; `clock` returns timezone-aware UTC times."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime] = utc_now) -> None:
         self._database = database
@@ -88,10 +89,10 @@ class CollectionRepository:
         return await self._database.write(work, name)
 
     async def get(self, name: str) -> Collection:
-        """Return a collection. Raises CollectionNotFound."""
+        """Return a collection. Raises `CollectionNotFound`."""
         return await self._database.read(lambda connection: select_collection(connection, name))
 
-    async def page(self, after: str, limit: int, prefix: str = "") -> list[Collection]:
+    async def list_collections(self, after: str, limit: int, prefix: str = "") -> list[Collection]:
         """Return collections whose name sorts after `after` and begins with `prefix`, by name."""
         name = collections.c.name  # sorted by code points: no character of a name comes after `~`
         query = select(collections).where(name > after, name >= prefix, name < f"{prefix}~")
@@ -99,7 +100,7 @@ class CollectionRepository:
         return await self._database.read(lambda connection: [to_collection(row) for row in connection.execute(query)])
 
     async def drop(self, name: str) -> Collection:
-        """Delete a collection and all its documents. Raises `CollectionNotFound`."""
+        """Delete a collection and all its documents; return it. Raises `CollectionNotFound`."""
 
         def work(connection: Connection) -> Collection:
             dropped = select_collection(connection, name, lock=True)
@@ -109,7 +110,7 @@ class CollectionRepository:
 
         return await self._database.write(work, name)
 
-    async def digests(self, collection: Collection, ids: Sequence[str]) -> dict[str, bytes]:
+    async def read_digests(self, collection: Collection, ids: Sequence[str]) -> dict[str, bytes]:
         """Return the digests of those of these documents that exist."""
 
         def work(connection: Connection) -> dict[str, bytes]:
@@ -117,63 +118,64 @@ class CollectionRepository:
 
         return await self._database.read(work)
 
-    async def write(self, collection: Collection, documents: Sequence[CutDocument]) -> Stored:
-        """Add or replace all of these documents or none. Raises `CollectionNotFound`, also for one made again."""
+    async def write_documents(self, collection: Collection, documents: Sequence[ChunkedDocument]) -> WriteResult:
+        """Add or replace all of these documents or none. Raises `CollectionNotFound`."""
 
-        def work(connection: Connection) -> Stored:
-            there = select_collection(connection, collection.name, lock=True)
-            if there.number != collection.number:
-                raise CollectionNotFound(collection.name)
-            return write_documents(connection, there, documents)
+        def work(connection: Connection) -> WriteResult:
+            return write_documents(connection, lock_collection(connection, collection), documents)
 
         return await self._database.write(work, collection.name)
 
-    async def delete(self, name: str, ids: Sequence[str]) -> tuple[int, Collection]:
-        """Delete documents. Return their number and the collection. Raises CollectionNotFound."""
+    async def delete_documents(self, name: str, ids: Sequence[str]) -> tuple[int, Collection]:
+        """Replace documents by tombstones; return their number and the collection. Raises `CollectionNotFound`."""
 
         def work(connection: Connection) -> tuple[int, Collection]:
-            there = select_collection(connection, name, lock=True)
-            gone = [row for row in select_documents(connection, there.number, sorted(set(ids))) if row.present]
+            locked = select_collection(connection, name, lock=True)
+            deleted = [row for row in select_documents(connection, locked.number, sorted(set(ids))) if row.present]
             rows = [
-                {"of": there.number, "which": row.id, "at": there.revision + place} for place, row in enumerate(gone, 1)
+                {"in_collection": locked.number, "with_id": row.id, "new_revision": revision}
+                for revision, row in enumerate(deleted, locked.revision + 1)
             ]
             if rows:
                 connection.execute(DELETE_DOCUMENT, rows)
-            update_counts(connection, there, len(gone), -len(gone), -sum(row.chunks for row in gone), there.dimension)
-            return len(gone), select_collection(connection, name)
+            chunks = sum(row.chunks for row in deleted)
+            update_counts(connection, locked, len(deleted), -len(deleted), -chunks, locked.dimension)
+            return len(deleted), select_collection(connection, name)
 
         return await self._database.write(work, name)
 
-    async def read(self, name: str, document_id: str) -> tuple[Summary, str]:
-        """Return a document and its text. Raises CollectionNotFound, DocumentNotFound."""
+    async def read_document(self, name: str, document_id: str) -> tuple[DocumentSummary, str]:
+        """Return a document and its text. Raises `CollectionNotFound`, `DocumentNotFound`."""
 
-        def work(connection: Connection) -> tuple[Summary, str]:
-            there = select_collection(connection, name)
-            columns = select(*SUMMARY_COLUMNS, documents.c.text)
-            row = connection.execute(where_collection(columns, there).where(documents.c.id == document_id)).first()
+        def work(connection: Connection) -> tuple[DocumentSummary, str]:
+            collection = select_collection(connection, name)
+            query = where_collection(select(*SUMMARY_COLUMNS, documents.c.text), collection)
+            row = connection.execute(query.where(documents.c.id == document_id)).first()
             if row is None or row.text is None:
                 raise DocumentNotFound(name, document_id)
             return to_summary(row), row.text
 
         return await self._database.read(work)
 
-    async def summaries(self, name: str, after: str, limit: int) -> list[Summary]:
-        """Return documents whose id sorts after `after`, by id. Raises CollectionNotFound."""
+    async def list_documents(self, name: str, after: str, limit: int) -> list[DocumentSummary]:
+        """Return documents whose id sorts after `after`, by id. Raises `CollectionNotFound`."""
 
-        def work(connection: Connection) -> list[Summary]:
-            listed = where_collection(select(*SUMMARY_COLUMNS), select_collection(connection, name))
-            listed = listed.where(documents.c.id > after, documents.c.text.is_not(None))
-            return [to_summary(row) for row in connection.execute(listed.order_by(documents.c.id).limit(limit))]
+        def work(connection: Connection) -> list[DocumentSummary]:
+            query = where_collection(select(*SUMMARY_COLUMNS), select_collection(connection, name))
+            query = query.where(documents.c.id > after, documents.c.text.is_not(None))
+            return [to_summary(row) for row in connection.execute(query.order_by(documents.c.id).limit(limit))]
 
         return await self._database.read(work)
 
-    async def writings(self, collection: Collection, after: int) -> list[Writing]:
+    async def read_revisions(self, collection: Collection, after: int) -> list[DocumentRevision]:
         """Return some of the documents written or deleted after revision `after`, oldest first."""
         query = where_collection(select(documents), collection).where(documents.c.revision > after)
-        query = query.order_by(documents.c.revision).limit(WRITINGS_AT_ONCE)
-        return await self._database.read(lambda connection: [to_writing(row) for row in connection.execute(query)])
+        query = query.order_by(documents.c.revision).limit(REVISIONS_AT_ONCE)
+        return await self._database.read(
+            lambda connection: [to_document_revision(row) for row in connection.execute(query)]
+        )
 
-    async def passages(self, collection: Collection, refs: Sequence[ChunkRef]) -> Passages:
+    async def read_passages(self, collection: Collection, refs: Sequence[ChunkRef]) -> Passages:
         """Return the texts of chunks whose documents have not changed since."""
 
         def work(connection: Connection) -> Passages:
@@ -181,22 +183,23 @@ class CollectionRepository:
 
         return await self._database.read(work) if refs else {}
 
-    async def next_generation(self, collection: Collection, model: str) -> Collection:
+    async def begin_generation(self, collection: Collection, model: str) -> Collection:
         """Return the next generation, embedded by `model`: a new one, or the one in progress."""
         return await self._database.write(
             lambda connection: cut_over.begin_generation(connection, collection, model), collection.name
         )
 
     async def copy_documents(
-        self, collection: Collection, generation: Collection, writings: Sequence[Writing]
+        self, collection: Collection, generation: Collection, document_revisions: Sequence[DocumentRevision]
     ) -> Collection:
-        """Copy writings of the collection, with new vectors, to the next generation. Raises CollectionNotFound."""
+        """Copy revisions of the collection, with new vectors, to its next generation. Raises `CollectionNotFound`."""
         return await self._database.write(
-            lambda connection: cut_over.copy_documents(connection, collection, generation, writings), collection.name
+            lambda connection: cut_over.copy_documents(connection, collection, generation, document_revisions),
+            collection.name,
         )
 
     async def cut_over(self, collection: Collection, generation: Collection) -> bool:
-        """Replace the collection by its next generation if that is complete. Raises CollectionNotFound."""
+        """Replace the collection by its next generation if that is complete. Raises `CollectionNotFound`."""
         return await self._database.write(
             lambda connection: cut_over.cut_over(connection, collection, generation), collection.name
         )

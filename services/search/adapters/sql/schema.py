@@ -1,7 +1,7 @@
 """The tables of the search service, the same for SQLite and PostgreSQL.
 
-`embeddings` caches vectors. `document` holds the newest revision of every document: `spans` are the borders
-of its chunks, little-endian int32, `vectors` their vectors, little-endian float32, one row a span. A deleted document
+`embeddings` caches vectors. `document` holds the newest revision of every document: `spans` are the spans of its
+chunks, little-endian int32; `vectors` are their vectors, little-endian float32, one row a span. A deleted document
 keeps its row, without text, as a tombstone for the indexes.
 """
 

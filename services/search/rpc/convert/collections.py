@@ -1,42 +1,47 @@
-"""Between the messages of collections and the domain."""
+"""Conversion between the messages of collections and the domain."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from hansei.search.v1 import collection_pb2, collection_service_pb2
-from services.search.domain.chunking import DEFAULT_OVERLAP_SHARE, DEFAULT_TOKENS, Chunking, Span
-from services.search.domain.collection import Backend, ChunkRef, Collection, Document, Found, GivenChunk, Summary
+from services.search.domain.chunking import DEFAULT_OVERLAP_SHARE, DEFAULT_TOKENS, Chunking, TextSpan
+from services.search.domain.collection import (
+    Backend,
+    ChunkRef,
+    ClientChunk,
+    Collection,
+    Document,
+    DocumentSummary,
+    Passage,
+)
 from services.search.domain.collection_errors import InvalidDocument
 from services.search.domain.query import DEFAULT_TOP_K, Scored, SearchQuery
-from services.search.rpc.convert.search import FUSIONS, vector_from, write_scores
-from services.search.usecases.load_documents import Failure, Progress
-from services.search.usecases.search_playbook import Ask
+from services.search.rpc.convert.search import FUSIONS, decode_vector, write_scores
+from services.search.usecases.load_documents import DocumentFailure, LoadProgress
+from services.search.usecases.rank_entries import RankingRequest
 
 _BACKENDS = {
     collection_pb2.COLLECTION_BACKEND_UNSPECIFIED: Backend.HYBRID,
     collection_pb2.COLLECTION_BACKEND_HYBRID: Backend.HYBRID,
     collection_pb2.COLLECTION_BACKEND_QDRANT: Backend.QDRANT,
 }
-_BACKENDS_BACK = {
-    Backend.HYBRID: collection_pb2.COLLECTION_BACKEND_HYBRID,
-    Backend.QDRANT: collection_pb2.COLLECTION_BACKEND_QDRANT,
-}
-_SHOWN_ID = 80
+_BACKEND_NUMBERS = {backend: number for number, backend in _BACKENDS.items() if number}
+_ID_LENGTH = 80
 
 
-def settings_from(request: collection_service_pb2.CreateCollectionRequest) -> tuple[Backend, Chunking]:
-    """How a collection is to be; unset fields get their defaults. Raises `ChunkOverlapTooLarge`."""
+def decode_settings(request: collection_service_pb2.CreateCollectionRequest) -> tuple[Backend, Chunking]:
+    """Return the settings of a new collection; unset fields get defaults. Raises `ChunkOverlapTooLarge`."""
     tokens = request.chunk_tokens if request.HasField("chunk_tokens") else DEFAULT_TOKENS
     overlap = request.chunk_overlap if request.HasField("chunk_overlap") else tokens // DEFAULT_OVERLAP_SHARE
     return _BACKENDS[request.backend], Chunking(tokens, overlap)
 
 
-def collection_message(collection: Collection) -> collection_pb2.Collection:
-    """A collection as it stands."""
+def encode_collection(collection: Collection) -> collection_pb2.Collection:
+    """Return the message of a collection."""
     message = collection_pb2.Collection(
         name=collection.name,
-        backend=_BACKENDS_BACK[collection.backend],
+        backend=_BACKEND_NUMBERS[collection.backend],
         chunk_tokens=collection.chunking.tokens,
         chunk_overlap=collection.chunking.overlap,
         embedding_model=collection.model,
@@ -49,26 +54,26 @@ def collection_message(collection: Collection) -> collection_pb2.Collection:
     return message
 
 
-def document_from(message: collection_pb2.Document) -> Document:
-    """A document that was sent. Raises `InvalidDocument` for a vector that is not what it says."""
+def decode_document(message: collection_pb2.Document) -> Document:
+    """Return the document of a message. Raises `InvalidDocument` for a vector of another size than declared."""
     return Document(
         message.id,
         message.text,
         tuple(sorted(message.metadata.items())),
-        [_chunk(message.id, place, chunk) for place, chunk in enumerate(message.chunks)],
+        [_decode_chunk(message.id, number, chunk) for number, chunk in enumerate(message.chunks)],
     )
 
 
-def _chunk(document_id: str, place: int, message: collection_pb2.DocumentChunk) -> GivenChunk:
-    given = message.embedding
-    if len(given.values) != 4 * given.dimension:
-        rule = f"has {len(given.values)} bytes, dimension {given.dimension} takes 4 bytes each"
-        raise InvalidDocument(document_id, f"chunks[{place}].embedding", rule)
-    return GivenChunk(Span(message.start, message.end), given.model, np.frombuffer(given.values, "<f4"))
+def _decode_chunk(document_id: str, number: int, message: collection_pb2.DocumentChunk) -> ClientChunk:
+    embedding = message.embedding
+    if len(embedding.values) != 4 * embedding.dimension:
+        rule = f"has {len(embedding.values)} bytes, dimension {embedding.dimension} takes 4 bytes each"
+        raise InvalidDocument(document_id, f"chunks[{number}].embedding", rule)
+    return ClientChunk(TextSpan(message.start, message.end), embedding.model, np.frombuffer(embedding.values, "<f4"))
 
 
-def summary_message(summary: Summary) -> collection_pb2.DocumentSummary:
-    """What a list says of a document."""
+def encode_summary(summary: DocumentSummary) -> collection_pb2.DocumentSummary:
+    """Return the message of a document without its text."""
     return collection_pb2.DocumentSummary(
         id=summary.id,
         metadata=dict(summary.metadata),
@@ -78,9 +83,9 @@ def summary_message(summary: Summary) -> collection_pb2.DocumentSummary:
     )
 
 
-def ask_from(message: collection_pb2.CollectionQuery) -> Ask:
-    """A query over a collection; unset fields get their defaults. Raises `WrongVector`."""
-    return Ask(
+def decode_query(message: collection_pb2.CollectionQuery) -> RankingRequest:
+    """Return the query of a message; unset fields get defaults. Raises `WrongVector`."""
+    return RankingRequest(
         SearchQuery(
             message.query_text,
             message.top_k if message.HasField("top_k") else DEFAULT_TOP_K,
@@ -89,38 +94,38 @@ def ask_from(message: collection_pb2.CollectionQuery) -> Ask:
         ),
         message.alpha if message.HasField("alpha") else None,
         FUSIONS[message.fusion],
-        vector_from(message.embedding) if message.HasField("embedding") else None,
+        decode_vector(message.embedding) if message.HasField("embedding") else None,
         message.explain,
     )
 
 
-def write_passage(message: collection_pb2.Passage, scored: Scored[ChunkRef], found: Found) -> None:
-    """Write a chunk that was found."""
+def write_passage(message: collection_pb2.Passage, scored: Scored[ChunkRef], passage: Passage) -> None:
+    """Write a result into its message."""
     message.document_id = scored.item.document_id
     message.chunk = scored.item.number
-    message.start, message.end = found.span
-    message.text = found.text
-    message.metadata.update(found.metadata)
+    message.start, message.end = passage.span
+    message.text = passage.text
+    message.metadata.update(passage.metadata)
     write_scores(message, scored)
 
 
-def progress_message(progress: Progress) -> collection_service_pb2.LoadDocumentsResponse:
-    """A batch of a load that is done."""
+def encode_progress(progress: LoadProgress) -> collection_service_pb2.LoadDocumentsResponse:
+    """Return the message of a load's progress."""
     return collection_service_pb2.LoadDocumentsResponse(
         processed=progress.processed,
         stored=progress.stored,
         unchanged=progress.unchanged,
         failed=progress.failed,
         chunks=progress.chunks,
-        failures=[_failure(failure) for failure in progress.failures],
+        failures=[_encode_failure(failure) for failure in progress.failures],
         revision=progress.revision,
     )
 
 
-def _failure(failure: Failure) -> collection_pb2.DocumentFailure:
+def _encode_failure(failure: DocumentFailure) -> collection_pb2.DocumentFailure:
     return collection_pb2.DocumentFailure(
         position=failure.position,
-        document_id=failure.id[:_SHOWN_ID],
+        document_id=failure.id[:_ID_LENGTH],
         reason=failure.error.reason,
         message=failure.error.message,
     )

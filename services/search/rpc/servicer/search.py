@@ -1,4 +1,4 @@
-"""The gRPC face of search: messages in, use case, messages out."""
+"""The gRPC servicer of search."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from hansei.playbook.v1 import playbook_pb2
 from hansei.search.v1 import search_service_pb2 as pb
 from hansei.search.v1 import search_service_pb2_grpc
 from libs.embedding.embedder import TextEmbedder
-from services.search.domain.bullet import Bullet
+from services.search.domain.bullet import IndexedBullet
 from services.search.rpc.convert import search as convert
-from services.search.rpc.servicer.pages import place_in_ranking
-from services.search.usecases.page_playbook import PagePlaybook
+from services.search.rpc.servicer.pages import decode_cursor
 from services.search.usecases.playbook_indexes import PlaybookIndexes
 from services.search.usecases.rank_bullets import RankBullets
 from services.search.usecases.search_playbook import SearchPlaybook
@@ -27,69 +26,67 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
     def __init__(
         self,
         search: SearchPlaybook,
-        page: PagePlaybook,
         rank_bullets: RankBullets,
         indexes: PlaybookIndexes,
-        embed: TextEmbedder,
+        embedder: TextEmbedder,
         tokenizer: str,
-        read_bullet: Callable[[playbook_pb2.Bullet], Bullet],
+        decode_bullet: Callable[[playbook_pb2.Bullet], IndexedBullet],
     ) -> None:
         self._search = search
-        self._page = page
         self._rank_bullets = rank_bullets
         self._indexes = indexes
-        self._embed = embed
+        self._embedder = embedder
         self._tokenizer = tokenizer
-        self._read_bullet = read_bullet
+        self._decode_bullet = decode_bullet
 
     async def Search(self, request: pb.SearchRequest, context: Any) -> pb.SearchResponse:
         """Rank the bullets of a dataset."""
-        ask = convert.ask_from(request.query)
+        query = convert.decode_query(request.query)
         if not request.page_size:
-            (answer,) = await self._search(request.dataset, [ask], request.min_revision)
-            return convert.response_message(answer)
-        place = place_in_ranking(request)
-        page = await self._page(request.dataset, ask, request.min_revision, request.page_size, place)
-        return convert.page_message(request, page)
+            (response,) = await self._search(request.dataset, [query], request.min_revision)
+            return convert.encode_response(response)
+        cursor = decode_cursor(request)
+        page = await self._search.get_page(request.dataset, query, request.min_revision, request.page_size, cursor)
+        return convert.encode_page(request, page)
 
     async def BatchSearch(self, request: pb.BatchSearchRequest, context: Any) -> pb.BatchSearchResponse:
-        """Many queries over one dataset at one revision."""
-        asks = [convert.ask_from(query) for query in request.queries]
-        answers = await self._search(request.dataset, asks, request.min_revision)
-        return pb.BatchSearchResponse(responses=[convert.response_message(answer) for answer in answers])
+        """Rank the bullets of a dataset for many queries at one revision."""
+        queries = [convert.decode_query(query) for query in request.queries]
+        responses = await self._search(request.dataset, queries, request.min_revision)
+        return pb.BatchSearchResponse(responses=[convert.encode_response(response) for response in responses])
 
     async def RankBullets(self, request: pb.RankBulletsRequest, context: Any) -> pb.RankBulletsResponse:
-        """Ranks the bullets that the request itself carries."""
-        bullets: list[Bullet] = []
+        """Rank the bullets of the request."""
+        bullets: list[IndexedBullet] = []
         for message in request.bullets:
-            bullets.append(self._read_bullet(message))
+            bullets.append(self._decode_bullet(message))
             if len(bullets) % BULLETS_AT_ONCE == 0:
-                # Ten thousand bullets take a while to read; others get their turn meanwhile.
+                # Ten thousand bullets take a while: other calls run in between.
                 await asyncio.sleep(0)
-        ranking = await self._rank_bullets(convert.ask_from(request.query), bullets)
-        response = pb.RankBulletsResponse(embedding_model=self._embed.model.model_id)
+        ranking = await self._rank_bullets(convert.decode_query(request.query), bullets)
+        response = pb.RankBulletsResponse(embedding_model=self._embedder.model.model_id)
         convert.write_results(response.results, ranking.results)
         return response
 
     async def GetIndexStatus(self, request: pb.GetIndexStatusRequest, context: Any) -> pb.GetIndexStatusResponse:
-        """Says how far the index of a dataset is."""
-        playbook = self._indexes.of(request.dataset)
+        """Return the state of the index of a dataset."""
+        index = self._indexes.get_index(request.dataset)
         response = pb.GetIndexStatusResponse(
-            revision=max(playbook.revision, 0),
-            bullets=playbook.bullets,
-            embedding_model=playbook.embed.model.model_id,
-            dimension=playbook.view.dimension if playbook.view else 0,
+            revision=max(index.revision, 0),
+            bullets=index.bullets,
+            embedding_model=index.embedder.model.model_id,
+            dimension=index.view.dimension if index.view else 0,
             tokenizer=self._tokenizer,
-            feed_error=str(playbook.error) if playbook.error else "",
+            feed_error=str(index.error) if index.error else "",
         )
-        if playbook.heard_at is not None:
-            response.heard_at.FromDatetime(playbook.heard_at)
+        if index.last_event_at is not None:
+            response.last_event_at.FromDatetime(index.last_event_at)
         return response
 
     async def Embed(self, request: pb.EmbedRequest, context: Any) -> pb.EmbedResponse:
-        """Turns texts into vectors with the service's embedder."""
+        """Return the vectors of texts by the service's embedding model."""
         texts = list(request.texts)
-        for_queries = request.purpose == pb.EMBED_PURPOSE_QUERY
-        vectors = await (self._embed.embed_queries(texts) if for_queries else self._embed.embed_documents(texts))
-        model = self._embed.model.model_id
-        return pb.EmbedResponse(embeddings=[convert.embedding_message(vector, model) for vector in vectors])
+        is_query = request.purpose == pb.EMBED_PURPOSE_QUERY
+        vectors = await (self._embedder.embed_queries(texts) if is_query else self._embedder.embed_documents(texts))
+        model = self._embedder.model.model_id
+        return pb.EmbedResponse(embeddings=[convert.encode_vector(vector, model) for vector in vectors])

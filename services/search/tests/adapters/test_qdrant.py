@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from libs.embedding.terms import mixed
+from libs.embedding.terms import tokenize_mixed
 from services.search.adapters.qdrant import Qdrant, QdrantChunks
 from services.search.domain.bm25 import LUCENE
-from services.search.domain.chunking import Chunking, Span
-from services.search.domain.collection import Backend, Collection, Writing
+from services.search.domain.chunking import Chunking, TextSpan
+from services.search.domain.collection import Backend, Collection, DocumentRevision
 from services.search.domain.collection_errors import CollectionNotFound
 from services.search.domain.fusion import Fusion
 from services.search.domain.query import Ranking, SearchQuery
-from services.search.usecases.search_playbook import Ask, Question
+from services.search.usecases.rank_entries import PreparedQuery, RankingRequest
 
 MADE = datetime(2026, 1, 2, tzinfo=UTC)
 COLLECTION = Collection(1, "key", "c", Backend.QDRANT, Chunking(100, 10), "model", MADE, 2, 1, 1, 1)
@@ -30,19 +30,21 @@ class ClearingWhileItEmbeds:
     def __init__(self, chunks: QdrantChunks) -> None:
         self._chunks = chunks
 
-    async def __call__(self, view: Any, asks: Sequence[Ask]) -> list[Ranking[Any]]:
-        return [Ranking() for _ in asks]
+    async def __call__(self, view: Any, requests: Sequence[RankingRequest]) -> list[Ranking[Any]]:
+        return [Ranking() for _ in requests]
 
-    async def question(self, ask: Ask, dimension: int) -> Question:
+    async def prepare(self, request: RankingRequest, dimension: int) -> PreparedQuery:
         await self._chunks.clear()
-        return Question(mixed(ask.query.query_text), np.array([1.0, 0.0], np.float32), Fusion(0.5))
+        return PreparedQuery(tokenize_mixed(request.query.query_text), np.array([1.0, 0.0], np.float32), Fusion(0.5))
 
 
 @pytest.fixture
 async def chunks(tmp_path: Path) -> AsyncIterator[QdrantChunks]:
     qdrant = Qdrant(str(tmp_path / "qdrant"))
-    chunks = QdrantChunks(COLLECTION, qdrant, mixed, LUCENE)
-    await chunks.take([Writing("a", 1, (), "some text", [Span(0, 9)], np.array([[0.6, 0.8]], np.float32))])
+    chunks = QdrantChunks(COLLECTION, qdrant, tokenize_mixed, LUCENE)
+    await chunks.apply(
+        [DocumentRevision("a", 1, (), "some text", [TextSpan(0, 9)], np.array([[0.6, 0.8]], np.float32))]
+    )
     yield chunks
     await qdrant.close()
 
@@ -50,5 +52,5 @@ async def chunks(tmp_path: Path) -> AsyncIterator[QdrantChunks]:
 async def test_chunks_that_go_during_a_search_are_not_found(chunks: QdrantChunks) -> None:
     rank: Any = ClearingWhileItEmbeds(chunks)
     with pytest.raises(CollectionNotFound):
-        await chunks.search(rank, Ask(SearchQuery("text", min_confidence=0.0)))
-    assert not (await chunks.search(rank, Ask(SearchQuery("text", min_confidence=0.0)))).results
+        await chunks.search(rank, RankingRequest(SearchQuery("text", min_confidence=0.0)))
+    assert not (await chunks.search(rank, RankingRequest(SearchQuery("text", min_confidence=0.0)))).results

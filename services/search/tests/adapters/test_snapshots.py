@@ -8,57 +8,57 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from libs.embedding.terms import mixed
+from libs.embedding.terms import tokenize_mixed
 from services.search.adapters import snapshots
-from services.search.adapters.array_file import DamagedFileError, packed, read_arrays, unpacked, write_arrays
+from services.search.adapters.array_file import DamagedFileError, pack_bytes, read_arrays, unpack_bytes, write_arrays
 from services.search.adapters.faiss_neighbours import FaissNeighbours
 from services.search.adapters.snapshots import SnapshotFiles
-from services.search.domain.bullet import Bullet
-from services.search.domain.entry import bullet_entry
+from services.search.domain.bullet import IndexedBullet
+from services.search.domain.entry import create_bullet_entry
 from services.search.domain.fusion import Fusion
 from services.search.domain.index import HybridIndex
-from services.search.domain.query import Filter
+from services.search.domain.query import CandidateFilter
 from services.search.domain.snapshot import IndexSnapshot
 from services.search.domain.view import IndexView
 from services.search.tests.engines import new_index, rules
 
 
-def bullet(origin: bytes) -> Bullet:
+def bullet(origin: bytes) -> IndexedBullet:
     """A bullet whose wire form is `id|section|text`."""
     bullet_id, section, text = origin.decode("utf-8", "surrogatepass").split("|")
-    return Bullet(bullet_id, section, text, text, origin=origin)
+    return IndexedBullet(bullet_id, section, text, text, origin=origin)
 
 
 TEXTS = ["retry with backoff", "締め切りを守る", "", "never sleep in tests", "retry retry"]
 BULLETS = [bullet(f"b{i}|s{i % 2}|{text}".encode()) for i, text in enumerate(TEXTS)]
 
 
-def index_of() -> HybridIndex[Bullet]:
-    index = HybridIndex[Bullet](3, mixed)
+def index_of() -> HybridIndex[IndexedBullet]:
+    index = HybridIndex[IndexedBullet](3, tokenize_mixed)
     rng = np.random.default_rng(7)
-    index.apply([bullet_entry(b) for b in BULLETS], rng.normal(size=(5, 3)))
+    index.apply([create_bullet_entry(b) for b in BULLETS], rng.normal(size=(5, 3)))
     # A dead row, and an order that is not that of the rows.
-    index.apply([bullet_entry(BULLETS[1])], rng.normal(size=(1, 3)), revision=8)
+    index.apply([create_bullet_entry(BULLETS[1])], rng.normal(size=(1, 3)), revision=8)
     return index
 
 
-def answers(view: IndexView[Bullet]) -> list[object]:
+def answers(view: IndexView[IndexedBullet]) -> list[object]:
     query = np.array([0.6, 0.8, 0], np.float32)
     return [
         [
             (r.item, r.combined_score, r.raw_bm25)
-            for r in view.search(mixed(text), query, admitted, Fusion(0.5), 9).results
+            for r in view.search(tokenize_mixed(text), query, admitted, Fusion(0.5), 9).results
         ]
         for text in ("retry", "締め切り", "nothing")
-        for admitted in (Filter(), Filter(frozenset({"s1"})))
+        for admitted in (CandidateFilter(), CandidateFilter(frozenset({"s1"})))
     ]
 
 
-def files(folder: Path, embedder: str = "e") -> SnapshotFiles[Bullet]:
+def files(folder: Path, embedder: str = "e") -> SnapshotFiles[IndexedBullet]:
     return SnapshotFiles(folder, {"embedder": embedder}, bullet)
 
 
-def saved(folder: Path) -> HybridIndex[Bullet]:
+def save_snapshot(folder: Path) -> HybridIndex[IndexedBullet]:
     index = index_of()
     hidden = [bullet(b"h|s|hidden")]
     files(folder).save("d", IndexSnapshot(8, ["h", *(b.id for b in BULLETS)], hidden, index.export_state()))
@@ -66,54 +66,56 @@ def saved(folder: Path) -> HybridIndex[Bullet]:
 
 
 def test_an_index_comes_back_as_it_was(tmp_path: Path) -> None:
-    index = saved(tmp_path / "new")
+    index = save_snapshot(tmp_path / "new")
     snapshot = files(tmp_path / "new").load("d")
     assert snapshot
     assert snapshot.index
-    assert (snapshot.revision, snapshot.order[0], [b.id for b in snapshot.hidden]) == (8, "h", ["h"])
-    thawed = HybridIndex.restore(snapshot.index, mixed)
-    assert answers(thawed.view) == answers(index.view)
-    for each in (index, thawed):
-        each.apply([bullet_entry(bullet(b"n|s1|retry the deadline"))], np.array([[0.0, 1.0, 0.0]]), deleted=["b0"])
-    assert answers(thawed.view) == answers(index.view)
+    assert (snapshot.revision, snapshot.order[0], [b.id for b in snapshot.retired]) == (8, "h", ["h"])
+    restored = HybridIndex.restore(snapshot.index, tokenize_mixed)
+    assert answers(restored.view) == answers(index.view)
+    for changed_index in (index, restored):
+        changed_index.apply(
+            [create_bullet_entry(bullet(b"n|s1|retry the deadline"))], np.array([[0.0, 1.0, 0.0]]), deleted=["b0"]
+        )
+    assert answers(restored.view) == answers(index.view)
 
 
 def test_bullets_are_read_when_somebody_asks_for_them(tmp_path: Path) -> None:
-    index, read = saved(tmp_path), []
+    index, read = save_snapshot(tmp_path), []
 
-    def reading(origin: bytes) -> Bullet:
+    def reading(origin: bytes) -> IndexedBullet:
         read.append(origin)
         return bullet(origin)
 
-    def thawed() -> HybridIndex[Bullet]:
+    def restore_index() -> HybridIndex[IndexedBullet]:
         snapshot = SnapshotFiles(tmp_path, {"embedder": "e"}, reading).load("d")
         assert snapshot
         assert snapshot.index
-        return HybridIndex.restore(snapshot.index, mixed)
+        return HybridIndex.restore(snapshot.index, tokenize_mixed)
 
-    again = thawed()
+    again = restore_index()
     assert read == [b"h|s|hidden"]
-    assert [again.holds(b.id, b) for b in BULLETS] == [True] * 5
-    assert not again.holds("b0", bullet(b"b0|s0|another text"))
+    assert [again.contains_item(b.id, b) for b in BULLETS] == [True] * 5
+    assert not again.contains_item("b0", bullet(b"b0|s0|another text"))
     files(tmp_path).save("d", IndexSnapshot(9, [], [], again.export_state()))
     assert read == [b"h|s|hidden"]
     assert answers(again.view) == answers(index.view)
-    assert answers(thawed().view) == answers(index.view)
+    assert answers(restore_index().view) == answers(index.view)
 
 
 def test_a_restart_builds_no_neighbours_again(tmp_path: Path) -> None:
-    index = new_index(3, exact_limit=2, tokenize=mixed)
-    index.apply([bullet_entry(b) for b in BULLETS], np.random.default_rng(7).normal(size=(5, 3)))
+    index = new_index(3, exact_limit=2, tokenize=tokenize_mixed)
+    index.apply([create_bullet_entry(b) for b in BULLETS], np.random.default_rng(7).normal(size=(5, 3)))
     assert index.build_neighbours()
     files(tmp_path).save("d", IndexSnapshot(8, [], [], index.export_state()))
     snapshot = files(tmp_path).load("d")
     assert snapshot
     assert snapshot.index
     restored = HybridIndex.restore(
-        snapshot.index, mixed, rules(exact_limit=2), lambda arrays: FaissNeighbours.restore(arrays, 200)
+        snapshot.index, tokenize_mixed, rules(exact_limit=2), lambda arrays: FaissNeighbours.restore(arrays, 200)
     )
     assert not restored.build_neighbours()
-    query = ["retry"], np.array([0.6, 0.8, 0], np.float32), Filter(), Fusion(0.5), 2
+    query = ["retry"], np.array([0.6, 0.8, 0], np.float32), CandidateFilter(), Fusion(0.5), 2
     ranking = restored.view.search(*query)
     assert ranking.preselected
     assert list(ranking.results) == list(index.view.search(*query).results)
@@ -124,7 +126,7 @@ def test_a_snapshot_of_an_older_format_is_not_used(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(snapshots, "FORMAT", 3)
-        saved(tmp_path)
+        save_snapshot(tmp_path)
     assert files(tmp_path).load("d") is None
     assert "was made with" in caplog.text
 
@@ -139,21 +141,21 @@ def test_no_snapshot(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_of_another_embedder_is_not_used(tmp_path: Path) -> None:
-    saved(tmp_path)
+    save_snapshot(tmp_path)
     assert files(tmp_path, embedder="other").load("d") is None
     assert files(tmp_path).load("d")
 
 
-@pytest.mark.parametrize("place", [0, 5, 20, 44, 100, -1, "half", "empty"])
+@pytest.mark.parametrize("offset", [0, 5, 20, 44, 100, -1, "half", "empty"])
 def test_a_damaged_snapshot_is_reported_put_aside_and_not_used(
-    place: int | str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    offset: int | str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    saved(tmp_path)
+    save_snapshot(tmp_path)
     file = tmp_path / "d.index"
     content = bytearray(file.read_bytes())
-    if isinstance(place, int):
-        content[place] ^= 1
-    file.write_bytes(content[: {"half": len(content) // 2, "empty": 0}.get(str(place), len(content))])
+    if isinstance(offset, int):
+        content[offset] ^= 1
+    file.write_bytes(content[: {"half": len(content) // 2, "empty": 0}.get(str(offset), len(content))])
     assert files(tmp_path).load("d") is None
     assert "snapshot is damaged" in caplog.text
     assert not file.exists()
@@ -163,12 +165,12 @@ def test_a_damaged_snapshot_is_reported_put_aside_and_not_used(
 def test_a_full_disk_leaves_the_snapshot_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    saved(tmp_path)
+    save_snapshot(tmp_path)
 
-    def full(descriptor: int) -> None:
+    def raise_disk_full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", raise_disk_full)
     files(tmp_path).save("d", IndexSnapshot(9, [], [], None))
     assert "snapshot could not be written index=d error=[Errno 28] No space left on device" in caplog.text
     monkeypatch.undo()
@@ -182,16 +184,16 @@ def test_a_full_disk_leaves_the_snapshot_before(
 @settings(max_examples=50)
 def test_arrays_come_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, texts: list[bytes], size: int) -> None:
     file = tmp_path_factory.mktemp("arrays") / "file"
-    arrays = {**packed(texts, "texts"), "m": np.arange(size * 3, dtype=np.float32).reshape(size, 3)}
+    arrays = {**pack_bytes(texts, "texts"), "m": np.arange(size * 3, dtype=np.float32).reshape(size, 3)}
     write_arrays(file, {"who": "日本"}, arrays)
     about, read = read_arrays(file)
     assert about == {"who": "日本"}
-    assert unpacked(read, "texts") == texts
+    assert unpack_bytes(read, "texts") == texts
     assert read["m"].shape == (size, 3)
     assert (read["m"] == arrays["m"]).all()
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"x" * 500)
-    with pytest.raises(DamagedFileError, match="not a file of this kind"):
+    with pytest.raises(DamagedFileError, match="not an array file"):
         read_arrays(tmp_path / "x")

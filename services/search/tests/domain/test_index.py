@@ -15,14 +15,14 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from libs.embedding.errors import EmbeddingFailed
 from services.search.adapters.reference import ReferenceIndex
 from services.search.domain.bm25 import LUCENE, OKAPI, Variant
-from services.search.domain.bullet import Bullet
-from services.search.domain.entry import Entry, bullet_entry
+from services.search.domain.bullet import IndexedBullet
+from services.search.domain.entry import Entry, create_bullet_entry
 from services.search.domain.errors import InvalidEntry
 from services.search.domain.fusion import Fusion
 from services.search.domain.index import HybridIndex
 from services.search.domain.loops import NUMPY_LOOPS, Loops
-from services.search.domain.query import Filter
-from services.search.domain.tokenizers import whitespace
+from services.search.domain.query import CandidateFilter
+from services.search.domain.tokenizers import tokenize_whitespace
 from services.search.domain.view import NO_LIMIT, IndexView
 from services.search.tests.engines import COMPILED, LOOPS, new_index, unit32
 from tests.support.campaigns import sized
@@ -57,7 +57,7 @@ class EnginesAgree(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.reference: ReferenceIndex[str] = ReferenceIndex(DIMENSION, whitespace, self.variant)
+        self.reference: ReferenceIndex[str] = ReferenceIndex(DIMENSION, tokenize_whitespace, self.variant)
         self.indexes: list[HybridIndex[str]] = [
             new_index(DIMENSION, NUMPY_LOOPS, self.variant),
             new_index(DIMENSION, COMPILED, self.variant),
@@ -115,7 +115,7 @@ class EnginesAgree(RuleBasedStateMachine):
         method: str,
         top_k: int,
     ) -> None:
-        admitted = Filter(frozenset(sections), min_confidence, attributes)
+        admitted = CandidateFilter(frozenset(sections), min_confidence, attributes)
         query = (words.split(), unit32(np.array(vector)), admitted, Fusion(alpha, method), top_k, True)
         expected = self.reference.view.search(*query)
         of_item = {result.item: result for result in expected.results}
@@ -157,17 +157,17 @@ TestEnginesAgreeOnLucene = EnginesAgreeOnLucene.TestCase
 TestEnginesAgreeOnLucene.settings = settings(max_examples=sized(100, 15), stateful_step_count=14, deadline=None)
 
 
-def bullet(bullet_id: str, text: str, **fields: object) -> Bullet:
-    return Bullet(id=bullet_id, section="", content=text, searchable_text=text, **fields)  # type: ignore[arg-type]
+def bullet(bullet_id: str, text: str, **fields: object) -> IndexedBullet:
+    return IndexedBullet(id=bullet_id, section="", content=text, searchable_text=text, **fields)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("loops", LOOPS.values(), ids=LOOPS)
 def test_ties_keep_playbook_order_also_after_updates(loops: Loops) -> None:  # S-33
     index = new_index(2, loops)
-    same = [bullet_entry(bullet(f"b{i}", "same text")) for i in range(40)]
+    same = [create_bullet_entry(bullet(f"b{i}", "same text")) for i in range(40)]
     index.apply(same, np.tile([3.0, 4.0], (40, 1)))
-    index.apply([bullet_entry(bullet("b7", "same text", helpful=1))], np.array([[3.0, 4.0]]))
-    ranking = index.view.search(["same"], np.array([1, 0], np.float32), Filter(), Fusion(0.5), 9)
+    index.apply([create_bullet_entry(bullet("b7", "same text", helpful=1))], np.array([[3.0, 4.0]]))
+    ranking = index.view.search(["same"], np.array([1, 0], np.float32), CandidateFilter(), Fusion(0.5), 9)
     assert [result.item.id for result in ranking.results] == [f"b{i}" for i in range(9)]
     assert {result.combined_score for result in ranking.results} == {0.5}  # S-41
 
@@ -175,12 +175,14 @@ def test_ties_keep_playbook_order_also_after_updates(loops: Loops) -> None:  # S
 @pytest.mark.parametrize("loops", LOOPS.values(), ids=LOOPS)
 def test_a_view_never_changes(loops: Loops) -> None:
     index = new_index(2, loops)
-    index.apply([bullet_entry(bullet(f"b{i}", f"word{i} shared")) for i in range(30)], np.ones((30, 2)), revision=1)
+    index.apply(
+        [create_bullet_entry(bullet(f"b{i}", f"word{i} shared")) for i in range(30)], np.ones((30, 2)), revision=1
+    )
     view = index.view
     before = _answer(view)
     for i in range(30):
-        index.apply([bullet_entry(bullet(f"b{i}", "shared shared other"))], -np.ones((1, 2)))
-        index.apply([bullet_entry(bullet(f"c{i}", "word3 word4"))], np.ones((1, 2)), deleted=[f"b{29 - i}"])
+        index.apply([create_bullet_entry(bullet(f"b{i}", "shared shared other"))], -np.ones((1, 2)))
+        index.apply([create_bullet_entry(bullet(f"c{i}", "word3 word4"))], np.ones((1, 2)), deleted=[f"b{29 - i}"])
     index._compact()
     index.apply(revision=2)
     view._candidates.clear()
@@ -188,18 +190,18 @@ def test_a_view_never_changes(loops: Loops) -> None:
     assert (view.revision, index.view.revision) == (1, 2)
 
 
-def _answer(view: IndexView[Bullet]) -> list[tuple[str, float, float]]:
-    ranking = view.search(["word3", "shared"], np.array([0.6, 0.8], np.float32), Filter(), Fusion(0.5), 50)
+def _answer(view: IndexView[IndexedBullet]) -> list[tuple[str, float, float]]:
+    ranking = view.search(["word3", "shared"], np.array([0.6, 0.8], np.float32), CandidateFilter(), Fusion(0.5), 50)
     return [(result.item.id, result.combined_score, result.raw_bm25) for result in ranking.results]
 
 
 def test_dead_rows_are_given_back() -> None:
     index = new_index(2)
     for i in range(3000):
-        index.apply([bullet_entry(bullet("b", f"text {i}"))], np.ones((1, 2)))
+        index.apply([create_bullet_entry(bullet("b", f"text {i}"))], np.ones((1, 2)))
     assert index.view.rows < 1100
     assert len(index.view.words.ids) < 2100
-    ranking = index.view.search(["2999"], np.ones(2, np.float32), Filter(), Fusion(0.5), 5)
+    ranking = index.view.search(["2999"], np.ones(2, np.float32), CandidateFilter(), Fusion(0.5), 5)
     assert [result.item.content for result in ranking.results] == ["text 2999"]
 
 
@@ -210,10 +212,10 @@ def test_dead_rows_are_given_back() -> None:
 )
 def test_wrong_vectors_change_nothing(vectors: np.ndarray | None) -> None:  # S-16
     index = new_index(2)
-    index.apply([bullet_entry(bullet("a", "text"))], np.ones((1, 2)))
+    index.apply([create_bullet_entry(bullet("a", "text"))], np.ones((1, 2)))
     before = index.view
     with pytest.raises(EmbeddingFailed):
-        index.apply([bullet_entry(bullet("b", "text"))], vectors, deleted=["a"])
+        index.apply([create_bullet_entry(bullet("b", "text"))], vectors, deleted=["a"])
     assert index.view is before
     assert ("a" in index, len(index)) == (True, 1)
 
@@ -238,16 +240,19 @@ def test_an_entry_that_cannot_be_is_not_taken_up(entry: Entry[int], field: str) 
 @settings(max_examples=100)
 def test_vectors_of_any_length_give_finite_scores(vector: list[float]) -> None:  # S-39
     index = new_index(3)
-    index.apply([bullet_entry(bullet("a", "x")), bullet_entry(bullet("b", "y"))], np.array([vector, [1.0, 2.0, 3.0]]))
-    ranking = index.view.search(["x"], np.array([0, 1, 0], np.float32), Filter(), Fusion(0.5), 2)
+    index.apply(
+        [create_bullet_entry(bullet("a", "x")), create_bullet_entry(bullet("b", "y"))],
+        np.array([vector, [1.0, 2.0, 3.0]]),
+    )
+    ranking = index.view.search(["x"], np.array([0, 1, 0], np.float32), CandidateFilter(), Fusion(0.5), 2)
     assert all(np.isfinite([r.combined_score, r.raw_cosine, r.raw_bm25]).all() for r in ranking.results)
 
 
 def test_near_equal_vectors_are_compared_in_double_precision() -> None:  # S-30
     index = new_index(2)
     vectors = np.array([[1.0, 1e-4], [1.0, 2e-4], [1.0, 0.0]])
-    index.apply([bullet_entry(bullet(f"b{i}", "x")) for i in range(3)], vectors)
-    ranking = index.view.search([], np.array([1, 0], np.float32), Filter(), Fusion(1.0), 3)
+    index.apply([create_bullet_entry(bullet(f"b{i}", "x")) for i in range(3)], vectors)
+    ranking = index.view.search([], np.array([1, 0], np.float32), CandidateFilter(), Fusion(1.0), 3)
     assert {0.0, 1.0} <= {result.combined_score for result in ranking.results} or all(
         result.combined_score == 0.5 for result in ranking.results
     )
@@ -259,9 +264,9 @@ def test_rounding_is_not_stretched_into_a_difference(loops: Loops, exact_limit: 
     # The same five numbers in every order: equal products, which float32 sums of another order miss by a little.
     vectors = np.array(list(itertools.permutations([0.1, 0.2, 0.3, 0.4, 0.5])))
     index = new_index(5, loops, exact_limit=exact_limit)
-    index.apply([bullet_entry(bullet(f"b{i}", "x")) for i in range(len(vectors))], vectors)
+    index.apply([create_bullet_entry(bullet(f"b{i}", "x")) for i in range(len(vectors))], vectors)
     assert index.build_neighbours() == (exact_limit == 0)
-    ranking = index.view.search([], unit32(np.ones(5)), Filter(), Fusion(0.3), 10)
+    ranking = index.view.search([], unit32(np.ones(5)), CandidateFilter(), Fusion(0.3), 10)
     assert [result.item.id for result in ranking.results] == [f"b{i}" for i in range(10)]
     assert {result.combined_score for result in ranking.results} == {0.5}
 
@@ -276,11 +281,13 @@ def test_bounds_rule_out_no_row_that_the_plain_scan_finds(dimension: int, spread
     lines = [" ".join(rng.choice(WORDS, 3)) for _ in range(600)]
     plain, bounded = new_index(dimension, NUMPY_LOOPS), new_index(dimension)
     for index in (plain, bounded):
-        put = [bullet_entry(bullet(f"b{i}", line, helpful=i % 3, harmful=1)) for i, line in enumerate(lines)]
+        put = [create_bullet_entry(bullet(f"b{i}", line, helpful=i % 3, harmful=1)) for i, line in enumerate(lines)]
         index.apply(put, vectors, deleted=["b3"])
     for number in range(20):
         query = unit32(vectors[number] + spread * rng.normal(size=dimension))
-        for admitted, alpha in itertools.product((Filter(), Filter(min_confidence=0.5)), (0.0, 0.5, 1.0)):
+        for admitted, alpha in itertools.product(
+            (CandidateFilter(), CandidateFilter(min_confidence=0.5)), (0.0, 0.5, 1.0)
+        ):
             expected = plain.view.search(lines[number].split(), query, admitted, Fusion(alpha), 20).results
             actual = bounded.view.search(lines[number].split(), query, admitted, Fusion(alpha), 20).results
             if alpha == 1.0:
@@ -304,8 +311,8 @@ def made_up(count: int, variant: Variant, exact_limit: int) -> HybridIndex[int]:
     return index
 
 
-@pytest.mark.parametrize("admitted", [Filter(), Filter(frozenset({"a"}))], ids=["all", "section"])
-def test_preselection_finds_what_the_exact_ranking_does(admitted: Filter) -> None:
+@pytest.mark.parametrize("admitted", [CandidateFilter(), CandidateFilter(frozenset({"a"}))], ids=["all", "section"])
+def test_preselection_finds_what_the_exact_ranking_does(admitted: CandidateFilter) -> None:
     exact, preselecting = made_up(3000, LUCENE, 10_000), made_up(3000, LUCENE, 100)
     assert preselecting.build_neighbours()
     assert not preselecting.build_neighbours()
@@ -326,13 +333,13 @@ def test_neighbours_take_up_what_is_added_and_are_left_out_when_they_know_too_li
 
     def best(count: int) -> tuple[list[int], bool]:
         index.apply([Entry(f"n{i}", "w1", 10_000 + i) for i in range(count)], np.ones((count, 16)))
-        ranking = index.view.search(["w1"], query, Filter(), Fusion(0.5), 3)
+        ranking = index.view.search(["w1"], query, CandidateFilter(), Fusion(0.5), 3)
         return [result.item for result in ranking.results], ranking.preselected
 
     assert best(30) == ([10_000, 10_001, 10_002], True)  # not known to them yet, and found
     assert index.build_neighbours()
     assert index.view.neighbours is not None
-    assert index.view.neighbours.covered == index.view.rows
+    assert index.view.neighbours.covered_rows == index.view.rows
     assert best(30) == ([10_000, 10_001, 10_002], True)
     assert best(200)[1] is False  # so many are unknown that every row is scored
     assert index.build_neighbours()
@@ -343,7 +350,7 @@ def test_neighbours_survive_a_compaction() -> None:
     index = made_up(1000, LUCENE, 100)
     index.build_neighbours()
     index.apply(deleted=[str(i) for i in range(0, 1000, 3)])
-    query = ["w1"], unit32(np.ones(16)), Filter(), Fusion(0.5), 20
+    query = ["w1"], unit32(np.ones(16)), CandidateFilter(), Fusion(0.5), 20
     before = index.view.search(*query)
     index._compact()
     index.apply()

@@ -12,7 +12,7 @@ texts = st.lists(st.lists(st.sampled_from("abcde"), max_size=6), max_size=6)
 
 
 def lists(view: PostingsView) -> dict[str, list[int]]:
-    return {term: view.rows_of(term).tolist() for term in "abcde" if len(view.rows_of(term))}
+    return {term: view.find_rows(term).tolist() for term in "abcde" if len(view.find_rows(term))}
 
 
 @given(st.lists(texts, max_size=6), st.integers(0, 6), st.integers(0, 2**32 - 1))
@@ -34,13 +34,13 @@ def test_a_view_stays_and_an_export_holds_what_is_alive(batches: list[list[list[
     number_of = (np.cumsum(alive) - 1).tolist()
     for mask in (None, alive):
         restored = Postings.restore(*postings.export(mask, "w"), "w")
-        kept = {
+        retained = {
             term: [row if mask is None else number_of[row] for row in rows if mask is None or mask[row]]
             for term, rows in expected.items()
         }
-        assert lists(restored.view()) == {term: rows for term, rows in kept.items() if rows}
+        assert lists(restored.view()) == {term: rows for term, rows in retained.items() if rows}
         restored.append(len(written), [["a", "a"]])
-        assert restored.view().rows_of("a")[-1] == len(written)
+        assert restored.view().find_rows("a")[-1] == len(written)
 
 
 def test_rows_are_counted_among_those_that_are_admitted() -> None:

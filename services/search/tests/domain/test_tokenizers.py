@@ -7,34 +7,34 @@ import Stemmer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from libs.embedding.terms import mixed
+from libs.embedding.terms import tokenize_mixed
 from services.search.domain import tokenizers
 from services.search.domain.errors import UnknownTokenizer
 from services.search.domain.tokenizers import (
-    ja_bigram,
-    latin_share,
-    remembering,
-    sudachi,
-    terms_of,
-    tokenizer,
-    whitespace,
+    cache_query_terms,
+    compute_latin_share,
+    get_tokenizer,
+    tokenize_entry,
+    tokenize_ja_bigram,
+    tokenize_sudachi,
+    tokenize_whitespace,
 )
 
 
 def test_terms_of_queries_are_remembered_unless_they_are_long() -> None:
-    asked: list[str] = []
+    tokenized: list[str] = []
 
     def tokenize(text: str) -> list[str]:
-        asked.append(text)
+        tokenized.append(text)
         return text.split()
 
-    of_query, long = remembering(tokenize), "word " * 101
+    of_query, long = cache_query_terms(tokenize), "word " * 101
     assert [list(of_query(text)) for text in ("a b", "a b", long, long)] == [["a", "b"]] * 2 + [["word"] * 101] * 2
-    assert asked == ["a b", long, long]
+    assert tokenized == ["a b", long, long]
 
 
 def test_whitespace_changes_nothing() -> None:  # S-18
-    assert whitespace(" Alpha\tＢＥＴＡ,\n東京都の天気 ") == ["Alpha", "ＢＥＴＡ,", "東京都の天気"]
+    assert tokenize_whitespace(" Alpha\tＢＥＴＡ,\n東京都の天気 ") == ["Alpha", "ＢＥＴＡ,", "東京都の天気"]
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_whitespace_changes_nothing() -> None:  # S-18
     ],
 )
 def test_ja_bigram(text: str, terms: str) -> None:  # S-28
-    assert terms.split() == ja_bigram(text)
+    assert terms.split() == tokenize_ja_bigram(text)
 
 
 @given(st.text())
 @settings(max_examples=200)
 def test_ja_bigram_keeps_text_without_japanese(text: str) -> None:
     if not any("\u3040" <= c <= "\u9fff" or c in "々〆" or "\uf900" <= c <= "\ufaff" for c in text):
-        assert text.split() == ja_bigram(text)
+        assert text.split() == tokenize_ja_bigram(text)
 
 
 @pytest.mark.parametrize(
@@ -76,23 +76,23 @@ def test_ja_bigram_keeps_text_without_japanese(text: str) -> None:
     ],
 )
 def test_mixed(text: str, terms: str) -> None:
-    assert terms.split() == mixed(text)
+    assert terms.split() == tokenize_mixed(text)
 
 
 @given(st.text())
 @settings(max_examples=200)
 def test_tokenizers_give_terms_without_blanks_and_never_fail(text: str) -> None:
-    for tokenize in (whitespace, ja_bigram, mixed):
+    for tokenize in (tokenize_whitespace, tokenize_ja_bigram, tokenize_mixed):
         assert all(term and not term.isspace() for term in tokenize(text))
 
 
 def test_keywords_follow_the_text() -> None:  # S-18
-    assert terms_of("a b", ["c d", ""], whitespace) == ["a", "b", "c", "d"]
+    assert tokenize_entry("a b", ["c d", ""], tokenize_whitespace) == ["a", "b", "c", "d"]
 
 
 @pytest.mark.skipif(find_spec("sudachipy") is None, reason="hansei[sudachi] is not installed")
 def test_sudachi_knows_words() -> None:
-    assert sudachi("サーバーを再起動しました。The servers restarted") == [
+    assert tokenize_sudachi("サーバーを再起動しました。The servers restarted") == [
         "server",
         "restart",
         "サーバー",
@@ -100,30 +100,30 @@ def test_sudachi_knows_words() -> None:
         "起動",
         "為る",
     ]
-    assert sudachi("打ち込んだ") == sudachi("打込んだ")
-    assert sudachi("を") == ["を"]
-    assert len(sudachi("東京" * 20_000)) == 20_000
+    assert tokenize_sudachi("打ち込んだ") == tokenize_sudachi("打込んだ")
+    assert tokenize_sudachi("を") == ["を"]
+    assert len(tokenize_sudachi("東京" * 20_000)) == 20_000
 
 
 def test_a_tokenizer_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokenizers, "find_spec", lambda name: None)
     with pytest.raises(UnknownTokenizer, match=r"needs hansei\[sudachi\]"):
-        tokenizer("sudachi")
+        get_tokenizer("sudachi")
 
 
 def test_unknown_tokenizer() -> None:  # S-27
     with pytest.raises(UnknownTokenizer, match="'mecab': choose one of ja_bigram, mixed, sudachi, whitespace"):
-        tokenizer("mecab")
+        get_tokenizer("mecab")
 
 
 @pytest.mark.parametrize(
     ("text", "share"),
     [("abc", 1.0), ("東京", 0.0), ("ab東京", 0.5), ("123 !?", 1.0), ("", 1.0), ("Ａｂ", 1.0), ("가a", 0.5)],
 )
-def test_latin_share(text: str, share: float) -> None:
-    assert share == latin_share(text)
+def test_compute_latin_share(text: str, share: float) -> None:
+    assert share == compute_latin_share(text)
 
 
 @given(st.from_regex(r"[a-z0-9]{0,12}[0-9]", fullmatch=True))
 def test_what_ends_in_a_digit_is_its_own_stem(word: str) -> None:
-    assert mixed(word) == [Stemmer.Stemmer("english").stemWord(word)] == [word]
+    assert tokenize_mixed(word) == [Stemmer.Stemmer("english").stemWord(word)] == [word]

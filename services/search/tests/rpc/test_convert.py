@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from hansei.playbook.v1 import playbook_pb2
 from hansei.search.v1 import search_pb2, search_service_pb2
-from services.search.adapters.peers import bullet_from
+from services.search.adapters.peers import decode_bullet
 from services.search.domain.query import Ranking, Results, Scored, TermScore
-from services.search.rpc.convert.search import response_message
-from services.search.usecases.search_playbook import Answer
+from services.search.rpc.convert.search import encode_response
+from services.search.usecases.rank_entries import RankingResponse
 
 numbers = st.floats(allow_nan=False)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
 bullets = st.builds(
-    lambda content, votes, keywords: bullet_from(
+    lambda content, votes, keywords: decode_bullet(
         playbook_pb2.Bullet(id="b", content=content, helpful=votes, keywords=keywords)
     ),
     texts,
@@ -29,23 +29,25 @@ scored = st.builds(Scored, bullets, numbers, numbers, numbers, numbers, numbers,
 
 @given(st.lists(scored, max_size=4), st.integers(-1, 9), st.booleans())
 @settings(max_examples=200)
-def test_a_response_holds_what_was_found(found: list[Scored], revision: int, approximate: bool) -> None:  # type: ignore[type-arg]
-    scores = np.array([each[1:6] for each in found], np.float64).reshape(-1, 5).T
-    results = Results([each.item for each in found], scores, [each.terms for each in found])
-    assert (list(results), list(results[1:]), list(results[:1:-1])) == (found, found[1:], found[:1:-1])
-    answer = Answer(Ranking(results, 9, 0.5, approximate), revision, "model")
-    assert response_message(answer) == search_service_pb2.SearchResponse(
+def test_a_response_has_all_results(expected: list[Scored], revision: int, approximate: bool) -> None:  # type: ignore[type-arg]
+    scores = np.array([scored_bullet[1:6] for scored_bullet in expected], np.float64).reshape(-1, 5).T
+    results = Results(
+        [scored_bullet.item for scored_bullet in expected], scores, [scored_bullet.terms for scored_bullet in expected]
+    )
+    assert (list(results), list(results[1:]), list(results[:1:-1])) == (expected, expected[1:], expected[:1:-1])
+    response = RankingResponse(Ranking(results, 9, 0.5, approximate), revision, "model")
+    assert encode_response(response) == search_service_pb2.SearchResponse(
         results=[
             search_pb2.SearchResult(
-                bullet=playbook_pb2.Bullet.FromString(each.item.origin),
-                vector_score=each.vector_score,
-                bm25_score=each.bm25_score,
-                combined_score=each.combined_score,
-                raw_cosine=each.raw_cosine,
-                raw_bm25=each.raw_bm25,
-                terms=[search_pb2.TermScore(term=part.term, score=part.score) for part in each.terms],
+                bullet=playbook_pb2.Bullet.FromString(scored_bullet.item.origin),
+                vector_score=scored_bullet.vector_score,
+                bm25_score=scored_bullet.bm25_score,
+                combined_score=scored_bullet.combined_score,
+                raw_cosine=scored_bullet.raw_cosine,
+                raw_bm25=scored_bullet.raw_bm25,
+                terms=[search_pb2.TermScore(term=part.term, score=part.score) for part in scored_bullet.terms],
             )
-            for each in found
+            for scored_bullet in expected
         ],
         revision=max(revision, 0),
         embedding_model="model",

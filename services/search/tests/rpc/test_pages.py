@@ -6,10 +6,10 @@ import pytest
 
 from hansei.search.v1 import search_pb2, search_service_pb2
 from libs.storage.page_tokens import PageTokenInvalid, encode_page_token
-from services.search.rpc.servicer.pages import place_in_ranking, ranking_token
-from services.search.usecases.pinned_rankings import Place
+from services.search.rpc.servicer.pages import decode_cursor, encode_cursor
+from services.search.usecases.pinned_rankings import PageCursor
 
-PLACE = Place("pin", 7, "model", 3)
+CURSOR = PageCursor("ranking", 7, "model", 3)
 
 
 def request(text: str, token: str = "", size: int = 3, min_revision: int = 0) -> search_service_pb2.SearchRequest:
@@ -23,21 +23,21 @@ def request(text: str, token: str = "", size: int = 3, min_revision: int = 0) ->
 
 
 def test_a_token_continues_its_own_search_with_another_size_and_revision() -> None:
-    token = ranking_token(request("q"), PLACE)
-    assert place_in_ranking(request("q", token, size=10, min_revision=5)) == PLACE
+    token = encode_cursor(request("q"), CURSOR)
+    assert decode_cursor(request("q", token, size=10, min_revision=5)) == CURSOR
 
 
-def test_the_first_page_has_no_place_and_the_last_no_token() -> None:
-    assert place_in_ranking(request("q")) is None
-    assert ranking_token(request("q"), None) == ""
+def test_the_first_page_has_no_cursor_and_the_last_no_token() -> None:
+    assert decode_cursor(request("q")) is None
+    assert encode_cursor(request("q"), None) == ""
 
 
 def test_a_token_of_another_query_is_refused() -> None:
     with pytest.raises(PageTokenInvalid):
-        place_in_ranking(request("another", ranking_token(request("q"), PLACE)))
+        decode_cursor(request("another", encode_cursor(request("q"), CURSOR)))
 
 
 def test_a_forged_offset_is_refused() -> None:
-    token = encode_page_token(request("q"), "pin", 7, "model", -1, ignored=("min_revision",))
+    token = encode_page_token(request("q"), "ranking", 7, "model", -1, ignored=("min_revision",))
     with pytest.raises(PageTokenInvalid):
-        place_in_ranking(request("q", token))
+        decode_cursor(request("q", token))

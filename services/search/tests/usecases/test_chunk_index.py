@@ -1,4 +1,4 @@
-"""How the index of a collection stays at what the database holds."""
+"""The index of a collection catches up with the database."""
 
 from __future__ import annotations
 
@@ -11,103 +11,107 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from services.search.domain.chunking import Chunking, Span
-from services.search.domain.collection import Backend, Collection, Writing
+from services.search.domain.chunking import Chunking, TextSpan
+from services.search.domain.collection import Backend, Collection, DocumentRevision
 from services.search.domain.collection_errors import CollectionNotFound
-from services.search.usecases.chunk_index import ChunkIndex, FollowedCollection
+from services.search.usecases.chunk_index import ChunkIndex, CollectionFollower
 from services.search.usecases.ports import CollectionStore
 
 EMPTY = Collection(1, "k", "c", Backend.HYBRID, Chunking(), "m", datetime(2026, 1, 1, tzinfo=UTC))
 
 
 class Log:
-    """The writings of a collection, two at a time."""
+    """The revisions of a collection, two at a time."""
 
     def __init__(self, *names: str) -> None:
         vector = np.ones((1, 2), np.float32)
-        self.writings_ = [Writing(name, n, (), name, [Span(0, 1)], vector) for n, name in enumerate(names, 1)]
-        self.go_on = asyncio.Event()
-        self.go_on.set()
+        self.document_revisions = [
+            DocumentRevision(name, n, (), name, [TextSpan(0, 1)], vector) for n, name in enumerate(names, 1)
+        ]
+        self.unblocked = asyncio.Event()
+        self.unblocked.set()
 
     @property
     def collection(self) -> Collection:
-        return replace(EMPTY, revision=len(self.writings_), chunks=len(self.writings_))
+        return replace(EMPTY, revision=len(self.document_revisions), chunks=len(self.document_revisions))
 
-    async def writings(self, collection: Collection, after: int) -> list[Writing]:
-        await self.go_on.wait()
-        return [writing for writing in self.writings_ if writing.revision > after][:2]
+    async def read_revisions(self, collection: Collection, after: int) -> list[DocumentRevision]:
+        await self.unblocked.wait()
+        return [
+            document_revision for document_revision in self.document_revisions if document_revision.revision > after
+        ][:2]
 
 
 class Index:
-    """An index that remembers what it took, and can begin with something."""
+    """An index that records what is applied, and may begin with a saved state."""
 
-    def __init__(self, revision: int = 0, held: int = 0) -> None:
+    def __init__(self, revision: int = 0, chunks: int = 0) -> None:
         self.revision = 0
-        self.found = (revision, held)
-        self.held = 0
-        self.taken: list[list[str]] = []
+        self.saved_state = (revision, chunks)
+        self.chunks = 0
+        self.applied: list[list[str]] = []
         self.cleared = 0
 
     async def open(self) -> None:
-        self.revision, self.held = self.found
+        self.revision, self.chunks = self.saved_state
 
-    async def chunks(self) -> int:
-        return self.held
+    async def count_chunks(self) -> int:
+        return self.chunks
 
-    async def take(self, writings: Sequence[Writing]) -> None:
-        self.taken.append([writing.document_id for writing in writings])
-        self.revision = writings[-1].revision
-        self.held += len(writings)
+    async def apply(self, document_revisions: Sequence[DocumentRevision]) -> None:
+        self.applied.append([document_revision.document_id for document_revision in document_revisions])
+        self.revision = document_revisions[-1].revision
+        self.chunks += len(document_revisions)
 
     async def clear(self) -> None:
-        self.revision, self.held, self.cleared = 0, 0, self.cleared + 1
+        self.revision, self.chunks, self.cleared = 0, 0, self.cleared + 1
 
 
-def followed(log: Log, index: Index) -> FollowedCollection:
-    return FollowedCollection(log.collection, cast(CollectionStore, log), cast(ChunkIndex, index))
+def create_follower(log: Log, index: Index) -> CollectionFollower:
+    return CollectionFollower(log.collection, cast(CollectionStore, log), cast(ChunkIndex, index))
 
 
 async def test_it_takes_up_what_is_new_and_nothing_else() -> None:
     log, index = Log("a", "b", "c"), Index()
-    follower = followed(log, index)
-    assert cast(Any, await follower.at(log.collection)) is index
-    assert index.taken == [["a", "b"], ["c"]]
-    await follower.at(log.collection)
-    log.writings_.append(log.writings_[0]._replace(document_id="d", revision=4))
-    await follower.at(log.collection)
-    assert index.taken == [["a", "b"], ["c"], ["d"]]
+    follower = create_follower(log, index)
+    assert cast(Any, await follower.get_index(log.collection)) is index
+    assert index.applied == [["a", "b"], ["c"]]
+    await follower.get_index(log.collection)
+    log.document_revisions.append(log.document_revisions[0]._replace(document_id="d", revision=4))
+    await follower.get_index(log.collection)
+    assert index.applied == [["a", "b"], ["c"], ["d"]]
 
 
 async def test_after_a_restart_it_goes_on_from_the_snapshot() -> None:
-    log, index = Log("a", "b", "c"), Index(revision=2, held=2)
-    await followed(log, index).at(log.collection)
-    assert (index.taken, index.cleared) == ([["c"]], 0)
+    log, index = Log("a", "b", "c"), Index(revision=2, chunks=2)
+    await create_follower(log, index).get_index(log.collection)
+    assert (index.applied, index.cleared) == ([["c"]], 0)
 
 
-@pytest.mark.parametrize(("revision", "held"), [(9, 3), (3, 2), (2, 5)], ids=["ahead", "too few", "too many"])
-async def test_a_snapshot_that_is_not_of_this_database_is_built_anew(revision: int, held: int) -> None:
-    log, index = Log("a", "b", "c"), Index(revision, held)
-    await followed(log, index).at(log.collection)
-    assert (index.cleared, index.revision, index.held) == (1, 3, 3)
-    assert index.taken[-2:] == [["a", "b"], ["c"]]
+@pytest.mark.parametrize(("revision", "chunks"), [(9, 3), (3, 2), (2, 5)], ids=["ahead", "too few", "too many"])
+async def test_a_snapshot_that_is_not_of_this_database_is_built_anew(revision: int, chunks: int) -> None:
+    log, index = Log("a", "b", "c"), Index(revision, chunks)
+    await create_follower(log, index).get_index(log.collection)
+    assert (index.cleared, index.revision, index.chunks) == (1, 3, 3)
+    assert index.applied[-2:] == [["a", "b"], ["c"]]
 
 
 async def test_all_wait_for_one_work_which_outlives_the_first_of_them() -> None:
     log, index = Log("a", "b", "c"), Index()
-    log.go_on.clear()
-    follower = followed(log, index)
-    first, second = (asyncio.create_task(follower.at(log.collection)) for _ in range(2))
+    log.unblocked.clear()
+    follower = create_follower(log, index)
+    first, second = (asyncio.create_task(follower.get_index(log.collection)) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
-    log.go_on.set()
+    log.unblocked.set()
     await second
     assert first.cancelled()
-    assert index.taken == [["a", "b"], ["c"]]
+    assert index.applied == [["a", "b"], ["c"]]
 
 
 async def test_a_collection_that_is_deleted_meanwhile_is_named() -> None:
     log, index = Log("a"), Index()
     expected = log.collection
-    log.writings_.clear()
+    log.document_revisions.clear()
     with pytest.raises(CollectionNotFound):
-        await followed(log, index).at(expected)
+        await create_follower(log, index).get_index(expected)

@@ -1,4 +1,4 @@
-"""Retrieval quality: the measures, the file, and small sets of our own that the defaults must do well on."""
+"""The retrieval metrics, the file format, and the quality of the defaults on small sets."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from services.search.usecases.evaluate import (
     NAMED_VARIANTS,
     BadRetrievalSet,
     RankingVariant,
+    compute_ndcg,
+    compute_recall,
     evaluate,
-    ndcg,
     read_retrieval_set,
-    recall,
 )
 
 DEFAULT = RankingVariant("mixed", LUCENE, VectorWeight(0.5))
@@ -77,7 +77,7 @@ class Forgetful:
     async def put(self, model: str, vectors: Mapping[bytes, Float32s]) -> None: ...
 
 
-def written(tmp_path: Path, content: object) -> Path:
+def write_set(tmp_path: Path, content: object) -> Path:
     file = tmp_path / "set.json"
     file.write_text(content if isinstance(content, str) else json.dumps(content), "utf-8")
     return file
@@ -85,7 +85,7 @@ def written(tmp_path: Path, content: object) -> Path:
 
 @pytest.mark.parametrize("content", [ENGLISH, JAPANESE], ids=["english", "japanese"])
 async def test_the_defaults_find_what_is_relevant(content: dict[str, object], tmp_path: Path) -> None:
-    retrieval_set = read_retrieval_set(written(tmp_path, content))
+    retrieval_set = read_retrieval_set(write_set(tmp_path, content))
     variants = {"default": DEFAULT, **NAMED_VARIANTS}
     quality = await evaluate(retrieval_set, TextEmbedder(Local(), Forgetful()), LoopsInUse(COMPILED), variants)
     assert list(quality) == list(variants)
@@ -97,13 +97,13 @@ async def test_the_defaults_find_what_is_relevant(content: dict[str, object], tm
 def test_ndcg_is_trec_eval_s() -> None:
     grades = {"a": 3.0, "b": 1.0}
     ideal = 3 + 1 / math.log2(3)
-    assert ndcg(["x", "a", "b"], grades) == pytest.approx((3 / math.log2(3) + 1 / 2) / ideal)
-    assert ndcg(["a", "b"], grades) == 1.0
-    assert ndcg(["x"] * 10 + ["a"], grades) == 0.0
+    assert compute_ndcg(["x", "a", "b"], grades) == pytest.approx((3 / math.log2(3) + 1 / 2) / ideal)
+    assert compute_ndcg(["a", "b"], grades) == 1.0
+    assert compute_ndcg(["x"] * 10 + ["a"], grades) == 0.0
 
 
 def test_recall() -> None:
-    assert recall(["a", "x"], {"a": 1.0, "b": 2.0}) == 0.5
+    assert compute_recall(["a", "x"], {"a": 1.0, "b": 2.0}) == 0.5
 
 
 @pytest.mark.parametrize(
@@ -119,4 +119,4 @@ def test_recall() -> None:
 )
 def test_a_bad_file_is_named(content: object, message: str, tmp_path: Path) -> None:
     with pytest.raises(BadRetrievalSet, match=message):
-        read_retrieval_set(written(tmp_path, content))
+        read_retrieval_set(write_set(tmp_path, content))

@@ -1,4 +1,4 @@
-"""Which indexes of playbooks are kept, and which answers while another model's is taking its place."""
+"""Playbook indexes: the capacity, and the cut-over to the index of another model."""
 
 from __future__ import annotations
 
@@ -6,56 +6,56 @@ import asyncio
 from typing import cast
 
 from services.search.tests.usecases.world import world
-from services.search.usecases.follow_playbook import FollowedPlaybook
+from services.search.usecases.playbook_follower import PlaybookFollower
 from services.search.usecases.playbook_indexes import PlaybookIndexes
 
 
 class Standing:
-    """A followed playbook that stands where it is put."""
+    """A follower whose revision the test sets."""
 
     dataset = "d"
 
     def __init__(self) -> None:
         self.revision = -1
-        self.opened = False
+        self.is_open = False
 
     async def run(self) -> None:
         await asyncio.Event().wait()
 
 
-async def test_the_former_index_is_not_given_up_before_its_snapshot_was_looked_for() -> None:
+async def test_the_former_index_is_not_given_up_before_its_snapshot_was_loaded() -> None:
     former, new = Standing(), Standing()
-    indexes = PlaybookIndexes(lambda _: cast(FollowedPlaybook, new), 1, lambda _: cast(FollowedPlaybook, former))
+    indexes = PlaybookIndexes(lambda _: cast(PlaybookFollower, new), 1, lambda _: cast(PlaybookFollower, former))
 
-    def answering() -> object:
-        return indexes.of("d")
+    def current_index() -> object:
+        return indexes.get_index("d")
 
     new.revision = 0  # of an empty playbook, before the former one has read what it holds
-    assert answering() is former
-    former.opened, former.revision = True, 3
-    assert answering() is former
+    assert current_index() is former
+    former.is_open, former.revision = True, 3
+    assert current_index() is former
     new.revision = 3
-    assert answering() is new
-    assert answering() is new
+    assert current_index() is new
+    assert current_index() is new
     await indexes.close()
 
 
 async def test_a_former_index_that_holds_nothing_makes_way_at_once() -> None:
     former, new = Standing(), Standing()
-    indexes = PlaybookIndexes(lambda _: cast(FollowedPlaybook, new), 1, lambda _: cast(FollowedPlaybook, former))
-    former.opened = True
-    assert cast(object, indexes.of("d")) is former
+    indexes = PlaybookIndexes(lambda _: cast(PlaybookFollower, new), 1, lambda _: cast(PlaybookFollower, former))
+    former.is_open = True
+    assert cast(object, indexes.get_index("d")) is former
     new.revision = 0
-    assert cast(object, indexes.of("d")) is new
+    assert cast(object, indexes.get_index("d")) is new
     await indexes.close()
 
 
 async def test_the_playbook_asked_for_longest_ago_makes_room() -> None:
-    async with world(most=2) as w:
-        first = w.indexes.of("a")
-        w.indexes.of("b")
-        assert w.indexes.of("a") is first
-        w.indexes.of("c")
-        assert w.indexes.of("a") is first
-        w.indexes.of("b")
-        assert w.indexes.of("a") is first
+    async with world(capacity=2) as w:
+        first = w.indexes.get_index("a")
+        w.indexes.get_index("b")
+        assert w.indexes.get_index("a") is first
+        w.indexes.get_index("c")
+        assert w.indexes.get_index("a") is first
+        w.indexes.get_index("b")
+        assert w.indexes.get_index("a") is first

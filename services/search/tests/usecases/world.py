@@ -1,4 +1,4 @@
-"""Playbooks served from memory, an embedder that counts, and the search over both."""
+"""Playbooks in memory, an embedding model that records its texts, and a search of both."""
 
 from __future__ import annotations
 
@@ -13,68 +13,76 @@ from chassis.server.cpu import CpuPool
 from libs.embedding.embedder import TextEmbedder
 from libs.embedding.model import Float32s
 from libs.embedding.remote import STRICTEST
-from services.search.domain.bullet import Bullet
-from services.search.domain.feed import Alive, Change, Committed, Event, Snapshot, reordering
+from services.search.domain.bullet import IndexedBullet
+from services.search.domain.feed import (
+    BulletChange,
+    CommittedRevision,
+    Event,
+    FeedProgress,
+    PlaybookSnapshot,
+    plan_reordering,
+)
 from services.search.domain.index import HybridIndex
 from services.search.domain.query import SearchQuery
 from services.search.domain.snapshot import IndexSnapshot
-from services.search.domain.tokenizers import whitespace
+from services.search.domain.tokenizers import tokenize_whitespace
 from services.search.domain.vector_weight import VectorWeight
-from services.search.usecases.follow_playbook import FollowedPlaybook
+from services.search.usecases.playbook_follower import PlaybookFollower
 from services.search.usecases.playbook_indexes import PlaybookIndexes
 from services.search.usecases.ports import IndexFactory
-from services.search.usecases.search_playbook import Ask, RankEntries, SearchPlaybook
+from services.search.usecases.rank_entries import RankEntries, RankingRequest
+from services.search.usecases.search_playbook import SearchPlaybook
 
 
 class Playbooks:
-    """A feed as its owner would serve it, from a log of revisions."""
+    """The feed of a curator, from a log of revisions."""
 
     def __init__(self) -> None:
-        self.log: list[Committed] = []
-        self.bullets: list[Bullet] = []
-        self.grown = asyncio.Event()
+        self.log: list[CommittedRevision] = []
+        self.bullets: list[IndexedBullet] = []
+        self.grew = asyncio.Event()
         self.failures: list[Exception] = []
         self.watches: list[int | None] = []
-        self.sends: Callable[[Committed], Event] = lambda event: event
+        self.sends: Callable[[CommittedRevision], Event] = lambda event: event
 
-    def commit(self, *changes: Change) -> None:
-        known = {b.id: b for b in self.bullets}
-        order = list(known)
-        reordering(len(order), known.__contains__, changes).apply(order)
-        known |= {c.bullet_id: c.after for c in changes if c.after}
-        self.bullets = [known[bullet_id] for bullet_id in order]
-        self.log.append(Committed(len(self.log) + 1, changes))
-        grown, self.grown = self.grown, asyncio.Event()
-        grown.set()
+    def commit(self, *changes: BulletChange) -> None:
+        present = {b.id: b for b in self.bullets}
+        order = list(present)
+        plan_reordering(len(order), present.__contains__, changes).apply(order)
+        present |= {c.bullet_id: c.after for c in changes if c.after}
+        self.bullets = [present[bullet_id] for bullet_id in order]
+        self.log.append(CommittedRevision(len(self.log) + 1, changes))
+        grew, self.grew = self.grew, asyncio.Event()
+        grew.set()
 
-    def add(self, *bullets: Bullet) -> None:
-        known = [b.id for b in self.bullets]
-        places = {b.id: known.index(b.id) if b.id in known else len(known) + i for i, b in enumerate(bullets)}
-        self.commit(*(Change(b.id, b, places[b.id]) for b in bullets))
+    def add(self, *bullets: IndexedBullet) -> None:
+        present = [b.id for b in self.bullets]
+        positions = {b.id: present.index(b.id) if b.id in present else len(present) + i for i, b in enumerate(bullets)}
+        self.commit(*(BulletChange(b.id, b, positions[b.id]) for b in bullets))
 
-    async def watch(self, dataset: str, after: int | None, held: int = 0) -> AsyncIterator[Event]:
+    async def watch(self, dataset: str, after: int | None, embedded_revision: int = 0) -> AsyncIterator[Event]:
         self.watches.append(after)
         if self.failures:
             raise self.failures.pop(0)
         if after is None:
             after = len(self.log)
-            yield Snapshot(after, list(self.bullets))
+            yield PlaybookSnapshot(after, list(self.bullets))
         if after > len(self.log):
             raise OutOfRange("beyond the newest")
         while True:
-            grown = self.grown
+            grew = self.grew
             while after < len(self.log):
                 event = self.log[after]
                 after += 1
                 yield self.sends(event)
-            yield Alive(after)
-            await grown.wait()
+            yield FeedProgress(after)
+            await grew.wait()
             if self.failures:
                 raise self.failures.pop(0)
 
 
 class Lengths:
-    """An embedder of two dimensions that counts, and fails when told to."""
+    """An embedding model of two dimensions that records texts, and fails on demand."""
 
     model_id = "lengths"
     trust = 0.5
@@ -103,61 +111,64 @@ class Memory:
         self.vectors.update(((model, digest), vector) for digest, vector in vectors.items())
 
 
-class Kept:
+class MemorySnapshots:
     """Snapshots in memory."""
 
     def __init__(self) -> None:
-        self.snapshots: dict[str, IndexSnapshot[Bullet]] = {}
+        self.snapshots: dict[str, IndexSnapshot[IndexedBullet]] = {}
 
-    def load(self, dataset: str) -> IndexSnapshot[Bullet] | None:
+    def load(self, dataset: str) -> IndexSnapshot[IndexedBullet] | None:
         return self.snapshots.get(dataset)
 
-    def save(self, dataset: str, snapshot: IndexSnapshot[Bullet]) -> None:
+    def save(self, dataset: str, snapshot: IndexSnapshot[IndexedBullet]) -> None:
         self.snapshots[dataset] = snapshot
 
-    def forget(self, dataset: str) -> None:
+    def delete(self, dataset: str) -> None:
         del self.snapshots[dataset]
 
 
 class World:
-    """Playbooks, an embedder, and the search over both. Pauses end at once."""
+    """Playbooks, an embedder, and a search of both. Pauses end at once."""
 
-    def __init__(self, most: int = 10) -> None:
+    def __init__(self, capacity: int = 10) -> None:
         self.feed = Playbooks()
-        self.embedder = Lengths()
-        self.embed = TextEmbedder(self.embedder, Memory())
+        self.model = Lengths()
+        self.embedder = TextEmbedder(self.model, Memory())
         self.pool = CpuPool("test", workers=1)
         self.pauses: list[float] = []
-        self.snapshots = Kept()
-        self.indexes = PlaybookIndexes(self.follow, most)
-        rank = RankEntries(self.embed, whitespace, VectorWeight(0.5), "minmax", self.pool)
+        self.snapshots = MemorySnapshots()
+        self.indexes = PlaybookIndexes(self.follow, capacity)
+        rank = RankEntries(self.embedder, tokenize_whitespace, VectorWeight(0.5), "minmax", self.pool)
         self.search = SearchPlaybook(self.indexes, rank, lambda: self.remaining)
         self.remaining: float | None = None
 
-    def follow(self, dataset: str, embed: TextEmbedder | None = None, kept: Kept | None = None) -> FollowedPlaybook:
-        return FollowedPlaybook(
+    def follow(
+        self, dataset: str, embedder: TextEmbedder | None = None, snapshots: MemorySnapshots | None = None
+    ) -> PlaybookFollower:
+        return PlaybookFollower(
             dataset,
             self.feed,
-            embed or self.embed,
-            IndexFactory(lambda dimension: HybridIndex(dimension, whitespace), HybridIndex.restore),
-            kept or self.snapshots,
+            embedder or self.embedder,
+            IndexFactory(lambda dimension: HybridIndex(dimension, tokenize_whitespace), HybridIndex.restore),
+            snapshots or self.snapshots,
             self.pool,
             sleep=self.pause,
-            patience_seconds=0,
+            rng=lambda: 0.5,
+            feed_grace_seconds=0,
         )
 
     async def pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
         await asyncio.sleep(0)
 
-    async def found(self, text: str = "", min_revision: int = 0, **fields: object) -> list[str]:
-        (answer,) = await self.search("d", [Ask(SearchQuery(text, **fields))], min_revision)  # type: ignore[arg-type]
-        return [result.item.id for result in answer.ranking.results]
+    async def find_ids(self, text: str = "", min_revision: int = 0, **fields: object) -> list[str]:
+        (response,) = await self.search("d", [RankingRequest(SearchQuery(text, **fields))], min_revision)  # type: ignore[arg-type]
+        return [result.item.id for result in response.ranking.results]
 
 
 @asynccontextmanager
-async def world(most: int = 10) -> AsyncIterator[World]:
-    made = World(most)
+async def world(capacity: int = 10) -> AsyncIterator[World]:
+    made = World(capacity)
     try:
         yield made
     finally:
@@ -165,5 +176,5 @@ async def world(most: int = 10) -> AsyncIterator[World]:
         await made.pool.close()
 
 
-def bullet(bullet_id: str, text: str = "same", **fields: object) -> Bullet:
-    return Bullet(bullet_id, "s", text, text, **fields)  # type: ignore[arg-type]
+def bullet(bullet_id: str, text: str = "same", **fields: object) -> IndexedBullet:
+    return IndexedBullet(bullet_id, "s", text, text, **fields)  # type: ignore[arg-type]

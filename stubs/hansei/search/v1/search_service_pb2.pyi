@@ -278,7 +278,7 @@ class GetIndexStatusResponse(_message.Message):
     DIMENSION_FIELD_NUMBER: _builtins.int
     TOKENIZER_FIELD_NUMBER: _builtins.int
     FEED_ERROR_FIELD_NUMBER: _builtins.int
-    HEARD_AT_FIELD_NUMBER: _builtins.int
+    LAST_EVENT_AT_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """The revision the index holds."""
     bullets: _builtins.int
@@ -292,7 +292,7 @@ class GetIndexStatusResponse(_message.Message):
     feed_error: _builtins.str
     """Why the index does not follow the feed at the moment; empty when it does."""
     @_builtins.property
-    def heard_at(self) -> _timestamp_pb2.Timestamp:
+    def last_event_at(self) -> _timestamp_pb2.Timestamp:
         """When the index last heard from the feed."""
 
     def __init__(
@@ -304,11 +304,11 @@ class GetIndexStatusResponse(_message.Message):
         dimension: _builtins.int = ...,
         tokenizer: _builtins.str = ...,
         feed_error: _builtins.str = ...,
-        heard_at: _timestamp_pb2.Timestamp | None = ...,
+        last_event_at: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["heard_at", b"heard_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_event_at", b"last_event_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bullets", b"bullets", "dimension", b"dimension", "embedding_model", b"embedding_model", "feed_error", b"feed_error", "heard_at", b"heard_at", "revision", b"revision", "tokenizer", b"tokenizer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bullets", b"bullets", "dimension", b"dimension", "embedding_model", b"embedding_model", "feed_error", b"feed_error", "last_event_at", b"last_event_at", "revision", b"revision", "tokenizer", b"tokenizer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -67,7 +67,7 @@ async function indexStates(signal) {
 }
 
 /** The index of a dataset is made when it is first searched. */
-function followed({ revision }, { revision: at, heard_at: heard }) {
+function followed({ revision }, { revision: at, last_event_at: heard }) {
   if (!heard && !Number(at)) return "not searched yet";
   return Number(revision) > Number(at) ? "behind" : "live";
 }
@@ -84,7 +84,7 @@ function table(rows) {
       h("td", null, dataset.name),
       cells.map((each) => h("td", { class: "number" }, each)),
       h("td", null, feed),
-      h("td", null, when(told.heard_at)),
+      h("td", null, when(told.last_event_at)),
       h("td", { class: "muted" }, told.embedding_model),
     );
   });

@@ -12,13 +12,14 @@ from chassis.errors import Unavailable
 from libs.embedding.embedder import TextEmbedder
 from libs.embedding.errors import EmbeddingFailed
 from services.search.domain.errors import PlaybookUnreachable, RevisionNotReached, WrongVector
-from services.search.domain.feed import Change, Committed
+from services.search.domain.feed import BulletChange, CommittedRevision
 from services.search.domain.query import SearchQuery
-from services.search.domain.tokenizers import whitespace
+from services.search.domain.tokenizers import tokenize_whitespace
 from services.search.domain.vector_weight import VectorWeight
-from services.search.tests.usecases.world import Kept, Lengths, Memory, bullet, world
+from services.search.tests.usecases.world import Lengths, Memory, MemorySnapshots, bullet, world
 from services.search.usecases.playbook_indexes import PlaybookIndexes
-from services.search.usecases.search_playbook import Ask, QueryVector, RankEntries, SearchPlaybook
+from services.search.usecases.rank_entries import QueryVector, RankEntries, RankingRequest
+from services.search.usecases.search_playbook import SearchPlaybook
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
@@ -34,34 +35,34 @@ async def eventually(condition: Callable[[], bool]) -> None:
 
 async def test_readers_wait_for_what_they_wrote() -> None:
     async with world() as w:
-        assert await w.found() == []
+        assert await w.find_ids() == []
         w.feed.add(bullet("a"), bullet("b"))
         w.feed.add(bullet("a", "also"), bullet("c"))
-        w.feed.commit(Change("b", None, 1))
-        assert await w.found(min_revision=3, top_k=5, min_confidence=0) == ["a", "c"]
-        assert w.indexes.of("d").revision == 3
+        w.feed.commit(BulletChange("b", None, 1))
+        assert await w.find_ids(min_revision=3, top_k=5, min_confidence=0) == ["a", "c"]
+        assert w.indexes.get_index("d").revision == 3
 
 
 async def test_a_revision_that_does_not_come_is_named() -> None:
     async with world() as w:
-        await w.found()
+        await w.find_ids()
         w.remaining = 0.0
         with pytest.raises(RevisionNotReached, match="d stands at revision 0, revision 7 did not arrive"):
-            await w.found(min_revision=7)
+            await w.find_ids(min_revision=7)
 
 
 async def test_a_broken_feed_is_followed_again_from_where_it_broke() -> None:
     async with world() as w:
         w.feed.add(bullet("a"))
-        assert await w.found() == ["a"]
+        assert await w.find_ids() == ["a"]
         w.feed.failures = [Unavailable("gone"), Unavailable("still gone")]
         w.feed.add(bullet("b"))
-        assert await w.found(min_revision=1) == ["a"]
+        assert await w.find_ids(min_revision=1) == ["a"]
         w.remaining = 1.0
-        await eventually(lambda: w.indexes.of("d").revision == 2)
-        assert await w.found(min_revision=2) == ["a", "b"]
+        await eventually(lambda: w.indexes.get_index("d").revision == 2)
+        assert await w.find_ids(min_revision=2) == ["a", "b"]
         assert w.feed.watches == [None, 1, 1]
-        assert w.indexes.of("d").error is None
+        assert w.indexes.get_index("d").error is None
         assert w.pauses == [0.1, 0.2]
 
 
@@ -69,20 +70,20 @@ async def test_a_feed_that_never_comes_up_is_unavailable() -> None:
     async with world() as w:
         w.feed.failures = [Unavailable("no route")] * 1000
         with pytest.raises(PlaybookUnreachable, match="playbook d is not followed: no route") as caught:
-            await w.found()
+            await w.find_ids()
         assert caught.value.retry_after
 
 
 async def test_a_fault_of_its_own_is_logged_and_the_index_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
     async with world() as w:
         w.feed.add(bullet("a"))
-        assert await w.found() == ["a"]
+        assert await w.find_ids() == ["a"]
         w.feed.failures = [ValueError("read-only"), ValueError("still read-only")]
         w.feed.add(bullet("b"))
         with pytest.raises(PlaybookUnreachable, match=r"the index failed \(ValueError\)"):
-            await w.found(min_revision=2)
-        await eventually(lambda: w.indexes.of("d").revision == 2)
-        assert await w.found(min_revision=2) == ["a", "b"]
+            await w.find_ids(min_revision=2)
+        await eventually(lambda: w.indexes.get_index("d").revision == 2)
+        assert await w.find_ids(min_revision=2) == ["a", "b"]
         assert w.feed.watches == [None, None, None]
     assert "rebuilding it from the feed dataset=d revision=1" in caplog.text
 
@@ -96,18 +97,18 @@ async def test_a_snapshot_that_cannot_be_taken_up_is_done_without(
     async with world() as w:
         monkeypatch.setattr(w.snapshots, "load", unreadable)
         w.feed.add(bullet("a"))
-        assert await w.found(min_revision=1) == ["a"]
+        assert await w.find_ids(min_revision=1) == ["a"]
     assert "snapshot could not be loaded dataset=d" in caplog.text
 
 
 async def test_a_gap_in_the_feed_begins_anew_with_a_snapshot() -> None:
     async with world() as w:
         w.feed.add(bullet("a"))
-        await w.found()
-        sent = iter([Committed(4, ())])
+        await w.find_ids()
+        sent = iter([CommittedRevision(4, ())])
         w.feed.sends = lambda event: next(sent, event)
         w.feed.add(bullet("b"))
-        assert await w.found(min_revision=2) == ["a", "b"]
+        assert await w.find_ids(min_revision=2) == ["a", "b"]
         assert w.feed.watches == [None, None]
 
 
@@ -115,136 +116,136 @@ async def test_a_store_that_lost_revisions_begins_anew() -> None:
     async with world() as w:
         w.feed.add(bullet("a"))
         w.feed.add(bullet("b"))
-        await w.found()
+        await w.find_ids()
         w.feed.failures = [Unavailable("restarting")]
         w.feed.log, w.feed.bullets = [], []
         w.feed.add(bullet("c"))
         await eventually(lambda: len(w.feed.watches) == 3)
-        await eventually(lambda: w.indexes.of("d").revision == 1)
-        assert await w.found() == ["c"]
+        await eventually(lambda: w.indexes.get_index("d").revision == 1)
+        assert await w.find_ids() == ["c"]
         assert w.feed.watches == [None, 2, None]
 
 
 async def test_a_text_that_cannot_be_embedded_holds_the_index_at_the_last_whole_revision() -> None:  # S-43
     async with world() as w:
         w.feed.add(bullet("a"))
-        await w.found("query")
-        w.embedder.fails = ConnectionError("refused")
+        await w.find_ids("query")
+        w.model.fails = ConnectionError("refused")
         w.feed.add(bullet("b", "new text"))
         with pytest.raises(EmbeddingFailed, match=r"^Embedding failed: refused$") as caught:
-            await w.found("query", min_revision=2)
+            await w.find_ids("query", min_revision=2)
         assert caught.value.retry_after
-        assert await w.found("query") == ["a"]  # its vector is remembered
+        assert await w.find_ids("query") == ["a"]  # its vector is remembered
         with pytest.raises(EmbeddingFailed, match=r"^Embedding failed: refused$"):
-            await w.found("another query")
-        w.embedder.fails = None
-        await eventually(lambda: w.indexes.of("d").revision == 2)
-        assert await w.found("query", min_revision=2) == ["a", "b"]
+            await w.find_ids("another query")
+        w.model.fails = None
+        await eventually(lambda: w.indexes.get_index("d").revision == 2)
+        assert await w.find_ids("query", min_revision=2) == ["a", "b"]
 
 
 async def test_votes_embed_nothing_again() -> None:  # S-17
     async with world() as w:
         w.feed.add(bullet("a", "text"))
         w.feed.add(bullet("a", "text", helpful=1, harmful=3))
-        assert await w.found(min_revision=2) == []
-        assert w.embedder.embedded == ["text"]
+        assert await w.find_ids(min_revision=2) == []
+        assert w.model.embedded == ["text"]
 
 
 async def test_retired_bullets_keep_their_place_and_are_not_found() -> None:
     async with world() as w:
         w.feed.add(bullet("a"), bullet("b"), bullet("c"))
-        w.feed.add(bullet("a", served=False))
-        assert await w.found(min_revision=2) == ["b", "c"]
+        w.feed.add(bullet("a", is_served=False))
+        assert await w.find_ids(min_revision=2) == ["b", "c"]
         w.feed.add(bullet("a"))
-        w.feed.commit(Change("x", bullet("x"), 1))
-        assert await w.found(min_revision=4) == ["a", "x", "b", "c"]
+        w.feed.commit(BulletChange("x", bullet("x"), 1))
+        assert await w.find_ids(min_revision=4) == ["a", "x", "b", "c"]
 
 
 async def test_a_restored_bullet_returns_to_its_place() -> None:  # S-13, S-33
     async with world() as w:
         w.feed.add(*(bullet(f"b{i}") for i in range(6)))
-        w.feed.commit(Change("b1", None, 1), Change("b4", None, 4))
-        w.feed.commit(Change("b1", bullet("b1"), 1), Change("b4", bullet("b4"), 4))
-        assert await w.found(min_revision=3) == [f"b{i}" for i in range(6)]
+        w.feed.commit(BulletChange("b1", None, 1), BulletChange("b4", None, 4))
+        w.feed.commit(BulletChange("b1", bullet("b1"), 1), BulletChange("b4", bullet("b4"), 4))
+        assert await w.find_ids(min_revision=3) == [f"b{i}" for i in range(6)]
 
 
 async def test_large_revisions_are_written_as_one() -> None:
     async with world() as w:
         w.feed.add(*(bullet(f"b{i}") for i in range(100)))
-        assert await w.found(min_revision=1, top_k=200) == [f"b{i}" for i in range(100)]
+        assert await w.find_ids(min_revision=1, top_k=200) == [f"b{i}" for i in range(100)]
 
 
 async def test_a_restart_goes_on_from_the_snapshot() -> None:
     async with world() as w:
         w.feed.add(bullet("a", "one"), bullet("b", "two"), bullet("c", "tri"))
-        w.feed.add(bullet("b", "two", served=False))
-        assert await w.found("one", min_revision=2) == ["a", "c"]
+        w.feed.add(bullet("b", "two", is_served=False))
+        assert await w.find_ids("one", min_revision=2) == ["a", "c"]
         await w.indexes.save()
         await w.indexes.close()
         w.feed.add(bullet("d", "one"))
-        w.feed.commit(Change("c", None, 2))
-        w.embed = TextEmbedder(w.embedder, Memory())
-        w.embedder.embedded.clear()
+        w.feed.commit(BulletChange("c", None, 2))
+        w.embedder = TextEmbedder(w.model, Memory())
+        w.model.embedded.clear()
         w.feed.watches.clear()
-        assert await w.found("one", min_revision=4) == ["a", "d"]
+        assert await w.find_ids("one", min_revision=4) == ["a", "d"]
         assert w.feed.watches == [None]
-        assert w.embedder.embedded == ["one", "one"]  # of the new bullet, and of the query
+        assert w.model.embedded == ["one", "one"]  # of the new bullet, and of the query
         w.feed.add(bullet("b", "two"))
-        assert await w.found("two", min_revision=5, top_k=1) == ["b"]
+        assert await w.find_ids("two", min_revision=5, top_k=1) == ["b"]
 
 
 async def test_a_store_that_was_replaced_while_search_was_down_is_noticed() -> None:
     async with world() as w:
         w.feed.add(bullet("a", "one"), bullet("b", "two"))
-        await w.found()
+        await w.find_ids()
         await w.indexes.save()
         await w.indexes.close()
         w.feed.log, w.feed.bullets = [], []
         w.feed.add(bullet("b", "two"), bullet("c", "four"))
-        w.embed = TextEmbedder(w.embedder, Memory())
-        w.embedder.embedded.clear()
-        await w.found("q")
-        await eventually(lambda: w.indexes.of("d").heard_at is not None)
-        assert sorted(await w.found("q")) == ["b", "c"]
-        assert sorted(w.embedder.embedded) == ["four", "q"]
+        w.embedder = TextEmbedder(w.model, Memory())
+        w.model.embedded.clear()
+        await w.find_ids("q")
+        await eventually(lambda: w.indexes.get_index("d").last_event_at is not None)
+        assert sorted(await w.find_ids("q")) == ["b", "c"]
+        assert sorted(w.model.embedded) == ["four", "q"]
 
 
 async def test_a_snapshot_is_kept_once_for_each_revision() -> None:
     async with world() as w:
         w.feed.add(bullet("a"))
-        await w.found()
+        await w.find_ids()
         await w.indexes.save()
-        kept = w.snapshots.snapshots["d"]
+        snapshot = w.snapshots.snapshots["d"]
         await w.indexes.save()
-        assert w.snapshots.snapshots["d"] is kept
-        assert (kept.revision, kept.order) == (1, ["a"])
+        assert w.snapshots.snapshots["d"] is snapshot
+        assert (snapshot.revision, snapshot.order) == (1, ["a"])
 
 
 async def test_the_index_of_another_model_answers_until_the_new_one_is_complete() -> None:
     async with world() as w:
         w.feed.add(bullet("a", "one"))
-        assert await w.found(min_revision=1) == ["a"]
+        assert await w.find_ids(min_revision=1) == ["a"]
         await w.indexes.save()
         await w.indexes.close()
 
         newer = Lengths()
         newer.model_id, newer.fails = "newer", EmbeddingFailed("not yet")
-        former, kept = w.embed, w.snapshots
-        w.embed, w.snapshots = TextEmbedder(newer, Memory()), Kept()
-        w.indexes = PlaybookIndexes(w.follow, 10, lambda dataset: w.follow(dataset, former, kept))
-        rank = RankEntries(w.embed, whitespace, VectorWeight(0.5), "minmax", w.pool)
+        former, snapshots = w.embedder, w.snapshots
+        w.embedder, w.snapshots = TextEmbedder(newer, Memory()), MemorySnapshots()
+        w.indexes = PlaybookIndexes(w.follow, 10, lambda dataset: w.follow(dataset, former, snapshots))
+        rank = RankEntries(w.embedder, tokenize_whitespace, VectorWeight(0.5), "minmax", w.pool)
         w.search = SearchPlaybook(w.indexes, rank, lambda: None)
-        given = QueryVector("newer", np.ones(2, np.float32))
+        vector = QueryVector("newer", np.ones(2, np.float32))
         for revision, name in enumerate("bc", 2):
             w.feed.add(bullet(name, "one"))
-            (answer,) = await w.search("d", [Ask(SearchQuery("one"))], revision)
-            assert (len(answer.ranking.results), answer.model) == (revision, "lengths")
+            (response,) = await w.search("d", [RankingRequest(SearchQuery("one"))], revision)
+            assert (len(response.ranking.results), response.model) == (revision, "lengths")
             with pytest.raises(WrongVector, match="the index is made by 'lengths'"):
-                await w.search("d", [Ask(SearchQuery("one"), vector=given)], revision)
+                await w.search("d", [RankingRequest(SearchQuery("one"), vector=vector)], revision)
         newer.fails = None
-        await eventually(lambda: w.indexes.of("d").embed is w.embed)
-        (answer,) = await w.search("d", [Ask(SearchQuery("one"))], 3)
-        assert (len(answer.ranking.results), answer.model) == (3, "newer")
+        await eventually(lambda: w.indexes.get_index("d").embedder is w.embedder)
+        (response,) = await w.search("d", [RankingRequest(SearchQuery("one"))], 3)
+        assert (len(response.ranking.results), response.model) == (3, "newer")
         w.feed.add(bullet("d", "one"))
-        (answer,) = await w.search("d", [Ask(SearchQuery("one"))], 4)
-        assert (len(answer.ranking.results), answer.model) == (4, "newer")
+        (response,) = await w.search("d", [RankingRequest(SearchQuery("one"))], 4)
+        assert (len(response.ranking.results), response.model) == (4, "newer")

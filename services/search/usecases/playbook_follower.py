@@ -1,0 +1,285 @@
+"""The index of one playbook, which follows the change feed: a committed change can be found moments later.
+
+The index always shows one whole revision. When the feed fails, or a text cannot be embedded, the index stays at its
+revision, reports the error, and continues as soon as it can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+
+from chassis.errors import HanseiError, Internal, OutOfRange
+from chassis.logging import get_logger
+from chassis.retry import RetryPolicy
+from chassis.server.cpu import CpuPool
+from libs.embedding.embedder import TextEmbedder
+from libs.embedding.errors import EmbeddingFailed
+from libs.embedding.model import Float32s
+from services.search.domain.bullet import IndexedBullet
+from services.search.domain.entry import create_bullet_entry
+from services.search.domain.errors import PlaybookUnreachable, RevisionNotReached
+from services.search.domain.feed import (
+    BulletChange,
+    ChangeFeed,
+    CommittedRevision,
+    Event,
+    FeedProgress,
+    PlaybookSnapshot,
+    Vectors,
+    plan_reordering,
+)
+from services.search.domain.snapshot import IndexSnapshot, Snapshots
+from services.search.usecases.ports import IndexFactory, SearchIndex, SearchView
+
+log = get_logger(__name__)
+
+FEED_RETRIES = RetryPolicy(attempts=None, first_pause=0.2, longest_pause=5.0)
+# To write so few entries takes less time than a thread hand-over.
+INLINE_ENTRIES = 16
+
+
+class MissedRevisionError(Exception):
+    """The feed skipped a revision."""
+
+
+class PlaybookFollower:
+    """The index of one dataset; `run` follows the feed until it is cancelled.
+
+    ``is_open`` becomes true when the last snapshot was loaded; before, the index may hold more than its revision shows.
+    """
+
+    def __init__(
+        self,
+        dataset: str,
+        feed: ChangeFeed,
+        embedder: TextEmbedder,
+        index_factory: IndexFactory[IndexedBullet],
+        snapshots: Snapshots[IndexedBullet],
+        pool: CpuPool,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        rng: Callable[[], float] = random.random,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        feed_grace_seconds: float = 2.0,
+    ) -> None:
+        self.dataset = dataset
+        self.embedder = embedder
+        self.is_open = False
+        self.last_event_at: datetime | None = None
+        self.error: HanseiError | None = None
+        self._feed = feed
+        self._index_factory = index_factory
+        self._snapshots = snapshots
+        self._pool = pool
+        self._sleep = sleep
+        self._rng = rng
+        self._now = now
+        self._feed_grace_seconds = feed_grace_seconds
+        self._index: SearchIndex[IndexedBullet] | None = None
+        self._retired: dict[str, IndexedBullet] = {}
+        self._order: list[str] = []
+        self._revision = -1
+        self._saved_revision = -1
+        self._state_changed = asyncio.Event()
+        self._write_lock = asyncio.Lock()
+
+    @property
+    def revision(self) -> int:
+        """Return the revision that the index shows; -1 before the first."""
+        return self._revision
+
+    @property
+    def view(self) -> SearchView[IndexedBullet] | None:
+        """Return the newest state; None while there never was a bullet."""
+        index = self._index
+        return None if index is None else index.view
+
+    @property
+    def bullets(self) -> int:
+        """Return the number of bullets in the index."""
+        return len(self._index) if self._index else 0
+
+    async def wait_for_revision(self, revision: int, seconds: float | None) -> SearchView[IndexedBullet] | None:
+        """Return the state as soon as it shows at least `revision`, and at least a first state, within `seconds`.
+
+        A broken feed gets a short time to recover. Raises `PlaybookUnreachable`, `EmbeddingFailed` or
+        `RevisionNotReached`.
+        """
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        while self._revision < max(revision, 0):
+            state_changed = self._state_changed
+            limits = [seconds, self._feed_grace_seconds if self.error else None]
+            left = [limit - (clock() - began) for limit in limits if limit is not None]
+            try:
+                async with asyncio.timeout(min(left) if left else None):
+                    await state_changed.wait()
+            except TimeoutError:
+                if self._revision < max(revision, 0):
+                    raise self._describe_delay(revision) from None
+        return self.view
+
+    async def run(self) -> None:
+        """Load the last snapshot, then follow the feed without end.
+
+        Even after a snapshot the feed begins with the whole playbook: otherwise the index would not notice that the
+        store was replaced meanwhile. Bullets that are equal are neither embedded nor written again.
+        """
+        try:
+            await self._load_snapshot()
+        except Exception:
+            # A snapshot only saves time: the feed sends its content as well.
+            log.exception("snapshot could not be loaded", dataset=self.dataset)
+        finally:
+            self.is_open = True
+        failures = 0
+        after: int | None = None
+        while True:
+            try:
+                async for event in self._feed.watch(self.dataset, after, max(0, self._revision)):
+                    await self._apply(event)
+                    after, failures = self._revision, 0
+            except (MissedRevisionError, OutOfRange) as error:
+                log.warning("feed has a gap; reading it from its start", dataset=self.dataset, error=str(error))
+                after = None
+            except HanseiError as error:
+                log.warning("feed failed; trying again", dataset=self.dataset, error=str(error))
+                self.error = error
+                self._notify_waiters()
+            except Exception as error:
+                # A bug here. Reading from the start repairs an index that was written in part.
+                log.exception(
+                    "index failed; rebuilding it from the feed", dataset=self.dataset, revision=self._revision
+                )
+                after, self.error = None, Internal(f"the index failed ({type(error).__name__})")
+                self._notify_waiters()
+            failures += 1
+            await self._sleep(FEED_RETRIES.pause(failures, None, self._rng))
+
+    async def build_neighbours(self) -> None:
+        """Build what preselection needs, if the index has become large enough."""
+        if self._index is not None:
+            await self._pool.run(self._index.build_neighbours)
+
+    async def save(self) -> None:
+        """Save a snapshot, unless the saved one is of this revision."""
+        if self._revision > self._saved_revision:
+            async with self._write_lock:
+                revision, order, retired = self._revision, list(self._order), list(self._retired.values())
+                index = await self._pool.run(self._index.export_state) if self._index else None
+            await self._pool.run(self._snapshots.save, self.dataset, IndexSnapshot(revision, order, retired, index))
+            self._saved_revision = revision
+
+    async def _load_snapshot(self) -> None:
+        snapshot = await self._pool.run(self._snapshots.load, self.dataset)
+        if snapshot is not None:
+            if snapshot.index is not None:
+                self._index = await self._pool.run(self._index_factory.restore, snapshot.index)
+            self._order = list(snapshot.order)
+            self._retired = {bullet.id: bullet for bullet in snapshot.retired}
+            self._revision = self._saved_revision = snapshot.revision
+            self._notify_waiters()
+
+    async def _apply(self, event: Event) -> None:
+        async with self._write_lock:
+            match event:
+                case PlaybookSnapshot(revision, bullets, vectors):
+                    await self._replace_all(bullets, revision, vectors)
+                case CommittedRevision(revision, changes, vectors) if revision > self._revision:
+                    if revision != self._revision + 1:
+                        raise MissedRevisionError(f"revision {revision} after {self._revision}")
+                    await self._apply_changes(changes, revision, vectors)
+                case FeedProgress(revision) if revision > self._revision:
+                    raise MissedRevisionError(f"the feed stands at revision {revision}, the index at {self._revision}")
+                case _:
+                    pass
+        self.last_event_at = self._now()
+        self.error = None
+        self._notify_waiters()
+
+    async def _replace_all(self, bullets: Sequence[IndexedBullet], revision: int, vectors: Vectors) -> None:
+        """Make the index hold exactly these bullets; equal ones are not written again."""
+        by_id = {bullet.id: bullet for bullet in bullets}
+        changed, removed = await self._pool.run(self._compare, by_id)
+        order = list(by_id)
+        await self._write(changed, removed, revision, None if order == self._order else order, vectors)
+        self._order = order
+
+    def _compare(self, bullets: Mapping[str, IndexedBullet]) -> tuple[list[IndexedBullet], list[str]]:
+        """Return the bullets that differ from those in the index, and the ids that are not among them."""
+        changed = [bullet for bullet in bullets.values() if not self._contains_bullet(bullet)]
+        return changed, [bullet_id for bullet_id in self._order if bullet_id not in bullets]
+
+    async def _apply_changes(self, changes: Sequence[BulletChange], revision: int, vectors: Vectors) -> None:
+        reordering = plan_reordering(len(self._order), self._contains, changes)
+        order: list[str] | None = None
+        if reordering.moves:
+            order = list(self._order)
+            reordering.apply(order)
+        changed = [change.after for change in changes if change.after is not None]
+        removed = [change.bullet_id for change in changes if change.after is None]
+        await self._write(changed, removed, revision, order, vectors)
+        if order is None:
+            reordering.apply(self._order)
+        else:
+            self._order = order
+
+    async def _write(
+        self,
+        changed: Sequence[IndexedBullet],
+        removed: Sequence[str],
+        revision: int,
+        order: Sequence[str] | None,
+        sent_vectors: Vectors,
+    ) -> None:
+        served = [bullet for bullet in changed if bullet.is_served]
+        retired = {bullet.id: bullet for bullet in changed if not bullet.is_served}
+        vectors = await self._complete_vectors([bullet.searchable_text for bullet in served], sent_vectors)
+        if self._index is None and served:
+            self._index = self._index_factory.create(vectors.shape[1])
+        if (index := self._index) is not None:
+            entries = [create_bullet_entry(bullet) for bullet in served]
+            update = (entries, vectors if served else None, [*removed, *retired], revision, order)
+            if len(served) + len(removed) + len(order or ()) <= INLINE_ENTRIES:
+                index.apply(*update)
+            else:
+                await self._pool.run(index.apply, *update)
+        for bullet_id in (*removed, *(bullet.id for bullet in served)):
+            self._retired.pop(bullet_id, None)
+        self._retired.update(retired)
+        self._revision = revision
+
+    async def _complete_vectors(self, texts: Sequence[str], sent_vectors: Vectors) -> Float32s:
+        """Return the vectors of the texts, shape (n, d): those that were sent, and new ones for the others."""
+        missing = [text for text in texts if text not in sent_vectors]
+        if missing or not texts:
+            embedded = await self.embedder.embed_documents(missing)
+            if len(missing) == len(texts):
+                return embedded
+            sent_vectors = {**sent_vectors, **dict(zip(missing, embedded, strict=True))}
+        return np.stack([sent_vectors[text] for text in texts])
+
+    def _contains_bullet(self, bullet: IndexedBullet) -> bool:
+        """Return whether an equal bullet is in the index or retired."""
+        if (retired := self._retired.get(bullet.id)) is not None:
+            return retired == bullet
+        return self._index is not None and self._index.contains_item(bullet.id, bullet)
+
+    def _contains(self, bullet_id: str) -> bool:
+        return bullet_id in self._retired or (self._index is not None and bullet_id in self._index)
+
+    def _notify_waiters(self) -> None:
+        state_changed, self._state_changed = self._state_changed, asyncio.Event()
+        state_changed.set()
+
+    def _describe_delay(self, revision: int) -> HanseiError:
+        if isinstance(self.error, EmbeddingFailed):
+            return EmbeddingFailed(self.error.cause)
+        if self.error is not None:
+            return PlaybookUnreachable(self.dataset, str(self.error))
+        return RevisionNotReached(self.dataset, self._revision, revision)
