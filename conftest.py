@@ -1,4 +1,4 @@
-"""Holds for every test: examples are never timed, in CI they are the same each time, and imports are not garbage."""
+"""Settings and fixtures of every test, and the start and the end of what the processes of a test run share."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ OURS = {"hansei", "chassis", "libs", "services", "gateway"}
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several processes share the files: long ones, then those of all folders by turns, the last of each first.
+    """Order the test files of several workers: long ones first, then those of all folders by turns.
 
-    So there is at all times something that computes beside what waits, browsers do not make each other late, and none
-    is left alone with a long file at the end.
+    So at all times some tests compute while others wait, browsers do not slow each other down, and no worker
+    begins a long file at the end.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return
@@ -80,7 +80,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Modules come, and stay: the collector would walk through them again and again, also later, and free nothing."""
+    """Exclude imported modules from garbage collection: nothing of them is ever freed."""
     gc.disable()
     try:
         return (yield)
@@ -92,7 +92,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.fixture(autouse=True)
 def loggers_that_speak() -> None:
-    """What ran before in this process may have silenced loggers that a test listens to."""
+    """Enable the loggers that earlier tests of this process may have silenced."""
     # To set a level, even the one that is set, goes through all loggers there are.
     if logging.root.manager.disable != logging.NOTSET:
         logging.disable(logging.NOTSET)

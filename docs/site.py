@@ -1,4 +1,4 @@
-"""What MkDocs does beyond its settings: READMEs are pages, folders are listed, links and requests stay within the site.
+"""Hooks of MkDocs: READMEs become pages, folders are listed, links and requests stay within the site.
 
 A README is written where its code is; here it is read under `services/`. A link to a file of the repository that is no
 page of the site becomes plain text.
@@ -44,7 +44,7 @@ def on_files(files: Files, config: Any) -> Files:
     """Add the READMEs as pages."""
     for source, page in READMES.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
-    config.nav = _listed(config.nav, files)
+    config.nav = list_folder_pages(config.nav, files)
     return files
 
 
@@ -52,7 +52,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Links as they are meant where the file lies, made links of the site."""
     here = _places().get(page.file.src_uri, f"docs/{page.file.src_uri}")
     parts = _FENCED.split(markdown)
-    return "".join(part if number % 2 else _relinked(part, here, page) for number, part in enumerate(parts))
+    return "".join(part if number % 2 else relink(part, here, page) for number, part in enumerate(parts))
 
 
 def on_post_page(output: str, **_: Any) -> str:
@@ -61,12 +61,12 @@ def on_post_page(output: str, **_: Any) -> str:
 
 
 def on_post_template(output_content: str, **_: Any) -> str:
-    """The same for pages without a source, such as that for an address which is none."""
+    """Add it to pages without a source too, for example the page of errors."""
     return on_post_page(output_content)
 
 
-def _listed(entries: list[Any], files: Files) -> list[Any]:
-    """The navigation, with every page of the folders that it names."""
+def list_folder_pages(entries: list[Any], files: Files) -> list[Any]:
+    """Return the navigation with every page of the folders that it names."""
     found: list[Any] = []
     for entry in entries:
         ((title, inside),) = entry.items()
@@ -76,12 +76,14 @@ def _listed(entries: list[Any], files: Files) -> list[Any]:
                 key=lambda uri: (not uri.endswith(("index.md", "README.md")), uri),
             )
         elif isinstance(inside, list):
-            inside = _listed(inside, files)
+            inside = list_folder_pages(inside, files)
         found.append({title: inside})
     return found
 
 
-def _relinked(text: str, here: str, page: Any) -> str:
+def relink(text: str, here: str, page: Any) -> str:
+    """Return the text of a README with its links leading to pages of the site."""
+
     def link(found: re.Match[str]) -> str:
         label, target, anchor = found[1], found[2], found[3] or ""
         if not target or re.match(r"[a-z]+:", target):
@@ -98,5 +100,5 @@ def _relinked(text: str, here: str, page: Any) -> str:
 
 
 def _places() -> dict[str, str]:
-    """Page to the README it is made of."""
+    """Return the README of each page."""
     return {page: source for source, page in READMES.items()}

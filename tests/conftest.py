@@ -1,4 +1,4 @@
-"""What all tests with sockets share: a running hansei in each of its forms, and a PostgreSQL, started once each."""
+"""Fixtures of all tests with sockets: a running hansei in each of its forms, and a PostgreSQL, started once each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def running() -> Callable[[str], systems.System]:
 
 @pytest.fixture(scope="module", params=sorted(systems.FORMS))
 def system(request: pytest.FixtureRequest, running: Callable[[str], systems.System]) -> systems.System:
-    """A running hansei, offline. Tests that take it run against every form; each uses datasets of its own."""
+    """Return a running hansei, offline. Tests that take it run against every form; each uses datasets of its own."""
     return running(request.param)
 
 
@@ -43,14 +43,14 @@ def postgres() -> PostgresServer:
 
 @pytest.fixture(scope="module")
 def lone_postgres() -> Iterator[PostgresServer]:
-    """A server that the tests of one file may stop and start."""
+    """Run a server that the tests of one file may stop and start."""
     with postgres_server(binaries_or_skip()) as server:
         yield server
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
-    """Gives places of empty databases, all in one of the two engines: names of files, or URLs."""
+def create_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
+    """Return a function that creates empty databases of one engine, and returns names of files, or URLs."""
     if request.param == "sqlite":
         numbers = itertools.count(1)
         return lambda: str(tmp_path / f"{next(numbers)}.db")
@@ -59,6 +59,6 @@ def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], st
 
 
 @pytest.fixture
-def place(new_place: Callable[[], str]) -> str:
-    """Where an empty database is: the name of a file, or a URL."""
-    return new_place()
+def database_location(create_database: Callable[[], str]) -> str:
+    """Return the location of an empty database: the name of a file, or a URL."""
+    return create_database()

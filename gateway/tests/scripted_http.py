@@ -34,7 +34,7 @@ from hansei.reflector.v1 import reflector_service_pb2 as reflector
 from hansei.reflector.v1 import trajectory_pb2 as trajectory
 from hansei.search.v1 import search_pb2
 from hansei.search.v1 import search_service_pb2 as search
-from tests.contract.readmes import call_of, example_lines
+from tests.contract.readmes import example_lines, parse_call
 
 VALUES = {
     "dataset": "d",
@@ -139,7 +139,7 @@ class Peers:
 def example_of(method: str) -> Any:
     """The JSON of the first README line that calls a method, such as `search.v1.SearchService/Search`."""
     lines = (each for each in example_lines() if re.search(rf"hansei\.{re.escape(method)}(\s|$)", each.command))
-    text, decoder, found = call_of(next(lines)).data.strip() or "{}", json.JSONDecoder(), []
+    text, decoder, found = parse_call(next(lines)).data.strip() or "{}", json.JSONDecoder(), []
     while text:
         document, end = decoder.raw_decode(text)
         found.append(document)

@@ -13,7 +13,7 @@ from chassis.errors import FailedPrecondition, Unavailable
 from gateway.tests.scripted_http import Peers, client_of
 from hansei.validator.v1 import report_pb2 as report
 from hansei.validator.v1 import validator_service_pb2 as validator
-from tests.support.campaigns import sized
+from tests.support.campaigns import campaign_size
 
 DASHBOARD = {"trays": {"in_progress": [{"id": "n1", "title": "見積 {x}", "status": "IN_PROGRESS"}]}}
 RUNS = ["/api/organizer/run", "/api/advisor/run"]
@@ -192,7 +192,7 @@ JSON_VALUES = st.recursive(
 FIELDS = ("dashboard", "focusNodeId", "userIntent", "constraints", "type", "report", "validNodeIds")
 
 
-@settings(max_examples=sized(150, 40), deadline=None)
+@settings(max_examples=campaign_size(150, 40), deadline=None)
 @given(
     body=st.dictionaries(st.sampled_from(FIELDS), JSON_VALUES) | JSON_VALUES, path=st.sampled_from([*RUNS, VALIDATE])
 )

@@ -17,7 +17,7 @@ from libs.storage.migrations import newest_revision
 ROOT = Path(__file__).parents[2]
 OWN = ("chassis", "libs", "services", "gateway", "allinone", "sdk", "examples", "bench", "tests")
 NAMELESS = {"common", "utils", "util", "helpers", "helper", "core", "misc", "base"}
-ROOMS = {
+FOLDERS = {
     "README.md",
     "__main__.py",
     "settings.py",
@@ -41,7 +41,7 @@ def modules() -> Iterator[Path]:
 
 @pytest.mark.parametrize("service", [name for name in SERVICES if name != "gateway"])
 def test_every_service_has_the_same_rooms(service: str) -> None:
-    assert {path.name for path in (ROOT / "services" / service).iterdir()} >= ROOMS
+    assert {path.name for path in (ROOT / "services" / service).iterdir()} >= FOLDERS
 
 
 def test_the_folders_of_services_are_those_of_the_list() -> None:

@@ -48,7 +48,7 @@ def pages() -> dict[Path, str]:
     packages: dict[str, list[Source]] = {}
     for source in _sources():
         packages.setdefault(source.file.package, []).append(source)
-    found = {FOLDER / f"{package}.md": _page(package, each) for package, each in packages.items()}
+    found = {FOLDER / f"{package}.md": _page(package, files) for package, files in packages.items()}
     return {FOLDER / "index.md": _overview(packages)} | found
 
 
@@ -65,9 +65,9 @@ def _sources() -> tuple[Source, ...]:
 
 def _comments(file: FileDescriptorProto) -> dict[tuple[int, ...], str]:
     return {
-        tuple(place.path): " ".join(place.leading_comments.split())
-        for place in file.source_code_info.location
-        if place.leading_comments
+        tuple(location.path): " ".join(location.leading_comments.split())
+        for location in file.source_code_info.location
+        if location.leading_comments
     }
 
 
@@ -115,10 +115,10 @@ def _service(source: Source, package: str, number: int, name: str) -> list[str]:
     for position, method in enumerate(service.method):
         policy = policies[method.name]
         seconds = "no time limit" if policy["timeout_seconds"] is None else f"{policy['timeout_seconds']} s"
-        kept = {"read": "a read", "request_id": "once per `request_id`", "none": "not idempotent"}
-        told = f"{seconds}, {kept[policy['idempotency']]}"
+        kinds = {"read": "a read", "request_id": "once per `request_id`", "none": "not idempotent"}
+        facts = f"{seconds}, {kinds[policy['idempotency']]}"
         lines += [f"### {method.name}", "", source.comment(_FILE_SERVICE, number, _METHOD, position), ""]
-        lines += [f"{_signature(package, method)} · {told}", ""]
+        lines += [f"{_signature(package, method)} · {facts}", ""]
     return lines
 
 
@@ -150,36 +150,36 @@ def _message(source: Source, message: DescriptorProto, path: tuple[int, ...], na
 
 
 def _row(source: Source, message: DescriptorProto, field: FieldDescriptorProto, path: tuple[int, ...]) -> str:
-    said = [source.comment(*path)]
+    comments = [source.comment(*path)]
     if field_behavior_pb2.REQUIRED in field.options.Extensions[field_behavior_pb2.field_behavior]:
-        said.append("**Required.**")
+        comments.append("**Required.**")
     rules = _rules(field)
     if rules:
-        said.append(f"`{rules}`")
-    return f"| `{field.name}` | {_type(source.file.package, message, field)} | {_cell(' '.join(said))} |"
+        comments.append(f"`{rules}`")
+    return f"| `{field.name}` | {_type(source.file.package, message, field)} | {_cell(' '.join(comments))} |"
 
 
 def _rules(field: FieldDescriptorProto) -> str:
     """The shape rules, in one line; long ones and rules in CEL say what they want by their own message."""
     rules = validate_pb2.FieldRules()
     rules.CopyFrom(field.options.Extensions[validate_pb2.field])
-    told = [rule.message for rule in rules.cel]
+    messages = [rule.message for rule in rules.cel]
     rules.ClearField("cel")
     rules.ClearField("required")
     text = re.sub(r"\[(hansei\.[\w.]+)\]", r"\1", text_format.MessageToString(rules, as_one_line=True)).strip()
-    return "; ".join([*told, *([text] if text and len(text) <= _MAX_RULE else [])])
+    return "; ".join([*messages, *([text] if text and len(text) <= _MAX_RULE else [])])
 
 
 def _type(package: str, message: DescriptorProto, field: FieldDescriptorProto) -> str:
-    entries = {f".{package}.{message.name}.{each.name}": each for each in message.nested_type}
+    entries = {f".{package}.{message.name}.{nested.name}": nested for nested in message.nested_type}
     entry = entries.get(field.type_name)
     if entry is not None and entry.options.map_entry:
         key, value = entry.field
         return f"map of {_type(package, message, key)} to {_type(package, message, value)}"
-    one = _link(package, field.type_name) if field.type_name else _SCALARS[field.type]
+    type_text = _link(package, field.type_name) if field.type_name else _SCALARS[field.type]
     if field.label == FieldDescriptorProto.LABEL_REPEATED:
-        return f"repeated {one}"
-    return f"optional {one}" if field.proto3_optional else one
+        return f"repeated {type_text}"
+    return f"optional {type_text}" if field.proto3_optional else type_text
 
 
 def _enum(source: Source, enum: EnumDescriptorProto, path: tuple[int, ...], name: str) -> list[str]:

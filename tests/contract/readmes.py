@@ -43,7 +43,7 @@ class Example:
 @cache
 def example_lines() -> tuple[Example, ...]:
     """Everything that is run, page by page and in order."""
-    return tuple(each for page in PAGES for each in all_lines(page) if _is_run(each))
+    return tuple(example for page in PAGES for example in all_lines(page) if _is_run(example))
 
 
 def _is_run(example: Example) -> bool:
@@ -74,11 +74,11 @@ def _lines(text: str) -> Iterator[str]:
             pending = ""
 
 
-def filled(example: Example, told: str) -> Example:
-    """The command with each `<key>` replaced by what an earlier answer said of that key last, as a user would."""
+def complete_example(example: Example, output: str) -> Example:
+    """Return the command with each `<key>` replaced by its last value in earlier output, as a user would."""
 
     def value(found: re.Match[str]) -> str:
-        values = re.findall(rf'"{found[1]}":\s*"([^"]*)"', told)
+        values = re.findall(rf'"{found[1]}":\s*"([^"]*)"', output)
         assert values, f"{example.readme}: nothing before {example.command!r} told its {found[1]}"
         return str(values[-1])
 
@@ -89,7 +89,7 @@ def filled(example: Example, told: str) -> Example:
 
 @dataclass(frozen=True)
 class Call:
-    """What a `grpcurl` line asks for: a method, or what there is; JSON; and after which time it is stopped."""
+    """A parsed `grpcurl` line: its method (empty to list services), its JSON, and the time after which it stops."""
 
     line: str
     method: str
@@ -97,16 +97,16 @@ class Call:
     stopped_after: float | None
 
 
-def call_of(example: Example) -> Call:
-    """What the line asks for. Fails where it says more than is understood here."""
+def parse_call(example: Example) -> Call:
+    """Parse a `grpcurl` line; fail if it has options that are not supported here."""
     words = shlex.split(example.command)
     unknown = [word for word in words[1:] if word.startswith("-") and word not in KNOWN]
     assert not unknown, f"{example.readme}: {unknown} has no counterpart here"
     method = next((word for word in words if _METHOD.fullmatch(word)), "")
     assert method or words[-1] == "list", f"{example.readme}: no method in {example.command!r}"
-    given = {word: words[at + 1] for at, word in enumerate(words) if word in ("-d", "-max-time")}
-    stopped_after = float(given["-max-time"]) if "-max-time" in given else None
-    return Call(example.command, method, given.get("-d", ""), stopped_after)
+    options = {word: words[at + 1] for at, word in enumerate(words) if word in ("-d", "-max-time")}
+    stopped_after = float(options["-max-time"]) if "-max-time" in options else None
+    return Call(example.command, method, options.get("-d", ""), stopped_after)
 
 
 def by_buf(example: Example, address: str) -> str:
@@ -115,7 +115,7 @@ def by_buf(example: Example, address: str) -> str:
     A command with `-max-time` watches something that does not end: it is stopped after that time, and must have told
     something by then.
     """
-    call = call_of(example)
+    call = parse_call(example)
     command = [str(BUF), "curl", "--protocol", "grpc", "--http2-prior-knowledge"]
     command += [f"http://{address}/{call.method}"] if call.method else ["--list-methods", f"http://{address}"]
     command += ["--data", call.data] if call.data else []

@@ -69,14 +69,14 @@ def texts_below(message: Descriptor, seen: set[str]) -> Iterator[FieldDescriptor
     for field in message.fields:
         if field.message_type is not None:
             below = field.message_type
-            held = below.fields_by_name["value"].message_type if below.GetOptions().map_entry else below
-            if held is not None:
-                yield from texts_below(held, seen)
+            value = below.fields_by_name["value"].message_type if below.GetOptions().map_entry else below
+            if value is not None:
+                yield from texts_below(value, seen)
         elif field.type == FieldDescriptor.TYPE_STRING:
             yield field
 
 
-def asked(method: MethodDescriptor) -> list[FieldDescriptor]:
+def text_fields(method: MethodDescriptor) -> list[FieldDescriptor]:
     return list(texts_below(method.input_type, set()))
 
 
@@ -96,7 +96,7 @@ def test_every_field_that_looks_like_a_name_has_an_owner_or_a_reason(path: str) 
         return
     loose = [
         field.full_name
-        for field in asked(METHODS[path])
+        for field in text_fields(METHODS[path])
         if LOOKS_LIKE_A_NAME.search(field.name)
         and kind_of(field) is None
         and not WITHIN.get(field.name)
@@ -107,8 +107,8 @@ def test_every_field_that_looks_like_a_name_has_an_owner_or_a_reason(path: str) 
 
 @pytest.mark.parametrize("path", sorted(METHODS))
 def test_a_tenant_can_call_nothing_that_lists_without_naming_its_own(path: str) -> None:
-    """What has a page token answers with many things: they must be of one dataset, collection, execution or tenant."""
-    policy, fields = installed_policies()["/" + path], asked(METHODS[path])
+    """A method with a page token lists things: they must be of one dataset, collection, execution or tenant."""
+    policy, fields = installed_policies()["/" + path], text_fields(METHODS[path])
     if not any(field.name == "page_token" for field in fields) or policy.shared:
         return
     kinds = {kind_of(field) for field in fields} - {None, ResourceKind.AUTHOR}
@@ -119,7 +119,7 @@ def test_a_tenant_can_call_nothing_that_lists_without_naming_its_own(path: str) 
 
 @pytest.mark.parametrize("path", sorted(METHODS))
 def test_what_may_be_left_out_is_chosen_within_a_prefix_that_the_same_request_says(path: str) -> None:
-    fields = asked(METHODS[path])
+    fields = text_fields(METHODS[path])
     if not OPTIONAL_WITHIN_PREFIX & {kind_of(field) for field in fields} or path.endswith("/DrawPlan"):
         return  # a drawing looks nowhere
     assert {ResourceKind.PREFIX, ResourceKind.EXECUTION} & {kind_of(field) for field in METHODS[path].input_type.fields}

@@ -13,7 +13,7 @@ from tests.contract.contract_pages import FOLDER, ROOT, pages
 
 
 def environment() -> dict[str, str]:
-    """That of this process, with our code on the path."""
+    """Return the environment of this process, with the code of the repository on the path."""
     code = os.pathsep.join(str(ROOT / part) for part in ("", "stubs", "sdk"))
     return {**os.environ, "PYTHONPATH": code}
 
@@ -28,10 +28,10 @@ def test_the_pages_are_those_of_the_protos() -> None:
 
 
 def test_every_method_is_on_a_page() -> None:
-    told = pages()
+    contents = pages()
     for method in contracts.methods():
         package = method.containing_service.full_name.rpartition(".")[0]
-        assert f"### {method.name}\n" in told[FOLDER / f"{package}.md"], method.full_name
+        assert f"### {method.name}\n" in contents[FOLDER / f"{package}.md"], method.full_name
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src"}
 
 
 class Loaded(HTMLParser):
-    """What a browser fetches by itself when it shows a page."""
+    """Collect the URLs that a browser fetches by itself when it shows a page."""
 
     def __init__(self) -> None:
         super().__init__()

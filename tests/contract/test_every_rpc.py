@@ -33,14 +33,14 @@ def test_every_method_has_a_policy_and_no_policy_is_left_over() -> None:
 
 
 def test_a_method_is_a_keyed_mutation_exactly_if_its_request_has_a_request_id() -> None:
-    def keyed(method: MethodDescriptor) -> bool:
+    def has_request_id(method: MethodDescriptor) -> bool:
         if method.name.startswith("Get") or method.name == "PrepareCuration":  # a read by request_id
             return False
         fields = method.input_type.fields_by_name
         nested = [f.message_type.fields_by_name for f in fields.values() if f.message_type is not None]
         return "request_id" in fields or any("request_id" in inner for inner in nested)
 
-    expected = {contracts.path_of(m) for m in contracts.methods() if keyed(m)}
+    expected = {contracts.path_of(m) for m in contracts.methods() if has_request_id(m)}
     stated = {path for path, policy in policies().items() if policy["idempotency"] == "request_id"}
     assert stated == expected
 
@@ -52,8 +52,10 @@ def test_the_list_of_services_names_every_contract_once() -> None:
 
 def test_the_gateway_knows_who_serves_what_the_list_says() -> None:
     """`make protos` copies it from the list."""
-    known = {name: [service.full_name for service in each] for name, each in installed_contract().services.items()}
-    assert known == {name: entry["serves"] for name, entry in systems.SERVICES.items()}
+    service_names = {
+        name: [service.full_name for service in services] for name, services in installed_contract().services.items()
+    }
+    assert service_names == {name: entry["serves"] for name, entry in systems.SERVICES.items()}
 
 
 @pytest.mark.parametrize("path", METHODS)
@@ -63,12 +65,12 @@ def test_every_method_has_an_example_in_a_readme(path: str) -> None:
 
 def test_reflection_at_the_front_shows_every_service(system: systems.System) -> None:
     """Issue: one address shows everything, in one process and in many."""
-    assert set(contracts.services()) <= set(_listed(system.address))
+    assert set(contracts.services()) <= set(list_services(system.address))
 
 
 def test_reflection_of_each_service_shows_what_the_list_says(system: systems.System) -> None:
     for name, entry in systems.SERVICES.items():
-        assert set(entry["serves"]) <= set(_listed(system.addresses[name]))
+        assert set(entry["serves"]) <= set(list_services(system.addresses[name]))
 
 
 @pytest.mark.parametrize("path", METHODS)
@@ -77,11 +79,11 @@ def test_every_method_is_served_at_the_front(system: systems.System, path: str) 
     assert _code_of_an_empty_call(system.address, path) != grpc.StatusCode.UNIMPLEMENTED
 
 
-def _listed(address: str) -> list[str]:
+def list_services(address: str) -> list[str]:
     with grpc.insecure_channel(address) as channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
-        asked = reflection_pb2.ServerReflectionRequest(list_services="")
-        (answer,) = stub.ServerReflectionInfo(iter([asked]), timeout=10)
+        request = reflection_pb2.ServerReflectionRequest(list_services="")
+        (answer,) = stub.ServerReflectionInfo(iter([request]), timeout=10)
         return [service.name for service in answer.list_services_response.service]
 
 

@@ -17,11 +17,11 @@ def request_fields() -> dict[str, FieldDescriptor]:
     found: dict[str, FieldDescriptor] = {}
     seen: set[str] = set()
     for method in contracts.methods():
-        found |= {field.full_name: field for field in _below(method.input_type, seen)}
+        found |= {field.full_name: field for field in fields_below(method.input_type, seen)}
     return found
 
 
-def _below(message: Descriptor, seen: set[str]) -> Iterator[FieldDescriptor]:
+def fields_below(message: Descriptor, seen: set[str]) -> Iterator[FieldDescriptor]:
     if message.full_name in seen or not message.full_name.startswith("hansei."):
         return
     seen.add(message.full_name)
@@ -30,7 +30,7 @@ def _below(message: Descriptor, seen: set[str]) -> Iterator[FieldDescriptor]:
             continue
         yield field
         if field.message_type is not None:
-            yield from _below(field.message_type, seen)
+            yield from fields_below(field.message_type, seen)
 
 
 FIELDS = request_fields()

@@ -1,4 +1,4 @@
-"""What the READMEs and the docs site tell users to type works, word for word."""
+"""The commands of the READMEs and the docs site work, word for word."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.described import by_reflection
-from tests.contract.readmes import READMES, ROOT, SITE, Example, all_lines, by_buf, example_lines, filled
+from tests.contract.readmes import READMES, ROOT, SITE, Example, all_lines, by_buf, complete_example, example_lines
+from tests.contract.reflection import by_reflection
 from tests.support import systems
 from tests.support.commands import runner
 
@@ -31,24 +31,24 @@ def test_the_lines_of_a_page_work(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HANSEI_ADDR", system.address)
     # Tools such as curl know one address; clients of gRPC know all.
-    one, told = system.replicas("gateway")[0], ""
+    address, output = system.replicas("gateway")[0], ""
     for example in BY_README[readme]:
         if example.language == "python":
             exec(compile(example.command, str(readme), "exec"), {"__name__": "__main__"})
         elif example.command.startswith("hansei "):
-            said = runner(capfd)(*shlex.split(example.command, comments=True)[1:])
-            assert said.code == 0, f"{example.command}\n{said.out}{said.err}"
+            result = runner(capfd)(*shlex.split(example.command, comments=True)[1:])
+            assert result.code == 0, f"{example.command}\n{result.out}{result.err}"
         else:
-            told += CLIENTS[system.form](filled(example, told), one)
+            output += CLIENTS[system.form](complete_example(example, output), address)
 
 
 @pytest.mark.parametrize("page", SITE, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_page_of_the_site_has_no_line_that_is_not_run(page: Path) -> None:
     """Except what installs, sets up or starts, which the lines are run after."""
-    known = {"grpcurl", "hansei", "make", "export"}
-    lines = [each.command for each in all_lines(page) if each.language == "sh"]
+    programs = {"grpcurl", "hansei", "make", "export"}
+    lines = [example.command for example in all_lines(page) if example.language == "sh"]
     if not {"adr", "operations"} & set(page.parts):
-        assert [line for line in lines if line.split()[0] not in known] == []
+        assert [line for line in lines if line.split()[0] not in programs] == []
 
 
 def test_the_root_readme_has_a_line_for_each_service() -> None:

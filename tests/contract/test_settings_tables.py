@@ -15,11 +15,11 @@ _TABLE = re.compile(r"<!-- settings: ([\w.]+) -->\n(.*?)<!-- end -->", re.DOTALL
 WITH_TABLES = [readme for readme in PAGES if _TABLE.search(readme.read_text(encoding="utf-8"))]
 
 
-def expected(name: str) -> str:
-    """The table of a settings class; what every service has stands only in its own table."""
+def expected_table(name: str) -> str:
+    """Return the table of a settings class, without the settings that every service has."""
     module, _, class_name = name.rpartition(".")
     settings: type[Settings] = getattr(importlib.import_module(module), class_name)
-    shared = set() if settings is ServiceSettings else _unchanged(settings)
+    shared = set() if settings is ServiceSettings else unchanged_settings(settings)
     lines = [
         f"| {', '.join(f'`{variable}`' for variable in row.variables)} "
         f"| {f'`{row.default}`' if row.default else ''} | {row.doc} |"
@@ -29,7 +29,7 @@ def expected(name: str) -> str:
     return "\n".join(["| variable | default | meaning |", "|---|---|---|", *lines]) + "\n"
 
 
-def _unchanged(settings: type[Settings]) -> set[str]:
+def unchanged_settings(settings: type[Settings]) -> set[str]:
     own = {row.name: row for row in settings_table(settings)}
     return {row.name for row in settings_table(ServiceSettings) if own.get(row.name) == row}
 
@@ -37,7 +37,7 @@ def _unchanged(settings: type[Settings]) -> set[str]:
 @pytest.mark.parametrize("readme", WITH_TABLES, ids=lambda path: str(Path(path).relative_to(ROOT)))
 def test_tables_are_those_of_the_code(readme: Path) -> None:
     for name, table in _TABLE.findall(readme.read_text(encoding="utf-8")):
-        assert table == expected(name), f"{name}: run `python -m tests.contract.test_settings_tables`"
+        assert table == expected_table(name), f"{name}: run `python -m tests.contract.test_settings_tables`"
 
 
 def test_every_variable_is_read_under_hansei_first() -> None:
@@ -53,5 +53,6 @@ if __name__ == "__main__":
     for path in WITH_TABLES:
         text = path.read_text(encoding="utf-8")
         path.write_text(
-            _TABLE.sub(lambda m: f"<!-- settings: {m[1]} -->\n{expected(m[1])}<!-- end -->", text), encoding="utf-8"
+            _TABLE.sub(lambda m: f"<!-- settings: {m[1]} -->\n{expected_table(m[1])}<!-- end -->", text),
+            encoding="utf-8",
         )

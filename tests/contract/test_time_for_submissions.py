@@ -1,4 +1,4 @@
-"""What a round gives its steps as time, the calls behind them may take."""
+"""The calls behind the steps of a round may take the time that the round gives its steps."""
 
 from __future__ import annotations
 

@@ -46,19 +46,19 @@ class Pod:
         return f"{self.name}-{self.number}"
 
 
-class Place(Protocol):
+class PodNetwork(Protocol):
     """Where pods run."""
 
-    def listening(self, pod: Pod, port: int) -> str:
+    def listen_address(self, pod: Pod, port: int) -> str:
         """Where a pod listens that is to listen everywhere, on a port of its container."""
 
-    def seen(self, pod: Pod, port: int) -> str:
+    def peer_address(self, pod: Pod, port: int) -> str:
         """`host:port` at which other pods reach it."""
 
-    def reached(self, pod: Pod, port: int) -> str:
+    def test_address(self, pod: Pod, port: int) -> str:
         """`host:port` at which the tests reach it."""
 
-    def begin(self, pod: Pod, command: ModuleCommand, log: IO[bytes]) -> Process:
+    def start_pod(self, pod: Pod, command: ModuleCommand, log: IO[bytes]) -> Process:
         """Start the process of a pod there."""
 
 
@@ -69,14 +69,14 @@ class Loopback:
         self._postgres = postgres
         self._ports: dict[tuple[Pod, int], int] = {}
 
-    def listening(self, pod: Pod, port: int) -> str:
+    def listen_address(self, pod: Pod, port: int) -> str:
         if pod.name == "postgres":
             return f"127.0.0.1:{self._postgres.port}"
         return f"127.0.0.1:{self._ports.setdefault((pod, port), free_port())}"
 
-    seen = reached = listening
+    peer_address = test_address = listen_address
 
-    def begin(self, _: Pod, command: ModuleCommand, log: IO[bytes]) -> Process:
+    def start_pod(self, _: Pod, command: ModuleCommand, log: IO[bytes]) -> Process:
         return start(command, log, log)
 
 
@@ -88,7 +88,7 @@ class Cluster:
     data: Path
     postgres: PostgresServer
     replicas: Mapping[str, int]
-    place: Place
+    place: PodNetwork
     processes: dict[Pod, Process] = field(default_factory=dict)
     authority: Authority = field(default_factory=Authority)
     extra: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class Cluster:
 
     def address(self, service: str, port: int) -> str:
         """Where the tests reach a port of a Service."""
-        return self._behind(service, port, self.place.reached)
+        return self._behind(service, port, self.place.test_address)
 
     def _behind(self, service: str, port: int, place: Callable[[Pod, int], str]) -> str:
         """Where a port of a Service leads: to a pod, or to all of them, as gRPC writes what a name stands for."""
@@ -142,9 +142,11 @@ class Cluster:
             if value.startswith(mount["mountPath"]):
                 return str(self.data / str(pod) / value.lstrip("/"))
         if value.startswith("0.0.0.0:"):
-            return self.place.listening(pod, int(value.rpartition(":")[2]))
+            return self.place.listen_address(pod, int(value.rpartition(":")[2]))
         known = {each["metadata"]["name"] for each in self.manifests.kind("Service")}
-        return _ADDRESS.sub(lambda m: self._behind(m[1], int(m[2]), self.place.seen) if m[1] in known else m[0], value)
+        return _ADDRESS.sub(
+            lambda m: self._behind(m[1], int(m[2]), self.place.peer_address) if m[1] in known else m[0], value
+        )
 
     def log(self, pod: Pod) -> str:
         return (self.data / f"{pod}.log").read_text(encoding="utf-8", errors="replace")
@@ -152,7 +154,7 @@ class Cluster:
     def probe(self, name: str, kind: str, seconds: float) -> str:
         """What a pod answers to one of its probes."""
         asked = container(self.manifests.workloads()[name])[kind]["grpc"]
-        with grpc.insecure_channel(self.place.reached(Pod(name), asked["port"])) as channel:
+        with grpc.insecure_channel(self.place.test_address(Pod(name), asked["port"])) as channel:
             request = health_pb2.HealthCheckRequest(service=asked.get("service", ""))
             answer = health_pb2_grpc.HealthStub(channel).Check(request, timeout=seconds)
         return str(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))
@@ -169,14 +171,14 @@ class Cluster:
         if names := self.names(pod.name):
             self.authority.issue(Path(env["HANSEI_TLS_CERTIFICATE"]).parent, *names, f"{pod.name}.localhost")
         with (self.data / f"{pod}.log").open("ab") as log:
-            self.processes[pod] = self.place.begin(pod, ModuleCommand(module, str(home), env), log)
+            self.processes[pod] = self.place.start_pod(pod, ModuleCommand(module, str(home), env), log)
 
-    def started(self, pod: Pod) -> None:
+    def wait_until_started(self, pod: Pod) -> None:
         """Wait until the startup probe succeeds, as long as the kubelet would; fail with the pod's log."""
         probe = container(self.manifests.workloads()[pod.name])["startupProbe"]
         seconds = probe["periodSeconds"] * probe["failureThreshold"]
         asked = probe["grpc"]
-        with grpc.insecure_channel(self.place.reached(pod, asked["port"]), options=LOOKING) as channel:
+        with grpc.insecure_channel(self.place.test_address(pod, asked["port"]), options=LOOKING) as channel:
             request = health_pb2.HealthCheckRequest(service=asked.get("service", ""))
             watch = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=seconds, wait_for_ready=True)
             try:
@@ -187,7 +189,7 @@ class Cluster:
 
     def available(self, pod: Pod) -> None:
         """Wait until the pod has been ready for as long as the controller wants before it goes on."""
-        self.started(pod)
+        self.wait_until_started(pod)
         time.sleep(self.manifests.workloads()[pod.name]["spec"]["minReadySeconds"])
 
     def terminate(self, pod: Pod) -> int:
@@ -212,7 +214,7 @@ def cluster(
     data: Path,
     replicas: Mapping[str, int] | None = None,
     extra: Mapping[str, Mapping[str, str]] | None = None,
-    place: Place | None = None,
+    place: PodNetwork | None = None,
 ) -> Iterator[Cluster]:
     """All services of an overlay, started together as on a cluster, until each has met its startup probe."""
     _make_databases(manifests, postgres)
@@ -222,7 +224,7 @@ def cluster(
         for pod in pods:
             made.start(pod)
         for pod in pods:
-            made.started(pod)
+            made.wait_until_started(pod)
         yield made
     finally:
         made.kill()

@@ -113,7 +113,7 @@ def settings_here(running: Cluster, folder: Path) -> Path:
     for job in settings["scrape_configs"]:
         (names,) = job.pop("dns_sd_configs")
         (name,) = names["names"]
-        job["static_configs"] = [{"targets": [running.place.reached(Pod(name), names["port"])]}]
+        job["static_configs"] = [{"targets": [running.place.test_address(Pod(name), names["port"])]}]
         job["tls_config"]["ca_file"] = str(folder / "ca.crt")
     (folder / "prometheus.yml").write_text(yaml.safe_dump(settings))
     for name in settings["rule_files"]:

@@ -20,14 +20,14 @@ from hansei.reflector.v1 import reflector_service_pb2, reflector_service_pb2_grp
 from hansei.validator.v1 import validator_service_pb2, validator_service_pb2_grpc
 from tests.deploy.cluster import Cluster, cluster
 from tests.deploy.rendered import OVERLAYS, rendered
-from tests.support.campaigns import sized
+from tests.support.campaigns import campaign_size
 from tests.support.postgres_server import binaries_or_skip, postgres_server
 from tests.support.systems import ROOT, SERVICES
 
 PODS = 2
-REPLACED = sized(PODS, 1)
+REPLACED = campaign_size(PODS, 1)
 CALLERS = 3
-PAUSE_SECONDS = sized(0.1, 0.4)
+PAUSE_SECONDS = campaign_size(0.1, 0.4)
 """Between what one caller does and its next: without, callers take the processors from the pods that start."""
 RUN = ROOT / "examples/trajectories/git-commit-identity.json"
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from deploy.sizes import ROOT, SERVICES, megabytes
-from tests.support.campaigns import sized
+from tests.support.campaigns import campaign_size
 
 pytestmark = pytest.mark.long
 
@@ -26,6 +26,6 @@ def test_the_table_keeps_the_limits() -> None:
     assert {name: size for name, size in table().items() if size > LIMITS[name]} == {}
 
 
-@pytest.mark.parametrize("service", sorted(SERVICES)[: sized(len(SERVICES), 1)])
+@pytest.mark.parametrize("service", sorted(SERVICES)[: campaign_size(len(SERVICES), 1)])
 def test_an_image_is_as_large_as_the_table_says(service: str) -> None:
     assert megabytes(service) == pytest.approx(table()[service], rel=DIFFERENCE)

@@ -17,7 +17,7 @@ class Authority:
 
     def __init__(self, name: str = "an authority of the tests") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _named(name)
+        self._name = distinguished_name(name)
         builder = _certificate(self._name, self._name, self._key.public_key(), timedelta(days=2))
         self._certificate = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True).sign(
             self._key, hashes.SHA256()
@@ -37,7 +37,7 @@ class Authority:
         this authority.
         """
         key = ec.generate_private_key(ec.SECP256R1())
-        builder = _certificate(_named(names[0] if names else "nobody"), self._name, key.public_key(), valid)
+        builder = _certificate(distinguished_name(names[0] if names else "nobody"), self._name, key.public_key(), valid)
         if names:
             alternatives = x509.SubjectAlternativeName([x509.DNSName(name) for name in names])
             builder = builder.add_extension(alternatives, critical=False)
@@ -57,7 +57,7 @@ class Authority:
         }
 
 
-def _named(name: str) -> x509.Name:
+def distinguished_name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 

@@ -24,7 +24,7 @@ class WireRequest:
 
 @dataclass(frozen=True, slots=True)
 class WireResponse:
-    """What to send, and what to do to the connection.
+    """A response to send, and how to close the connection.
 
     `body` is sent whole with a Content-Length, `chunks` (if any) one by one with chunked encoding.
     """

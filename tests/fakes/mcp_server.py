@@ -12,7 +12,7 @@ server = MCPServer("facts")
 
 @server.tool(annotations=ToolAnnotations(read_only_hint=True))
 def web_search(query: str) -> str:
-    """What is known about something."""
+    """Search the web."""
     return f"found {query}"
 
 

@@ -38,7 +38,7 @@ class ModelRequest:
 
     @property
     def texts(self) -> list[str]:
-        """What is to be embedded."""
+        """Return the texts to embed."""
         texts = self.body["input"]
         return [texts] if isinstance(texts, str) else list(texts)
 
@@ -78,7 +78,7 @@ def chat(
     def answer(request: ModelRequest) -> WireResponse:
         counted = _usage(request, text) if usage is None else usage
         if request.body.get("stream"):
-            return _streamed(request, text, calls, reason, counted)
+            return _stream_response(request, text, calls, reason, counted)
         message: dict[str, Any] = {"role": "assistant", "content": text}
         if calls:
             message["tool_calls"] = calls
@@ -105,11 +105,11 @@ def _completion(request: ModelRequest, kind: str, choices: list[Any], usage: obj
 
 
 def _usage(request: ModelRequest, text: str) -> dict[str, int]:
-    sent, received = sum(len(said.split()) for _, said in request.messages), len(text.split())
+    sent, received = sum(len(content.split()) for _, content in request.messages), len(text.split())
     return {"prompt_tokens": sent, "completion_tokens": received, "total_tokens": sent + received}
 
 
-def _streamed(request: ModelRequest, text: str, calls: list[Any], reason: str, usage: object) -> WireResponse:
+def _stream_response(request: ModelRequest, text: str, calls: list[Any], reason: str, usage: object) -> WireResponse:
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     deltas += [{"content": piece} for piece in _pieces(text)]
     deltas += [{"tool_calls": [call]} for call in calls]
@@ -174,8 +174,8 @@ def reset() -> Answer:
     return lambda request: WireResponse(reset=True)
 
 
-def truncated(whole: Answer) -> Answer:
-    """Half of the answer (of its bytes, or of its stream's events), then the connection closes."""
+def truncate(whole: Answer) -> Answer:
+    """Send half of the answer (of its bytes, or of its stream's events), then close the connection."""
 
     def answer(request: ModelRequest) -> WireResponse:
         response = whole(request)

@@ -21,7 +21,7 @@ from tests.fakes.http_wire import WireRequest, WireResponse, read_request, send
 from tests.fakes.openai_answers import Answer, ModelRequest, chat, embeddings, error, json_response
 
 CHAT, EMBEDDINGS, MODELS = "/chat/completions", "/embeddings", "/models"
-PATIENCE_SECONDS = 20.0
+WAIT_SECONDS = 20.0
 """How long a test waits for something that must happen; only a failing test waits that long."""
 
 
@@ -33,7 +33,7 @@ class OpenAIServer:
         self._scripts: dict[str, deque[Answer]] = {CHAT: deque(), EMBEDDINGS: deque()}
         self._otherwise = {CHAT: otherwise or error(500, "the script has no answer left"), EMBEDDINGS: embeddings()}
         self._changed = threading.Condition()
-        self._held = False
+        self._is_holding = False
         self._connections: set[asyncio.Task[None]] = set()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self.serve()), name="openai-server", daemon=True)
@@ -43,11 +43,11 @@ class OpenAIServer:
 
     @property
     def base_url(self) -> str:
-        """What OPENAI_BASE_URL is to be set to."""
+        """Return the value for OPENAI_BASE_URL."""
         return f"http://127.0.0.1:{self._port}/v1"
 
     def script(self, *answers: Answer) -> None:
-        """Adds answers for the next chat completions."""
+        """Add answers for the next chat completions."""
         self._scripts[CHAT].extend(answers)
 
     def script_embeddings(self, *answers: Answer) -> None:
@@ -60,12 +60,12 @@ class OpenAIServer:
 
     def hold(self) -> None:
         """Keeps answers back until `release`, or until who asked has gone."""
-        self._held = True
+        self._is_holding = True
         self._loop.call_soon_threadsafe(self._released.clear)
 
     def release(self) -> None:
         """Sends what was held back."""
-        self._held = False
+        self._is_holding = False
         self._loop.call_soon_threadsafe(self._released.set)
 
     def wait_for_requests(self, count: int) -> None:
@@ -78,12 +78,12 @@ class OpenAIServer:
 
     def _wait(self, happened: Callable[[], bool], what: str) -> None:
         with self._changed:
-            if not self._changed.wait_for(happened, PATIENCE_SECONDS):
-                raise TimeoutError(f"waited {PATIENCE_SECONDS:g} s for {what}")
+            if not self._changed.wait_for(happened, WAIT_SECONDS):
+                raise TimeoutError(f"waited {WAIT_SECONDS:g} s for {what}")
 
     def __enter__(self) -> Self:
         self._thread.start()
-        if not self._ready.wait(PATIENCE_SECONDS):
+        if not self._ready.wait(WAIT_SECONDS):
             raise TimeoutError("the scripted server did not start")
         return self
 
@@ -97,7 +97,7 @@ class OpenAIServer:
     async def serve(self) -> None:
         """Serves until stopped."""
         self._loop, self._stop, self._released = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
-        server = await asyncio.start_server(self._connected, "127.0.0.1", self._port, limit=2**20)
+        server = await asyncio.start_server(self._serve_connection, "127.0.0.1", self._port, limit=2**20)
         self._port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await self._stop.wait()
@@ -106,7 +106,7 @@ class OpenAIServer:
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
@@ -123,14 +123,14 @@ class OpenAIServer:
         self._count(+1)
         try:
             response = self._response(request)
-            if self._held and not await self._released_before_end(reader):
+            if self._is_holding and not await self._released_before_end(reader):
                 return False
             return await send(reader, writer, response)
         finally:
             self._count(-1)
 
     async def _released_before_end(self, reader: asyncio.StreamReader) -> bool:
-        """Whether answers are released while the client still waits; it says nothing before it has its answer."""
+        """Return whether answers are released before the client closes the connection."""
         released, gone = asyncio.create_task(self._released.wait()), asyncio.create_task(reader.read(1))
         try:
             await asyncio.wait([released, gone], return_when=asyncio.FIRST_COMPLETED)
@@ -152,16 +152,16 @@ class OpenAIServer:
             return json_response({"object": "list", "data": [{"id": "scripted", "object": "model"}]})
         if path not in self._scripts:
             return json_response({"error": {"message": f"no such path: {path}", "type": "scripted"}}, 404)
-        asked = ModelRequest(path, request.headers, json.loads(request.body))
+        model_request = ModelRequest(path, request.headers, json.loads(request.body))
         with self._changed:
-            self.requests.append(asked)
+            self.requests.append(model_request)
             self._changed.notify_all()
         script = self._scripts[path]
-        return (script.popleft() if script else self._otherwise[path])(asked)
+        return (script.popleft() if script else self._otherwise[path])(model_request)
 
 
-def scripted(lines: Iterable[Any]) -> list[Answer]:
-    """The answers that a script file lists."""
+def load_script(lines: Iterable[Any]) -> list[Answer]:
+    """Return the answers that a script file lists."""
     return [
         chat(line) if isinstance(line, str) else error(int(line["status"]), retry_after=line.get("retry_after"))
         for line in lines
@@ -176,7 +176,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with OpenAIServer(arguments.port, otherwise=lambda request: chat(request.prompt)(request)) as server:
         if arguments.script:
-            server.script(*scripted(json.loads(arguments.script.read_text(encoding="utf-8"))))
+            server.script(*load_script(json.loads(arguments.script.read_text(encoding="utf-8"))))
         print(f"OPENAI_BASE_URL={server.base_url}", flush=True)
         threading.Event().wait()
 

@@ -28,14 +28,14 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer, metrics_service_pb2
             return metrics_service_pb2.ExportMetricsServiceResponse()
         with self._changed:
             for resource in request.resource_spans:
-                names = {each.key: each.value.string_value for each in resource.resource.attributes}
+                names = {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes}
                 found = (span for scope in resource.scope_spans for span in scope.spans)
                 self._spans += [(names["service.name"], span) for span in found]
             self._changed.notify_all()
         return trace_service_pb2.ExportTraceServiceResponse()
 
-    def until(self, enough: Callable[[list[tuple[str, Any]]], bool]) -> list[tuple[str, Any]]:
-        """All spans, once they are enough; what there is after a minute."""
+    def wait_for_spans(self, enough: Callable[[list[tuple[str, Any]]], bool]) -> list[tuple[str, Any]]:
+        """Return all spans as soon as they are enough, or after a minute."""
         with self._changed:
             self._changed.wait_for(lambda: enough(self._spans), WAIT_SECONDS)
             return list(self._spans)
@@ -50,8 +50,8 @@ def collector() -> Iterator[Collector]:
         trace_service_pb2_grpc.add_TraceServiceServicer_to_server,
         metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server,
     )
-    for each in add:
-        each(made, server)
+    for addition in add:
+        addition(made, server)
     made.endpoint = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
     try:

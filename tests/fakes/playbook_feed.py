@@ -47,13 +47,13 @@ class PlaybookFeed:
             await grown.wait()
 
     def _bullets(self) -> list[playbook_pb2.Bullet]:
-        known: dict[str, playbook_pb2.Bullet] = {}
+        bullets: dict[str, playbook_pb2.Bullet] = {}
         for change in (change for revision in self.revisions for change in revision.changes):
             if change.HasField("after"):
-                known[change.bullet_id] = change.after
+                bullets[change.bullet_id] = change.after
             else:
-                known.pop(change.bullet_id, None)
-        return list(known.values())
+                bullets.pop(change.bullet_id, None)
+        return list(bullets.values())
 
     def service(self) -> chassis.Service:
         handler = grpc.unary_stream_rpc_method_handler(

@@ -69,8 +69,10 @@ class Environment:
 
     def variables(self, **more: str) -> dict[str, str]:
         """Return what its programs find in the environment: nothing of hansei, and no path to the repository."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("HANSEI_", "PYTHON", "LLM_"))}
-        return {**kept, "COLUMNS": "200", "PATH": f"{self.folder / 'bin'}:/usr/bin:/bin", **more}
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(("HANSEI_", "PYTHON", "LLM_"))
+        }
+        return {**environment, "COLUMNS": "200", "PATH": f"{self.folder / 'bin'}:/usr/bin:/bin", **more}
 
 
 def environment(folder: Path, lock: str, *wheels: Path) -> Environment:
@@ -114,20 +116,20 @@ def server(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(scope="module")
-def up(server: Environment) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """`hansei up` of the installed wheels, with one run learned: its address and its process."""
+def running_server(server: Environment) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Run `hansei up` of the installed wheels with one learned trajectory; yield its address and its process."""
     address = f"127.0.0.1:{free_port()}"
     command = [str(server.folder / "bin/hansei"), "up", "--listen", address]
     variables = server.variables(HANSEI_HTTP_ADDRESS="", HANSEI_LAME_DUCK_SECONDS="0")
     process = subprocess.Popen(command, cwd=server.work, env=variables, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
-    said = []
+    lines = []
     for line in process.stderr:
-        said.append(line)
+        lines.append(line)
         if f"hansei is up at {address}" in line:
             break
     else:
-        raise AssertionError("".join(said))
+        raise AssertionError("".join(lines))
     try:
         learned = server.run("hansei", "learn", "--addr", address, str(RECORDED))
         assert learned.returncode == 0, learned.stderr
@@ -188,19 +190,21 @@ def test_a_command_that_needs_the_servers_says_what_to_install(client: Environme
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_the_client_uses_a_server(client: Environment, up: tuple[str, subprocess.Popen[str]]) -> None:
-    found = client.run("hansei", "search", "--json", "-d", "devtools", "a push was rejected", HANSEI_ADDR=up[0])
+def test_the_client_uses_a_server(client: Environment, running_server: tuple[str, subprocess.Popen[str]]) -> None:
+    found = client.run(
+        "hansei", "search", "--json", "-d", "devtools", "a push was rejected", HANSEI_ADDR=running_server[0]
+    )
     assert "git push" in found.stdout
-    checked = client.run("hansei", "doctor", "--json", HANSEI_ADDR=up[0])
+    checked = client.run("hansei", "doctor", "--json", HANSEI_ADDR=running_server[0])
     assert checked.returncode == 0, checked.stdout
 
 
 async def test_the_mcp_server_serves_the_official_client(
-    client: Environment, up: tuple[str, subprocess.Popen[str]]
+    client: Environment, running_server: tuple[str, subprocess.Popen[str]]
 ) -> None:
     program = StdioServerParameters(
         command=str(client.folder / "bin/hansei"),
-        args=["mcp", "--addr", up[0], "--dataset", "devtools"],
+        args=["mcp", "--addr", running_server[0], "--dataset", "devtools"],
         env=client.variables(),
         cwd=client.work,
     )
@@ -279,7 +283,7 @@ print(chassis.mine, config.mine, gateway.mine, libs.mine, services.mine)
         (server.work / f"{name}.py").unlink()
 
 
-def test_hansei_up_ends_well_when_it_is_asked_to(up: tuple[str, subprocess.Popen[str]]) -> None:
-    address, process = up
+def test_hansei_up_ends_well_when_it_is_asked_to(running_server: tuple[str, subprocess.Popen[str]]) -> None:
+    address, process = running_server
     process.send_signal(signal.SIGTERM)
     assert process.wait(STOP_SECONDS) == 0, address

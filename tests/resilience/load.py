@@ -1,4 +1,4 @@
-"""Callers that learn and ask while something breaks, and what they were told.
+"""Callers that learn and search while something breaks, and the outcomes of their calls.
 
 Each caller sends one run after the other and repeats a run, under its `request_id`, until it is acknowledged: that is
 what the contract tells callers to do. The ledger then knows what must be in the playbook, and the playbook's log,
@@ -28,24 +28,24 @@ from tests.support.bulk_jobs import jobs_at, run
 
 CALLERS = 4
 CALL_SECONDS = 10.0
-PATIENCE_SECONDS = 120.0
+WAIT_SECONDS = 120.0
 FIGURES = "HANSEI_FAULTS_JSON"
 """The variable with the file that a line about each fault is appended to."""
-SAID = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "ABORTED"})
-"""What a call may say while something is broken: each tells the caller that trying again is right."""
+RETRYABLE = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "ABORTED"})
+"""Codes of errors after which a caller may try again: those that a call may end with while something is broken."""
 
 
 @dataclass
 class Ledger:
-    """What callers were told."""
+    """The outcomes of the calls: acknowledged trajectories, answered searches, refusals."""
 
     dataset: str
     acknowledged: list[str] = field(default_factory=list)
     answered: int = 0
     refused: Counter[str] = field(default_factory=Counter)
 
-    def saved(self, learned: gateway.LearnResponse | None) -> bool:
-        """Whether an answer says that the run is in the playbook; one that says it is not says why."""
+    def record_response(self, learned: gateway.LearnResponse | None) -> bool:
+        """Return whether a response acknowledges the trajectory; one that does not must state the reason."""
         if learned is None:
             return False
         if not learned.HasField("curation"):
@@ -56,14 +56,14 @@ class Ledger:
         return learned.curation.saved
 
     def refuse(self, error: HanseiError) -> None:
-        """Note what a call said; every refusal has a code that may pass, and a reason."""
-        assert error.code in SAID, f"{error.code} {error.reason}: {error.message}"
+        """Count a refusal; each must have a code of `RETRYABLE` and a reason."""
+        assert error.code in RETRYABLE, f"{error.code} {error.reason}: {error.message}"
         assert error.reason, error.message
         self.refused[f"{error.code} {error.reason}"] += 1
 
 
 class Load:
-    """Callers at work. `progress` waits for them; leaving the block lets each finish what it has begun."""
+    """Running callers. `progress` waits for them; at the end of the block each finishes its call."""
 
     def __init__(self, address: str, dataset: str, call_seconds: float = CALL_SECONDS) -> None:
         self._peers = Peers({"gateway": address})
@@ -78,30 +78,30 @@ class Load:
         self.enough = False
 
     async def go_on(self) -> None:
-        """Learn and ask until it is enough."""
+        """Learn and search until the load ends."""
         while not self.enough:
             await self.learn(next(self._numbers))
             await self.ask()
 
     async def learn(self, number: int) -> None:
-        """Learn one run, however often it takes."""
+        """Learn one trajectory; repeat the call until it is acknowledged."""
         dataset = self.ledger.dataset
-        asked = gateway.LearnRequest(
+        request = gateway.LearnRequest(
             request_id=str(uuid.uuid4()), dataset=dataset, trajectory=run(dataset, number, lessons=8)
         )
-        while not self.ledger.saved(await self._told(self._gateway.Learn, asked)):
+        while not self.ledger.record_response(await self._call(self._gateway.Learn, request)):
             pass
-        self.ledger.acknowledged.append(asked.trajectory.id)
+        self.ledger.acknowledged.append(request.trajectory.id)
         async with self._moved:
             self._moved.notify_all()
 
     async def ask(self) -> None:
-        """Search once; a refusal is noted."""
-        if await self._told(self._search.Search, self._question()) is not None:
+        """Search once, and count a refusal."""
+        if await self._call(self._search.Search, self._question()) is not None:
             self.ledger.answered += 1
 
-    async def found(self, seconds: float) -> None:
-        """Search in the playbook as it is now; raises what search says if it does not know that within `seconds`."""
+    async def assert_search_is_current(self, seconds: float) -> None:
+        """Search at the current revision of the playbook; raise its error if search is late."""
         now = await self._playbooks.GetPlaybook(playbook_service_pb2.GetPlaybookRequest(dataset=self.ledger.dataset))
         assert (await self._search.Search(self._question(now.playbook.revision), timeout=seconds)).results
 
@@ -109,19 +109,19 @@ class Load:
         query = search_pb2.SearchQuery(query_text="tool1 fails")
         return search_service_pb2.SearchRequest(dataset=self.ledger.dataset, query=query, min_revision=min_revision)
 
-    async def _told(self, method: Any, asked: Any) -> Any:
+    async def _call(self, method: Any, request: Any) -> Any:
         try:
-            return await method(asked, timeout=self._seconds)
+            return await method(request, timeout=self._seconds)
         except HanseiError as error:
             self.ledger.refuse(error)
-            # As a caller does: not at once, and not in step with the others.
+            # As a caller does: after a pause, which differs from that of the others.
             await asyncio.sleep(min(error.retry_after or 0.1, 1.0))
             return None
 
     async def progress(self, count: int = CALLERS + 1) -> None:
-        """Wait until so many more runs were acknowledged; of more than there are callers, one was begun just now."""
+        """Wait for `count` more acknowledgements; with more than one a caller, at least one call has begun since."""
         goal = len(self.ledger.acknowledged) + count
-        async with asyncio.timeout(PATIENCE_SECONDS), self._moved:
+        async with asyncio.timeout(WAIT_SECONDS), self._moved:
             await self._moved.wait_for(lambda: len(self.ledger.acknowledged) >= goal)
 
     async def close(self) -> None:
@@ -131,10 +131,10 @@ class Load:
 
 @asynccontextmanager
 async def load(address: str, callers: int = CALLERS, call_seconds: float = CALL_SECONDS) -> AsyncIterator[Load]:
-    """Callers for as long as the block runs, in a dataset of their own."""
+    """Run callers during the block, in a dataset of their own."""
     made = Load(address, f"faults-{uuid.uuid4().hex[:12]}", call_seconds)
     try:
-        async with asyncio.timeout(3 * PATIENCE_SECONDS), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(3 * WAIT_SECONDS), asyncio.TaskGroup() as tasks:
             for _ in range(callers):
                 tasks.create_task(made.go_on())
             try:
@@ -146,12 +146,12 @@ async def load(address: str, callers: int = CALLERS, call_seconds: float = CALL_
         await made.close()
 
 
-def settled(fault: str, address: str, ledger: Ledger, recovery_seconds: float | None = None) -> None:
-    """Read the playbook's log back: what was acknowledged is in it once, and nothing else is. Notes the figure."""
+def check_ledger(fault: str, address: str, ledger: Ledger, recovery_seconds: float | None = None) -> None:
+    """Assert that the playbook's log has each acknowledged trajectory once and no other; record the figure."""
     with jobs_at(address) as jobs:
         found = Counter(jobs.sources(ledger.dataset))
     lost = sorted(set(ledger.acknowledged) - set(found))
-    twice = sorted(each for each, times in found.items() if times > 1)
+    twice = sorted(source for source, times in found.items() if times > 1)
     note(fault, ledger, len(lost), len(twice), recovery_seconds)
     assert lost == []
     assert twice == []
@@ -160,7 +160,7 @@ def settled(fault: str, address: str, ledger: Ledger, recovery_seconds: float | 
 
 @dataclass(frozen=True)
 class Figure:
-    """A line of docs/operations/faults.md."""
+    """Represent a line of docs/operations/faults.md."""
 
     fault: str
     acknowledged: int
@@ -172,16 +172,16 @@ class Figure:
 
 def note(fault: str, ledger: Ledger, lost: int, twice: int, recovery_seconds: float | None) -> None:
     """Append a figure to the file that HANSEI_FAULTS_JSON names; nothing without it."""
-    place = os.environ.get(FIGURES)
-    if place:
+    path = os.environ.get(FIGURES)
+    if path:
         seconds = None if recovery_seconds is None else round(recovery_seconds, 1)
         figure = Figure(fault, len(ledger.acknowledged), lost, twice, dict(sorted(ledger.refused.items())), seconds)
-        with open(place, "a", encoding="utf-8") as file:
+        with open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(figure)) + "\n")
 
 
-async def recovered(made: Load) -> float:
-    """Wait until the callers get on again; the seconds it took."""
+async def wait_for_recovery(made: Load) -> float:
+    """Wait until the callers make progress again; return the seconds that it took."""
     began = time.monotonic()
     await made.progress()
     return time.monotonic() - began

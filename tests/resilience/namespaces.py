@@ -1,4 +1,4 @@
-"""Hosts of a network of their own, and what may happen to the packets between them.
+"""A network of hosts, and faults of the packets between them.
 
 Each host is a network namespace, all are on one switch (a bridge in a namespace), with addresses that mean nothing
 outside (TEST-NET-1). No namespace has a name: each lives as long as its first process, a `cat` that ends when this
@@ -37,44 +37,49 @@ class Host:
     address: str
     first: subprocess.Popen[bytes]
 
-    def run(self, *command: str, given: str = "") -> str:
-        """What a command of the system says when it is run there."""
+    def run(self, *command: str, input_text: str = "") -> str:
+        """Run a command on this host and return its output."""
         done = subprocess.run(
-            [*self.within("net"), *command], input=given, stdout=subprocess.PIPE, text=True, check=True, timeout=30
+            [*self.namespace_command("net"), *command],
+            input=input_text,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            timeout=30,
         )
         return done.stdout
 
-    def within(self, *kinds: str) -> list[str]:
-        """What runs a command in namespaces of this host."""
+    def namespace_command(self, *kinds: str) -> list[str]:
+        """Return the prefix of a command that runs it in namespaces of this host."""
         child = _children(self.first.pid)[0]
         return ["nsenter", *(f"--{kind}=/proc/{child}/ns/{kind}" for kind in kinds)]
 
 
 @dataclass
 class Network:
-    """The hosts by name: a `Place` for the pods of a cluster."""
+    """The hosts by name, each of which runs one pod of a cluster."""
 
     hosts: dict[str, Host]
     _forwards: dict[str, tuple[str, subprocess.Popen[bytes]]] = field(default_factory=dict)
 
-    def listening(self, _: Pod, port: int) -> str:
-        """Each has the ports of its container to itself."""
+    def listen_address(self, _: Pod, port: int) -> str:
+        """Return the address that a pod listens on: all ports of a host belong to its pod."""
         return f"0.0.0.0:{port}"
 
-    def seen(self, pod: Pod, port: int) -> str:
-        """By its address."""
-        return self.at(pod.name, port)
+    def peer_address(self, pod: Pod, port: int) -> str:
+        """Return `host:port` at which other pods reach a pod."""
+        return self.address(pod.name, port)
 
-    def at(self, name: str, port: int) -> str:
-        """`host:port` of a host, as others see it."""
+    def address(self, name: str, port: int) -> str:
+        """Return `host:port` of a host in the network."""
         return f"{self.hosts[name].address}:{port}"
 
-    def reached(self, pod: Pod, port: int) -> str:
-        """Through a relay on the host outside."""
-        return self.forward(self.at(pod.name, port))
+    def test_address(self, pod: Pod, port: int) -> str:
+        """Return `host:port` of a relay, through which the tests reach a pod."""
+        return self.forward(self.address(pod.name, port))
 
     def forward(self, target: str) -> str:
-        """An address on this machine's loopback that leads to one of this network."""
+        """Return an address on this machine's loopback from which a relay leads to one of this network."""
         if target not in self._forwards:
             with socket.create_server(("127.0.0.1", 0)) as listening:
                 number = listening.fileno()
@@ -86,39 +91,39 @@ class Network:
 
     def start(self, name: str, *command: str, fds: Sequence[int] = ()) -> subprocess.Popen[bytes]:
         """Start a program on a host; it ends with this process at the latest."""
-        return subprocess.Popen(self.on(name, *command), cwd=ROOT, pass_fds=fds)
+        return subprocess.Popen(self.host_command(name, *command), cwd=ROOT, pass_fds=fds)
 
-    def begin(self, pod: Pod, command: ModuleCommand, log: IO[bytes]) -> subprocess.Popen[bytes]:
-        """The pod's host runs it; it ends with the thread that starts it at the latest."""
-        arguments = self.on(pod.name, sys.executable, "-m", command.module)
+    def start_pod(self, pod: Pod, command: ModuleCommand, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        """Start a process on the pod's host; it ends with the thread that starts it at the latest."""
+        arguments = self.host_command(pod.name, sys.executable, "-m", command.module)
         return subprocess.Popen(arguments, cwd=command.folder, env=command.environment, stdout=log, stderr=log)
 
-    def on(self, name: str, *command: str) -> list[str]:
-        """A command as a host runs it."""
-        return ["setpriv", "--pdeathsig", "KILL", *self.hosts[name].within("net"), *command]
+    def host_command(self, name: str, *command: str) -> list[str]:
+        """Return the command that runs a command on a host."""
+        return ["setpriv", "--pdeathsig", "KILL", *self.hosts[name].namespace_command("net"), *command]
 
-    def cut(self, one: str, other: str) -> None:
-        """From now on no packet passes between two hosts, and nobody is told."""
-        for here, there in ((one, other), (other, one)):
+    def disconnect(self, host: str, peer: str) -> None:
+        """Drop all packets between two hosts, silently."""
+        for here, there in ((host, peer), (peer, host)):
             self._rule(here, f"ip saddr {self.hosts[there].address} counter drop")
 
-    def lose(self, percent: int) -> None:
-        """From now on so many of a hundred packets between any two hosts get lost."""
+    def lose_packets(self, percent: int) -> None:
+        """Drop a share of the packets between all hosts."""
         for name in self.hosts:
             self._rule(name, f"iifname eth0 numgen random mod 100 < {percent} counter drop")
 
     def _rule(self, name: str, rule: str) -> None:
-        self.hosts[name].run("nft", "-f", "-", given=f"add rule inet faults arriving {rule}\n")
+        self.hosts[name].run("nft", "-f", "-", input_text=f"add rule inet faults arriving {rule}\n")
 
-    def heal(self) -> None:
-        """All packets pass again."""
+    def reconnect(self) -> None:
+        """Let all packets pass again."""
         for host in self.hosts.values():
             host.run("nft", "flush", "chain", "inet", "faults", "arriving")
 
-    def dropped(self, name: str) -> int:
-        """How many packets a host has not taken since it was last healed."""
-        told = json.loads(self.hosts[name].run("nft", "--json", "list", "chain", "inet", "faults", "arriving"))
-        rules = (each["rule"]["expr"] for each in told["nftables"] if "rule" in each)
+    def count_dropped_packets(self, name: str) -> int:
+        """Return how many packets a host has dropped since the last `reconnect`."""
+        listing = json.loads(self.hosts[name].run("nft", "--json", "list", "chain", "inet", "faults", "arriving"))
+        rules = (entry["rule"]["expr"] for entry in listing["nftables"] if "rule" in entry)
         return sum(part["counter"]["packets"] for rule in rules for part in rule if "counter" in part)
 
     def close(self) -> None:
@@ -130,7 +135,7 @@ class Network:
 
 @contextmanager
 def network(*names: str) -> Iterator[Network]:
-    """A network of these hosts and one outside; skips the test, loudly, where there can be none, and fails it in CI."""
+    """Create a network of these hosts and `OUTSIDE`; skip the test if that is not possible, or fail it in CI."""
     _require()
     firsts: list[subprocess.Popen[bytes]] = []
     try:
@@ -151,21 +156,21 @@ def network(*names: str) -> Iterator[Network]:
 
 
 def _require() -> None:
-    """Whether hosts can be made at all is asked of the system by making one."""
-    missing = [f"{each} is not installed" for each in PROGRAMS if shutil.which(each) is None]
+    """Skip the test, or fail it in CI, if this system cannot create a host."""
+    missing = [f"{program} is not installed" for program in PROGRAMS if shutil.which(program) is None]
     if not missing:
         command = ["unshare", "--net", "--pid", "--fork", "nft", "add", "table", "inet", "faults"]
-        asked = subprocess.run(command, capture_output=True, text=True, check=False)
-        missing = [asked.stderr.strip()] if asked.returncode else []
+        attempt = subprocess.run(command, capture_output=True, text=True, check=False)
+        missing = [attempt.stderr.strip()] if attempt.returncode else []
     if missing:
-        said = f"hosts of their own need network namespaces, nft and root: {'; '.join(missing)}"
+        message = f"hosts of their own need network namespaces, nft and root: {'; '.join(missing)}"
         if os.environ.get("HANSEI_REQUIRE_NETNS"):
-            pytest.fail(said)
-        pytest.skip(said)
+            pytest.fail(message)
+        pytest.skip(message)
 
 
 def _host(address: str, firsts: list[subprocess.Popen[bytes]]) -> Host:
-    """A host that is up, on no switch yet; nothing is filtered on it."""
+    """Create a host without a connection to a switch and without packet filters."""
     command = ["unshare", "--net", "--pid", "--fork", "sh", "-c", "echo; exec cat"]
     first = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     firsts.append(first)
@@ -174,7 +179,7 @@ def _host(address: str, firsts: list[subprocess.Popen[bytes]]) -> Host:
     host = Host(address, first)
     host.run("ip", "link", "set", "lo", "up")
     chain = "add chain inet faults arriving { type filter hook input priority 0; }\n"
-    host.run("nft", "-f", "-", given=f"add table inet faults\n{chain}")
+    host.run("nft", "-f", "-", input_text=f"add table inet faults\n{chain}")
     return host
 
 

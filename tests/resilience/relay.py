@@ -1,4 +1,4 @@
-"""A stretch of network between two processes: it passes bytes on, late, or not at all.
+"""A relay between two processes: it passes bytes on, late, or not at all.
 
 As a program, `python -m tests.resilience.relay FD TARGET`, it takes connections from a listening socket that it was
 handed, and so leads from the network of who made that socket into the one it runs in itself.
@@ -33,7 +33,9 @@ class Relay:
 
     async def serve(self, listening: socket.socket | None = None) -> asyncio.Server:
         """Begin to take connections, on a free port unless a socket is given."""
-        server = await asyncio.start_server(self._taken, sock=listening or socket.create_server(("127.0.0.1", 0)))
+        server = await asyncio.start_server(
+            self._take_connection, sock=listening or socket.create_server(("127.0.0.1", 0))
+        )
         self.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         return server
 
@@ -43,7 +45,7 @@ class Relay:
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
 
-    async def _taken(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _take_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
@@ -53,16 +55,16 @@ class Relay:
             onward_reader, onward_writer = await asyncio.open_connection(self._host, self._port)
             writers.append(onward_writer)
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._passed(reader, onward_writer))
-                both.create_task(self._passed(onward_reader, writer))
+                both.create_task(self._pass_bytes(reader, onward_writer))
+                both.create_task(self._pass_bytes(onward_reader, writer))
         except* (OSError, asyncio.CancelledError):
             pass  # one side is gone: so is the other
         finally:
-            for each in writers:
-                each.close()
+            for writer in writers:
+                writer.close()
             self._connections.discard(task)
 
-    async def _passed(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass_bytes(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while chunk := await reader.read(CHUNK):
             await self.whole.wait()
             if self.delay_seconds:
@@ -74,7 +76,7 @@ class Relay:
 
 @asynccontextmanager
 async def relay(target: str) -> AsyncIterator[Relay]:
-    """A relay for as long as the block runs."""
+    """Run a relay during the block."""
     made = Relay(target)
     server = await made.serve()
     try:

@@ -11,14 +11,14 @@ import pytest
 from hansei.gateway.v1 import bulk_pb2 as bulk
 from tests.support import systems
 from tests.support.bulk_jobs import Jobs, jobs_at, runs
-from tests.support.campaigns import sized
+from tests.support.campaigns import campaign_size
 from tests.support.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.long
 
 PEERS = ("CURATOR_ADDR", "REFLECTOR_ADDR", "SEARCH_ADDR", "PLANNER_ADDR", "VALIDATOR_ADDR")
-TOTAL = sized(240, 100)
-KILL_AFTER = sized((1, 60, 130), (20,))
+TOTAL = campaign_size(240, 100)
+KILL_AFTER = campaign_size((1, 60, 130), (20,))
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def dataset() -> str:
 
 @pytest.fixture
 def peers(running: Callable[[str], systems.System]) -> systems.System:
-    """What stands behind the gateways. Gateways and databases are what is killed, so its form does not matter."""
+    """The services behind the gateways; the tests kill gateways and databases only, so the form does not matter."""
     return running("one process")
 
 
@@ -36,13 +36,13 @@ def check(jobs: Jobs, job_id: str, dataset: str, total: int = TOTAL) -> None:
     """Every trajectory was learned, and is in the log of the playbook once."""
     ended = jobs.until_ended(job_id)
     assert (ended.state, ended.learned, ended.dead) == (bulk.JOB_STATE_COMPLETED, total, 0)
-    assert sorted(jobs.sources(dataset)) == sorted(each.id for each in runs(dataset, total))
+    assert sorted(jobs.sources(dataset)) == sorted(trajectory.id for trajectory in runs(dataset, total))
 
 
-def test_everything_in_one_process_is_killed(tmp_path: Path, place: str, dataset: str) -> None:
-    settings = {"HANSEI_GATEWAY_DATABASE_URL": place}
-    if place.startswith("postgresql"):
-        settings["HANSEI_CURATOR_DATABASE_URL"] = place
+def test_everything_in_one_process_is_killed(tmp_path: Path, database_location: str, dataset: str) -> None:
+    settings = {"HANSEI_GATEWAY_DATABASE_URL": database_location}
+    if database_location.startswith("postgresql"):
+        settings["HANSEI_CURATOR_DATABASE_URL"] = database_location
     job_id = str(uuid.uuid4())
     for count in KILL_AFTER:
         with systems.one_process(tmp_path, **settings) as system, jobs_at(system.address) as jobs:
@@ -55,18 +55,18 @@ def test_everything_in_one_process_is_killed(tmp_path: Path, place: str, dataset
 
 
 def test_a_replica_takes_over_from_one_that_was_killed(
-    peers: systems.System, tmp_path: Path, place: str, dataset: str
+    peers: systems.System, tmp_path: Path, database_location: str, dataset: str
 ) -> None:
-    """Neither comes back under its name: each time the other one goes on."""
+    """Neither gateway restarts under its name; each time the other one continues the job."""
     shared = dict.fromkeys(PEERS, peers.address) | {
-        "HANSEI_GATEWAY_DATABASE_URL": place,
+        "HANSEI_GATEWAY_DATABASE_URL": database_location,
         "HANSEI_BULK_LEASE_SECONDS": "2",
     }
     with jobs_at(peers.address) as playbook:
-        one = systems.one_service(tmp_path, "gateway", **shared, HANSEI_BULK_EXECUTOR="one")
+        gateway_one = systems.one_service(tmp_path, "gateway", **shared, HANSEI_BULK_EXECUTOR="one")
         two = systems.one_service(tmp_path, "gateway", **shared, HANSEI_BULK_EXECUTOR="two")
         with two as staying, jobs_at(staying.address) as jobs:
-            with one as killed, jobs_at(killed.address) as first:
+            with gateway_one as killed, jobs_at(killed.address) as first:
                 job = first.submit(dataset, runs(dataset, TOTAL))
                 first.until_learned(job.job_id, 20)
                 killed.processes["gateway"].kill()
@@ -76,7 +76,7 @@ def test_a_replica_takes_over_from_one_that_was_killed(
         with three as last, jobs_at(last.address) as jobs:
             ended = jobs.until_ended(job.job_id)
         assert (ended.state, ended.learned) == (bulk.JOB_STATE_COMPLETED, TOTAL)
-        assert sorted(playbook.sources(dataset)) == sorted(each.id for each in runs(dataset, TOTAL))
+        assert sorted(playbook.sources(dataset)) == sorted(trajectory.id for trajectory in runs(dataset, TOTAL))
 
 
 def test_a_job_outlives_a_restart_of_its_database(

@@ -21,7 +21,7 @@ MORE = 50
 
 
 def document(number: int) -> collection_pb2.Document:
-    """Two chunks."""
+    """Return a document of two chunks."""
     return collection_pb2.Document(id=f"d{number:04}", text=f"This is unique{number} text. " * SENTENCES)
 
 
@@ -49,7 +49,7 @@ async def collections_of(process: ProbeProcess) -> tuple[chassis.Peers, Any]:
 
 
 async def killed_while_loading(settings: dict[str, str]) -> int:
-    """How many documents were acknowledged when the process was killed, with more on their way."""
+    """Kill search during a load; return the number of documents that it had acknowledged."""
     processed: list[int] = []
 
     async def load(stub: Any, process: ProbeProcess) -> None:
@@ -69,14 +69,14 @@ async def killed_while_loading(settings: dict[str, str]) -> int:
     return processed[-1]
 
 
-async def listed(stub: Any) -> tuple[list[str], int]:
-    """All ids, and how many chunks the documents say they have."""
+async def list_documents(stub: Any) -> tuple[list[str], int]:
+    """Return all ids, and the sum of the documents' numbers of chunks."""
     ids: list[str] = []
     chunks, token = 0, ""
     while True:
         page = await stub.ListDocuments(pb.ListDocumentsRequest(collection="c", page_size=1000, page_token=token))
-        ids.extend(each.id for each in page.documents)
-        chunks += sum(each.chunks for each in page.documents)
+        ids.extend(document.id for document in page.documents)
+        chunks += sum(document.chunks for document in page.documents)
         if not (token := page.next_page_token):
             return ids, chunks
 
@@ -87,20 +87,20 @@ async def test_what_was_acknowledged_survives_and_the_load_goes_on(settings: dic
     async with probe_process("services.search", **settings) as process:
         peers, stub = await collections_of(process)
 
-        async def held() -> collection_pb2.Collection:
+        async def count_stored() -> collection_pb2.Collection:
             response: pb.GetCollectionResponse = await stub.GetCollection(pb.GetCollectionRequest(name="c"))
             return response.collection
 
-        async def found(number: int) -> list[str]:
+        async def search_ids(number: int) -> list[str]:
             query = collection_pb2.CollectionQuery(query_text=f"unique{number}", top_k=3, alpha=0)
             response = await stub.SearchCollection(pb.SearchCollectionRequest(collection="c", query=query))
             return [passage.document_id for passage in response.results if f"unique{number} " in passage.text]
 
-        before = await held()
+        before = await count_stored()
         assert acknowledged <= before.documents
         for number in (0, acknowledged // 2, acknowledged - 1):
-            assert set(await found(number)) == {f"d{number:04}"}
-        ids, chunks = await listed(stub)
+            assert set(await search_ids(number)) == {f"d{number:04}"}
+        ids, chunks = await list_documents(stub)
         assert ids == [f"d{number:04}" for number in range(before.documents)]
         assert chunks == before.chunks == 2 * before.documents
 
@@ -108,6 +108,6 @@ async def test_what_was_acknowledged_survives_and_the_load_goes_on(settings: dic
         async for progress in stub.LoadDocuments(parts(acknowledged, end)):
             last = progress
         assert (last.processed, last.unchanged) == (end - acknowledged, before.documents - acknowledged)
-        assert (await held()).documents == end
-        assert set(await found(end - 1)) == {f"d{end - 1:04}"}
+        assert (await count_stored()).documents == end
+        assert set(await search_ids(end - 1)) == {f"d{end - 1:04}"}
         await peers.close()

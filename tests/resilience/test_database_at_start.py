@@ -23,8 +23,8 @@ def test_an_unreachable_database_is_one_line(name: str, tmp_path: Path) -> None:
     settings = {setting: NOBODY, "HANSEI_DATABASE_WAIT_SECONDS": "0", "SEARCH_SNAPSHOT_DIR": str(tmp_path)}
     status, written = systems.failed_start(tmp_path, f"services.{name}", **settings)
     assert status == 1
-    said = [line for line in written.splitlines() if not line.startswith("{")]
-    assert len(said) == 1, written
+    lines = [line for line in written.splitlines() if not line.startswith("{")]
+    assert len(lines) == 1, written
     shown = "postgresql+psycopg://me:[redacted]@127.0.0.1:1/hansei"
-    assert said[0].startswith(f"{setting}: the database {shown} did not answer")
+    assert lines[0].startswith(f"{setting}: the database {shown} did not answer")
     assert "geheim" not in written

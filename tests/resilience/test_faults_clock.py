@@ -19,16 +19,16 @@ from hansei.gateway.v1 import bulk_pb2 as bulk
 from hansei.gateway.v1.access_service_pb2 import ACCESS_SCOPE_READ
 from hansei.planner.v1.planner_pb2 import ACTION_RAG_SEARCH, EXECUTION_STATUS_PARTIAL, EXECUTION_STATUS_SUCCESS
 from hansei.playbook.v1 import playbook_service_pb2
-from tests.resilience.load import load, recovered, settled
+from tests.resilience.load import check_ledger, load, wait_for_recovery
 from tests.support import systems
 from tests.support.bulk_jobs import jobs_at, run, runs
-from tests.support.campaigns import sized
+from tests.support.campaigns import campaign_size
 from tests.support.processes import Process
 from tests.support.systems import ROOT, SERVICES
 
 FORWARD, BACK = signal.SIGUSR1, signal.SIGUSR2
 FOUND_SECONDS = 30.0
-JOB = sized(30, 10)
+JOB = campaign_size(30, 10)
 LOOK_SECONDS = 1.5
 BUSY_SHARE = 0.5
 SETTABLE = os.pathsep.join(
@@ -56,15 +56,15 @@ async def test_clocks_jump_under_load(hansei: systems.System, jumping: list[str]
             await put(hansei, jumping, FORWARD)
             await callers.progress()
             await put(hansei, jumping, BACK)
-            seconds = await recovered(callers)
-            await callers.found(FOUND_SECONDS)
+            seconds = await wait_for_recovery(callers)
+            await callers.assert_search_is_current(FOUND_SECONDS)
             ended = await asyncio.to_thread(jobs.until_ended, job.job_id)
             sources = await asyncio.to_thread(jobs.sources, dataset)
     assert not callers.ledger.refused
     whose = "every service" if len(jumping) > 1 else jumping[0]
-    settled(f"clock of {whose} an hour forward and back", hansei.address, callers.ledger, seconds)
+    check_ledger(f"clock of {whose} an hour forward and back", hansei.address, callers.ledger, seconds)
     assert (ended.state, ended.learned) == (bulk.JOB_STATE_COMPLETED, JOB)
-    assert sorted(sources) == sorted(each.id for each in runs(dataset, JOB))
+    assert sorted(sources) == sorted(trajectory.id for trajectory in runs(dataset, JOB))
     assert_time_runs_forward(hansei, callers.ledger.dataset)
 
 
@@ -85,7 +85,7 @@ async def test_with_a_clock_that_is_wrong_everything_works_and_nothing_is_busy(
         before = {name: cpu_seconds(process) for name, process in hansei.processes.items()}
         await asyncio.sleep(LOOK_SECONDS)
         spent = {name: cpu_seconds(process) - before[name] for name, process in hansei.processes.items()}
-        assert {name: each for name, each in spent.items() if each > BUSY_SHARE * LOOK_SECONDS} == {}
+        assert {name: seconds for name, seconds in spent.items() if seconds > BUSY_SHARE * LOOK_SECONDS} == {}
     finally:
         await put(hansei, everyone, BACK if first is FORWARD else FORWARD)
 
@@ -130,7 +130,7 @@ def cpu_seconds(process: Process) -> float:
 def assert_time_runs_forward(hansei: systems.System, dataset: str) -> None:
     """In the log of a playbook, whatever the clock of its curator did."""
     with jobs_at(hansei.address) as jobs:
-        asked = playbook_service_pb2.GetHistoryRequest(dataset=dataset, page_size=1000)
-        listed = jobs.playbooks.GetHistory(asked, timeout=30).revisions
-    by_number = sorted(listed, key=lambda each: each.revision)
+        request = playbook_service_pb2.GetHistoryRequest(dataset=dataset, page_size=1000)
+        listed = jobs.playbooks.GetHistory(request, timeout=30).revisions
+    by_number = sorted(listed, key=lambda revision: revision.revision)
     assert all(a.committed_at.ToMicroseconds() <= b.committed_at.ToMicroseconds() for a, b in pairwise(by_number))

@@ -13,7 +13,7 @@ import pytest
 
 from chassis.errors import HanseiError
 from hansei.client import Client
-from tests.resilience.load import Ledger, settled
+from tests.resilience.load import Ledger, check_ledger
 from tests.support import systems
 from tests.support.bulk_jobs import jobs_at, run
 
@@ -25,7 +25,7 @@ ENOUGH = 400
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[Path]:
-    """A file system of `SIZE`; skips the test, loudly, where it cannot be mounted, and fails it in CI."""
+    """Mount a file system of `SIZE`; skip the test if that is not possible, or fail it in CI."""
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -41,7 +41,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """A file that takes all there is left."""
+    """Fill the file system with a file."""
     ballast = disk / "ballast"
     with ballast.open("wb", buffering=0) as file:
         try:
@@ -59,8 +59,8 @@ def test_a_full_disk(tmp_path: Path) -> None:
             "HANSEI_SEARCH_DATABASE_URL",
             "HANSEI_VALIDATOR_DATABASE_URL",
         )
-        places = {name: str(disk / f"{name.lower()}.db") for name in files} | {"PLAYBOOK_DATA_DIR": str(disk)}
-        with systems.one_process(tmp_path, **places) as system, Client(system.address) as client:
+        databases = {name: str(disk / f"{name.lower()}.db") for name in files} | {"PLAYBOOK_DATA_DIR": str(disk)}
+        with systems.one_process(tmp_path, **databases) as system, Client(system.address) as client:
             ledger = Ledger(f"disk-{uuid.uuid4().hex[:8]}")
             assert all(learn(client, ledger, n) for n in range(BEFORE))
             ballast = fill(disk)
@@ -71,20 +71,20 @@ def test_a_full_disk(tmp_path: Path) -> None:
                 assert sorted(jobs.sources(ledger.dataset)) == sorted(ledger.acknowledged)
             ballast.unlink()
             assert learn(client, ledger, number)
-            settled("disk full", system.address, ledger)
+            check_ledger("disk full", system.address, ledger)
 
 
 def learn(client: Client, ledger: Ledger, number: int) -> bool:
-    """Whether a run was acknowledged. An answer that says "not saved" acknowledges nothing, and names the disk."""
+    """Return whether a trajectory was acknowledged; a response that says "not saved" must name the disk."""
     request_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{ledger.dataset}/{number}"))
-    asked = run(ledger.dataset, number, lessons=10**6)
+    request = run(ledger.dataset, number, lessons=10**6)
     try:
-        learned = client.gateway.learn(request_id=request_id, dataset=ledger.dataset, trajectory=asked)
+        learned = client.gateway.learn(request_id=request_id, dataset=ledger.dataset, trajectory=request)
     except HanseiError as error:
         ledger.refuse(error)
         return False
-    if not ledger.saved(learned):
+    if not ledger.record_response(learned):
         assert "is full: nothing was written; free space and retry" in learned.curation.error
         return False
-    ledger.acknowledged.append(asked.id)
+    ledger.acknowledged.append(request.id)
     return True

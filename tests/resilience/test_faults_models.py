@@ -13,9 +13,9 @@ import pytest
 from tests.fakes.http_wire import WireResponse
 from tests.fakes.openai_answers import Answer, ModelRequest, body, chat_json, error, reset, stall
 from tests.fakes.openai_server import OpenAIServer
-from tests.resilience.load import load, settled
+from tests.resilience.load import check_ledger, load
 from tests.support import systems
-from tests.support.campaigns import sized
+from tests.support.campaigns import campaign_size
 
 FAULTS: dict[str, Answer] = {
     "429": error(429, retry_after=0.1),
@@ -24,14 +24,14 @@ FAULTS: dict[str, Answer] = {
     "hanging": stall(),
     "reset": reset(),
 }
-RUNS = sized(12, 4)
+RUNS = campaign_size(12, 4)
 INSIGHT = ("reasoning", "error_identification", "root_cause_analysis", "correct_approach", "key_insight")
 LESSONS = chat_json({"insights": [dict.fromkeys(INSIGHT, "Look before you leap.")]})
 DELTAS = chat_json({"deltas": [{"type": "ADD", "section": "habits", "content": "Look before you leap."}]})
 
 
 def failing_every_third() -> Answer:
-    """What the agents ask for, but a fault of another kind every third time."""
+    """Answer the agents, but fail every third call, each time in another way."""
     number, faults = itertools.count(1), itertools.cycle(FAULTS.values())
 
     def answer(request: ModelRequest) -> WireResponse:
@@ -60,7 +60,7 @@ async def test_a_third_of_the_model_calls_fails(tmp_path: Path, settings: dict[s
         try:
             async with load(system.address, call_seconds=30) as callers:
                 await callers.progress(RUNS)
-            settled("model server: 429, 500, garbage, hanging, reset", system.address, callers.ledger)
+            check_ledger("model server: 429, 500, garbage, hanging, reset", system.address, callers.ledger)
             assert len(model.requests) > 3 * len(FAULTS), "every fault was met"
         finally:
             await asyncio.to_thread(made.__exit__, None, None, None)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.resilience.load import CALLERS, load, recovered, settled
+from tests.resilience.load import CALLERS, check_ledger, load, wait_for_recovery
 from tests.resilience.relay import Relay, relay
 from tests.support import systems
 
@@ -38,14 +38,14 @@ async def gateway(system: systems.System, line: Relay, tmp_path: Path) -> AsyncI
 
 
 async def test_a_cut_between_two_services(gateway: str, system: systems.System, line: Relay) -> None:
-    """Nothing passes and nobody is told; the calls end with their own deadlines."""
+    """Bytes are dropped silently; the calls end at their own deadlines."""
     async with load(gateway, call_seconds=CALL_SECONDS) as callers:
         line.whole.clear()
         await refusals(callers.ledger.refused, CALLERS)
         line.whole.set()
-        seconds = await recovered(callers)
-    assert {said.split()[0] for said in callers.ledger.refused} <= {"DEADLINE_EXCEEDED", "UNAVAILABLE"}
-    settled("network cut between the gateway and the services", system.address, callers.ledger, seconds)
+        seconds = await wait_for_recovery(callers)
+    assert {refusal.split()[0] for refusal in callers.ledger.refused} <= {"DEADLINE_EXCEEDED", "UNAVAILABLE"}
+    check_ledger("network cut between the gateway and the services", system.address, callers.ledger, seconds)
 
 
 async def test_a_peer_that_takes_connections_and_never_answers(
@@ -59,16 +59,16 @@ async def test_a_peer_that_takes_connections_and_never_answers(
         await refusals(callers.ledger.refused, CALLERS)
         assert time.monotonic() - began < 60, "calls end with their deadlines"
         line.whole.set()
-        seconds = await recovered(callers)
-    settled("a peer that accepts and never answers", system.address, callers.ledger, seconds)
+        seconds = await wait_for_recovery(callers)
+    check_ledger("a peer that accepts and never answers", system.address, callers.ledger, seconds)
 
 
 async def test_a_slow_line(gateway: str, system: systems.System, line: Relay) -> None:
     async with load(gateway) as callers:
         line.delay_seconds = DELAY_SECONDS
-        seconds = await recovered(callers)
+        seconds = await wait_for_recovery(callers)
     assert not callers.ledger.refused
-    settled(f"each way {DELAY_SECONDS:g} s longer", system.address, callers.ledger, seconds)
+    check_ledger(f"each way {DELAY_SECONDS:g} s longer", system.address, callers.ledger, seconds)
 
 
 async def refusals(refused: dict[str, int], count: int) -> None:

@@ -16,7 +16,7 @@ from chassis.errors import DeadlineExceeded, Unavailable
 from tests.deploy.cluster import Cluster, cluster
 from tests.deploy.rendered import OVERLAYS, rendered
 from tests.resilience.envoy import Envoy, envoy
-from tests.resilience.load import CALLERS, Load, load, recovered, settled
+from tests.resilience.load import CALLERS, Load, check_ledger, load, wait_for_recovery
 from tests.resilience.namespaces import Network, network
 from tests.support.postgres_server import binaries_or_skip, postgres_server
 from tests.support.systems import SERVICES
@@ -39,23 +39,23 @@ class Apart:
 
     @property
     def address(self) -> str:
-        """`host:port` that leads to the gateway."""
+        """Return `host:port` that leads to the gateway."""
         return self.cluster.address("gateway", SERVICES["gateway"]["listen"])
 
 
 @pytest.fixture(scope="module")
-def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apart]:
+def separate_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apart]:
     programs, manifests = binaries_or_skip(), rendered(OVERLAYS / "dev")
     port = SERVICES["reflector"]["listen"]
     with network(*SERVICES, "postgres", "envoy") as hosts:
-        within = tuple(hosts.hosts["postgres"].within("net", "pid"))
+        within = tuple(hosts.hosts["postgres"].namespace_command("net", "pid"))
         extra = {
             # Who may call is not what breaks here.
-            "gateway": {"REFLECTOR_ADDR": hosts.at("envoy", port), "HANSEI_AUTH": "off", "GATEWAY_API_TOKEN": ""},
+            "gateway": {"REFLECTOR_ADDR": hosts.address("envoy", port), "HANSEI_AUTH": "off", "GATEWAY_API_TOKEN": ""},
         }
         data = tmp_path_factory.mktemp("apart")
         with (
-            envoy(hosts, "envoy", port, hosts.at("reflector", port)) as between,
+            envoy(hosts, "envoy", port, hosts.address("reflector", port)) as between,
             postgres_server(programs, within, POSTGRES_PORT) as postgres,
             cluster(manifests, postgres, data, extra=extra, place=hosts) as running,
         ):
@@ -63,65 +63,77 @@ def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apart]:
 
 
 @pytest.fixture(autouse=True)
-def healed(apart: Apart) -> Iterator[None]:
-    """What one test breaks is whole for the next one."""
+def repaired_network(separate_hosts: Apart) -> Iterator[None]:
+    """Repair the network after each test."""
     yield
-    apart.network.heal()
-    apart.envoy.delay(0)
+    separate_hosts.network.reconnect()
+    separate_hosts.envoy.delay(0)
 
 
-async def test_packets_between_the_gateway_and_the_curator_are_dropped(apart: Apart) -> None:
-    async with load(apart.address, call_seconds=CALL_SECONDS) as callers:
-        apart.network.cut("gateway", "curator")
-        await met(callers, lambda: sum(callers.ledger.refused.values()) >= CALLERS)
-        assert apart.network.dropped("curator") + apart.network.dropped("gateway") > 0
-        apart.network.heal()
-        seconds = await recovered(callers)
-        await callers.found(FOUND_SECONDS)
-    assert {said.split()[0] for said in callers.ledger.refused} <= {"DEADLINE_EXCEEDED", "UNAVAILABLE", "not"}
-    settled("packets dropped between gateway and curator", apart.address, callers.ledger, seconds)
+async def test_packets_between_the_gateway_and_the_curator_are_dropped(separate_hosts: Apart) -> None:
+    async with load(separate_hosts.address, call_seconds=CALL_SECONDS) as callers:
+        separate_hosts.network.disconnect("gateway", "curator")
+        await wait_until(callers, lambda: sum(callers.ledger.refused.values()) >= CALLERS)
+        assert (
+            separate_hosts.network.count_dropped_packets("curator")
+            + separate_hosts.network.count_dropped_packets("gateway")
+            > 0
+        )
+        separate_hosts.network.reconnect()
+        seconds = await wait_for_recovery(callers)
+        await callers.assert_search_is_current(FOUND_SECONDS)
+    assert {refusal.split()[0] for refusal in callers.ledger.refused} <= {"DEADLINE_EXCEEDED", "UNAVAILABLE", "not"}
+    check_ledger("packets dropped between gateway and curator", separate_hosts.address, callers.ledger, seconds)
 
 
-async def test_packets_between_search_and_the_curator_are_dropped(apart: Apart) -> None:
+async def test_packets_between_search_and_the_curator_are_dropped(separate_hosts: Apart) -> None:
     """The feed stands still; learning goes on (vectors of the lessons are known), and all of it is found afterwards."""
-    async with load(apart.address, call_seconds=CALL_SECONDS) as callers:
-        apart.network.cut("search", "curator")
+    async with load(separate_hosts.address, call_seconds=CALL_SECONDS) as callers:
+        separate_hosts.network.disconnect("search", "curator")
         await callers.progress(2 * CALLERS)
         with pytest.raises((DeadlineExceeded, Unavailable)):
-            await callers.found(CALL_SECONDS)
-        assert apart.network.dropped("curator") + apart.network.dropped("search") > 0
-        apart.network.heal()
-        seconds = await recovered(callers)
-        await callers.found(FOUND_SECONDS)
-    settled("packets dropped between search and curator", apart.address, callers.ledger, seconds)
+            await callers.assert_search_is_current(CALL_SECONDS)
+        assert (
+            separate_hosts.network.count_dropped_packets("curator")
+            + separate_hosts.network.count_dropped_packets("search")
+            > 0
+        )
+        separate_hosts.network.reconnect()
+        seconds = await wait_for_recovery(callers)
+        await callers.assert_search_is_current(FOUND_SECONDS)
+    check_ledger("packets dropped between search and curator", separate_hosts.address, callers.ledger, seconds)
 
 
-async def test_a_tenth_of_all_packets_is_lost(apart: Apart) -> None:
-    async with load(apart.address) as callers:
-        apart.network.lose(LOST_PERCENT)
-        seconds = await recovered(callers)
+async def test_a_tenth_of_all_packets_is_lost(separate_hosts: Apart) -> None:
+    async with load(separate_hosts.address) as callers:
+        separate_hosts.network.lose_packets(LOST_PERCENT)
+        seconds = await wait_for_recovery(callers)
         await callers.progress()
-        assert all(apart.network.dropped(name) for name in ("gateway", "curator", "search", "postgres"))
-        await callers.found(FOUND_SECONDS)
-    settled(f"{LOST_PERCENT} % of all packets lost", apart.address, callers.ledger, seconds)
+        assert all(
+            separate_hosts.network.count_dropped_packets(name) for name in ("gateway", "curator", "search", "postgres")
+        )
+        await callers.assert_search_is_current(FOUND_SECONDS)
+    check_ledger(f"{LOST_PERCENT} % of all packets lost", separate_hosts.address, callers.ledger, seconds)
 
 
-async def test_calls_of_one_service_arrive_late(apart: Apart) -> None:
-    """Later than usual, nobody minds; later than callers wait, they are told so when their time is over."""
-    async with load(apart.address, call_seconds=CALL_SECONDS) as callers:
-        await asyncio.to_thread(apart.envoy.delay, DELAY_SECONDS)
+async def test_calls_of_one_service_arrive_late(separate_hosts: Apart) -> None:
+    """A delay below the deadline fails no call; a longer one ends calls with DEADLINE_EXCEEDED."""
+    async with load(separate_hosts.address, call_seconds=CALL_SECONDS) as callers:
+        await asyncio.to_thread(separate_hosts.envoy.delay, DELAY_SECONDS)
         await callers.progress()
         assert not callers.ledger.refused
-        await asyncio.to_thread(apart.envoy.delay, TOO_LONG_SECONDS)
-        await met(callers, lambda: sum(callers.ledger.refused.values()) >= CALLERS)
-        await asyncio.to_thread(apart.envoy.delay, 0)
-        seconds = await recovered(callers)
-        await callers.found(FOUND_SECONDS)
-    settled(f"reflector {TOO_LONG_SECONDS:g} s late, behind an Envoy", apart.address, callers.ledger, seconds)
+        await asyncio.to_thread(separate_hosts.envoy.delay, TOO_LONG_SECONDS)
+        await wait_until(callers, lambda: sum(callers.ledger.refused.values()) >= CALLERS)
+        await asyncio.to_thread(separate_hosts.envoy.delay, 0)
+        seconds = await wait_for_recovery(callers)
+        await callers.assert_search_is_current(FOUND_SECONDS)
+    check_ledger(
+        f"reflector {TOO_LONG_SECONDS:g} s late, behind an Envoy", separate_hosts.address, callers.ledger, seconds
+    )
 
 
-async def met(callers: Load, condition: Callable[[], bool]) -> None:
-    """Wait for what the callers are told."""
+async def wait_until(callers: Load, condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds."""
     async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  the callers do not know us
             await asyncio.sleep(0.05)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.resilience.load import CALLERS, load, recovered, settled
+from tests.resilience.load import CALLERS, check_ledger, load, wait_for_recovery
 from tests.support import systems
-from tests.support.campaigns import sized
+from tests.support.campaigns import campaign_size
 from tests.support.postgres_server import PostgresServer, binaries_or_skip, postgres_server
 
-GAP_SECONDS = sized(30.0, 3.0)
+GAP_SECONDS = campaign_size(30.0, 3.0)
 """For how long the database is away; of a short while callers see little."""
 BURST = 10
 
@@ -45,9 +45,9 @@ async def test_a_service_is_killed_under_load(hansei: Hansei, name: str) -> None
     async with load(hansei.address) as callers:
         hansei.system.kill(name)
         hansei.system.start(name)
-        await asyncio.to_thread(hansei.system.started, name)
-        seconds = await recovered(callers)
-    settled(f"{name} killed", hansei.address, callers.ledger, seconds)
+        await asyncio.to_thread(hansei.system.wait_until_started, name)
+        seconds = await wait_for_recovery(callers)
+    check_ledger(f"{name} killed", hansei.address, callers.ledger, seconds)
     if name in ("planner", "validator"):
         assert not callers.ledger.refused, "nobody who learns or searches needs it"
 
@@ -59,8 +59,8 @@ async def test_the_database_is_away_and_comes_back(hansei: Hansei) -> None:
         await asyncio.sleep(GAP_SECONDS)
         assert len(callers.ledger.acknowledged) <= before + CALLERS, "only what was on its way is acknowledged"
         await asyncio.to_thread(hansei.postgres.start)
-        seconds = await recovered(callers)
-    settled(f"database away for {GAP_SECONDS:g} s", hansei.address, callers.ledger, seconds)
+        seconds = await wait_for_recovery(callers)
+    check_ledger(f"database away for {GAP_SECONDS:g} s", hansei.address, callers.ledger, seconds)
     assert {name: process.poll() for name, process in hansei.system.processes.items()} == dict.fromkeys(
         hansei.system.processes
     ), "no process ended"
@@ -70,7 +70,7 @@ async def test_a_burst_of_ten_times_the_load(hansei: Hansei) -> None:
     async with load(hansei.address) as callers:
         async with load(hansei.address, BURST * CALLERS) as burst:
             await callers.progress()
-        seconds = await recovered(callers)
+        seconds = await wait_for_recovery(callers)
     assert not burst.ledger.refused.keys() - {"RESOURCE_EXHAUSTED OVERLOADED"}
-    settled("burst, ten times the load", hansei.address, burst.ledger, seconds)
-    settled("the same, those who were there before", hansei.address, callers.ledger, seconds)
+    check_ledger("burst, ten times the load", hansei.address, burst.ledger, seconds)
+    check_ledger("the same, those who were there before", hansei.address, callers.ledger, seconds)

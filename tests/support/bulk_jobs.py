@@ -1,4 +1,4 @@
-"""Jobs of bulk learning as tests and benchmarks submit them: short runs, each with a lesson of its own."""
+"""Bulk learning jobs of tests and benchmarks: short trajectories, each with a lesson of its own."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ BATCH = 100
 
 
 def run(dataset: str, number: int, lessons: int = 40) -> trajectory.Trajectory:
-    """A failed run with one tool call; `lessons` different ones teach something new, the others teach it again."""
+    """Return a failed trajectory with one tool call; the first `lessons` teach something new, the others repeat it."""
     tool = f"tool{number % lessons}"
     call = trajectory.ToolCall(id="1", name=tool, arguments=f'{{"number": {number}}}')
-    said = f"exit code 1\nfatal: no such thing: {number}"
+    content = f"exit code 1\nfatal: no such thing: {number}"
     return trajectory.Trajectory(
         id=f"{dataset}-{number}",
         dataset=dataset,
@@ -34,7 +34,7 @@ def run(dataset: str, number: int, lessons: int = 40) -> trajectory.Trajectory:
         generated_answer="It did not work.",
         steps=[
             trajectory.Step(role=trajectory.STEP_ROLE_ASSISTANT, tool_calls=[call]),
-            trajectory.Step(role=trajectory.STEP_ROLE_TOOL, name=tool, tool_call_id="1", content=said),
+            trajectory.Step(role=trajectory.STEP_ROLE_TOOL, name=tool, tool_call_id="1", content=content),
         ],
     )
 
@@ -45,13 +45,13 @@ def runs(dataset: str, count: int) -> list[trajectory.Trajectory]:
 
 @dataclass(frozen=True)
 class Jobs:
-    """The jobs at an address."""
+    """Client of the jobs at an address."""
 
     stub: Any
     playbooks: Any
 
     def submit(self, dataset: str, trajectories: Sequence[trajectory.Trajectory], job_id: str = "") -> bulk.Job:
-        """Submit a job; its id is a new one unless given."""
+        """Submit a job; without `job_id` it gets a new id."""
         return self.send(parts(dataset, trajectories, job_id or str(uuid.uuid4())))
 
     def send(self, messages: Iterator[service.SubmitTrajectoriesRequest]) -> bulk.Job:
@@ -65,7 +65,7 @@ class Jobs:
             yield event.job
 
     def until_learned(self, job_id: str, count: int) -> bulk.Job:
-        """The job as soon as so many of its trajectories were learned, or it has ended."""
+        """Return the job as soon as `count` of its trajectories were learned or it has ended."""
         for job in self.watch(job_id):
             if job.learned >= count:
                 break
@@ -75,24 +75,28 @@ class Jobs:
         return list(self.watch(job_id))[-1]
 
     def dead_letters(self, job_id: str, size: int = 500, token: str = "") -> service.ListDeadLettersResponse:
-        asked = service.ListDeadLettersRequest(job_id=job_id, page_size=size, page_token=token)
-        return self.stub.ListDeadLetters(asked, timeout=SECONDS)  # type: ignore[no-any-return]
+        request = service.ListDeadLettersRequest(job_id=job_id, page_size=size, page_token=token)
+        return self.stub.ListDeadLetters(request, timeout=SECONDS)  # type: ignore[no-any-return]
 
     def retry(self, job_id: str, request_id: str = "") -> bulk.Job:
-        asked = service.RetryDeadLettersRequest(job_id=job_id, request_id=request_id or str(uuid.uuid4()))
-        return self.stub.RetryDeadLetters(asked, timeout=SECONDS).job  # type: ignore[no-any-return]
+        request = service.RetryDeadLettersRequest(job_id=job_id, request_id=request_id or str(uuid.uuid4()))
+        return self.stub.RetryDeadLetters(request, timeout=SECONDS).job  # type: ignore[no-any-return]
 
     def cancel(self, job_id: str, request_id: str = "") -> bulk.Job:
-        asked = service.CancelJobRequest(job_id=job_id, request_id=request_id or str(uuid.uuid4()))
-        return self.stub.CancelJob(asked, timeout=SECONDS).job  # type: ignore[no-any-return]
+        request = service.CancelJobRequest(job_id=job_id, request_id=request_id or str(uuid.uuid4()))
+        return self.stub.CancelJob(request, timeout=SECONDS).job  # type: ignore[no-any-return]
 
     def sources(self, dataset: str) -> list[str]:
-        """The trajectory of every curation in a playbook's log: one that was learned twice is there twice."""
+        """Return the trajectory of every curation in a playbook's log, with repetitions."""
         found, token = [], ""
         while True:
-            asked = playbook_service_pb2.GetHistoryRequest(dataset=dataset, page_size=1000, page_token=token)
-            page = self.playbooks.GetHistory(asked, timeout=SECONDS)
-            found += [each.source_trajectory for each in page.revisions if each.kind == playbook.REVISION_KIND_CURATE]
+            request = playbook_service_pb2.GetHistoryRequest(dataset=dataset, page_size=1000, page_token=token)
+            page = self.playbooks.GetHistory(request, timeout=SECONDS)
+            found += [
+                revision.source_trajectory
+                for revision in page.revisions
+                if revision.kind == playbook.REVISION_KIND_CURATE
+            ]
             token = page.next_page_token
             if not token:
                 return found
@@ -101,10 +105,10 @@ class Jobs:
 def parts(
     dataset: str, trajectories: Sequence[trajectory.Trajectory], job_id: str
 ) -> Iterator[service.SubmitTrajectoriesRequest]:
-    """The messages of a submission."""
+    """Yield the messages of a submission."""
     yield service.SubmitTrajectoriesRequest(head=service.JobHead(request_id=job_id, dataset=dataset))
     for start in range(0, len(trajectories), BATCH):
-        items = [bulk.QueuedTrajectory(trajectory=each) for each in trajectories[start : start + BATCH]]
+        items = [bulk.QueuedTrajectory(trajectory=item) for item in trajectories[start : start + BATCH]]
         yield service.SubmitTrajectoriesRequest(batch=service.TrajectoryBatch(trajectories=items))
 
 

@@ -16,8 +16,8 @@ SIZES = ("short", "full")
 Size = TypeVar("Size")
 
 
-def sized(full: Size, short: Size) -> Size:
-    """The size at which this run has its campaigns: `HANSEI_CAMPAIGNS` is `full`, or `short`, as it is when unset.
+def campaign_size(full: Size, short: Size) -> Size:
+    """Return the size of a campaign in this run: `full` only if `HANSEI_CAMPAIGNS` is `full`.
 
     Raises ValueError for anything else.
     """

@@ -1,4 +1,4 @@
-"""The `hansei` command as tests run it: in this process, with what it wrote and how it ended."""
+"""Run the `hansei` command in the process of the tests, and return its output and exit status."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples/trajectories"
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a command wrote and how it ended."""
+class CommandResult:
+    """The output and the exit status of a command."""
 
     code: int
     out: str
@@ -27,21 +27,21 @@ class Said:
 
     @property
     def document(self) -> Any:
-        """Stdout as the one JSON document it must be."""
+        """Parse stdout as one JSON document."""
         return json.loads(self.out)
 
     @property
     def lines(self) -> list[Any]:
-        """Stdout as the JSON lines it must be."""
+        """Parse stdout as JSON lines."""
         return [json.loads(line) for line in self.out.splitlines()]
 
 
-Hansei = Callable[..., Said]
+Hansei = Callable[..., CommandResult]
 
 
 @pytest.fixture
 def hansei(system: systems.System, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Hansei:
-    """Runs `hansei ARGUMENTS` against a running system."""
+    """Return a function that runs `hansei ARGUMENTS` against a running system."""
     monkeypatch.setenv("HANSEI_ADDR", system.address)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.delenv("HANSEI_DATASET", raising=False)
@@ -49,7 +49,7 @@ def hansei(system: systems.System, capfd: pytest.CaptureFixture[str], monkeypatc
 
 
 def runner(capfd: pytest.CaptureFixture[str]) -> Hansei:
-    def run(*arguments: object) -> Said:
+    def run(*arguments: object) -> CommandResult:
         capfd.readouterr()
         code = 0
         try:
@@ -57,7 +57,7 @@ def runner(capfd: pytest.CaptureFixture[str]) -> Hansei:
         except SystemExit as ended:
             code = int(ended.code or 0)
         written = capfd.readouterr()
-        return Said(code, written.out, written.err)
+        return CommandResult(code, written.out, written.err)
 
     return run
 
@@ -67,12 +67,12 @@ def dataset() -> str:
     return f"cli-{uuid.uuid4().hex[:12]}"
 
 
-def recorded(directory: Path, dataset: str, *ids: str) -> list[Path]:
-    """Recorded runs as files of a dataset of their own."""
+def copy_runs(directory: Path, dataset: str, *ids: str) -> list[Path]:
+    """Copy recorded trajectories into a dataset, and return their files."""
     files = []
-    for each in ids:
-        run = json.loads((EXAMPLES / f"{each}.json").read_text(encoding="utf-8"))
-        file = directory / f"{each}.json"
+    for id_ in ids:
+        run = json.loads((EXAMPLES / f"{id_}.json").read_text(encoding="utf-8"))
+        file = directory / f"{id_}.json"
         file.write_text(json.dumps(run | {"dataset": dataset}), encoding="utf-8")
         files.append(file)
     return files

@@ -1,4 +1,4 @@
-"""The contract as an older or a newer release has it: the descriptors of ours, with parts taken away or added."""
+"""The contract of an older or a newer release: the descriptors of this one with parts removed or added."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ class Contract:
             self._pool.AddSerializedFile(file.SerializeToString())
 
     def message(self, name: str) -> Any:
-        """The class of `hansei.<name>`."""
+        """Return the class of `hansei.<name>`."""
         return message_factory.GetMessageClass(self._pool.FindMessageTypeByName(f"hansei.{name}"))
 
     def call(self, channel: Any, method: str, **fields: Any) -> Any:
-        """A unary method as a client of this contract calls it: `gateway.v1.GatewayService/Learn`."""
+        """Call a unary method, such as `gateway.v1.GatewayService/Learn`, as a client of this contract does."""
         service, _, name = method.partition("/")
         found = self._pool.FindServiceByName(f"hansei.{service}").methods_by_name[name]
         request = message_factory.GetMessageClass(found.input_type)(**fields)
         fill(request)
         response = message_factory.GetMessageClass(found.output_type)
         invoke = channel.unary_unary(
-            f"/hansei.{method}", request_serializer=_serialized, response_deserializer=response.FromString
+            f"/hansei.{method}", request_serializer=serialize, response_deserializer=response.FromString
         )
         return invoke(request, timeout=60)
 
 
-def older(is_unknown: Callable[[str], bool], needed: Container[str]) -> Contract:
-    """A contract without the fields, values of enums and methods for which `is_unknown` says so of their full names.
+def create_older_contract(is_unknown: Callable[[str], bool], needed: Container[str]) -> Contract:
+    """Return a contract without the fields, enum values and methods for whose full names `is_unknown` is true.
 
     What a request must have, and what is `needed`, is there in every release.
     """
@@ -56,11 +56,11 @@ def older(is_unknown: Callable[[str], bool], needed: Container[str]) -> Contract
     def shrink(message: DescriptorProto, name: str) -> None:
         for field in list(message.field):
             full = f"{name}.{field.name}"
-            if not _required(field) and full not in needed and is_unknown(full):
+            if not is_required(field) and full not in needed and is_unknown(full):
                 message.field.remove(field)
         _renumber_oneofs(message)
 
-    files = installed()
+    files = installed_files()
     for file in files:
         _change(file, shrink)
         for enum in _enums(file):
@@ -77,14 +77,14 @@ def older(is_unknown: Callable[[str], bool], needed: Container[str]) -> Contract
     return Contract(files)
 
 
-def newer() -> Contract:
-    """A contract whose every message has a field that nobody here knows; `fill` sets them all."""
+def create_newer_contract() -> Contract:
+    """Return a contract in which every message has a field that this release does not have; `fill` sets them all."""
 
     def grow(message: DescriptorProto, name: str) -> None:
         kind, once = FieldDescriptorProto.TYPE_STRING, FieldDescriptorProto.LABEL_OPTIONAL
         message.field.add(name=ADDED, number=ADDED_NUMBER, type=kind, label=once, json_name=ADDED)
 
-    files = installed()
+    files = installed_files()
     for file in files:
         _change(file, grow)
     return Contract(files)
@@ -96,17 +96,17 @@ def fill(message: Any) -> None:
         setattr(message, ADDED, "unknown")
     for field, value in message.ListFields():
         if field.message_type and not field.message_type.GetOptions().map_entry:
-            for each in value if field.is_repeated else [value]:
-                fill(each)
+            for item in value if field.is_repeated else [value]:
+                fill(item)
 
 
-def installed() -> list[FileDescriptorProto]:
-    """Every file of the contract, each after those that it uses."""
+def installed_files() -> list[FileDescriptorProto]:
+    """Return every file of the contract, each after those that it imports."""
     pool, found = descriptor_pool.Default(), {}
 
     def take(file: FileDescriptor) -> None:
-        for each in file.dependencies:
-            take(each)
+        for dependency in file.dependencies:
+            take(dependency)
         if file.name not in found:
             found[file.name] = FileDescriptorProto()
             file.CopyToProto(found[file.name])
@@ -116,7 +116,7 @@ def installed() -> list[FileDescriptorProto]:
     return list(found.values())
 
 
-def _serialized(message: Any) -> bytes:
+def serialize(message: Any) -> bytes:
     return bytes(message.SerializeToString())
 
 
@@ -140,16 +140,16 @@ def _enums(file: FileDescriptorProto) -> Iterator[EnumDescriptorProto]:
         yield from file.enum_type
 
 
-def _required(field: FieldDescriptorProto) -> bool:
+def is_required(field: FieldDescriptorProto) -> bool:
     return field_behavior_pb2.REQUIRED in field.options.Extensions[field_behavior_pb2.field_behavior]
 
 
 def _renumber_oneofs(message: DescriptorProto) -> None:
     """Drop the choices that have no field left; fields name theirs by its place."""
     left = sorted({field.oneof_index for field in message.field if field.HasField("oneof_index")})
-    kept = [message.oneof_decl[place] for place in left]
+    oneofs = [message.oneof_decl[index] for index in left]
     for field in message.field:
         if field.HasField("oneof_index"):
             field.oneof_index = left.index(field.oneof_index)
     del message.oneof_decl[:]
-    message.oneof_decl.extend(kept)
+    message.oneof_decl.extend(oneofs)

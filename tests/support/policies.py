@@ -1,4 +1,4 @@
-"""How tests call that want the first answer, also where another try, a second later, might help."""
+"""Call policies for tests that assert the first response of a call."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from chassis.policy import Policies, installed_policies
 
 
 def without_retries() -> Policies:
-    """The policies of the contracts, for a client that tries each call once."""
+    """Return the policies of the contracts without retries."""
     return {path: replace(policy, retry=False) for path, policy in installed_policies().items()}

@@ -1,4 +1,4 @@
-"""hansei as a user runs it: real processes on loopback ports, in one, in one a service, or in several of each.
+"""hansei as a user runs it: real processes on loopback ports; one, one for each service, or several for each.
 
 All forms offer the same thing, a gateway address under which every service is found; behaviour tests run on each.
 """
@@ -45,7 +45,7 @@ _ports = itertools.count(random.randrange(len(PORTS)))
 
 @dataclass(frozen=True)
 class Program:
-    """How a process is started, and started again."""
+    """The command of a process, to start it for the first time or again."""
 
     module: str
     address: str
@@ -54,7 +54,7 @@ class Program:
 
 @dataclass(frozen=True)
 class System:
-    """A running hansei: where its gateway is, where each service is, and the processes behind it."""
+    """A running hansei: the addresses of its services and its processes."""
 
     form: str
     addresses: Mapping[str, str]
@@ -63,30 +63,30 @@ class System:
     processes: dict[str, Process] = field(repr=False, default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For other processes than the one that started it: its processes are not theirs to end."""
+        """Leave the processes out: only the process that started them ends them."""
         return {**self.__dict__, "processes": {}}
 
     @property
     def address(self) -> str:
-        """`host:port` of the gateway."""
+        """Return `host:port` of the gateway."""
         return self.addresses["gateway"]
 
     def replicas(self, name: str) -> list[str]:
-        """`host:port` of each process of a service."""
+        """Return `host:port` of each process of a service."""
         return self.addresses[name].removeprefix("ipv4:").split(",")
 
     def log(self, name: str) -> str:
-        """What a process has written so far."""
+        """Return the log of a process."""
         return (self.data / f"{name}.log").read_text(encoding="utf-8", errors="replace")
 
     def start(self, name: str) -> None:
-        """Start a process, for the first time or where one was."""
+        """Start a process, for the first time or after its end."""
         program = self.programs[name]
         command = ModuleCommand(program.module, str(self.data), program.environment)
         with (self.data / f"{name}.log").open("ab") as log:
             self.processes[name] = start(command, log, log)
 
-    def started(self, name: str) -> None:
+    def wait_until_started(self, name: str) -> None:
         """Wait until a process serves."""
         wait_until_serving(self, name, self.programs[name].address)
 
@@ -96,12 +96,12 @@ class System:
         self.processes[name].wait()
 
     def stop(self, name: str) -> int:
-        """Ask a process to end, and wait until it has; its exit status."""
+        """Ask a process to end, wait until it has, and return its exit status."""
         self.processes[name].terminate()
         return self.processes[name].wait(STOP_SECONDS)
 
     def end(self) -> None:
-        """End all processes: asked first, killed if they do not."""
+        """Ask all processes to end, and kill those that do not."""
         for process in self.processes.values():
             process.terminate()
         for process in self.processes.values():
@@ -113,7 +113,7 @@ class System:
 
 
 def free_port() -> int:
-    """A port that nobody listens on, and that no other worker of this run of the tests is given."""
+    """Return a port on which no process listens, and which no other worker of this test run gets."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     own = PORTS[worker::workers]
@@ -129,7 +129,7 @@ def free_port() -> int:
 
 @contextmanager
 def one_process(data: Path, **environment: str) -> Iterator[System]:
-    """Every service in one process on one port."""
+    """Run every service in one process on one port."""
     address = f"127.0.0.1:{free_port()}"
     programs = {"allinone": _program("allinone", address, data, environment)}
     with _running(System("one process", dict.fromkeys(SERVICES, address), data, programs)) as system:
@@ -138,32 +138,32 @@ def one_process(data: Path, **environment: str) -> Iterator[System]:
 
 @contextmanager
 def separate_processes(data: Path, **environment: str) -> Iterator[System]:
-    """One process a service, as on a cluster."""
-    with _running(_planned("separate processes", data, {}, environment)) as system:
+    """Run each service in a process of its own, as on a cluster."""
+    with _running(plan_system("separate processes", data, {}, environment)) as system:
         yield system
 
 
 @contextmanager
-def replicated(data: Path, **environment: str) -> Iterator[System]:
-    """Several processes of each service that keeps state or is called from outside, on one PostgreSQL.
+def replicated_processes(data: Path, **environment: str) -> Iterator[System]:
+    """Run several processes of each service that has state or is called from outside, on one PostgreSQL.
 
     Skips the test where PostgreSQL is not installed, and fails it where it must be (`binaries_or_skip`).
     """
     with (
         postgres_server(binaries_or_skip()) as server,
-        _running(_planned("replicated", data, REPLICAS, server_databases(server) | environment)) as system,
+        _running(plan_system("replicated", data, REPLICAS, server_databases(server) | environment)) as system,
     ):
         yield system
 
 
 @contextmanager
 def two_releases(data: Path, newer: Mapping[str, str], **environment: str) -> Iterator[System]:
-    """One process a service on one PostgreSQL, and the place of a second: `start("curator-2")`, of a newer release.
+    """Run each service in one process on one PostgreSQL; `start("curator-2")` starts one of a newer release.
 
-    `newer` is what that one has in its environment besides. Skips and fails as `replicated` does.
+    The processes of the newer release also have the variables `newer`. Skips and fails as `replicated_processes` does.
     """
     with postgres_server(binaries_or_skip()) as server:
-        planned = _planned("two releases", data, dict.fromkeys(SERVICES, 2), server_databases(server) | environment)
+        planned = plan_system("two releases", data, dict.fromkeys(SERVICES, 2), server_databases(server) | environment)
         programs = {
             name: program if name in SERVICES else replace(program, environment={**program.environment, **newer})
             for name, program in planned.programs.items()
@@ -174,7 +174,7 @@ def two_releases(data: Path, newer: Mapping[str, str], **environment: str) -> It
 
 @contextmanager
 def one_service(data: Path, name: str, **environment: str) -> Iterator[System]:
-    """The process of one service; `environment` says where its peers are. It may be killed before the block ends."""
+    """Run one service; `environment` has the addresses of its peers. A test may kill it before the block ends."""
     address = f"127.0.0.1:{free_port()}"
     programs = {name: _program(_module(name), address, data, environment)}
     with _running(System("one service", {name: address}, data, programs)) as system:
@@ -182,34 +182,34 @@ def one_service(data: Path, name: str, **environment: str) -> Iterator[System]:
 
 
 def server_databases(server: PostgresServer) -> dict[str, str]:
-    """The variables that give each service a database of its own on one server."""
-    kept = {name: listed["database"] for name, listed in SERVICES.items() if "database" in listed}
-    return {variable: server.database(name) for name, variable in kept.items()}
+    """Return the variables that give each service a database of its own on one server."""
+    databases = {name: listed["database"] for name, listed in SERVICES.items() if "database" in listed}
+    return {variable: server.database(name) for name, variable in databases.items()}
 
 
-def _planned(form: str, data: Path, replicas: Mapping[str, int], environment: Mapping[str, str]) -> System:
-    """Every service as one process or several; the first bears the service's name, the others also a number."""
+def plan_system(form: str, data: Path, replicas: Mapping[str, int], environment: Mapping[str, str]) -> System:
+    """Plan one or several processes a service: the first has the service's name, the others also a number."""
     names = {name: [name, *(f"{name}-{n}" for n in range(2, replicas.get(name, 1) + 1))] for name in SERVICES}
-    local = {each: f"127.0.0.1:{free_port()}" for group in names.values() for each in group}
-    addresses = {name: _together([local[each] for each in group]) for name, group in names.items()}
+    local = {process: f"127.0.0.1:{free_port()}" for group in names.values() for process in group}
+    addresses = {name: join_addresses([local[process] for process in group]) for name, group in names.items()}
     shared = {**{f"{name.upper()}_ADDR": address for name, address in addresses.items()}, **environment}
     programs = {}
     for name, group in names.items():
-        for each in group:
-            own = {"HANSEI_BULK_EXECUTOR": each, "HANSEI_SEARCH_SNAPSHOT_DIR": str(data / "snapshots" / each)}
-            programs[each] = _program(_module(name), local[each], data, own | shared)
+        for process in group:
+            own = {"HANSEI_BULK_EXECUTOR": process, "HANSEI_SEARCH_SNAPSHOT_DIR": str(data / "snapshots" / process)}
+            programs[process] = _program(_module(name), local[process], data, own | shared)
     return System(form, addresses, data, programs)
 
 
 @contextmanager
 def _running(system: System, names: Iterable[str] = ()) -> Iterator[System]:
-    """Start the processes of these names, or all, and end whatever runs at the end."""
+    """Start the processes of these names, or all; end all processes that run at the end."""
     first = list(names) or list(system.programs)
     try:
         for name in first:
             system.start(name)
         for name in first:
-            system.started(name)
+            system.wait_until_started(name)
         yield system
     finally:
         system.end()
@@ -223,17 +223,17 @@ def _module(name: str) -> str:
     return name if name == "gateway" else f"services.{name}"
 
 
-def _together(addresses: list[str]) -> str:
-    """Where all of them are, as gRPC writes what one name stands for."""
+def join_addresses(addresses: list[str]) -> str:
+    """Return the gRPC target of several addresses."""
     return addresses[0] if len(addresses) == 1 else f"ipv4:{','.join(addresses)}"
 
 
-FORMS = {"one process": one_process, "separate processes": separate_processes, "replicated": replicated}
+FORMS = {"one process": one_process, "separate processes": separate_processes, "replicated": replicated_processes}
 ON_POSTGRES = {"replicated"}
 
 
 def failed_start(data: Path, module: str, **environment: str) -> tuple[int, str]:
-    """The exit status and the last words of a process that is not supposed to start."""
+    """Return the exit status and the standard error of a process that is not supposed to start."""
     env = _environment(data, **{"HANSEI_LISTEN_ADDRESS": "127.0.0.1:0", **environment})
     with TemporaryFile("w+") as output, TemporaryFile("w+", encoding="utf-8") as errors:
         process = start(ModuleCommand(module, str(data), env), output, errors)
@@ -247,7 +247,7 @@ def failed_start(data: Path, module: str, **environment: str) -> tuple[int, str]
 
 
 def wait_until_serving(system: System, name: str, address: str) -> None:
-    """Wait for health to say SERVING; fail with the process's log when it does not, or when the process has ended."""
+    """Wait until a process is healthy; fail with its log when it is late or has ended."""
     give_up = time.monotonic() + START_SECONDS
     while not _serves(address):
         if system.processes[name].poll() is not None or time.monotonic() > give_up:
@@ -255,12 +255,12 @@ def wait_until_serving(system: System, name: str, address: str) -> None:
 
 
 def _serves(address: str) -> bool:
-    """Whether health says SERVING, within the time after which it is worth looking at the process again."""
+    """Return whether the health service reports SERVING within `LOOK_SECONDS`."""
     request = health_pb2.HealthCheckRequest()
     with grpc.insecure_channel(address, options=LOOKING) as channel:
         watch = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=LOOK_SECONDS, wait_for_ready=True)
         try:
-            next(each for each in watch if each.status == health_pb2.HealthCheckResponse.SERVING)
+            next(response for response in watch if response.status == health_pb2.HealthCheckResponse.SERVING)
         except (grpc.RpcError, StopIteration):
             return False
         watch.cancel()

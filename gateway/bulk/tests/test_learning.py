@@ -22,7 +22,7 @@ from gateway.bulk.usecases.learn_batches import BatchLearner, outcome_of
 from hansei.curator.v1 import curator_service_pb2 as curator
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from libs.storage.errors import StoreConflict, StoreFull, StoreUnavailable
-from tests.support.campaigns import sized
+from tests.support.campaigns import campaign_size
 
 
 async def test_each_trajectory_is_learned_under_an_id_of_its_own_that_never_changes(desk: Desk) -> None:
@@ -181,7 +181,7 @@ async def test_a_learner_waits_for_its_database(desk: Desk, monkeypatch: pytest.
     assert failures == []
 
 
-@settings(max_examples=sized(100, 40), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=campaign_size(100, 40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     count=st.integers(1, 12),
     fates=st.lists(st.sampled_from(["saved", "passing", "dead", "unsaved"]), max_size=20),

@@ -10,9 +10,9 @@ import pytest
 from libs.storage.database import Database
 from libs.storage.migrations import Migrations
 from libs.storage.tests.tables import migrations_of
-from tests.conftest import new_place, place, postgres
+from tests.conftest import create_database, database_location, postgres
 
-__all__ = ["new_place", "place", "postgres"]
+__all__ = ["create_database", "database_location", "postgres"]
 
 OpenDatabase = Callable[[], Database]
 
@@ -24,9 +24,9 @@ def migrations(tmp_path: Path) -> Migrations:
 
 
 @pytest.fixture
-async def database(place: str, migrations: Migrations) -> AsyncIterator[Database]:
+async def database(database_location: str, migrations: Migrations) -> AsyncIterator[Database]:
     """An open database."""
-    opened = Database(place, migrations, service="test", store="test store")
+    opened = Database(database_location, migrations, service="test", store="test store")
     await opened.open()
     yield opened
     await opened.close()

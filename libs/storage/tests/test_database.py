@@ -145,8 +145,8 @@ async def test_a_unit_that_fails_has_no_callback(database: Database) -> None:
     assert called == [1]
 
 
-async def test_close_finishes_accepted_work_and_refuses_more(place: str, migrations: Migrations) -> None:
-    database = Database(place, migrations, service="test", store="test store")
+async def test_close_finishes_accepted_work_and_refuses_more(database_location: str, migrations: Migrations) -> None:
+    database = Database(database_location, migrations, service="test", store="test store")
     with pytest.raises(StoreUnavailable, match=r"test store .* is closed"):
         await database.read(item_names)
     await database.open()
@@ -157,7 +157,7 @@ async def test_close_finishes_accepted_work_and_refuses_more(place: str, migrati
     assert await asyncio.gather(*tasks) == [1] * 100
     with pytest.raises(StoreUnavailable, match="is closed"):
         await database.write(item_names)
-    again = Database(place, migrations, service="test", store="test store")
+    again = Database(database_location, migrations, service="test", store="test store")
     await again.open()
     assert len(await again.read(item_names)) == 100
     await again.close()
@@ -185,8 +185,10 @@ async def test_a_reader_sees_one_state_while_others_write(database: Database) ->
     assert await database.read(item_names) == ["a", "b"]
 
 
-async def test_two_processes_that_lock_the_same_keys_never_deadlock(place: str, migrations: Migrations) -> None:
-    writers = [Database(place, migrations, service="test", store="test store") for _ in range(2)]
+async def test_two_processes_that_lock_the_same_keys_never_deadlock(
+    database_location: str, migrations: Migrations
+) -> None:
+    writers = [Database(database_location, migrations, service="test", store="test store") for _ in range(2)]
     await asyncio.gather(*(writer.open() for writer in writers))
     keys = [f"{number}" for number in range(8)]
     for key in keys:

@@ -7,7 +7,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from libs.storage.engines import create_database_engine, display_name, parse_location, sqlite_error_name
-from tests.support.campaigns import sized
+from tests.support.campaigns import campaign_size
 
 
 def test_a_file_name_is_a_sqlite_file_in_a_folder_that_is_made(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_two_services_may_open_a_new_file_at_the_same_moment(tmp_path: Path) -> 
         engine.dispose()
 
     # Whether they meet is chance: of 400 files about ten were refused as locked before engines waited for each other.
-    files = sized(400, 160)
+    files = campaign_size(400, 160)
     with ThreadPoolExecutor(2) as threads:
         for number in range(files):
             list(threads.map(open_once, [tmp_path / f"{number}.db"] * 2))

@@ -110,8 +110,8 @@ async def test_a_request_reads_its_row_once(database: Database) -> None:
     assert statements == ["SELECT", "INSERT", "SELECT"]
 
 
-async def test_of_two_processes_with_one_request_one_does_it(place: str, migrations: Migrations) -> None:
-    one, other = (Database(place, migrations, service="test", store="test store") for _ in range(2))
+async def test_of_two_processes_with_one_request_one_does_it(database_location: str, migrations: Migrations) -> None:
+    one, other = (Database(database_location, migrations, service="test", store="test store") for _ in range(2))
     await asyncio.gather(one.open(), other.open())
     has_read, go_on = threading.Event(), threading.Event()
 

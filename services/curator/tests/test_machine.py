@@ -10,9 +10,9 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.tests.playbook_machine import PlaybookMachine
-from tests.support.campaigns import sized
+from tests.support.campaigns import campaign_size
 
-SEQUENCES = sized(25, 10)
+SEQUENCES = campaign_size(25, 10)
 
 
 def test_any_sequence_of_edits_gives_what_a_sequential_model_gives() -> None:  # C-19, C-23, C-61, ideas 1 to 4

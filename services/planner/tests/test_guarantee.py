@@ -9,12 +9,12 @@ from services.planner.domain.calibration import UNCALIBRATED
 from services.planner.domain.fits import fit_calibration
 from services.planner.domain.guarantee import CANDIDATES, ThresholdGuarantee
 from services.planner.tests.users import USERS, User, true_errors
-from tests.support.campaigns import sized
+from tests.support.campaigns import campaign_size
 
 ALPHA = DELTA = 0.10
 AUDIT_RATE = 0.10
 STEPS = 600
-RUNS = sized(500, 60)
+RUNS = campaign_size(500, 60)
 """Of each simulated user; the issue asks for 500."""
 
 

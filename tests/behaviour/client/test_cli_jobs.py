@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.commands import Hansei, bullets, dataset, hansei, recorded  # noqa: F401  fixtures
+from tests.support.commands import Hansei, bullets, copy_runs, dataset, hansei  # noqa: F401  fixtures
 
 RUNS = ("git-commit-identity", "git-push-forced", "python-relative-import")
 
@@ -14,7 +14,7 @@ def test_files_are_learned_as_a_job_and_the_same_files_are_the_same_job(
     dataset: str,  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    files = recorded(tmp_path, dataset, *RUNS)
+    files = copy_runs(tmp_path, dataset, *RUNS)
 
     first = hansei("learn", "--bulk", "--json", *files)
 
@@ -38,7 +38,7 @@ def test_what_cannot_be_read_submits_nothing(hansei: Hansei, dataset: str, tmp_p
     broken = tmp_path / "broken.json"
     broken.write_text("no run at all")
 
-    said = hansei("learn", "--bulk", *recorded(tmp_path, dataset, *RUNS), broken)
+    said = hansei("learn", "--bulk", *copy_runs(tmp_path, dataset, *RUNS), broken)
 
     assert said.code == 2
     assert "no job was submitted" in said.err

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.support import systems
-from tests.support.commands import Hansei, bullets, dataset, hansei, recorded, runner
+from tests.support.commands import Hansei, bullets, copy_runs, dataset, hansei, runner
 
 __all__ = ["dataset", "hansei"]  # fixtures
 
 
 def test_what_was_learned_from_a_file_is_found_and_answered_from(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
-    (file,) = recorded(tmp_path, dataset, "git-push-rebased")
+    (file,) = copy_runs(tmp_path, dataset, "git-push-rebased")
     learned = hansei("learn", file, "--verbose")
     assert learned.code == 0, learned.err
     assert "git-push-rebased" in learned.out
@@ -39,7 +39,7 @@ def test_what_was_learned_from_a_file_is_found_and_answered_from(hansei: Hansei,
 
 
 def test_learning_a_file_again_learns_nothing_twice(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
-    files = recorded(tmp_path, dataset, "git-push-forced", "git-push-rebased")
+    files = copy_runs(tmp_path, dataset, "git-push-forced", "git-push-rebased")
     first = hansei("learn", *files, "--jobs", 1, "--json")
     before = hansei("playbook", "show", "-d", dataset, "--json").document
     again = hansei("learn", tmp_path, "--jobs", 1, "--json")
@@ -49,7 +49,7 @@ def test_learning_a_file_again_learns_nothing_twice(hansei: Hansei, dataset: str
 
 
 def test_each_outcome_is_one_json_line(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
-    (file,) = recorded(tmp_path, dataset, "git-push-rebased")
+    (file,) = copy_runs(tmp_path, dataset, "git-push-rebased")
     (line,) = hansei("learn", file, "--json").lines
     assert set(line) == {"source", "trajectory_id", "dataset", "request_id", "failure", "response"}
     assert (line["trajectory_id"], line["dataset"], line["failure"]) == ("git-push-rebased", dataset, None)
@@ -58,7 +58,9 @@ def test_each_outcome_is_one_json_line(hansei: Hansei, dataset: str, tmp_path: P
 
 
 def test_a_broken_line_is_named_and_the_others_are_learned(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
-    good = [json.loads(file.read_text()) for file in recorded(tmp_path, dataset, "git-push-forced", "git-push-rebased")]
+    good = [
+        json.loads(file.read_text()) for file in copy_runs(tmp_path, dataset, "git-push-forced", "git-push-rebased")
+    ]
     file = tmp_path / "runs.jsonl"
     file.write_text("\n".join([json.dumps(good[0]), '{"steps": "none"}', json.dumps(good[1])]), encoding="utf-8")
     said = hansei("learn", file, "--json")
@@ -85,7 +87,7 @@ def test_a_file_that_is_not_there_is_named(hansei: Hansei, tmp_path: Path) -> No
 
 def test_several_datasets_need_a_name(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
     for name in (dataset, f"{dataset}-too"):
-        hansei("learn", *recorded(tmp_path, name, "git-push-rebased"))
+        hansei("learn", *copy_runs(tmp_path, name, "git-push-rebased"))
     said = hansei("search", "anything")
     assert said.code == 2
     assert "which dataset? Name one with --dataset" in said.err

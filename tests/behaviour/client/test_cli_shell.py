@@ -21,7 +21,7 @@ from hansei.client.cli import root_command
 from hansei.client.cli.embedded import throwaway
 from hansei.client.cli.options import EXIT_CODES
 from tests.support import systems
-from tests.support.commands import Hansei, recorded, runner
+from tests.support.commands import Hansei, copy_runs, runner
 
 ROOT = Path(__file__).parents[3]
 HANSEI = [sys.executable, "-c", "from hansei.client.cli import main; main()"]
@@ -260,7 +260,7 @@ def test_playbooks_are_imported_and_exported_with_no_server_running(
 def test_local_commands_work_on_the_same_data_without_a_server(
     hansei: Hansei, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (file,) = recorded(tmp_path, "local", "git-push-rebased")
+    (file,) = copy_runs(tmp_path, "local", "git-push-rebased")
     nobody = f"127.0.0.1:{systems.free_port()}"
     learned = subprocess.run(
         [*HANSEI, "learn", file, "--local", "--json"],

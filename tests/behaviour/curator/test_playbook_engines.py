@@ -20,7 +20,7 @@ from services.curator.domain.curation import Vote
 from services.curator.domain.log import Kind, Origin, Revision, fold
 from services.curator.tests.playbook_machine import PlaybookMachine
 from services.curator.usecases.commit import Batch, Committed, commit
-from tests.support.campaigns import sized
+from tests.support.campaigns import campaign_size
 from tests.support.playbook_worker import DATASET, OPERATIONS_PER_REQUEST, delta
 from tests.support.postgres_server import PostgresServer
 
@@ -28,20 +28,20 @@ pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[3]
 WRITERS = 8
-OPERATIONS = sized(10_240, 960)
+OPERATIONS = campaign_size(10_240, 960)
 """At the full size no fewer than the 10,000 that are asked for."""
 REQUESTS_PER_WRITER = OPERATIONS // WRITERS // OPERATIONS_PER_REQUEST
-ROUNDS_OF_KILLS = {"sqlite": sized(2, 1), "postgresql": 1}
+ROUNDS_OF_KILLS = {"sqlite": campaign_size(2, 1), "postgresql": 1}
 """Each has a kill at every step of every kind of edit."""
 KILLS_PER_ROUND = 70
-SEQUENCES = sized(10, 3)
+SEQUENCES = campaign_size(10, 3)
 MANY_SECONDS = 600
 
 
 @pytest.fixture
-def url(place: str) -> str:
+def url(database_location: str) -> str:
     """An empty database."""
-    return place if place.startswith("postgresql") else f"sqlite:///{place}"
+    return database_location if database_location.startswith("postgresql") else f"sqlite:///{database_location}"
 
 
 async def write(store: SqlPlaybookStore, batch: Batch) -> Committed:

@@ -21,10 +21,10 @@ BOOKS = "/hansei.playbook.v1.PlaybookService/GetPlaybook"
 
 
 @pytest.fixture
-async def gateways(place: str) -> AsyncIterator[list[Entrance]]:
+async def gateways(database_location: str) -> AsyncIterator[list[Entrance]]:
     """Two gateways that start at once on one database."""
     async with AsyncExitStack() as stack:
-        opening = (stack.enter_async_context(entrance(place)) for _ in range(2))
+        opening = (stack.enter_async_context(entrance(database_location)) for _ in range(2))
         yield list(await asyncio.gather(*opening))
 
 

@@ -1,25 +1,25 @@
-"""Which size a campaign has."""
+"""A campaign is short unless the environment asks for the full size."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.support.campaigns import VARIABLE, sized
+from tests.support.campaigns import VARIABLE, campaign_size
 
 
 @pytest.mark.parametrize(("chosen", "size"), [("full", 10_000), ("short", 10), ("", 10)])
 def test_a_campaign_is_short_unless_it_is_to_be_full(monkeypatch: pytest.MonkeyPatch, chosen: str, size: int) -> None:
     monkeypatch.setenv(VARIABLE, chosen)
-    assert sized(10_000, 10) == size
+    assert campaign_size(10_000, 10) == size
 
 
 def test_without_the_variable_a_campaign_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
-    assert sized(10_000, 10) == 10
+    assert campaign_size(10_000, 10) == 10
 
 
 @pytest.mark.parametrize("chosen", ["Full", "1", "long"])
 def test_there_is_no_other_size(monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
     monkeypatch.setenv(VARIABLE, chosen)
     with pytest.raises(ValueError, match=f"must be one of short, full \\(got '{chosen}'\\)"):
-        sized(10_000, 10)
+        campaign_size(10_000, 10)

@@ -34,7 +34,7 @@ from tests.fakes.openai_answers import (
     error,
     reset,
     stall,
-    truncated,
+    truncate,
     without_json_schema,
 )
 from tests.fakes.openai_server import OpenAIServer
@@ -85,7 +85,7 @@ async def test_messages_and_settings_arrive_and_text_and_usage_come_back(server:
         error(500),
         error(503),
         reset(),
-        truncated(chat("x" * 500)),
+        truncate(chat("x" * 500)),
         empty_choices(),
         body(b"not json"),
         body(b'{"id": 1}'),
@@ -112,7 +112,7 @@ async def test_a_fault_is_passed_over_by_the_next_attempt(server: OpenAIServer, 
         (error(500), ModelUnavailable),
         (error(429), ModelRateLimited),
         (reset(), ModelUnavailable),
-        (truncated(chat("x" * 500)), ModelUnavailable),
+        (truncate(chat("x" * 500)), ModelUnavailable),
         (empty_choices(), ModelReplyMalformed),
         (body(b"not json"), ModelReplyMalformed),
     ],
@@ -284,7 +284,7 @@ async def test_a_blocking_call_works_on_a_model_without_a_loop(server: OpenAISer
 
 async def test_the_scripted_server_streams_and_calls_tools(server: OpenAIServer) -> None:
     server.script(
-        chat("hello streaming world"), chat(tool_calls=[("look_up", {"query": "日本"})]), truncated(chat("x" * 99))
+        chat("hello streaming world"), chat(tool_calls=[("look_up", {"query": "日本"})]), truncate(chat("x" * 99))
     )
     async with openai_connections() as connections:
         model: Any = create_chat_model(

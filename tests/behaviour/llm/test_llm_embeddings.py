@@ -15,7 +15,7 @@ from libs.embedding.errors import EmbeddingFailed
 from libs.embedding.remote import RemoteModel
 from libs.embedding.settings import EmbeddingSettings
 from libs.llm.usage import collect_usage
-from tests.fakes.openai_answers import Answer, body, embeddings, error, reset, truncated, vector_of
+from tests.fakes.openai_answers import Answer, body, embeddings, error, reset, truncate, vector_of
 from tests.fakes.openai_server import OpenAIServer
 
 
@@ -57,7 +57,7 @@ async def test_many_texts_go_out_as_text_in_batches_and_come_back_in_order(serve
         error(429, retry_after=0),
         error(500),
         reset(),
-        truncated(embeddings()),
+        truncate(embeddings()),
         body(b"not json"),
         body(b"null"),
         body(b'{"data": []}'),

@@ -27,9 +27,9 @@ from services.planner.tests.parts import (
 from services.planner.tests.replicas import Bound, MachineClock, question, replica, until_quiet
 from services.planner.usecases.executions import Executions
 from services.planner.usecases.plan import Planner
-from tests.support.campaigns import sized
+from tests.support.campaigns import campaign_size
 
-CASES = sized(10_000, 1_000)
+CASES = campaign_size(10_000, 1_000)
 EXECUTIONS = 12
 MODIFY = InterventionResponse(action=InterventionAction.MODIFY, user_input="変更")
 PROCEED = InterventionResponse(action=InterventionAction.PROCEED)

@@ -21,11 +21,11 @@ from services.planner.tests.parts import ScriptedTool, agent_plan, agent_step, a
 from services.planner.tests.replicas import MachineClock, question, replica, until_quiet
 from services.planner.usecases.audit import audit_log
 from services.planner.usecases.executions import Executions
-from tests.support.campaigns import sized
+from tests.support.campaigns import campaign_size
 
 pytestmark = pytest.mark.long
 
-APPROVALS = sized(1_000, 100)
+APPROVALS = campaign_size(1_000, 100)
 PROCEED = InterventionResponse(action=InterventionAction.PROCEED)
 
 

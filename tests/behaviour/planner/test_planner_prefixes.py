@@ -21,9 +21,9 @@ LONGEST = "a" * 127 + "-"
 UUID = "6a1c9b1e-4f0e-4c55-8d7b-0f3c2a9e1d77"
 
 
-async def test_the_longest_ids_are_kept(place: str) -> None:
+async def test_the_longest_ids_are_kept(database_location: str) -> None:
     request = IdempotencyKey(UUID, "Method", bytes(32), LONGEST)
-    async with replica(place, executor(ScriptedTool({"s1": answer("one", 0.5)}))) as executions:
+    async with replica(database_location, executor(ScriptedTool({"s1": answer("one", 0.5)}))) as executions:
         plan_message = agent_plan(agent_step(1), plan_id=new_plan_id(LONGEST))
         execution_id = await executions.start(plan_message, None, request)
         assert execution_id == await executions.start(plan_message, None, request)  # a replay

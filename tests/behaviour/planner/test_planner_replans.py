@@ -7,11 +7,11 @@ nothing is called twice.
 import pytest
 
 from services.planner.tests.model_answers import check, execute_by_chance
-from tests.support.campaigns import sized
+from tests.support.campaigns import campaign_size
 
 pytestmark = pytest.mark.long
 
-CASES = sized(10_000, 1_000)
+CASES = campaign_size(10_000, 1_000)
 
 
 async def test_executions_end_within_their_budget() -> None:

@@ -24,7 +24,7 @@ FILES = {"PLAYBOOK_DATA_DIR": "data/playbooks"}
 
 def commands(heading: str) -> tuple[str, str]:
     """Of a section: what backs up, and what restores."""
-    (section,) = (each for each in PAGE.split("\n## ") if each.startswith(heading))
+    (section,) = (section for section in PAGE.split("\n## ") if section.startswith(heading))
     backup, restore = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
     return backup, restore
 
@@ -44,7 +44,7 @@ def learn(client: Client, dataset: str, number: int) -> str:
 
 
 def backed_up(system: systems.System, dataset: str, backup: Callable[[], None]) -> list[str]:
-    """What was acknowledged before a backup, which is made while more is learned."""
+    """Back up while trajectories are learned; return those that were acknowledged before."""
     with Client(system.address) as client:
         before = [learn(client, dataset, number) for number in range(BEFORE)]
         with ThreadPoolExecutor(1) as threads:
@@ -56,7 +56,7 @@ def backed_up(system: systems.System, dataset: str, backup: Callable[[], None]) 
 
 
 def check(system: systems.System, dataset: str, before: list[str]) -> None:
-    """What was learned before the backup is there, each run once; search finds it, and learning goes on."""
+    """Each trajectory learned before the backup is there once; search finds it, and learning goes on."""
     with Client(system.address) as client, jobs_at(system.address) as jobs:
         sources = jobs.sources(dataset)
         assert set(before) <= set(sources)

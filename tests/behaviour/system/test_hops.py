@@ -26,12 +26,12 @@ def learning(dataset: str) -> gateway_service_pb2.LearnRequest:
 
 def test_a_model_that_stalls_does_not_outlive_the_callers_deadline(tmp_path: Path) -> None:
     """The reflector's model call gets what is left of the caller's time, so it is over when the caller is."""
-    asked = learning("deadline")
+    request = learning("deadline")
     with OpenAIServer(otherwise=stall()) as model:
         environment = {"LLM_PROVIDER": "openai", "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": model.base_url}
         with systems.one_process(tmp_path, **environment) as system, grpc.insecure_channel(system.address) as channel:
             stub: Any = gateway_service_pb2_grpc.GatewayServiceStub(channel)
-            call = stub.Learn.future(asked, timeout=2)
+            call = stub.Learn.future(request, timeout=2)
             failure = call.exception()
             if failure is None:  # the reflector told in time that its model did not answer (R-12, G-43)
                 assert not call.result().HasField("curation")
@@ -74,7 +74,7 @@ def test_a_service_without_its_key_says_which_and_ends(tmp_path: Path, module: s
 def test_a_setting_that_cannot_be_is_named_and_the_process_ends(
     tmp_path: Path, module: str, variable: str, value: str
 ) -> None:
-    """G-10."""
+    """Hold every hop to the deadline of the call (G-10)."""
     status, complaint = systems.failed_start(tmp_path, module, **{variable: value})
     assert status == 1
     assert variable in complaint

@@ -39,26 +39,26 @@ class Caller:
 
     def parse(self, content: bytes, dataset: str) -> reflector_service_pb2.ParsedTrajectory:
         """The only trajectory of a file."""
-        asked = reflector_service_pb2.ParseTrajectoriesRequest(content=content, dataset=dataset)
-        (parsed,) = self.reflector.ParseTrajectories(asked, timeout=SECONDS).trajectories
+        request = reflector_service_pb2.ParseTrajectoriesRequest(content=content, dataset=dataset)
+        (parsed,) = self.reflector.ParseTrajectories(request, timeout=SECONDS).trajectories
         parsed.trajectory.dataset = dataset
         return parsed  # type: ignore[no-any-return]
 
     def learn(self, parsed: reflector_service_pb2.ParsedTrajectory, request_id: str = "") -> gateway.LearnResponse:
-        """What was learned from it."""
+        """Learn from a trajectory."""
         return self.gateway.Learn(_learn(parsed, request_id), timeout=SECONDS)  # type: ignore[no-any-return]
 
     def search_for(self, dataset: str, text: str, min_revision: int, **query: Any) -> list[search_pb2.SearchResult]:
-        """Ranked bullets of at least that revision."""
-        asked = search_service_pb2.SearchRequest(
+        """Return ranked bullets of at least a revision."""
+        request = search_service_pb2.SearchRequest(
             dataset=dataset, query=search_pb2.SearchQuery(query_text=text, **query), min_revision=min_revision
         )
-        return list(self.search.Search(asked, timeout=SECONDS).results)
+        return list(self.search.Search(request, timeout=SECONDS).results)
 
     def bullets(self, dataset: str) -> dict[str, playbook.Bullet]:
         """The playbook as it stands."""
-        asked = playbook_service_pb2.GetPlaybookRequest(dataset=dataset)
-        return {b.id: b for b in self.playbooks.GetPlaybook(asked, timeout=SECONDS).playbook.bullets}
+        request = playbook_service_pb2.GetPlaybookRequest(dataset=dataset)
+        return {b.id: b for b in self.playbooks.GetPlaybook(request, timeout=SECONDS).playbook.bullets}
 
 
 def _learn(parsed: reflector_service_pb2.ParsedTrajectory, request_id: str = "") -> gateway.LearnRequest:
@@ -102,8 +102,8 @@ def test_what_was_learned_is_found_by_the_next_query(
     assert found[0].bullet.id in applied
     assert [r.combined_score for r in found] == sorted((r.combined_score for r in found), reverse=True)
 
-    asked = gateway.RunWorkflowRequest(query="How do I make the first commit?", dataset=dataset)
-    answer = call.gateway.RunWorkflow(asked, timeout=SECONDS)
+    request = gateway.RunWorkflowRequest(query="How do I make the first commit?", dataset=dataset)
+    answer = call.gateway.RunWorkflow(request, timeout=SECONDS)
     assert answer.search_results_count == len(found)
     assert answer.model == "offline"
     assert answer.llm_response
@@ -113,8 +113,8 @@ def test_an_answer_cites_bullets_and_the_next_learning_moves_their_counters(
     call: Caller, dataset: str, commit_without_identity: reflector_service_pb2.ParsedTrajectory
 ) -> None:
     call.learn(commit_without_identity)
-    asked = gateway.AnswerRequest(query="git commit fails without an identity", dataset=dataset)
-    attempt = call.gateway.Answer(asked, timeout=SECONDS).trajectory
+    request = gateway.AnswerRequest(query="git commit fails without an identity", dataset=dataset)
+    attempt = call.gateway.Answer(request, timeout=SECONDS).trajectory
     assert attempt.status == trajectory.TRAJECTORY_STATUS_SUCCESS
     assert set(attempt.cited_bullet_ids) <= set(attempt.used_bullet_ids)
     cited = attempt.cited_bullet_ids[0]
@@ -131,8 +131,8 @@ def test_an_answer_cites_bullets_and_the_next_learning_moves_their_counters(
 def test_progress_tells_each_stage(
     call: Caller, commit_without_identity: reflector_service_pb2.ParsedTrajectory
 ) -> None:
-    asked = gateway.LearnWithProgressRequest(learn=_learn(commit_without_identity))
-    events = list(call.gateway.LearnWithProgress(asked, timeout=SECONDS))
+    request = gateway.LearnWithProgressRequest(learn=_learn(commit_without_identity))
+    events = list(call.gateway.LearnWithProgress(request, timeout=SECONDS))
     assert [event.stage for event in events] == [
         gateway.LEARN_STAGE_LOADED,
         gateway.LEARN_STAGE_REFLECTED,
@@ -168,8 +168,8 @@ def test_the_feed_tells_what_was_learned(
     call: Caller, dataset: str, commit_without_identity: reflector_service_pb2.ParsedTrajectory
 ) -> None:
     learned = call.learn(commit_without_identity)
-    asked = playbook_service_pb2.WatchPlaybookRequest(dataset=dataset, from_revision=0)
-    feed = call.playbooks.WatchPlaybook(asked, timeout=SECONDS)
+    request = playbook_service_pb2.WatchPlaybookRequest(dataset=dataset, from_revision=0)
+    feed = call.playbooks.WatchPlaybook(request, timeout=SECONDS)
     event = next(e for e in feed if e.HasField("revision"))
     feed.cancel()
     assert event.revision.revision == learned.curation.revision
@@ -177,15 +177,15 @@ def test_the_feed_tells_what_was_learned(
 
 
 def test_searching_for_a_revision_that_does_not_come_ends_with_the_deadline(call: Caller, dataset: str) -> None:
-    asked = search_service_pb2.SearchRequest(
+    request = search_service_pb2.SearchRequest(
         dataset=dataset, query=search_pb2.SearchQuery(query_text="x"), min_revision=10
     )
-    refused = _refusal(lambda: call.search.Search(asked, timeout=1))
+    refused = _refusal(lambda: call.search.Search(request, timeout=1))
     assert refused.code == grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 def test_an_unknown_dataset_answers_without_bullets(call: Caller, dataset: str) -> None:
-    """G-36."""
+    """See G-36."""
     answer = call.gateway.RunWorkflow(gateway.RunWorkflowRequest(query="x", dataset=dataset), timeout=SECONDS)
     assert answer.search_results_count == 0
 
@@ -288,8 +288,8 @@ def test_a_query_vector_that_does_not_fit_the_index_is_refused(
     ids=["binary", "empty list", "empty object", "torn JSON", "unknown role"],
 )
 def test_a_file_that_is_no_trajectory_is_refused(call: Caller, dataset: str, content: bytes) -> None:
-    asked = reflector_service_pb2.ParseTrajectoriesRequest(content=content, dataset=dataset)
-    refused = _refusal(lambda: call.reflector.ParseTrajectories(asked, timeout=SECONDS))
+    request = reflector_service_pb2.ParseTrajectoriesRequest(content=content, dataset=dataset)
+    refused = _refusal(lambda: call.reflector.ParseTrajectories(request, timeout=SECONDS))
     assert refused.code == grpc.StatusCode.INVALID_ARGUMENT
     assert refused.message
 
@@ -307,8 +307,8 @@ def test_a_run_without_ids_teaches_what_the_same_run_with_ids_does(
     bare.trajectory.id = ""
     for step in bare.trajectory.steps:
         step.tool_call_id = answers if step.tool_call_id else ""
-        for asked in step.tool_calls:
-            asked.id = ""
+        for tool_call in step.tool_calls:
+            tool_call.id = ""
     first = call.learn(bare)
     assert first.reflection.trajectory_id
     assert list(first.reflection.insights) == list(with_ids.reflection.insights)
@@ -321,16 +321,16 @@ def test_a_run_without_ids_teaches_what_the_same_run_with_ids_does(
 
 
 def test_a_curation_without_votes_or_insights_is_saved_as_it_is(call: Caller, dataset: str) -> None:
-    """C-37."""
+    """See C-37."""
     result = trajectory.ReflectionResult(trajectory_query="q", trajectory_dataset=dataset, iteration_count=1)
-    asked = curator_service_pb2.CurateRequest(request_id=str(uuid.uuid4()), dataset=dataset, reflection_result=result)
-    response = call.curator.Curate(asked, timeout=SECONDS)
+    request = curator_service_pb2.CurateRequest(request_id=str(uuid.uuid4()), dataset=dataset, reflection_result=result)
+    response = call.curator.Curate(request, timeout=SECONDS)
     assert response.saved
     assert response.result.summary == "ADD: 0, UPDATE: 0, DELETE: 0"
 
 
 class _Refusal:
-    """What a caller can read from a refused call."""
+    """The parts of a refused call that a caller can read."""
 
     def __init__(self, error: Any) -> None:
         self.code: grpc.StatusCode = error.code()
@@ -340,9 +340,9 @@ class _Refusal:
         for key, value in error.trailing_metadata() or ():
             if key == "grpc-status-details-bin":
                 for detail in status_pb2.Status.FromString(value).details:
-                    for known in (self.info, bad_request):
-                        if detail.Is(known.DESCRIPTOR):
-                            detail.Unpack(known)
+                    for message in (self.info, bad_request):
+                        if detail.Is(message.DESCRIPTOR):
+                            detail.Unpack(message)
         self.fields = [violation.field for violation in bad_request.field_violations]
 
 

@@ -39,7 +39,7 @@ message GreetResponse { string name = 1; }
 POLICY = {SERVICE: {"Greet": {"timeout_seconds": 5, "idempotency": "read", "retry": False, "scope": "read"}}}
 
 
-def written(folder: Path) -> list[str]:
+def write_service(folder: Path) -> list[str]:
     """Write what `make protos` writes for the service; return the files that it writes it from."""
     sources = {
         "protos/hansei/greeter/v1/greeter_service.proto": PROTO,
@@ -75,7 +75,7 @@ def greeter() -> Iterator[str]:
 
 
 def test_a_new_service_needs_its_contract_its_policy_and_its_entry(tmp_path: Path) -> None:
-    needed = written(tmp_path)
+    needed = write_service(tmp_path)
     http = f"127.0.0.1:{systems.free_port()}"
     dead = f"127.0.0.1:{systems.free_port()}"
     peers = {f"{name.upper()}_ADDR": dead for name in systems.SERVICES if name != "gateway"}
@@ -97,7 +97,7 @@ def test_a_new_service_needs_its_contract_its_policy_and_its_entry(tmp_path: Pat
     ):
         answered = client.get("/v1/greetings/Ada")
         operation = client.get("/openapi.json").json()["paths"]["/v1/greetings/{name}"]["get"]
-        listed = [each["name"] for each in client.get("/v1/services").json()["services"]]
+        listed = [service["name"] for service in client.get("/v1/services").json()["services"]]
         open_call: Any = channel.unary_unary
         call = open_call(f"/{SERVICE}/Greet")
         with pytest.raises(grpc.RpcError) as refused:
@@ -113,6 +113,6 @@ def test_a_new_service_needs_its_contract_its_policy_and_its_entry(tmp_path: Pat
 
 def test_the_places_that_a_new_service_touches_are_at_most_six() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    places = re.findall(r"^\d\. `([^`]+)`", text[text.index("**A new service**") :], re.MULTILINE)
-    assert 3 <= len(places) <= 6
-    assert [place for place in places if not (ROOT / place).exists()] == []
+    paths = re.findall(r"^\d\. `([^`]+)`", text[text.index("**A new service**") :], re.MULTILINE)
+    assert 3 <= len(paths) <= 6
+    assert [path for path in paths if not (ROOT / path).exists()] == []

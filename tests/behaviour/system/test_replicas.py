@@ -31,18 +31,18 @@ Stubs = Callable[..., list[Any]]
 
 
 @pytest.fixture
-async def each(system: systems.System) -> AsyncIterator[Stubs]:
-    """Stubs of a contract, one for every process of a service: `each("search", SearchServiceStub)`."""
+async def stubs(system: systems.System) -> AsyncIterator[Stubs]:
+    """Stubs of a contract, one for every process of a service: `stubs("search", SearchServiceStub)`."""
     async with AsyncExitStack() as stack:
 
-        def stubs(name: str, stub: Callable[[Any], Any]) -> list[Any]:
+        def create_stubs(name: str, stub: Callable[[Any], Any]) -> list[Any]:
             options = [("grpc.use_local_subchannel_pool", 1)]
             channels = [grpc.aio.insecure_channel(address, options=options) for address in system.replicas(name)]
             for channel in channels:
                 stack.push_async_callback(channel.close, None)
             return [stub(channel) for channel in channels]
 
-        yield stubs
+        yield create_stubs
 
 
 @pytest.fixture
@@ -54,41 +54,41 @@ def learning(dataset: str, number: int) -> gateway.LearnRequest:
     return gateway.LearnRequest(request_id=str(uuid.uuid4()), dataset=dataset, trajectory=run(dataset, number))
 
 
-async def learn(each: Stubs, dataset: str) -> int:
+async def learn(stubs: Stubs, dataset: str) -> int:
     """Learn through all gateways at once; the revision that holds everything."""
-    gateways = each("gateway", gateway_service_pb2_grpc.GatewayServiceStub)
-    asked = [gateways[n % len(gateways)].Learn(learning(dataset, n), timeout=SECONDS) for n in range(RUNS)]
-    return max(int(answer.curation.revision) for answer in await asyncio.gather(*asked))
+    gateways = stubs("gateway", gateway_service_pb2_grpc.GatewayServiceStub)
+    calls = [gateways[n % len(gateways)].Learn(learning(dataset, n), timeout=SECONDS) for n in range(RUNS)]
+    return max(int(answer.curation.revision) for answer in await asyncio.gather(*calls))
 
 
-async def test_concurrent_writers_make_one_log(each: Stubs, dataset: str) -> None:
-    assert await learn(each, dataset) == RUNS
-    asked = playbook_service_pb2.GetHistoryRequest(dataset=dataset, page_size=100)
-    curators = each("curator", playbook_service_pb2_grpc.PlaybookServiceStub)
-    first, second = [list((await curator.GetHistory(asked, timeout=SECONDS)).revisions) for curator in curators]
+async def test_concurrent_writers_make_one_log(stubs: Stubs, dataset: str) -> None:
+    assert await learn(stubs, dataset) == RUNS
+    request = playbook_service_pb2.GetHistoryRequest(dataset=dataset, page_size=100)
+    curators = stubs("curator", playbook_service_pb2_grpc.PlaybookServiceStub)
+    first, second = [list((await curator.GetHistory(request, timeout=SECONDS)).revisions) for curator in curators]
     assert first == second
-    assert sorted(each.revision for each in first) == list(range(1, RUNS + 1))
-    assert {each.source_trajectory for each in first} == {run(dataset, n).id for n in range(RUNS)}
+    assert sorted(revision.revision for revision in first) == list(range(1, RUNS + 1))
+    assert {revision.source_trajectory for revision in first} == {run(dataset, n).id for n in range(RUNS)}
 
 
-async def test_every_search_replica_comes_to_the_same_index(each: Stubs, dataset: str) -> None:
-    revision = await learn(each, dataset)
+async def test_every_search_replica_comes_to_the_same_index(stubs: Stubs, dataset: str) -> None:
+    revision = await learn(stubs, dataset)
     query = search_pb2.SearchQuery(query_text="tool3 fails: no such thing", top_k=5)
-    asked = search_service_pb2.SearchRequest(dataset=dataset, query=query, min_revision=revision)
-    replicas = each("search", search_service_pb2_grpc.SearchServiceStub)
+    request = search_service_pb2.SearchRequest(dataset=dataset, query=query, min_revision=revision)
+    replicas = stubs("search", search_service_pb2_grpc.SearchServiceStub)
     assert len(replicas) == systems.REPLICAS["search"]
-    found = [list((await replica.Search(asked, timeout=SECONDS)).results) for replica in replicas]
+    found = [list((await replica.Search(request, timeout=SECONDS)).results) for replica in replicas]
     assert found[0]
     assert found[1:] == [found[0]] * (len(found) - 1)
     status = search_service_pb2.GetIndexStatusRequest(dataset=dataset)
     assert {(await replica.GetIndexStatus(status, timeout=SECONDS)).revision for replica in replicas} == {revision}
 
 
-async def test_a_watcher_of_one_curator_sees_what_the_other_committed(each: Stubs, dataset: str) -> None:
-    one, other = each("curator", playbook_service_pb2_grpc.PlaybookServiceStub)
-    asked = playbook_service_pb2.WatchPlaybookRequest(dataset=dataset, from_revision=0)
-    feeds = [curator.WatchPlaybook(asked, timeout=SECONDS) for curator in (one, other)]
-    await learn(each, dataset)
+async def test_a_watcher_of_one_curator_sees_what_the_other_committed(stubs: Stubs, dataset: str) -> None:
+    first_curator, second_curator = stubs("curator", playbook_service_pb2_grpc.PlaybookServiceStub)
+    request = playbook_service_pb2.WatchPlaybookRequest(dataset=dataset, from_revision=0)
+    feeds = [curator.WatchPlaybook(request, timeout=SECONDS) for curator in (first_curator, second_curator)]
+    await learn(stubs, dataset)
     for feed in feeds:
         seen: list[int] = []
         while len(seen) < RUNS:
@@ -98,33 +98,40 @@ async def test_a_watcher_of_one_curator_sees_what_the_other_committed(each: Stub
         assert seen == list(range(1, RUNS + 1))
 
 
-async def test_a_request_repeated_at_the_other_gateway_learns_nothing_twice(each: Stubs, dataset: str) -> None:
-    one, other = each("gateway", gateway_service_pb2_grpc.GatewayServiceStub)
-    asked = learning(dataset, 1)
-    answers = await asyncio.gather(*(stub.Learn(asked, timeout=SECONDS) for stub in (one, other) * 3))
+async def test_a_request_repeated_at_the_other_gateway_learns_nothing_twice(stubs: Stubs, dataset: str) -> None:
+    first_gateway, second_gateway = stubs("gateway", gateway_service_pb2_grpc.GatewayServiceStub)
+    request = learning(dataset, 1)
+    answers = await asyncio.gather(
+        *(stub.Learn(request, timeout=SECONDS) for stub in (first_gateway, second_gateway) * 3)
+    )
     assert {answer.curation.revision for answer in answers} == {1}
     assert answers[1:] == [answers[0]] * (len(answers) - 1)
 
 
-async def test_a_plan_started_on_one_planner_is_watched_and_answered_on_the_other(each: Stubs) -> None:
-    one, other = each("planner", planner_service_pb2_grpc.PlannerServiceStub)
-    (*_, question) = await events(one.ExecutePlan(planner_service_pb2.ExecutePlanRequest(plan=ASK), timeout=SECONDS))
-    asked = planner_service_pb2.WatchExecutionRequest(execution_id=question.execution_id)
-    following = [asyncio.ensure_future(events(stub.WatchExecution(asked, timeout=SECONDS))) for stub in (one, other)]
+async def test_a_plan_started_on_one_planner_is_watched_and_answered_on_the_other(stubs: Stubs) -> None:
+    first_planner, second_planner = stubs("planner", planner_service_pb2_grpc.PlannerServiceStub)
+    (*_, question) = await events(
+        first_planner.ExecutePlan(planner_service_pb2.ExecutePlanRequest(plan=ASK), timeout=SECONDS)
+    )
+    request = planner_service_pb2.WatchExecutionRequest(execution_id=question.execution_id)
+    following = [
+        asyncio.ensure_future(events(stub.WatchExecution(request, timeout=SECONDS)))
+        for stub in (first_planner, second_planner)
+    ]
     replay = answer(question, user_input="青")
-    answered = await events(other.ResumePlan(replay, timeout=SECONDS))
+    answered = await events(second_planner.ResumePlan(replay, timeout=SECONDS))
     assert kinds(answered) == ["intervention_answered", "finished"]
     assert answered[-1].finished.overall_status == planner_pb2.EXECUTION_STATUS_SUCCESS
-    assert await events(one.ResumePlan(replay, timeout=SECONDS)) == answered
+    assert await events(first_planner.ResumePlan(replay, timeout=SECONDS)) == answered
     for seen in await asyncio.gather(*following):
         assert [event.sequence for event in seen] == list(range(1, len(seen) + 1))
         assert seen[-2:] == answered
 
 
 def test_a_job_submitted_at_one_gateway_is_followed_at_the_other(system: systems.System, dataset: str) -> None:
-    one, other = system.replicas("gateway")
-    with jobs_at(one) as first, jobs_at(other) as second:
+    first_gateway, second_gateway = system.replicas("gateway")
+    with jobs_at(first_gateway) as first, jobs_at(second_gateway) as second:
         job = first.submit(dataset, runs(dataset, RUNS))
         ended = second.until_ended(job.job_id)
         assert (ended.state, ended.learned) == (bulk_pb2.JOB_STATE_COMPLETED, RUNS)
-        assert sorted(second.sources(dataset)) == sorted(each.id for each in runs(dataset, RUNS))
+        assert sorted(second.sources(dataset)) == sorted(trajectory.id for trajectory in runs(dataset, RUNS))

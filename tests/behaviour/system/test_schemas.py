@@ -50,7 +50,7 @@ def migrate(engine: Engine, folder: Path, revision: str) -> None:
         command.upgrade(migrations_in(folder).alembic_config(connection), revision)
 
 
-def filled(engine: Engine) -> Rows:
+def fill_tables(engine: Engine) -> Rows:
     """Put rows into every table, whatever it is for, instead of those that are there."""
     tables = _tables(engine)
     with engine.begin() as connection:
@@ -62,7 +62,7 @@ def filled(engine: Engine) -> Rows:
 
 
 def content(engine: Engine) -> Rows:
-    """What is in every table, by column."""
+    """Return the rows of every table, by column."""
     tables = _tables(engine)
     with engine.connect() as connection:
         return {
@@ -95,28 +95,28 @@ def shape(engine: Engine) -> dict[str, object]:
     found = inspect(engine)
     return {
         table: (
-            [(each["name"], str(each["type"]), each["nullable"]) for each in found.get_columns(table)],
-            sorted(str(each["name"]) for each in found.get_indexes(table)),
+            [(column["name"], str(column["type"]), column["nullable"]) for column in found.get_columns(table)],
+            sorted(str(index["name"]) for index in found.get_indexes(table)),
         )
         for table in found.get_table_names()
     }
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=str)
-def test_every_earlier_schema_becomes_the_newest(new_place: Callable[[], str], folder: Path) -> None:
+def test_every_earlier_schema_becomes_the_newest(create_database: Callable[[], str], folder: Path) -> None:
     with ExitStack() as engines:
 
-        def empty() -> Engine:
-            engine = create_database_engine(parse_location(new_place()), "test", writes=True)
+        def create_empty_engine() -> Engine:
+            engine = create_database_engine(parse_location(create_database()), "test", writes=True)
             engines.callback(engine.dispose)
             return engine
 
-        fresh = empty()
+        fresh = create_empty_engine()
         upgrade(fresh, migrations_in(folder))
         for revision in revisions(folder):
-            old = empty()
+            old = create_empty_engine()
             migrate(old, folder, revision)
-            before = filled(old)
+            before = fill_tables(old)
             upgrade(old, migrations_in(folder))
             assert shape(old) == shape(fresh)
             after = content(old)
@@ -129,16 +129,16 @@ def test_every_earlier_schema_becomes_the_newest(new_place: Callable[[], str], f
 def test_a_migration_takes_nothing_from_replicas_that_do_not_know_it(tmp_path: Path, folder: Path) -> None:
     """Tables stay, and columns; what is new may be left out when a row is written."""
     engine = create_database_engine(parse_location(str(tmp_path / "old.db")), "test", writes=True)
-    known: dict[str, dict[str, ReflectedColumn]] = {}
+    previous: dict[str, dict[str, ReflectedColumn]] = {}
     for revision in revisions(folder):
         migrate(engine, folder, revision)
         found = inspect(engine)
-        now = {name: {each["name"]: each for each in found.get_columns(name)} for name in found.get_table_names()}
-        for table, columns in known.items():
+        now = {name: {column["name"]: column for column in found.get_columns(name)} for name in found.get_table_names()}
+        for table, columns in previous.items():
             for name, column in columns.items():
                 assert str(now[table][name]["type"]) == str(column["type"]), (revision, table, name)
                 assert now[table][name]["nullable"] or not column["nullable"], (revision, table, name)
             for name, column in now[table].items():
                 assert name in columns or column["nullable"] or column["default"], (revision, table, name)
-        known = now
+        previous = now
     engine.dispose()

@@ -1,4 +1,4 @@
-"""What a process imports until it serves: nothing that only some use, and that takes long to import."""
+"""A process that starts imports no module that few processes use and that takes long to import."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ RARELY_NEEDED = {
 NEEDED = {"curator": {"numpy"}, "search": {"numpy"}, "allinone": {"numpy"}}
 
 
-def imported(log: str) -> set[str]:
-    """The modules that a process says it imported."""
+def imported_modules(log: str) -> set[str]:
+    """Return the modules that a process has logged as imported."""
     lines = (line for line in log.splitlines() if line.startswith("import time:"))
     return {line.rpartition("|")[2].strip() for line in lines}
 
 
 @pytest.mark.parametrize("name", [*systems.SERVICES, "allinone"])
 def test_a_second_start_imports_nothing_that_is_rarely_needed(name: str, tmp_path: Path) -> None:
-    with started(name, tmp_path) as first:
+    with start_process(name, tmp_path) as first:
         assert first.stop(name) == 0  # its databases have the newest schema
-    with started(name, tmp_path, PYTHONPROFILEIMPORTTIME="1") as second:
-        found = imported(second.log(name))
+    with start_process(name, tmp_path, PYTHONPROFILEIMPORTTIME="1") as second:
+        found = imported_modules(second.log(name))
         assert second.stop(name) == 0
     assert "grpc" in found
     found -= NEEDED.get(name, set())
     assert {module: why for module, why in RARELY_NEEDED.items() if module in found} == {}
 
 
-def started(name: str, data: Path, **environment: str) -> AbstractContextManager[systems.System]:
-    """The process of a service, or of all of them, over what an earlier one left."""
+def start_process(name: str, data: Path, **environment: str) -> AbstractContextManager[systems.System]:
+    """Run the process of a service, or of all of them, on the databases of an earlier one."""
     if name == "allinone":
         return systems.one_process(data, **environment)
     return systems.one_service(data, name, **environment)

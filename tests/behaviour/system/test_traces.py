@@ -36,27 +36,27 @@ CORRELATION_ID = "seen-by-every-hop"
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[systems.System, Collector]]:
+def traced_system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[systems.System, Collector]]:
     """A system that has learned and answered, and the collector it sent its spans to."""
     with collector() as spans:
-        told = {
+        variables = {
             "OTEL_EXPORTER_OTLP_ENDPOINT": spans.endpoint,
             "OTEL_BSP_SCHEDULE_DELAY": "100",
             "HANSEI_LOG_LEVEL": "DEBUG",
         }
-        with systems.separate_processes(tmp_path_factory.mktemp("traces"), **told) as system:
+        with systems.separate_processes(tmp_path_factory.mktemp("traces"), **variables) as system:
             with Client(system.address) as client:
                 (parsed,) = client.reflector.parse_trajectories(content=RUN.read_bytes(), dataset="seen").trajectories
                 parsed.trajectory.dataset = "seen"
-                learned = _learned(system.address, parsed)
+                learned = learn(system.address, parsed)
                 client.search("seen", "commit", min_revision=learned.curation.revision)
                 client.gateway.run_workflow(query="How do I commit?", dataset="seen")
             yield system, spans
 
 
-def _learned(address: str, parsed: reflector_service_pb2.ParsedTrajectory) -> gateway_service_pb2.LearnResponse:
+def learn(address: str, parsed: reflector_service_pb2.ParsedTrajectory) -> gateway_service_pb2.LearnResponse:
     """Learn with both ids: the correlation id in metadata, the idempotency key in upper case in the request."""
-    asked = gateway_service_pb2.LearnRequest(
+    request = gateway_service_pb2.LearnRequest(
         request_id=REQUEST_ID.upper(),
         dataset="seen",
         trajectory=parsed.trajectory,
@@ -64,7 +64,7 @@ def _learned(address: str, parsed: reflector_service_pb2.ParsedTrajectory) -> ga
     )
     with grpc.insecure_channel(address) as channel:
         stub: Any = gateway_service_pb2_grpc.GatewayServiceStub(channel)
-        return stub.Learn(asked, timeout=30, metadata=[("x-request-id", CORRELATION_ID)])  # type: ignore[no-any-return]
+        return stub.Learn(request, timeout=30, metadata=[("x-request-id", CORRELATION_ID)])  # type: ignore[no-any-return]
 
 
 def edges(spans: list[tuple[str, Any]], root: str) -> tuple[set[tuple[str, str, str]], set[str]]:
@@ -82,27 +82,29 @@ def edges(spans: list[tuple[str, Any]], root: str) -> tuple[set[tuple[str, str, 
 
 
 @pytest.mark.parametrize("root", EDGES)
-def test_every_hop_is_in_one_trace(seen: tuple[systems.System, Collector], root: str) -> None:
-    _, collected = seen
-    spans = collected.until(lambda spans: edges(spans, root)[0] >= EDGES[root])
+def test_every_hop_is_in_one_trace(traced_system: tuple[systems.System, Collector], root: str) -> None:
+    _, collected = traced_system
+    spans = collected.wait_for_spans(lambda spans: edges(spans, root)[0] >= EDGES[root])
     found, traces = edges(spans, root)
     assert found == EDGES[root]
     assert len(traces) == 1
 
 
 @pytest.mark.parametrize("root", EDGES)
-def test_the_logs_of_every_hop_carry_the_id_of_the_trace(seen: tuple[systems.System, Collector], root: str) -> None:
-    system, collected = seen
-    spans = collected.until(lambda spans: edges(spans, root)[0] >= EDGES[root])
+def test_the_logs_of_every_hop_carry_the_id_of_the_trace(
+    traced_system: tuple[systems.System, Collector], root: str
+) -> None:
+    system, collected = traced_system
+    spans = collected.wait_for_spans(lambda spans: edges(spans, root)[0] >= EDGES[root])
     (trace,) = edges(spans, root)[1]
     for name, method in {(callee, method) for _, callee, method in EDGES[root]}:
         assert {"trace_id": trace, "method": f"/{method}"}.items() <= _call(system, name, method, trace).items()
 
 
 def test_the_logs_of_every_hop_hold_the_correlation_id_and_of_a_mutation_the_idempotency_key_too(
-    seen: tuple[systems.System, Collector],
+    traced_system: tuple[systems.System, Collector],
 ) -> None:
-    system, _ = seen
+    system, _ = traced_system
     hops = {
         (name, record["method"], record.get("request_id"))
         for name in ("gateway", "reflector", "curator")
@@ -118,11 +120,11 @@ def test_the_logs_of_every_hop_hold_the_correlation_id_and_of_a_mutation_the_ide
 
 
 def _call(system: systems.System, name: str, method: str, trace: str) -> dict[str, Any]:
-    called = (each for each in _calls(system, name) if each.get("method") == f"/{method}")
-    return next((each for each in called if each.get("trace_id") == trace), {})
+    called = (record for record in _calls(system, name) if record.get("method") == f"/{method}")
+    return next((record for record in called if record.get("trace_id") == trace), {})
 
 
 def _calls(system: systems.System, name: str) -> list[dict[str, Any]]:
-    """What a process has logged of the calls it answered."""
+    """Return the log records of the calls that a process answered."""
     lines = (json.loads(line) for line in system.log(name).splitlines() if line.startswith("{"))
-    return [each for each in lines if each.get("event") == "call"]
+    return [record for record in lines if record.get("event") == "call"]

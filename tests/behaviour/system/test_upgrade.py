@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from tests.support import systems
-from tests.support.contract_versions import Contract, newer, older
+from tests.support.contract_versions import Contract, create_newer_contract, create_older_contract
 
 NEEDED = frozenset(
     f"hansei.{name}"
@@ -98,27 +98,29 @@ def go_through_the_loop(contract: Contract, channel: grpc.Channel) -> None:
     assert answered.trajectory.generated_answer
     book = call(channel, "playbook.v1.PlaybookService/GetPlaybook", dataset=dataset).playbook
     assert book.revision == revision
-    assert found.results[0].bullet.content in [each.content for each in book.bullets]
+    assert found.results[0].bullet.content in [bullet.content for bullet in book.bullets]
 
 
-def everything(name: str) -> bool:
+def is_anything(name: str) -> bool:
     return True
 
 
-def some(seed: int) -> Callable[[str], bool]:
+def choose_half(seed: int) -> Callable[[str], bool]:
     rng = random.Random(seed)
     return lambda name: rng.random() < 0.5
 
 
 @separate
-@pytest.mark.parametrize("unknown", [everything, some(1), some(2), some(3)], ids=["everything", "1", "2", "3"])
+@pytest.mark.parametrize(
+    "unknown", [is_anything, choose_half(1), choose_half(2), choose_half(3)], ids=["everything", "1", "2", "3"]
+)
 def test_an_older_client_goes_through_the_loop(channel: grpc.Channel, unknown: Callable[[str], bool]) -> None:
-    go_through_the_loop(older(unknown, NEEDED), channel)
+    go_through_the_loop(create_older_contract(unknown, NEEDED), channel)
 
 
 @separate
 def test_a_newer_client_sends_what_the_servers_do_not_know(channel: grpc.Channel) -> None:
-    go_through_the_loop(newer(), channel)
+    go_through_the_loop(create_newer_contract(), channel)
 
 
 @separate
@@ -141,10 +143,10 @@ def test_a_replica_over_a_newer_schema_does_not_serve_and_changes_nothing(tmp_pa
     module = name if name == "gateway" else f"services.{name}"
     for file, table, version in versions:
         _set_version(file, table, "9999")
-        status, said = systems.failed_start(tmp_path, module)
+        status, errors = systems.failed_start(tmp_path, module)
         assert status == 1, table
-        assert "9999" in said.strip().splitlines()[-1]
-        assert "Traceback" not in said
+        assert "9999" in errors.strip().splitlines()[-1]
+        assert "Traceback" not in errors
         assert (file, table, "9999") in _schema_versions(tmp_path)
         _set_version(file, table, version)
     with systems.one_service(tmp_path, name):

@@ -18,20 +18,20 @@ from libs.storage.engines import create_database_engine, parse_location
 from tests.behaviour.system.test_schemas import FOLDERS, revisions
 from tests.support import systems
 from tests.support.bulk_jobs import jobs_at, run
-from tests.support.campaigns import sized
+from tests.support.campaigns import campaign_size
 from tests.support.planner_service import ASK, answer, events, kinds
 
 pytestmark = pytest.mark.long
 
 COPIED = ("services", "gateway")
 LINKED = ("allinone", "chassis", "config", "libs", "sdk", "stubs")
-WAVES = sized([[name] for name in systems.SERVICES], [list(systems.SERVICES)])
+WAVES = campaign_size([[name] for name in systems.SERVICES], [list(systems.SERVICES)])
 """Which services have replicas of both releases at a time."""
-ROUNDS = sized(2, 1)
+ROUNDS = campaign_size(2, 1)
 READY_SECONDS = 6.0
 """How long a replica is ready before an older one is ended, `minReadySeconds` on Kubernetes: callers that could not
 connect try again within five (chassis/channels.py)."""
-PAUSE_SECONDS = sized(0.1, 0.5)
+PAUSE_SECONDS = campaign_size(0.1, 0.5)
 """Between what one caller does and its next: without, callers take the processors from the replica that starts."""
 LAME_DUCK = {"HANSEI_LAME_DUCK_SECONDS": "1"}
 FUTURE = "from_the_future"
@@ -82,7 +82,7 @@ class Callers:
         """Call until it is enough."""
         async with asyncio.TaskGroup() as tasks:
             for number, part in enumerate(self._parts):
-                tasks.create_task(self._repeated(number, part))
+                tasks.create_task(self._repeat(number, part))
 
     async def progress(self) -> None:
         """Wait until each has gone through its part a few more times than now."""
@@ -90,7 +90,7 @@ class Callers:
         async with self._moved:
             await self._moved.wait_for(lambda: all(done >= count for done, count in zip(self._done, goal, strict=True)))
 
-    async def _repeated(self, number: int, part: Callable[[], Awaitable[None]]) -> None:
+    async def _repeat(self, number: int, part: Callable[[], Awaitable[None]]) -> None:
         while not self.enough:
             await part()
             self._done[number] += 1
@@ -109,15 +109,15 @@ class Callers:
     async def _plan(self) -> None:
         """Start a plan that asks, and answer."""
         (*_, question) = await events(self._client.planner.execute_plan(plan=ASK))
-        asked = answer(question, user_input="青")
+        request = answer(question, user_input="青")
         found = await events(
             self._client.planner.resume_plan(
-                execution_id=asked.execution_id,
-                response=asked.response,
-                answer_token=asked.answer_token,
-                plan_version=asked.plan_version,
-                step_id=asked.step_id,
-                request_id=asked.request_id,
+                execution_id=request.execution_id,
+                response=request.response,
+                answer_token=request.answer_token,
+                plan_version=request.plan_version,
+                step_id=request.step_id,
+                request_id=request.request_id,
             )
         )
         assert kinds(found)[-1] == "finished"
@@ -140,18 +140,18 @@ async def test_every_service_is_upgraded_while_it_is_called(tmp_path: Path) -> N
             callers = Callers(client, dataset)
             tasks.create_task(callers.go_on())
             for names in WAVES:
-                await _upgraded(system, names, callers)
+                await upgrade(system, names, callers)
             callers.enough = True
         with jobs_at(system.replicas("gateway")[1]) as jobs:
             assert sorted(jobs.sources(dataset)) == sorted(callers.learned)
 
 
-async def _upgraded(system: systems.System, names: Sequence[str], callers: Callers) -> None:
+async def upgrade(system: systems.System, names: Sequence[str], callers: Callers) -> None:
     """Start newer replicas, which migrate, and end the older ones, one after the other, while everybody calls."""
     for name in names:
         await callers.progress()
         await asyncio.to_thread(system.start, f"{name}-2")
-        await asyncio.to_thread(system.started, f"{name}-2")
+        await asyncio.to_thread(system.wait_until_started, f"{name}-2")
         if "database" in systems.SERVICES[name]:
             _check_migrated(system.programs[name].environment[systems.SERVICES[name]["database"]])
     await asyncio.sleep(READY_SECONDS)
@@ -161,12 +161,12 @@ async def _upgraded(system: systems.System, names: Sequence[str], callers: Calle
         await callers.progress()
 
 
-def _check_migrated(place: str) -> None:
-    engine = create_database_engine(parse_location(place), "test", writes=False)
+def _check_migrated(url: str) -> None:
+    engine = create_database_engine(parse_location(url), "test", writes=False)
     found = inspect(engine)
     tables = [
         name for name in found.get_table_names() if "version_num" not in {c["name"] for c in found.get_columns(name)}
     ]
-    assert all(FUTURE in {each["name"] for each in found.get_columns(name)} for name in tables)
+    assert all(FUTURE in {column["name"] for column in found.get_columns(name)} for name in tables)
     assert any(name.startswith(FUTURE) for name in tables)
     engine.dispose()

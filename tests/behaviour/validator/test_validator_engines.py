@@ -22,9 +22,9 @@ async def soon(seconds: float) -> None:
 
 
 @pytest.fixture
-async def replicas(place: str) -> AsyncIterator[list[LeaderBoardStore]]:
+async def replicas(database_location: str) -> AsyncIterator[list[LeaderBoardStore]]:
     """Two services that start at once on one database."""
-    opened = [ValidatorDatabase(place, soon) for _ in range(2)]
+    opened = [ValidatorDatabase(database_location, soon) for _ in range(2)]
     await asyncio.gather(*(database.open() for database in opened))
     yield [LeaderBoardStore(database) for database in opened]
     for database in opened:
@@ -67,8 +67,8 @@ async def test_a_request_is_done_once_whoever_gets_it(replicas: list[LeaderBoard
         await replicas[0].upsert(IdempotencyKey("same", "Test", b"other"), submission("t1", 1, 1))
 
 
-async def test_kinds_are_kept(place: str) -> None:
-    database = ValidatorDatabase(place, soon)
+async def test_kinds_are_kept(database_location: str) -> None:
+    database = ValidatorDatabase(database_location, soon)
     await database.open()
     store = KindStore(database)
     await store.add(request(), DEFINITION)

@@ -20,7 +20,7 @@ from hansei.validator.v1 import validator_service_pb2_grpc as rpc
 from services.validator.bootstrap import build
 from services.validator.settings import ValidatorSettings
 from services.validator.tests.samples import advisor, decomposition, option, organizer
-from tests.fakes.openai_answers import body, chat, chat_json, empty_choices, error, reset, truncated
+from tests.fakes.openai_answers import body, chat, chat_json, empty_choices, error, reset, truncate
 from tests.fakes.openai_server import OpenAIServer
 
 DASHBOARD = json.dumps({"trays": {"in_progress": [{"id": "n1", "title": "見積", "status": "IN_PROGRESS"}]}})
@@ -171,7 +171,7 @@ async def test_an_empty_answer_is_named(validator: Any, model: OpenAIServer) -> 
     ("fault", "told"),
     [
         (reset(), "OpenAI API call failed: "),
-        (truncated(chat_json(VALID)), "OpenAI API call failed: "),
+        (truncate(chat_json(VALID)), "OpenAI API call failed: "),
         (body(b"not json"), "OpenAI API answered something that is not JSON"),
         (body(b"[1]"), "OpenAI API returned no content"),
         (empty_choices(), "OpenAI API returned no content"),

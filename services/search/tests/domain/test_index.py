@@ -25,7 +25,7 @@ from services.search.domain.query import CandidateFilter
 from services.search.domain.tokenizers import tokenize_whitespace
 from services.search.domain.view import NO_LIMIT, IndexView
 from services.search.tests.engines import COMPILED, LOOPS, new_index, unit32
-from tests.support.campaigns import sized
+from tests.support.campaigns import campaign_size
 
 DIMENSION = 5
 WORDS = ["alpha", "beta", "gamma", "delta", "the", "東京", "eta"]
@@ -152,9 +152,9 @@ def _groups(results: Sequence[Any]) -> list[set[str]]:
 
 # S-08 to S-35, all fusions, filters, deletes, updates
 TestEnginesAgree = EnginesAgree.TestCase
-TestEnginesAgree.settings = settings(max_examples=sized(100, 30), stateful_step_count=14, deadline=None)
+TestEnginesAgree.settings = settings(max_examples=campaign_size(100, 30), stateful_step_count=14, deadline=None)
 TestEnginesAgreeOnLucene = EnginesAgreeOnLucene.TestCase
-TestEnginesAgreeOnLucene.settings = settings(max_examples=sized(100, 15), stateful_step_count=14, deadline=None)
+TestEnginesAgreeOnLucene.settings = settings(max_examples=campaign_size(100, 15), stateful_step_count=14, deadline=None)
 
 
 def bullet(bullet_id: str, text: str, **fields: object) -> IndexedBullet:

@@ -26,7 +26,7 @@ def backend(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.fixture
-def running(place: str, backend: Any, tmp_path: Path) -> Callable[..., Any]:
+def running(database_location: str, backend: Any, tmp_path: Path) -> Callable[..., Any]:
     """Search on that database and with that backend; a second time it is a restart."""
 
     @asynccontextmanager
@@ -34,7 +34,7 @@ def running(place: str, backend: Any, tmp_path: Path) -> Callable[..., Any]:
         chosen = SearchSettings.model_validate(
             {
                 "embedding_provider": "hashing",
-                "search_database_url": place,
+                "search_database_url": database_location,
                 "search_snapshot_dir": str(tmp_path / "snapshots"),
                 "search_qdrant": str(tmp_path / "qdrant") if backend == QDRANT else "",
                 **settings,

@@ -127,10 +127,12 @@ async def test_nothing_is_left_of_a_deleted_collection(running: Any, backend: An
         assert list(folder.iterdir()) == []
 
 
-async def test_two_replicas_on_one_database_find_what_either_wrote(running: Any, backend: Any, place: str) -> None:
+async def test_two_replicas_on_one_database_find_what_either_wrote(
+    running: Any, backend: Any, database_location: str
+) -> None:
     if backend == QDRANT:
         pytest.skip("Qdrant without a server belongs to one process")
-    if not place.startswith("postgresql"):
+    if not database_location.startswith("postgresql"):
         pytest.skip("a SQLite file belongs to one process")
     async with running() as one, running() as other:
         await one.create()

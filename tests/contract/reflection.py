@@ -15,19 +15,19 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-from tests.contract.readmes import CALL_SECONDS, Call, Example, call_of
+from tests.contract.readmes import CALL_SECONDS, Call, Example, parse_call
 
 
 def by_reflection(example: Example, address: str) -> str:
-    """As `readmes.by_buf`; what is watched is left once it has told something."""
-    call, served = call_of(example), _served(address)
+    """Run a line as `readmes.by_buf` does; leave a stream after its first message."""
+    call, served = parse_call(example), _served(address)
     service, _, name = call.method.partition("/")
     try:
         if not call.method:
             return "\n".join(served.database.get_services())
         method = served.pool.FindServiceByName(service).methods_by_name[name]
         answers = _answers(served.channel, method, call)
-        return "\n".join(json_format.MessageToJson(each, descriptor_pool=served.pool) for each in answers)
+        return "\n".join(json_format.MessageToJson(answer, descriptor_pool=served.pool) for answer in answers)
     except (grpc.RpcError, json_format.ParseError, KeyError) as error:
         raise AssertionError(f"{call.line}\n{error!r}") from error
 
