@@ -1,4 +1,4 @@
-"""Measures the planner beside its peers: ``python -m bench.planner`` writes results.json and prints the table."""
+"""Measure the planner and its peers: ``python -m bench.planner`` writes results.json and prints the table."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.planner.dags import random_dag
-from bench.planner.life import SYSTEMS, repeated
-from bench.planner.measures import Figures, alone, cpu_per_step, makespans, paused
-from bench.planner.ours import payload_of_a_pause
+from bench.planner.life import SYSTEMS, count_repeated_effects
+from bench.planner.measurements import Figures, cpu_per_step, makespans, measure_pauses, run_in_process
+from bench.planner.planner_system import payload_of_a_pause
 
 RESULTS = Path(__file__).with_name("results.json")
 README = Path(__file__).with_name("README.md")
@@ -25,30 +25,30 @@ MARK = "<!-- table -->"
 
 
 def stages(arguments: argparse.Namespace, names: list[str]) -> dict[str, Callable[[], dict[str, Figures]]]:
-    """What is measured, each on all systems in one go; a stage can be measured again without the others."""
+    """Return the stages by name; each measures all systems, and can be repeated without the others."""
 
     def makespan() -> dict[str, Figures]:
         rng = random.Random(arguments.seed)
         dags = [random_dag(rng, arguments.scale) for _ in range(arguments.dags)]
-        found: dict[str, Figures] = alone(makespans, names, dags, arguments.at_once)
+        found: dict[str, Figures] = run_in_process(makespans, names, dags, arguments.at_once)
         return found
 
     def steps() -> dict[str, Figures]:
-        return {name: alone(cpu_per_step, name, arguments.plans) for name in names}
+        return {name: run_in_process(cpu_per_step, name, arguments.plans) for name in names}
 
     def pauses() -> dict[str, Figures]:
         counts = dict.fromkeys(names, arguments.peers_paused) | {"hansei": arguments.paused}
-        return {name: alone(paused, name, counts[name]) for name in names}
+        return {name: run_in_process(measure_pauses, name, counts[name]) for name in names}
 
     def kills() -> dict[str, Figures]:
         with tempfile.TemporaryDirectory() as folder:
-            return {name: repeated(name, Path(folder)) for name in names}
+            return {name: count_repeated_effects(name, Path(folder)) for name in names}
 
     return {stage.__name__: stage for stage in (makespan, steps, pauses, kills)}
 
 
-def measured(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The figures in the file, with those of the chosen stages made anew."""
+def measure_stages(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Measure the chosen stages again and return all figures of the file."""
     names = ["hansei"] if arguments.alone else list(SYSTEMS)
     found: dict[str, Any] = json.loads(arguments.into.read_text()) if arguments.into.exists() else {}
     versions = {name: importlib.metadata.version(name.lower()) for name in names if name != "hansei"}
@@ -68,7 +68,7 @@ def measured(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def table(found: dict[str, Any]) -> str:
-    """The figures as a table, one column a system."""
+    """Return the figures as a table, one column for each system."""
     rows: dict[str, dict[str, str]] = {}
     systems: dict[str, None] = {}
     for stage in found["stages"].values():
@@ -76,14 +76,14 @@ def table(found: dict[str, Any]) -> str:
             systems[system] = None
             for name, value in figures.items():
                 for part, number in value.items() if isinstance(value, dict) else (("", value),):
-                    rows.setdefault(f"{name} {part}".strip(), {})[system] = _shown(number)
+                    rows.setdefault(f"{name} {part}".strip(), {})[system] = format_number(number)
     lines = ["| | " + " | ".join(systems) + " |", "|---" * (len(systems) + 1) + "|"]
     lines += [f"| {name} | " + " | ".join(cells.get(s, "") for s in systems) + " |" for name, cells in rows.items()]
     return "\n".join([*lines, "", _circumstances(found)]) + "\n"
 
 
 def _circumstances(found: dict[str, Any]) -> str:
-    """Under which load of the machine each stage was measured."""
+    """Return the load of the machine during each stage."""
     loads = [
         f"{name}: " + ", ".join(f"{key} {value:g}" for key, value in stage.items() if key.startswith("load"))
         for name, stage in found["stages"].items()
@@ -91,12 +91,12 @@ def _circumstances(found: dict[str, Any]) -> str:
     return f"{found['machine']['cpus']} cores, shared with others. " + "; ".join(loads) + "."
 
 
-def _shown(number: float) -> str:
+def format_number(number: float) -> str:
     return f"{number:,.0f}" if isinstance(number, int) or number >= 1e3 else f"{number:,.4g}"
 
 
 def main() -> None:
-    """Measures, writes, prints."""
+    """Measure, write the file, and print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--dags", type=int, default=200)
     parser.add_argument("--at-once", type=int, default=4, help="DAGs executed at the same time")
@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", help="a stage: makespan, steps, pauses or kills")
     parser.add_argument("--into", type=Path, default=RESULTS)
     arguments = parser.parse_args()
-    shown = table(measured(arguments))
+    shown = table(measure_stages(arguments))
     print(shown)
     if arguments.into == RESULTS:
         head, mark, _ = README.read_text().partition(MARK)

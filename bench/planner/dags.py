@@ -1,4 +1,4 @@
-"""Random plans: directed acyclic graphs of steps that take different times."""
+"""Random plans: directed acyclic graphs of steps with different durations."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from services.planner.domain.plans import Action, ExecutionPlan, PlanStep, new_p
 
 @dataclass(frozen=True)
 class Dag:
-    """Seconds each step takes, and which earlier steps it needs; steps are numbered from 1."""
+    """The seconds of each step, and the earlier steps it depends on; steps are numbered from 1."""
 
     seconds: dict[int, float]
     needs: dict[int, tuple[int, ...]]
 
     @property
     def critical_path(self) -> float:
-        """Seconds below which no scheduler gets."""
+        """Return the lower bound of the makespan for any scheduler, in seconds."""
         ends: dict[int, float] = {}
         for step in sorted(self.seconds):
             ends[step] = self.seconds[step] + max((ends[d] for d in self.needs[step]), default=0.0)
@@ -25,7 +25,7 @@ class Dag:
 
     @property
     def in_waves(self) -> float:
-        """Seconds of an ideal scheduler with a barrier after each wave (level) of steps."""
+        """Return the makespan of an ideal scheduler with a barrier after each wave (level) of steps, in seconds."""
         levels: dict[int, int] = {}
         slowest: dict[int, float] = {}
         for step in sorted(self.seconds):
@@ -35,7 +35,7 @@ class Dag:
 
 
 def random_dag(rng: random.Random, scale: float = 1.0) -> Dag:
-    """15 to 40 steps of 20 to 400 ms (log-uniform), each needing up to three of the twelve before it."""
+    """Return 15 to 40 steps of 20 to 400 ms (log-uniform), each with up to three of the twelve before it."""
     count = rng.randint(15, 40)
     seconds = {step: scale * 0.02 * 20 ** rng.random() for step in range(1, count + 1)}
     needs = {
@@ -46,7 +46,7 @@ def random_dag(rng: random.Random, scale: float = 1.0) -> Dag:
 
 
 def plan_of(dag: Dag) -> ExecutionPlan:
-    """The plan of a DAG. Beyond 20 steps it is no plan a client may send (P-05), so it is not validated."""
+    """Return the plan of a DAG, without validation: clients may send no plan of more than 20 steps (P-05)."""
     steps = tuple(
         PlanStep(
             step_id=step,

@@ -19,7 +19,7 @@ class Dbos:
     """DBOS over a SQLite file."""
 
     async def open(self, folder: Path, world: World | None = None) -> None:
-        """Registers the workflows and starts DBOS, which takes up what a killed process left."""
+        """Register the workflows and start DBOS, which recovers the workflows of a killed process."""
         from dbos import DBOS, DBOSConfig
 
         config: DBOSConfig = {
@@ -43,7 +43,7 @@ class Dbos:
             return "done"
 
         @DBOS.step()
-        async def found() -> list[dict[str, Any]]:
+        async def fixed_hits() -> list[dict[str, Any]]:
             return HITS
 
         @DBOS.workflow()
@@ -62,7 +62,7 @@ class Dbos:
 
         @DBOS.workflow()
         async def asking() -> str:
-            hits = await found()
+            hits = await fixed_hits()
             self._waiting.release()
             return f"{await DBOS.recv_async('answer', timeout_seconds=_DAYS_OF_WAITING)} of {len(hits)}"
 
@@ -75,21 +75,21 @@ class Dbos:
         DBOS.launch()
 
     async def close(self) -> None:
-        """Ends DBOS and its threads."""
+        """Stop DBOS and its threads."""
         self._dbos.destroy()
 
     async def makespan(self, dag: Dag) -> float:
-        """Seconds from the call to the durable result of a DAG."""
+        """Return the seconds from the call to the durable result of a DAG."""
         began = time.perf_counter()
         await self._graph({str(k): v for k, v in dag.seconds.items()}, {str(k): list(v) for k, v in dag.needs.items()})
         return time.perf_counter() - began
 
     async def line(self, steps: int) -> None:
-        """Executes so many steps that do nothing, one after the other."""
+        """Execute a chain of steps that do nothing."""
         await self._line(steps)
 
     async def pause(self, count: int) -> list[str]:
-        """Workflows that wait for a message; each stays a coroutine of this process."""
+        """Start workflows that wait for a message; each stays a coroutine of this process."""
         ids = []
         for _ in range(count):
             handle = await self._dbos.start_workflow_async(self._asking)
@@ -99,7 +99,7 @@ class Dbos:
         return ids
 
     async def resume(self, execution_id: str) -> float:
-        """Seconds from the message to the durable result."""
+        """Return the seconds from the message to the durable result."""
         began = time.perf_counter()
         await self._dbos.send_async(execution_id, "this", "answer")
         handle = await self._dbos.retrieve_workflow_async(execution_id)
@@ -107,7 +107,7 @@ class Dbos:
         return time.perf_counter() - began
 
     async def affect(self) -> None:
-        """Executes `EFFECTS` under a fixed id: a second process joins the workflow that DBOS took up."""
+        """Execute `EFFECTS` under a fixed id: a second process joins the recovered workflow."""
         from dbos import SetWorkflowID
 
         with SetWorkflowID("effects"):
@@ -116,14 +116,14 @@ class Dbos:
 
 
 async def _in_order(needs: Mapping[int, Sequence[int]], work: Callable[[int], Awaitable[str]]) -> int:
-    """Each step as a task that awaits its dependencies; how many there were."""
+    """Run each step as a task that awaits its dependencies; return their number."""
     running: dict[int, asyncio.Task[str]] = {}
 
-    async def one(step: int) -> str:
+    async def run_step(step: int) -> str:
         for needed in needs[step]:
             await running[needed]
         return await work(step)
 
     for step in sorted(needs):
-        running[step] = asyncio.create_task(one(step))
+        running[step] = asyncio.create_task(run_step(step))
     return len(await asyncio.gather(*running.values()))

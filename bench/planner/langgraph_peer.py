@@ -1,4 +1,4 @@
-"""LangGraph with its SQLite saver: one node a step, an edge for each dependency, every write synchronous."""
+"""LangGraph with its SQLite saver: one node for each step, one edge for each dependency, synchronous writes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from services.planner.domain.plans import new_plan_id
 
 
 class Done(TypedDict):
-    """What the nodes write."""
+    """The steps that the nodes write."""
 
     done: Annotated[list[int], operator.add]
 
 
 class Asked(TypedDict, total=False):
-    """State of an execution that asks."""
+    """The state of an execution with a question."""
 
     hits: list[dict[str, Any]]
     answer: str
@@ -37,41 +37,41 @@ class LangGraph:
         self._lines: dict[int, Any] = {}
 
     async def open(self, folder: Path, world: World | None = None) -> None:
-        """Opens the saver."""
+        """Open the saver."""
         from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-        place = AsyncSqliteSaver.from_conn_string(str(folder / "langgraph.sqlite"))
-        self._saver = await self._stack.enter_async_context(place)
+        saver = AsyncSqliteSaver.from_conn_string(str(folder / "langgraph.sqlite"))
+        self._saver = await self._stack.enter_async_context(saver)
         self._world = world
         self._asking = self._asking_graph()
 
     async def close(self) -> None:
-        """Closes the saver."""
+        """Close the saver."""
         await self._stack.aclose()
 
     async def makespan(self, dag: Dag) -> float:
-        """Seconds from the call to the durable result of a DAG."""
-        graph = self._compiled(dag.needs, lambda step: asyncio.sleep(dag.seconds[step]))
+        """Return the seconds from the call to the durable result of a DAG."""
+        graph = self._compile_graph(dag.needs, lambda step: asyncio.sleep(dag.seconds[step]))
         began = time.perf_counter()
         await graph.ainvoke({"done": []}, _thread(new_plan_id(), len(dag.needs)), durability="sync")
         return time.perf_counter() - began
 
     async def line(self, steps: int) -> None:
-        """Executes so many steps that do nothing, one after the other."""
+        """Execute a chain of steps that do nothing."""
         if steps not in self._lines:
             needs = {i: (i - 1,) if i > 1 else () for i in range(1, steps + 1)}
-            self._lines[steps] = self._compiled(needs, _nothing)
+            self._lines[steps] = self._compile_graph(needs, do_nothing)
         await self._lines[steps].ainvoke({"done": []}, _thread(new_plan_id(), steps), durability="sync")
 
     async def pause(self, count: int) -> list[str]:
-        """Threads that stand at an interrupt."""
+        """Start threads that stop at an interrupt."""
         ids = [new_plan_id() for _ in range(count)]
         for execution_id in ids:
             await self._asking.ainvoke({}, _thread(execution_id), durability="sync")
         return ids
 
     async def resume(self, execution_id: str) -> float:
-        """Seconds from the answer to the durable result."""
+        """Return the seconds from the answer to the durable result."""
         from langgraph.types import Command
 
         began = time.perf_counter()
@@ -79,21 +79,21 @@ class LangGraph:
         return time.perf_counter() - began
 
     async def affect(self) -> None:
-        """Executes `EFFECTS`; a second process goes on from the last checkpoint of the thread."""
+        """Execute `EFFECTS`; a second process continues from the last checkpoint of the thread."""
 
         async def perform(step: int) -> None:
             if self._world is not None:
                 self._world.perform(f"s{step}")
 
-        graph, thread = self._compiled(EFFECTS, perform), _thread("effects")
+        graph, thread = self._compile_graph(EFFECTS, perform), _thread("effects")
         begun = (await graph.aget_state(thread)).created_at is not None
         await graph.ainvoke(None if begun else {"done": []}, thread, durability="sync")
 
-    def _compiled(self, needs: Mapping[int, Sequence[int]], work: Callable[[int], Awaitable[None]]) -> Any:
+    def _compile_graph(self, needs: Mapping[int, Sequence[int]], work: Callable[[int], Awaitable[None]]) -> Any:
         from langgraph.graph import END, START, StateGraph
 
         graph: Any = StateGraph(Done)
-        needed = {d for each in needs.values() for d in each}
+        needed = {d for dependencies in needs.values() for d in dependencies}
         for step, before in needs.items():
             graph.add_node(f"s{step}", _node(step, work))
             graph.add_edge([f"s{d}" for d in before] or START, f"s{step}")
@@ -120,8 +120,8 @@ class LangGraph:
         return graph.compile(checkpointer=self._saver)
 
 
-async def _nothing(step: int) -> None:
-    """A step that does nothing."""
+async def do_nothing(step: int) -> None:
+    """Return at once."""
 
 
 def _thread(name: str, steps: int = 10) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One life of a process that executes plans with effects: ``python -m bench.planner.life SYSTEM FOLDER KILL_AT``."""
+"""Run one process that executes plans with effects: ``python -m bench.planner.life SYSTEM FOLDER KILL_AT``."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from pathlib import Path
 
 from bench.planner.dbos_peer import Dbos
 from bench.planner.langgraph_peer import LangGraph
-from bench.planner.ours import Hansei
+from bench.planner.planner_system import PlannerSystem
 from bench.planner.system import EFFECTS, System
 from bench.planner.world import World
 
-SYSTEMS: dict[str, type[System]] = {"hansei": Hansei, "LangGraph": LangGraph, "DBOS": Dbos}
+SYSTEMS: dict[str, type[System]] = {"hansei": PlannerSystem, "LangGraph": LangGraph, "DBOS": Dbos}
 _SECONDS = 120
 
 
 async def live(system: System, folder: Path, kill_at: int) -> None:
-    """Executes `EFFECTS`, or what a life before this one left of it; dies at a point (0: does not)."""
+    """Execute `EFFECTS`, or the remainder of an earlier process; die at a point (0: never)."""
     await system.open(folder, World(folder, kill_at))
     await system.affect()
     await system.close()
 
 
-def repeated(name: str, folder: Path) -> dict[str, int]:
-    """Kills a system before and after each effect, starts it again, and counts what happened to the world."""
+def count_repeated_effects(name: str, folder: Path) -> dict[str, int]:
+    """Kill a system before and after each effect, restart it, and count the effects."""
     counts = {"kills": 0, "effects repeated": 0, "effects missing": 0}
     for kill_at in range(1, 2 * len(EFFECTS) + 1):
-        place = folder / f"{name}-{kill_at}"
-        place.mkdir()
-        assert _process(name, place, kill_at) != 0, f"{name} was to die at {kill_at}"
-        assert _process(name, place, 0) == 0, f"{name}, killed at {kill_at}, did not end"
-        happened = Counter(World(place).done())
+        life_folder = folder / f"{name}-{kill_at}"
+        life_folder.mkdir()
+        assert _process(name, life_folder, kill_at) != 0, f"{name} was to die at {kill_at}"
+        assert _process(name, life_folder, 0) == 0, f"{name}, killed at {kill_at}, did not end"
+        happened = Counter(World(life_folder).performed_keys())
         counts["kills"] += 1
         counts["effects repeated"] += sum(count - 1 for count in happened.values())
         counts["effects missing"] += len(EFFECTS) - len(happened)

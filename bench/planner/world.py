@@ -1,4 +1,4 @@
-"""A world outside that remembers what was done to it, and a process that dies at a chosen point of doing it."""
+"""A record of effects outside of the process, and a process that dies at a chosen point."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class World:
         self._left = kill_at
 
     def perform(self, key: str) -> None:
-        """Does it, without asking whether it was done before."""
+        """Perform an effect, whether or not it was performed before."""
         self._point()
         with self._file.open("a") as file:
             file.write(f"{key}\n")
         self._point()
 
-    def done(self) -> list[str]:
-        """What was done, in order."""
+    def performed_keys(self) -> list[str]:
+        """Return the keys of the performed effects, in order."""
         return self._file.read_text().split() if self._file.exists() else []
 
     def _point(self) -> None:

@@ -8,31 +8,27 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from services.planner.domain import events
 from services.planner.domain.answers import interpret_response
 from services.planner.domain.confidence import aggregate
-from services.planner.domain.events import (
-    Budget,
-    Event,
-    Finished,
-    InterventionRequested,
-    LogLine,
-    Recorded,
-    Replanned,
-    Started,
-    StepFinished,
-    StepSkipped,
-)
+from services.planner.domain.events import Budget, Event, LogLine, Recorded
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.interventions import InterventionResponse
 from services.planner.domain.plans import ExecutionPlan, executable_plan, replace_steps
 from services.planner.domain.results import ExecutionResult
 from services.planner.usecases.execute import Executor
-from services.planner.usecases.interventions import DeferredAnswers, InterventionHandler
+from services.planner.usecases.interventions import InterventionChannel, InterventionHandler
 from services.planner.usecases.recorder import ExecutionRecorder
 
 _CRITICAL_SCORE = 0.3
 _CRITICAL_FACTOR = 0.7
-_REPORTED_EVENTS = (StepFinished, StepSkipped, InterventionRequested, Replanned, Finished)
+_REPORTED_EVENTS = (
+    events.StepFinished,
+    events.StepSkipped,
+    events.InterventionRequested,
+    events.Replanned,
+    events.Finished,
+)
 
 
 class MemoryLog:
@@ -41,14 +37,14 @@ class MemoryLog:
     def __init__(self) -> None:
         self.events: list[Recorded] = []
 
-    async def append(self, events: Sequence[tuple[Event, datetime]], after: int) -> None:
+    async def append(self, new_events: Sequence[tuple[Event, datetime]], after: int) -> None:
         """Append the events; there is no other writer."""
-        for number, (event, time) in enumerate(events, start=after + 1):
+        for number, (event, time) in enumerate(new_events, start=after + 1):
             self.events.append(Recorded(sequence=number, created_at=time, event=event))
 
     async def read(self) -> Sequence[Recorded]:
         """Return the log; empty if the execution began from a state that the caller passed in."""
-        return self.events if self.events and isinstance(self.events[0].event, Started) else []
+        return self.events if self.events and isinstance(self.events[0].event, events.Started) else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +81,7 @@ class InProcessExecutor(Executor):
             recorder.record(self.make_started(recorder.state.plan))
         elif state.intervention_request is not None and response is not None:
             recorder.record(interpret_response(recorder.state, state.intervention_request, response, self.rules.policy))
-        driver = asyncio.ensure_future(self.drive(recorder, DeferredAnswers()))
+        driver = asyncio.ensure_future(self.drive(recorder, InterventionChannel()))
         driver.add_done_callback(lambda _: reports.put_nowait(None))
         try:
             while (report := await reports.get()) is not None:

@@ -132,6 +132,17 @@ def search_statistics(scores: Sequence[float]) -> SearchStatistics:
     return SearchStatistics(len(scores), fmean(scores), pvariance(scores), max(scores), min(scores))
 
 
+def search_factors(scores: Sequence[float]) -> dict[str, float]:
+    """Return the factors of a search by the scores of its hits (P-30)."""
+    statistics = search_statistics(scores)
+    return {
+        "search_result_count": float(statistics.result_count),
+        "search_avg_score": statistics.avg_score,
+        "search_max_score": statistics.max_score,
+        "search_score_variance": statistics.score_variance,
+    }
+
+
 def search_quality(factors: ConfidenceFactors) -> float:
     """Return the quality of the hits, 0..1 (P-61)."""
     if factors.search_result_count == 0 and factors.search_max_score == 0:

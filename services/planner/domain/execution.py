@@ -133,8 +133,8 @@ class ExecutionState:
     def hits(self, step_id: int) -> tuple[Hit, ...]:
         """Return the hits of a step (P-41); none if it is no search or did not succeed."""
         call = self.last_call(step_id)
-        successful_replan = self.step_statuses.get(step_id) is StepStatus.SUCCESS
-        return call.result.hits if successful_replan and call and call.result else ()
+        has_succeeded = self.step_statuses.get(step_id) is StepStatus.SUCCESS
+        return call.result.hits if has_succeeded and call and call.result else ()
 
     def successful_steps(self) -> list[int]:
         """Return the ids of the successful steps of the plan, in its order."""

@@ -28,31 +28,20 @@ _CJK = re.compile(f"[{_UNSEPARATED}]")
 _RUN = re.compile(rf"[{_UNSEPARATED}]+|[^\W_{_UNSEPARATED}]+")
 
 
-@dataclass(frozen=True, slots=True)
-class _Wording:
-    """The texts around the quotations, in one language."""
-
-    mode: str
-    closest: str
-    highest_ranked: str
-    nothing: str
-    compared: str
-
-
-_JAPANESE_WORDING = _Wording(
-    mode="オフラインモードの抽出回答です（言語モデルは使っていません）。",
-    closest="質問に最も近い知識の文:",
-    highest_ranked="質問と共通の語を持つ文はありません。検索で上位の知識:",
-    nothing="関連する知識はありません。",
-    compared="{bullets}件のBulletの{sentences}文を質問と比較し、{shared}文に共通の語があった。",
-)
-_ENGLISH_WORDING = _Wording(
-    mode="Offline and extractive: no language model was asked. ",
-    closest="Closest to the query:",
-    highest_ranked="No sentence shares a word with the query; ranked highest by search:",
-    nothing="The playbook has nothing on this.",
-    compared="Compared {sentences} sentences of {bullets} bullets with the query; {shared} share terms with it.",
-)
+_JAPANESE_TEXTS = {
+    "mode": "オフラインモードの抽出回答です（言語モデルは使っていません）。",
+    "closest": "質問に最も近い知識の文:",
+    "highest_ranked": "質問と共通の語を持つ文はありません。検索で上位の知識:",
+    "nothing": "関連する知識はありません。",
+    "comparison": "{bullets}件のBulletの{sentences}文を質問と比較し、{shared}文に共通の語があった。",
+}
+_ENGLISH_TEXTS = {
+    "mode": "Offline and extractive: no language model was asked. ",
+    "closest": "Closest to the query:",
+    "highest_ranked": "No sentence shares a word with the query; ranked highest by search:",
+    "nothing": "The playbook has nothing on this.",
+    "comparison": "Compared {sentences} sentences of {bullets} bullets with the query; {shared} share terms with it.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +57,11 @@ def extractive_answer(query: str, bullets: Sequence[RetrievedBullet]) -> Generat
     ranked = _rank(_terms(query[:MAX_QUERY_CHARS]), sentences)
     shared = [sentence for sentence, score in ranked if score > 0]
     chosen = (shared or [sentence for sentence, _ in ranked])[:MAX_SENTENCES]
-    wording = _JAPANESE_WORDING if _CJK.search(query) else _ENGLISH_WORDING
-    found = wording.closest if shared else wording.highest_ranked if chosen else wording.nothing
-    lines = [wording.mode + found, *(f"- {sentence.text} [{sentence.bullet_id}]" for sentence in chosen)]
-    compared = wording.compared.format(bullets=len(bullets), sentences=len(sentences), shared=len(shared))
-    return GeneratedAnswer("\n".join(lines), (compared,))
+    texts = _JAPANESE_TEXTS if _CJK.search(query) else _ENGLISH_TEXTS
+    heading = texts["closest" if shared else "highest_ranked" if chosen else "nothing"]
+    lines = [texts["mode"] + heading, *(f"- {sentence.text} [{sentence.bullet_id}]" for sentence in chosen)]
+    comparison = texts["comparison"].format(bullets=len(bullets), sentences=len(sentences), shared=len(shared))
+    return GeneratedAnswer("\n".join(lines), (comparison,))
 
 
 def _sentences(bullets: Sequence[RetrievedBullet]) -> Iterator[_Sentence]:

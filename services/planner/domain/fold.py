@@ -15,11 +15,10 @@ from pydantic import TypeAdapter
 from services.planner.domain import events
 from services.planner.domain.events import AnswerOutcome, Event, InterventionAnswered, Recorded, Replanned, StepFinished
 from services.planner.domain.execution import ExecutionState, PlanChangeRequest, ToolCall
-from services.planner.domain.interventions import HistoryEntry, InterventionAction
+from services.planner.domain.interventions import InterventionAction, history_entry
 from services.planner.domain.plans import Action, StepStatus
 from services.planner.domain.replanning import ReplanTrigger
 from services.planner.domain.results import Hit, StepResult, ToolResult, distinct_values
-from services.planner.domain.thresholds import InterventionLevel
 
 _HITS: TypeAdapter[tuple[Hit, ...]] = TypeAdapter(tuple[Hit, ...])
 
@@ -53,8 +52,8 @@ def apply(state: ExecutionState, event: Event, time: datetime) -> None:
             request, response = state.intervention_request, event.response
             _unpause(state, time)
             if request is not None:
-                timed_out = response.timeout_reached
-                _remember(state, time, request.level, request.message, response.action, timeout_reached=timed_out)
+                outcome = (response.action, response.timeout_reached)
+                state.history += (history_entry(time, request.level, request.message, *outcome),)
             _apply_answer(state, event, time)
         case events.Replanned():
             _replace_plan(state, event, time)
@@ -135,27 +134,7 @@ def _finish_step(state: ExecutionState, event: StepFinished, time: datetime) -> 
     state.step_statuses[event.step_id] = StepStatus(event.status)
     if succeeded and not event.level.requires_answer:
         state.settled_steps |= {event.step_id}
-        _remember(state, time, event.level, f"Step {event.step_id}", InterventionAction.PROCEED)
-
-
-def _remember(
-    state: ExecutionState,
-    time: datetime,
-    level: InterventionLevel,
-    message: str,
-    action: InterventionAction,
-    *,
-    timeout_reached: bool = False,
-) -> None:
-    entry = HistoryEntry(
-        timestamp=time,
-        level=level,
-        action=level.action,
-        message=message,
-        response_action=action,
-        timeout_reached=timeout_reached,
-    )
-    state.history = (*state.history, entry)
+        state.history += (history_entry(time, event.level, f"Step {event.step_id}", InterventionAction.PROCEED),)
 
 
 def _drop_result(state: ExecutionState, step_id: int, status: StepStatus) -> None:

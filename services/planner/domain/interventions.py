@@ -104,3 +104,17 @@ class HistoryEntry(BaseModel):
     message: str
     response_action: InterventionAction
     timeout_reached: bool = False
+
+
+def history_entry(
+    time: datetime, level: InterventionLevel, message: str, action: InterventionAction, timeout_reached: bool = False
+) -> HistoryEntry:
+    """Return the history entry of an intervention and its response."""
+    return HistoryEntry(
+        timestamp=time,
+        level=level,
+        action=level.action,
+        message=message,
+        response_action=action,
+        timeout_reached=timeout_reached,
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 from services.planner.domain.answers import InterventionPolicy, awaits_answer_text
 from services.planner.domain.events import AnswerOutcome
@@ -201,9 +202,9 @@ def _moves_at_rest(state: ExecutionState, rules: ExecutionRules, now: datetime) 
             return [FinishExecution()]
         return [ReplanSteps(trigger, step_id, result.error or "")]
     if state.plan.requires_confirmation and not state.plan_confirmed:
-        return [AskPerson(_ask_about_plan(state, rules, now))]
+        return [_ask_about_plan(state, rules, now)]
     for step_id in _open_questions(state):
-        return [AskPerson(_ask_about_step(state, step_id, rules, now))]
+        return [_ask_about_step(state, step_id, rules, now)]
     if state.information_pending:
         trigger = ReplanTrigger.NEW_INFORMATION
         if rules.replans.is_cooling_down(trigger, state.last_replan_at, now) or not state.can_replan():
@@ -232,60 +233,55 @@ def _start_moves(state: ExecutionState, rules: ExecutionRules) -> list[Move]:
     return moves
 
 
-def _ask_about_plan(state: ExecutionState, rules: ExecutionRules, now: datetime) -> InterventionRequest:
-    return InterventionRequest(
-        level=InterventionLevel.CONFIRM,
-        message=f"計画を実行しますか（{len(state.plan.steps)}ステップ）",
-        options=CONFIRM_OPTIONS,
-        timeout_seconds=rules.policy.default_timeout,
-        plan=state.plan,
-        created_at=now,
-    )
+def _make_question(state: ExecutionState, rules: ExecutionRules, now: datetime, **fields: Any) -> AskPerson:
+    timeout = rules.policy.default_timeout
+    return AskPerson(InterventionRequest(timeout_seconds=timeout, plan=state.plan, created_at=now, **fields))
 
 
-def _ask_about_step(state: ExecutionState, step_id: int, rules: ExecutionRules, now: datetime) -> InterventionRequest:
+def _ask_about_plan(state: ExecutionState, rules: ExecutionRules, now: datetime) -> AskPerson:
+    message = f"計画を実行しますか（{len(state.plan.steps)}ステップ）"
+    level = InterventionLevel.CONFIRM
+    return _make_question(state, rules, now, level=level, message=message, options=CONFIRM_OPTIONS)
+
+
+def _ask_about_step(state: ExecutionState, step_id: int, rules: ExecutionRules, now: datetime) -> AskPerson:
     step = state.plan.step(step_id)
     if awaits_answer_text(state, step_id):
         return _ask_for_text(state, step, rules, now)
-    judged = state.judgements[step_id]
-    score = judged.confidence.score
-    asks_information = judged.level is InterventionLevel.ESCALATE
-    return InterventionRequest(
-        level=judged.level,
+    judgement = state.judgements[step_id]
+    score = judgement.confidence.score
+    needs_information = judgement.level is InterventionLevel.ESCALATE
+    return _make_question(
+        state,
+        rules,
+        now,
+        level=judgement.level,
         step_id=step_id,
         message=f"Step {step_id}「{step.description}」の信頼度は {score:.2f} です",
-        question="追加の情報をください" if asks_information else "続行しますか",
-        reason="audit" if judged.audited else None,
-        options=() if asks_information else CONFIRM_OPTIONS,
-        timeout_seconds=rules.policy.default_timeout,
+        question="追加の情報をください" if needs_information else "続行しますか",
+        reason="audit" if judgement.audited else None,
+        options=() if needs_information else CONFIRM_OPTIONS,
         confidence_score=score,
-        plan=state.plan,
-        created_at=now,
     )
 
 
-def _ask_for_text(state: ExecutionState, step: PlanStep, rules: ExecutionRules, now: datetime) -> InterventionRequest:
+def _ask_for_text(state: ExecutionState, step: PlanStep, rules: ExecutionRules, now: datetime) -> AskPerson:
     """Return the question of an ask_user step (P-34, P-47), or about a call with an unknown outcome."""
     call = state.last_call(step.step_id)
     if call is not None and call.in_doubt:
-        message = f"Step {step.step_id} の {call.action.value} が実行されたか不明です"
-        question = "結果を入力するか、再実行・スキップ・キャンセルを選んでください"
-        reason: str | None = "in doubt"
-        options = ["retry", "skip", "cancel"]
+        question: dict[str, Any] = {
+            "message": f"Step {step.step_id} の {call.action.value} が実行されたか不明です",
+            "question": "結果を入力するか、再実行・スキップ・キャンセルを選んでください",
+            "reason": "in doubt",
+            "options": ("retry", "skip", "cancel"),
+        }
     else:
         output = call.result.output if call is not None and call.result is not None else None
         fields = output if isinstance(output, dict) else {}
-        message, question = step.description, str(fields.get("question") or step.query or step.description)
-        reason = str(fields.get("reason") or "") or None
-        options = [str(option) for option in fields.get("options") or []]
-    return InterventionRequest(
-        level=InterventionLevel.ESCALATE,
-        step_id=step.step_id,
-        message=message,
-        question=question,
-        reason=reason,
-        options=tuple(options),
-        timeout_seconds=rules.policy.default_timeout,
-        plan=state.plan,
-        created_at=now,
-    )
+        question = {
+            "message": step.description,
+            "question": str(fields.get("question") or step.query or step.description),
+            "reason": str(fields.get("reason") or "") or None,
+            "options": tuple(str(option) for option in fields.get("options") or []),
+        }
+    return _make_question(state, rules, now, level=InterventionLevel.ESCALATE, step_id=step.step_id, **question)

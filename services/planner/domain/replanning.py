@@ -77,31 +77,16 @@ class ReplanResult(BaseModel):
     created_at: datetime = Field(default_factory=utc_now)
 
 
-def successful_replan(strategy: ReplanStrategy, plan: ExecutionPlan, context: ReplanContext) -> ReplanResult:
-    """Return the result of a replan that gave `plan`."""
+def replan_result(
+    strategy: ReplanStrategy, context: ReplanContext, plan: ExecutionPlan | None = None, error: str | None = None
+) -> ReplanResult:
+    """Return the result of a replan: successful with a plan, failed with an error, else without a replan left."""
     return ReplanResult(
-        success=True,
+        success=plan is not None,
         strategy=strategy,
         new_plan=plan,
-        reason=REASONS[strategy],
-        replan_count=context.replan_count + 1,
-    )
-
-
-def aborted_replan(context: ReplanContext) -> ReplanResult:
-    """Return the result when no replan is left."""
-    return ReplanResult(
-        success=False,
-        strategy=ReplanStrategy.ABORT,
-        reason=REASONS[ReplanStrategy.ABORT],
-        replan_count=context.replan_count,
-    )
-
-
-def failed_replan(strategy: ReplanStrategy, error: object, context: ReplanContext) -> ReplanResult:
-    """Return the result of a replan that failed."""
-    return ReplanResult(
-        success=False, strategy=strategy, reason=f"リプラン失敗: {error}", replan_count=context.replan_count
+        reason=REASONS[strategy] if error is None else f"リプラン失敗: {error}",
+        replan_count=context.replan_count + (plan is not None),
     )
 
 

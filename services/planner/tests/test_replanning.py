@@ -14,13 +14,11 @@ from services.planner.domain.replanning import (
     ReplanManager,
     ReplanStrategy,
     ReplanTrigger,
-    aborted_replan,
     apply_fallback,
-    failed_replan,
     join_plans,
     replan_hints,
+    replan_result,
     select_kept_steps,
-    successful_replan,
 )
 from services.planner.domain.results import StepResult
 from services.planner.tests.parts import agent_plan, agent_step
@@ -99,18 +97,21 @@ def test_the_cooldown_holds_back_only_what_can_wait() -> None:  # P-95
 
 def test_results_have_their_reasons() -> None:  # P-100
     replan_context = context(Trigger.STEP_FAILED, 1, replan_count=1)
-    done = successful_replan(Strategy.FULL, line(1), replan_context)
+    done = replan_result(Strategy.FULL, replan_context, line(1))
     assert (done.success, done.reason, done.replan_count) == (True, "全体再計画", 2)
-    assert successful_replan(Strategy.PARTIAL, line(1), replan_context).reason == "部分再計画"
-    assert successful_replan(Strategy.FALLBACK, line(1), replan_context).reason == "代替アクション適用"
-    assert successful_replan(Strategy.SKIP, line(1), replan_context).reason == "失敗ステップスキップ"
-    assert (aborted_replan(replan_context).reason, aborted_replan(replan_context).replan_count) == (
+    assert replan_result(Strategy.PARTIAL, replan_context, line(1)).reason == "部分再計画"
+    assert replan_result(Strategy.FALLBACK, replan_context, line(1)).reason == "代替アクション適用"
+    assert replan_result(Strategy.SKIP, replan_context, line(1)).reason == "失敗ステップスキップ"
+    assert (
+        replan_result(Strategy.ABORT, replan_context).reason,
+        replan_result(Strategy.ABORT, replan_context).replan_count,
+    ) == (
         "最大リプラン回数超過により中断",
         1,
     )
     assert (
-        failed_replan(Strategy.FULL, "x", replan_context).reason,
-        failed_replan(Strategy.FULL, "x", replan_context).replan_count,
+        replan_result(Strategy.FULL, replan_context, error="x").reason,
+        replan_result(Strategy.FULL, replan_context, error="x").replan_count,
     ) == (
         "リプラン失敗: x",
         1,

@@ -10,41 +10,13 @@ from typing import Any, TypeVar
 
 from chassis.errors import shorten
 from chassis.logging import get_logger
+from services.planner.domain import events, moves
 from services.planner.domain.confidence import ConfidenceWeights
 from services.planner.domain.errors import LeaseLost
-from services.planner.domain.events import (
-    Budget,
-    Effect,
-    Event,
-    Finished,
-    InterventionRequested,
-    LogLine,
-    ReplanRefused,
-    Started,
-    StepFinished,
-    StepInDoubt,
-    StepSkipped,
-    StepStarted,
-    ToolReturned,
-)
+from services.planner.domain.events import Event
 from services.planner.domain.execution import ExecutionState, ToolCall
 from services.planner.domain.interventions import InterventionRequest
-from services.planner.domain.moves import (
-    ENDED_EARLY,
-    AskPerson,
-    CallTool,
-    ExecutionRules,
-    FinishExecution,
-    JudgeStep,
-    Move,
-    RefuseReplan,
-    ReplacePlan,
-    ReplanSteps,
-    SkipStep,
-    exhausted_limit,
-    next_moves,
-    wall_deadline,
-)
+from services.planner.domain.moves import ExecutionRules
 from services.planner.domain.plans import ExecutionPlan, StepStatus, executable_plan, utc_now
 from services.planner.domain.results import ToolResult, failed_call
 from services.planner.domain.thresholds import InterventionLevel
@@ -77,12 +49,12 @@ class Executor:
     clock: Callable[[], datetime] = utc_now
 
     def make_started(
-        self, plan: ExecutionPlan, budget: Budget | None = None, *, human_available: bool = True
-    ) -> Started:
+        self, plan: ExecutionPlan, budget: events.Budget | None = None, *, human_available: bool = True
+    ) -> events.Started:
         """Return the first event of an execution. Raises InvalidPlan (P-144)."""
-        return Started(
+        return events.Started(
             plan=executable_plan(plan),
-            budget=budget or Budget(),
+            budget=budget or events.Budget(),
             human_available=human_available,
             max_replans=self.rules.replans.max_replans,
         )
@@ -124,18 +96,17 @@ class _Driver:
 
     async def _turn(self) -> bool:
         """Make all moves that are possible now, or wait for a change; return False when there is none to wait for."""
-        moves = [
-            move for move in next_moves(self._state, self._executor.rules, self._recorder.now()) if not self._busy(move)
-        ]
-        if not moves:
+        possible = moves.next_moves(self._state, self._executor.rules, self._recorder.now())
+        next_moves = [move for move in possible if not self._is_judging(move)]
+        if not next_moves:
             await self._recorder.flush()
             if not self._tasks:
                 return False
             await self._wait()
             return True
-        calls = [self._record_intent(move) for move in moves if isinstance(move, CallTool)]
-        for move in moves:
-            if not isinstance(move, CallTool):
+        calls = [self._record_intent(move) for move in next_moves if isinstance(move, moves.CallTool)]
+        for move in next_moves:
+            if not isinstance(move, moves.CallTool):
                 await self._make_move(move)
         if calls:
             await self._recorder.flush()
@@ -143,16 +114,16 @@ class _Driver:
                 self._launch(step_id)
         return True
 
-    def _busy(self, move: Move) -> bool:
-        return isinstance(move, JudgeStep) and move.step_id in self._tasks.values()
+    def _is_judging(self, move: moves.Move) -> bool:
+        return isinstance(move, moves.JudgeStep) and move.step_id in self._tasks.values()
 
-    def _record_intent(self, move: CallTool) -> int:
+    def _record_intent(self, move: moves.CallTool) -> int:
         """Record the intent of a call; the call itself follows after the flush."""
         tool = self._executor.tools.get(move.action)
         key = f"{self._state.execution_id}:{move.step_id}:{move.attempt}"
-        effect = tool.effect if tool else Effect.PURE
+        effect = tool.effect if tool else events.Effect.PURE
         self._recorder.record(
-            StepStarted(step_id=move.step_id, action=move.action, attempt=move.attempt, key=key, effect=effect)
+            events.StepStarted(step_id=move.step_id, action=move.action, attempt=move.attempt, key=key, effect=effect)
         )
         return move.step_id
 
@@ -174,29 +145,30 @@ class _Driver:
         else:
             tool_input = build_tool_input(self._state, self._state.plan.step(step_id), call.action, call.key)
             result = await call_tool(tool, tool_input, max_output_chars=self._executor.max_output_chars)
-        return ToolReturned(step_id=step_id, attempt=call.attempt, result=result)
+        return events.ToolReturned(step_id=step_id, attempt=call.attempt, result=result)
 
-    async def _make_move(self, move: Move) -> None:
+    async def _make_move(self, move: moves.Move) -> None:
         """Make one move that is not a call."""
-        if isinstance(move, JudgeStep):
-            await self._judge(move.step_id)
-        elif isinstance(move, SkipStep):
-            self._recorder.record(StepSkipped(step_id=move.step_id, reason=move.reason))
-        elif isinstance(move, AskPerson):
-            await self._ask(move.request)
-        elif isinstance(move, ReplanSteps | ReplacePlan):
-            await self._replan(move)
-        elif isinstance(move, RefuseReplan):
-            self._recorder.record(ReplanRefused(trigger=move.trigger))
-        elif isinstance(move, FinishExecution):
-            await self._stop()
-            if move.reason:
-                self._recorder.record(LogLine(message=move.reason))
-            self._end()
+        match move:
+            case moves.JudgeStep():
+                await self._judge(move.step_id)
+            case moves.SkipStep():
+                self._recorder.record(events.StepSkipped(step_id=move.step_id, reason=move.reason))
+            case moves.AskPerson():
+                await self._ask(move.request)
+            case moves.ReplanSteps() | moves.ReplacePlan():
+                await self._replan(move)
+            case moves.RefuseReplan():
+                self._recorder.record(events.ReplanRefused(trigger=move.trigger))
+            case moves.FinishExecution():
+                await self._stop()
+                if move.reason:
+                    self._recorder.record(events.LogLine(message=move.reason))
+                self._end()
 
     async def _judge(self, step_id: int) -> None:
         """Judge at once if that calls no model, else beside the running calls, after the result is stored."""
-        frugal = exhausted_limit(self._state, self._recorder.now()) is not None
+        frugal = moves.exhausted_limit(self._state, self._recorder.now()) is not None
         if frugal or not self._executor.judge.needs_model(self._state, step_id):
             await self._take_event(await self._executor.judge.judge(self._state, step_id, frugal=frugal))
         else:
@@ -205,15 +177,19 @@ class _Driver:
 
     async def _take_event(self, event: Event) -> None:
         self._recorder.record(event)
-        if isinstance(event, StepFinished) and event.status == "success" and event.level is InterventionLevel.NOTIFY:
+        if (
+            isinstance(event, events.StepFinished)
+            and event.status == "success"
+            and event.level is InterventionLevel.NOTIFY
+        ):
             message = f"Step {event.step_id} の信頼度は {event.confidence.score:.2f} です"
-            self._recorder.record(LogLine(message=message, step_id=event.step_id))
+            self._recorder.record(events.LogLine(message=message, step_id=event.step_id))
             await self._channel.notify(message)
 
     async def _ask(self, request: InterventionRequest) -> None:
         expires = self._recorder.now() + timedelta(seconds=request.timeout_seconds)
         self._recorder.record(
-            InterventionRequested(
+            events.InterventionRequested(
                 request=request.model_copy(update={"plan": None}),
                 plan_version=self._state.plan_version,
                 expires_at=expires,
@@ -224,10 +200,10 @@ class _Driver:
         if answer is not None:
             self._recorder.record(answer)
 
-    async def _replan(self, move: ReplanSteps | ReplacePlan) -> None:
+    async def _replan(self, move: moves.ReplanSteps | moves.ReplacePlan) -> None:
         await self._recorder.flush()
         replanner, state = self._executor.replanner, self._state
-        if isinstance(move, ReplanSteps):
+        if isinstance(move, moves.ReplanSteps):
             work = replanner.replan(state, move.trigger, move.step_id, move.text)
         elif state.plan_change is not None:
             work = replanner.replace(state, state.plan_change)
@@ -243,7 +219,7 @@ class _Driver:
         try:
             while not task.done():
                 await self._sleep({task})
-                if self._state.is_cancelled or exhausted_limit(self._state, self._recorder.now()):
+                if self._state.is_cancelled or moves.exhausted_limit(self._state, self._recorder.now()):
                     return None
             return task.result()
         finally:
@@ -262,7 +238,7 @@ class _Driver:
 
     async def _sleep(self, tasks: set[asyncio.Task[T]]) -> None:
         now = self._recorder.now()
-        deadline = wall_deadline(self._state, now)
+        deadline = moves.wall_deadline(self._state, now)
         seconds = None if deadline is None else max(0.0, (deadline - now).total_seconds())
         interrupted = asyncio.ensure_future(self._recorder.interrupted.wait())
         try:
@@ -281,7 +257,7 @@ class _Driver:
         call = self._state.last_call(step_id)
         if self._state.step_statuses[step_id] is StepStatus.RUNNING and call is not None and call.result is None:
             result = failed_call("stopped: the execution's time is used up", timed_out=True)
-            self._recorder.record(ToolReturned(step_id=step_id, attempt=call.attempt, result=result))
+            self._recorder.record(events.ToolReturned(step_id=step_id, attempt=call.attempt, result=result))
 
     async def _stop(self) -> None:
         """Cancel all running tasks; a tool that ignores the cancellation is abandoned."""
@@ -294,9 +270,9 @@ class _Driver:
     def _end(self, crash: str | None = None) -> None:
         for step in self._state.plan.steps:
             if self._state.step_statuses[step.step_id] in (StepStatus.PENDING, StepStatus.RUNNING):
-                self._recorder.record(StepSkipped(step_id=step.step_id, reason=ENDED_EARLY))
+                self._recorder.record(events.StepSkipped(step_id=step.step_id, reason=moves.ENDED_EARLY))
         self._recorder.record(
-            Finished(result=self._state.make_result(self._recorder.now(), self._executor.weights, crash=crash))
+            events.Finished(result=self._state.make_result(self._recorder.now(), self._executor.weights, crash=crash))
         )
 
     async def _recover(self) -> None:
@@ -308,9 +284,9 @@ class _Driver:
             running = self._state.step_statuses[step.step_id] is StepStatus.RUNNING
             if not running or call is None or call.result is not None or call.in_doubt:
                 continue
-            if call.effect is Effect.UNSAFE:
-                self._recorder.record(StepInDoubt(step_id=step.step_id, attempt=call.attempt))
-            elif call.effect is Effect.RECONCILABLE:
+            if call.effect is events.Effect.UNSAFE:
+                self._recorder.record(events.StepInDoubt(step_id=step.step_id, attempt=call.attempt))
+            elif call.effect is events.Effect.RECONCILABLE:
                 await self._reconcile(step.step_id, call)
             else:
                 self._launch(step.step_id)
@@ -326,9 +302,9 @@ class _Driver:
             outcome: ToolResult | None = await asyncio.wait_for(find_outcome(call.key), _RECONCILE_SECONDS)
         except Exception as error:  # after any failure the call stays in doubt
             _log.warning("outcome of a tool call is unknown", call=call.key, error=shorten(str(error)))
-            self._recorder.record(StepInDoubt(step_id=step_id, attempt=call.attempt))
+            self._recorder.record(events.StepInDoubt(step_id=step_id, attempt=call.attempt))
             return
         if outcome is None:
             self._launch(step_id)
         else:
-            self._recorder.record(ToolReturned(step_id=step_id, attempt=call.attempt, result=outcome))
+            self._recorder.record(events.ToolReturned(step_id=step_id, attempt=call.attempt, result=outcome))

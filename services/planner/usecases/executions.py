@@ -28,7 +28,7 @@ from services.planner.domain.interventions import InterventionResponse
 from services.planner.domain.plans import ExecutionPlan, utc_now
 from services.planner.domain.results import ExecutionResult
 from services.planner.usecases.execute import Executor
-from services.planner.usecases.interventions import DeferredAnswers, InterventionChannel, InterventionHandler
+from services.planner.usecases.interventions import InterventionChannel, InterventionHandler
 from services.planner.usecases.ports import ExecutionStore, StateChange
 from services.planner.usecases.recorder import ExecutionRecorder, steady_clock
 from services.planner.usecases.tokens import answer_token, check_token, open_question
@@ -58,12 +58,12 @@ class _Driven:
     task: asyncio.Task[None] | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class _LeasedLog:
     """The log of an execution as its driver writes it (`ExecutionLog`)."""
 
-    def __init__(self, executions: Executions, lease: Lease) -> None:
-        self._executions = executions
-        self._lease = lease
+    _executions: Executions
+    _lease: Lease
 
     async def append(self, events: Sequence[tuple[Event, datetime]], after: int) -> None:
         driven = self._executions.driven.get(self._lease.name)
@@ -293,7 +293,7 @@ class Executions:
 
     def _channel(self, state: ExecutionState) -> InterventionChannel:
         if state.human_available:
-            return DeferredAnswers()
+            return InterventionChannel()
         rules = self._executor.rules
         return InterventionHandler(policy=rules.policy, replans=rules.replans, clock=self._clock)
 

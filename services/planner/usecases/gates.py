@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from services.planner.domain.calibration import UNCALIBRATED, Calibration
 from services.planner.domain.confidence import ConfidenceScore
 from services.planner.domain.thresholds import DynamicThresholdAdjuster, InterventionLevel, Thresholds
-from services.planner.usecases.judge import GateVerdict
 from services.planner.usecases.ports import Feedback, StepAudit
 
 if TYPE_CHECKING:
@@ -18,6 +18,18 @@ if TYPE_CHECKING:
 
 _REFIT_EVERY = 10
 _MAX_RECORDS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class GateVerdict:
+    """The decision of a gate: the level, the thresholds behind it, and the audit."""
+
+    level: InterventionLevel
+    thresholds: Thresholds
+    calibrated: float | None = None
+    audit_probability: float = 0.0
+    audited: bool = False
+    audit_floor: float = 0.0
 
 
 class LearningGate(ABC):

@@ -6,7 +6,6 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Protocol
 
 from chassis.logging import get_logger
 from services.planner.domain.answers import InterventionPolicy, interpret_response, interpret_timeout
@@ -17,6 +16,7 @@ from services.planner.domain.interventions import (
     InterventionRequest,
     InterventionResponse,
     default_response,
+    history_entry,
     parse_answer,
 )
 from services.planner.domain.plans import utc_now
@@ -30,32 +30,20 @@ OnNotify = Callable[[str], Awaitable[None] | None]
 OnAsk = Callable[[InterventionRequest], Awaitable[CallbackAnswer] | CallbackAnswer]
 
 
-class InterventionChannel(Protocol):
-    """The way in which people are notified and asked."""
+class InterventionChannel:
+    """The way in which people are notified and asked. This one pauses at every question, which a later call answers."""
 
     async def notify(self, message: str) -> None:
-        """Notify people. Raises nothing."""
+        """Notify people, beside the log. Raises nothing."""
 
     async def answer(
         self, state: ExecutionState, request: InterventionRequest, now: datetime
     ) -> InterventionAnswered | None:
-        """Return the answer; None if it will come later and the execution pauses."""
-
-
-class DeferredAnswers:
-    """Pauses the execution at every question; the answer arrives by another call."""
-
-    async def notify(self, message: str) -> None:
-        """Do nothing: the log contains the message."""
-
-    async def answer(
-        self, state: ExecutionState, request: InterventionRequest, now: datetime
-    ) -> InterventionAnswered | None:
-        """Return None: pause."""
+        """Return the answer; None if it comes later and the execution pauses."""
         return None
 
 
-class InterventionHandler:
+class InterventionHandler(InterventionChannel):
     """Asks through callbacks (P-81 to P-85, P-87). Without a callback the default response applies."""
 
     def __init__(
@@ -93,16 +81,8 @@ class InterventionHandler:
             if request.level is InterventionLevel.NOTIFY:
                 await self.notify(request.message)
             response = parse_answer("proceed")
-        self.history.append(
-            HistoryEntry(
-                timestamp=self._clock(),
-                level=request.level,
-                action=request.level.action,
-                message=request.message,
-                response_action=response.action,
-                timeout_reached=response.timeout_reached,
-            )
-        )
+        outcome = (response.action, response.timeout_reached)
+        self.history.append(history_entry(self._clock(), request.level, request.message, *outcome))
         return response
 
     async def _call_back(self, request: InterventionRequest) -> InterventionResponse:

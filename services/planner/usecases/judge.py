@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from chassis.errors import shorten
 from chassis.logging import get_logger
@@ -13,15 +13,15 @@ from services.planner.domain.confidence import (
     ConfidenceScore,
     clamp01,
     measure_agreement,
-    search_statistics,
+    search_factors,
 )
 from services.planner.domain.events import StepFinished
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.plans import SEARCHES, Action, StepStatus
 from services.planner.domain.results import ToolResult, distinct_values
-from services.planner.domain.thresholds import InterventionLevel, Thresholds
 from services.planner.domain.tools import build_tool_input
 from services.planner.prompts.steps import COVERAGE, SELF_EVALUATION
+from services.planner.usecases.gates import LearningGate
 from services.planner.usecases.ports import CompletionModel, Embedder
 
 _log = get_logger(__name__)
@@ -29,25 +29,6 @@ _log = get_logger(__name__)
 _UNKNOWN = 0.5
 _AGREEMENT_TEXTS = 20
 _FACTORS_FROM_TOOLS = frozenset({"llm_self_confidence", "query_coverage"})
-
-
-@dataclass(frozen=True, slots=True)
-class GateVerdict:
-    """The decision of a gate: the level, the thresholds behind it, and the audit."""
-
-    level: InterventionLevel
-    thresholds: Thresholds
-    calibrated: float | None = None
-    audit_probability: float = 0.0
-    audited: bool = False
-    audit_floor: float = 0.0
-
-
-class Gate(Protocol):
-    """Decides whether a step may continue without a question."""
-
-    def decide(self, score: ConfidenceScore) -> GateVerdict:
-        """Return the verdict on a confidence (P-76)."""
 
 
 @dataclass(slots=True)
@@ -65,7 +46,7 @@ class StepJudge:
 
     def __init__(
         self,
-        gate: Gate,
+        gate: LearningGate,
         calculator: ConfidenceCalculator | None = None,
         *,
         evaluator: CompletionModel | None = None,
@@ -136,7 +117,8 @@ class StepJudge:
         tool_input = build_tool_input(state, step, action, "")
         texts = [hit.content for hit in (result.hits or tool_input.sources)]
         if is_search:
-            factors |= _search_factors(result)
+            factors |= search_factors([hit.score for hit in result.hits])
+            factors["source_count"] = len(distinct_values(hit.source for hit in result.hits))
         else:
             factors |= _dependency_factors(state, step_id) | _tool_factors(result)
             factors["source_count"] = len(state.dependency_sources(step_id))
@@ -174,17 +156,6 @@ class StepJudge:
             return _UNKNOWN
 
 
-def _search_factors(result: ToolResult) -> dict[str, Any]:
-    statistics = search_statistics([hit.score for hit in result.hits])
-    return {
-        "search_result_count": statistics.result_count,
-        "search_avg_score": statistics.avg_score,
-        "search_max_score": statistics.max_score,
-        "search_score_variance": statistics.score_variance,
-        "source_count": len(distinct_values(hit.source for hit in result.hits)),
-    }
-
-
 def _dependency_factors(state: ExecutionState, step_id: int) -> dict[str, Any]:
     """Return the quality of the best dependency, for a step without hits of its own (P-46)."""
     scores = [
@@ -192,15 +163,7 @@ def _dependency_factors(state: ExecutionState, step_id: int) -> dict[str, Any]:
         for d in state.plan.step(step_id).depends_on
         if state.step_statuses.get(d) is StepStatus.SUCCESS
     ]
-    if not scores:
-        return {}
-    best = max(scores)
-    return {
-        "search_result_count": 1,
-        "search_max_score": best,
-        "search_avg_score": best,
-        "search_score_variance": 0.0,
-    }
+    return search_factors([max(scores)]) if scores else {}
 
 
 def _tool_factors(result: ToolResult) -> dict[str, Any]:

@@ -15,13 +15,11 @@ from services.planner.domain.replanning import (
     ReplanResult,
     ReplanStrategy,
     ReplanTrigger,
-    aborted_replan,
     apply_fallback,
-    failed_replan,
     join_plans,
     replan_hints,
+    replan_result,
     select_kept_steps,
-    successful_replan,
 )
 from services.planner.usecases.plan import MadePlan, Planner
 
@@ -45,21 +43,21 @@ class ReplanOrchestrator:
         made: MadePlan | None = None
         try:
             if strategy is ReplanStrategy.ABORT:
-                return await self._notify(Replanned(trigger=trigger, result=aborted_replan(context)))
+                return await self._notify(Replanned(trigger=trigger, result=replan_result(strategy, context)))
             if strategy is ReplanStrategy.FALLBACK and step_id is not None:
-                result = successful_replan(strategy, apply_fallback(state.plan, step_id), context)
+                result = replan_result(strategy, context, apply_fallback(state.plan, step_id))
                 return await self._notify(Replanned(trigger=trigger, result=result, reset=(step_id,)))
             full = strategy is ReplanStrategy.FULL
             made = await self._planner.create_plan(
                 state.plan.original_query, replan_hints(context, broader=full), gate=False, prefix=state.plan.prefix
             )
             kept_steps = [] if full else select_kept_steps(state.plan, state.successful_steps(), step_id)
-            result = successful_replan(
-                strategy, join_plans(state.plan, kept_steps, made.plan, state.highest_step_id), context
+            result = replan_result(
+                strategy, context, join_plans(state.plan, kept_steps, made.plan, state.highest_step_id)
             )
         except Exception as error:  # P-111: a replan that fails ends the run in order
             _log.warning("replan failed", error=shorten(str(error)))
-            result = failed_replan(strategy, shorten(str(error), 300), context)
+            result = replan_result(strategy, context, error=shorten(str(error), 300))
         tokens, cost = (made.tokens, made.cost_micro_usd) if made else (0, 0)
         return await self._notify(Replanned(trigger=trigger, result=result, token_usage=tokens, cost_micro_usd=cost))
 
@@ -81,10 +79,10 @@ class ReplanOrchestrator:
                     state.plan, [s.step_id for s in before if s.step_id in done], plan_change.step_id
                 )
                 plan = join_plans(state.plan, kept_steps, plan_change.plan, state.highest_step_id)
-            result = successful_replan(ReplanStrategy.PARTIAL, plan, context)
+            result = replan_result(ReplanStrategy.PARTIAL, context, plan)
         except Exception as error:  # P-111, as above
             _log.warning("replan failed", error=shorten(str(error)))
-            result = failed_replan(ReplanStrategy.PARTIAL, shorten(str(error), 300), context)
+            result = replan_result(ReplanStrategy.PARTIAL, context, error=shorten(str(error), 300))
         result = result.model_copy(update={"replan_count": state.replan_count})
         return await self._notify(
             Replanned(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from services.planner.domain.confidence import search_statistics
+from services.planner.domain.confidence import search_factors
 from services.planner.domain.events import Effect
 from services.planner.domain.results import ToolResult, failed_call
 from services.planner.domain.template import default_collection
@@ -66,13 +66,7 @@ class RAGSearchTool:
         collection = tool_input.collection or await self._default_collection(tool_input.prefix)
         found = await self._backend.search(tool_input.query, collection, self._limit, self._threshold)
         hits = tuple(hit for hit in found if hit.score >= self._threshold)[: self._limit]
-        statistics = search_statistics([hit.score for hit in hits])
-        factors = {
-            "search_result_count": float(statistics.result_count),
-            "search_avg_score": statistics.avg_score,
-            "search_max_score": statistics.max_score,
-            "search_score_variance": statistics.score_variance,
-        }
+        factors = search_factors([hit.score for hit in hits])
         error = None if hits else NO_RESULTS
         return ToolResult(success=bool(hits), output=hits, confidence_factors=factors, error=error)
 

@@ -1,4 +1,4 @@
-"""What is measured of each system, in a process of its own and over a folder of its own."""
+"""The measurements of a system, each in a new process and a new folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import uvloop
 
 from bench.planner.dags import Dag
 from bench.planner.life import SYSTEMS
-from bench.planner.ours import payload_of_a_pause
+from bench.planner.planner_system import payload_of_a_pause
 from bench.planner.system import Floor, size_of
 
 RESUMED = 500
@@ -29,49 +29,49 @@ Figures = dict[str, Any]
 
 
 def quantile(values: list[float], share: float) -> float:
-    """The value below which so large a share lies."""
+    """Return the quantile of values at a share."""
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
 def ratios(dags: list[Dag], spans: list[float]) -> Figures:
-    """Makespans over critical paths."""
+    """Return the distribution of makespans over critical paths."""
     found = [span / dag.critical_path for dag, span in zip(dags, spans, strict=True)]
     return {"median": statistics.median(found), "p90": quantile(found, 0.9), "max": max(found)}
 
 
 async def makespans(folder: Path, names: list[str], dags: list[Dag], at_once: int) -> dict[str, Figures]:
-    """Every DAG on every system, in turns, so that what else the machine does meets all alike."""
+    """Return the makespans of every DAG on every system, in turns, so that other load affects all of them."""
     async with AsyncExitStack() as stack:
         contenders: dict[str, Callable[[Dag], Awaitable[float]]] = {"no durability": Floor().makespan}
-        # DBOS gives the loop its own executor and shuts that down: it is the last to be closed.
+        # DBOS shuts down the executor of the loop, so close it last.
         for name in reversed(names):
             system = SYSTEMS[name]()
             await system.open(folder)
             stack.push_async_callback(system.close)
             contenders[name] = system.makespan
-        places = asyncio.Semaphore(at_once)
+        slots = asyncio.Semaphore(at_once)
 
-        async def one(number: int) -> dict[str, float]:
-            # Each DAG begins with another system: nobody always comes first.
+        async def measure_dag(number: int) -> dict[str, float]:
+            # Each DAG begins with another system, so that none is always the first.
             turn = number % len(contenders)
             order = [*contenders.items()][turn:] + [*contenders.items()][:turn]
-            async with places:
+            async with slots:
                 return {name: await makespan(dags[number]) for name, makespan in order}
 
-        spans = await asyncio.gather(*(one(number) for number in range(len(dags))))
+        spans = await asyncio.gather(*(measure_dag(number) for number in range(len(dags))))
     found = {
-        name: {"makespan over critical path": ratios(dags, [each[name] for each in spans])}
+        name: {"makespan over critical path": ratios(dags, [durations[name] for durations in spans])}
         for name in (*names, "no durability")
     }
     for name in names:
-        values = [each[name] / each["no durability"] for each in spans]
+        values = [durations[name] / durations["no durability"] for durations in spans]
         found[name]["makespan over no durability"] = {"median": statistics.median(values), "max": max(values)}
     found["ideal scheduler in waves"] = {"makespan over critical path": ratios(dags, [dag.in_waves for dag in dags])}
     return found
 
 
 async def cpu_per_step(folder: Path, name: str, plans: int, steps: int = 20) -> Figures:
-    """CPU of a durable step that does nothing, all threads of the process together."""
+    """Return the CPU time of a durable step that does nothing, over all threads of the process."""
     system = SYSTEMS[name]()
     await system.open(folder)
     await system.line(steps)
@@ -83,8 +83,8 @@ async def cpu_per_step(folder: Path, name: str, plans: int, steps: int = 20) -> 
     return {"CPU per durable step, ms": 1e3 * spent / (plans * steps)}
 
 
-async def paused(folder: Path, name: str, count: int) -> Figures:
-    """What executions cost that wait for a person, and how long it takes to go on with one of them."""
+async def measure_pauses(folder: Path, name: str, count: int) -> Figures:
+    """Return the cost of paused executions, and the time to resume one of them."""
     system = SYSTEMS[name]()
     await system.open(folder)
     await system.pause(min(1_000, count))
@@ -93,7 +93,7 @@ async def paused(folder: Path, name: str, count: int) -> Figures:
     ids = await system.pause(count)
     took, stored, memory = time.perf_counter() - began, size_of(folder) - bytes_before, peak_memory() - memory_before
     chosen = random.Random(1).sample(ids, min(RESUMED if name == "hansei" else PEERS_RESUMED, count))
-    resumed = [await system.resume(each) for each in chosen]
+    resumed = [await system.resume(durations) for durations in chosen]
     await system.close()
     own = {"storage over payload": stored / count / payload_of_a_pause()} if name == "hansei" else {}
     return {
@@ -108,12 +108,12 @@ async def paused(folder: Path, name: str, count: int) -> Figures:
 
 
 def peak_memory() -> int:
-    """Bytes this process has had in memory at most."""
+    """Return the peak memory of this process in bytes."""
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def alone(measure: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any) -> Any:
-    """What a measurement gives in a process of its own, over a folder of its own."""
+def run_in_process(measure: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any) -> Any:
+    """Return the result of a measurement in a new process and a new folder."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as processes:
         return processes.submit(_in_a_folder, measure, arguments).result()
 

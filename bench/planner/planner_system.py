@@ -1,4 +1,4 @@
-"""hansei's planner under measurement: real executor, real SQLite file with synchronous=FULL."""
+"""The planner under measurement: real executor, real SQLite file with synchronous=FULL."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SURE = {"llm_self_confidence": 1.0, "query_coverage": 1.0}
 
 
 class Sleep:
-    """Takes the seconds its query says."""
+    """Sleeps for the seconds in its query."""
 
     name = "code_execute"
     effect = Effect.KEYED
@@ -49,7 +49,7 @@ class Sleep:
         return ToolResult(success=True, output="done", confidence_factors=_SURE)
 
 
-class Found:
+class FixedHits:
     """Finds `HITS`."""
 
     name = "web_search"
@@ -60,7 +60,7 @@ class Found:
 
 
 class Affect:
-    """Does something to the world, and can be asked whether it did."""
+    """Performs an effect in the world, and can report whether it happened."""
 
     name = "run_legacy_agent"
     effect = Effect.RECONCILABLE
@@ -70,13 +70,13 @@ class Affect:
 
     async def run(self, tool_input: ToolInput) -> ToolResult:
         self._world.perform(tool_input.query)
-        return self._done()
+        return self._outcome()
 
     async def find_outcome(self, key: str) -> ToolResult | None:
-        """What the call with this key gave, if its effect is in the world."""
-        return self._done() if f"s{key.split(':')[1]}" in self._world.done() else None
+        """Return the result of the call with this key, if its effect is in the world."""
+        return self._outcome() if f"s{key.split(':')[1]}" in self._world.performed_keys() else None
 
-    def _done(self) -> ToolResult:
+    def _outcome(self) -> ToolResult:
         return ToolResult(success=True, output="done", confidence_factors={"confidence": 1.0})
 
 
@@ -89,7 +89,7 @@ class _Nowhere(SearchBackend):
 
 
 class _Executions(Executions):
-    """Begins from memory: a plan of more than 20 steps could not be read back (P-05)."""
+    """Starts from memory: a stored plan of more than 20 steps cannot be read back (P-05)."""
 
     plans: dict[str, ExecutionPlan]
 
@@ -100,15 +100,15 @@ class _Executions(Executions):
         return [Recorded(sequence=1, created_at=utc_now(), event=self._executor.make_started(plan))]
 
 
-class Hansei:
+class PlannerSystem:
     """The planner over a SQLite file."""
 
     async def open(self, folder: Path, world: World | None = None) -> None:
-        """Opens the store. A world means a process that may have had one before."""
+        """Open the store. With a world, an earlier process may have used it before."""
         rules = ExecutionRules(
             InterventionPolicy(default_timeout=864_000), ReplanManager(max_replans=0), max_parallel_steps=64
         )
-        tools = ToolRegistry([Sleep(), Found(), AskUserTool(), *([Affect(world)] if world else [])])
+        tools = ToolRegistry([Sleep(), FixedHits(), AskUserTool(), *([Affect(world)] if world else [])])
         orchestrator = ReplanOrchestrator(Planner(_Nowhere()), rules.replans)
         executor = Executor(tools, StepJudge(AdjustedGate(Thresholds())), orchestrator, rules)
         self._store = SqlExecutionStore(str(folder / "hansei.sqlite"))
@@ -120,74 +120,74 @@ class Hansei:
         await self._executions.open()
 
     async def close(self) -> None:
-        """Closes the store."""
+        """Close the store."""
         await self._executions.close()
         await self._store.close()
 
     async def makespan(self, dag: Dag) -> float:
-        """Seconds from the request to the committed result of a DAG."""
+        """Return the seconds from the request to the committed result of a DAG."""
         plan = plan_of(dag)
         self._executions.plans[plan.plan_id or ""] = plan
         began = time.perf_counter()
-        await self._driven(await self._executions.start(plan, None, None))
+        await self._wait_for_driver(await self._executions.start(plan, None, None))
         return time.perf_counter() - began
 
     async def line(self, steps: int) -> None:
-        """Executes so many steps that do nothing, one after the other."""
+        """Execute a chain of steps that do nothing."""
         needs = {i: (i - 1,) if i > 1 else () for i in range(1, steps + 1)}
         plan = _plan(Action.CODE_EXECUTE, dict.fromkeys(needs, "0"), needs)
-        await self._driven(await self._executions.start(plan, None, None))
+        await self._wait_for_driver(await self._executions.start(plan, None, None))
 
     async def pause(self, count: int) -> list[str]:
-        """Executions that ask: a search, then a question to a person."""
+        """Start executions with a search, then a question to a person."""
         ids: list[str] = []
         while len(ids) < count:
-            plans = [asking() for _ in range(min(_AT_ONCE, count - len(ids)))]
+            plans = [question_plan() for _ in range(min(_AT_ONCE, count - len(ids)))]
             batch = await asyncio.gather(*(self._executions.start(plan, None, None) for plan in plans))
-            await asyncio.gather(*(self._driven(each) for each in batch))
+            await asyncio.gather(*(self._wait_for_driver(execution_id) for execution_id in batch))
             ids += batch
         return ids
 
     async def resume(self, execution_id: str) -> float:
-        """Seconds from an answer to the committed result."""
-        asked = open_question(await self._executions.read_log(execution_id))
-        token = self._executions.token(execution_id, asked)
+        """Return the seconds from an answer to the committed result."""
+        question = open_question(await self._executions.read_log(execution_id))
+        token = self._executions.token(execution_id, question)
         response = InterventionResponse(action=InterventionAction.INPUT, user_input="this")
         began = time.perf_counter()
         await self._executions.answer(execution_id, response, token, 1, 2, None)
-        await self._driven(execution_id)
+        await self._wait_for_driver(execution_id)
         return time.perf_counter() - began
 
     async def affect(self) -> None:
-        """Executes `EFFECTS`, or takes the execution over as any planner does."""
+        """Execute `EFFECTS`, or take over the execution as any planner does."""
         if await self._store.list_executions(ExecutionFilter()):
             await self._executions.sweep_once()
             if _EFFECTS_ID not in self._executions.driven:
-                self._waited = _LEASE_SECONDS  # as if it had: a lease is over once it was seen unchanged for so long
+                self._waited = _LEASE_SECONDS  # pretend that the lease was observed unchanged for that long
                 await self._executions.sweep_once()
         else:
             plan = _plan(Action.RUN_LEGACY_AGENT, {i: f"s{i}" for i in EFFECTS}, EFFECTS, _EFFECTS_ID)
             await self._executions.start(plan, None, None)
-        await self._driven(_EFFECTS_ID)
+        await self._wait_for_driver(_EFFECTS_ID)
 
-    async def _driven(self, execution_id: str) -> None:
+    async def _wait_for_driver(self, execution_id: str) -> None:
         driven = self._executions.driven.get(execution_id)
         if driven is not None and driven.task is not None:
             await driven.task
 
 
-def asking() -> ExecutionPlan:
-    """A search, then a question to a person."""
+def question_plan() -> ExecutionPlan:
+    """Return a plan with a search, then a question to a person."""
     steps = (
         PlanStep(step_id=1, action=Action.WEB_SEARCH, description="look up", query="q"),
         PlanStep(step_id=2, action=Action.ASK_USER, description="ask", query="which?", depends_on=(1,)),
     )
-    return _of(steps, new_plan_id())
+    return _make_plan(steps, new_plan_id())
 
 
 def payload_of_a_pause() -> int:
-    """Bytes of what a paused execution must keep: its plan and its result, as JSON."""
-    return len(asking().model_dump_json()) + sum(len(Hit.model_validate(hit).model_dump_json()) for hit in HITS)
+    """Return the bytes that a paused execution must store: its plan and its result, as JSON."""
+    return len(question_plan().model_dump_json()) + sum(len(Hit.model_validate(hit).model_dump_json()) for hit in HITS)
 
 
 def _plan(
@@ -197,10 +197,10 @@ def _plan(
         PlanStep(step_id=i, action=action, description="bench", query=query, depends_on=needs[i])
         for i, query in queries.items()
     )
-    return _of(steps, plan_id or new_plan_id())
+    return _make_plan(steps, plan_id or new_plan_id())
 
 
-def _of(steps: tuple[PlanStep, ...], plan_id: str) -> ExecutionPlan:
+def _make_plan(steps: tuple[PlanStep, ...], plan_id: str) -> ExecutionPlan:
     return ExecutionPlan(
         original_query="bench", complexity=0.5, requires_confirmation=False, steps=steps, plan_id=plan_id
     )
