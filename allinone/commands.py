@@ -77,7 +77,7 @@ def evaluate_blame(file: Path) -> dict[str, Any]:
 def failed_calls(trajectory: Trajectory) -> list[dict[str, str]]:
     """Return the tool calls of a trajectory that failed.
 
-    Of each: what a user said last before it, the operation, its arguments, and the error without its variable parts.
+    Each has the last message of a user before it, the operation, the arguments, and the error without variable parts.
     """
     from services.reflector.rpc.convert import trajectory_from
 
@@ -88,9 +88,13 @@ def failed_calls_of(steps: Sequence[Step]) -> list[dict[str, str]]:
     """Return the same for the steps of a trajectory of the reflector's domain."""
     from services.reflector.domain.actions import actions_of
 
+    def last_user_message(call_step: int) -> str:
+        earlier = reversed(steps[:call_step])
+        return next((step.content for step in earlier if step.role == "user" and step.content), "")
+
     return [
         {
-            "said": next((s.content for s in reversed(steps[: call.call_step]) if s.role == "user" and s.content), ""),
+            "user_message": last_user_message(call.call_step),
             "operation": call.operation,
             "arguments": call.arguments,
             "error": call.error.kind,

@@ -28,8 +28,8 @@ from typing import Any
 from allinone.commands import failed_calls_of
 from bench.report import machine, write
 from chassis.server.cpu import CpuPool
-from hansei.client.cli.embedded import embedded_client, throwaway
-from hansei.client.cli.foresight import ToolCall, query_before, warns_of
+from hansei.client.cli.embedded_stack import embedded_client, temporary_settings
+from hansei.client.cli.foresight import FailedToolCall, query_before, warns_of
 from hansei.client.client import Client
 from hansei.playbook.v1 import playbook_pb2
 from libs.embedding.embedder import TextEmbedder
@@ -147,7 +147,7 @@ async def learned(client: Client, gullible: bool, runs: Sequence[Trajectory], tr
 
 
 def _foresee(client: Client, told: Learned, kinds: set[str], bullets: Sequence[Bullet], run: Trajectory) -> None:
-    failed = [ToolCall(**call) for call in failed_calls_of(run.transcript)]
+    failed = [FailedToolCall(**call) for call in failed_calls_of(run.transcript)]
     messages = [
         playbook_pb2.Bullet(
             id=one.id, section=one.section, content=one.content, searchable_text=one.searchable_text,
@@ -215,6 +215,6 @@ async def main(content: bytes, client: Client) -> None:
 if __name__ == "__main__":
     with (
         tempfile.TemporaryDirectory() as folder,
-        embedded_client({**throwaway(Path(folder)), "HANSEI_EMBEDDING_PROVIDER": "hashing"}) as embedded,
+        embedded_client({**temporary_settings(Path(folder)), "HANSEI_EMBEDDING_PROVIDER": "hashing"}) as embedded,
     ):
         asyncio.run(main(Path(sys.argv[1]).read_bytes(), embedded))

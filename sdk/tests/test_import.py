@@ -1,4 +1,4 @@
-"""What a client imports: what it calls with, nothing of a server's and no library of its adapters."""
+"""Test that a client imports no code of servers, and no library of its adapters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learning from many runs: every run has one outcome, only so many run at once, what cannot go on stops it."""
+"""Test learning from many trajectories: one outcome each, a bound on parallel calls, and the end at an outage."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from hansei.client.errors import FailedPrecondition, Unavailable
-from hansei.client.learning import Outcome, learn_all
-from hansei.client.runs import Run
+from hansei.client.learning import LearnOutcome, learn_all
+from hansei.client.trajectories import TrajectoryRecord
 from hansei.curator.v1.curator_service_pb2 import CurateResponse
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 from hansei.reflector.v1.trajectory_pb2 import Trajectory
 
 
 class Learner:
-    """Answers like a gateway, and notes how many calls were open at once."""
+    """Answer like a gateway, and count the parallel calls."""
 
     def __init__(self, jobs: int = 1) -> None:
         self.learned: list[str] = []
@@ -46,46 +46,46 @@ class Learner:
             self._open -= 1
 
 
-def runs(*ids: str) -> list[Run]:
-    return [Run(each, Trajectory(id=each)) for each in ids]
+def records(*ids: str) -> list[TrajectoryRecord]:
+    return [TrajectoryRecord(id_, Trajectory(id=id_)) for id_ in ids]
 
 
-def learned(learner: Learner, listed: list[Run], jobs: int = 1) -> list[Outcome]:
-    return list(learn_all(learner, listed, jobs))  # type: ignore[arg-type]
+def learn_records(learner: Learner, members: list[TrajectoryRecord], jobs: int = 1) -> list[LearnOutcome]:
+    return list(learn_all(learner, members, jobs))  # type: ignore[arg-type]
 
 
 def test_each_run_has_one_outcome() -> None:
     learner = Learner()
-    outcomes = learned(learner, runs(*"abcde"))
-    assert [outcome.run.source for outcome in outcomes] == list("abcde")
+    outcomes = learn_records(learner, records(*"abcde"))
+    assert [outcome.record.source for outcome in outcomes] == list("abcde")
     assert not any(outcome.failure for outcome in outcomes)
 
 
 def test_so_many_at_a_time_and_no_more() -> None:
     # The barrier opens only when `jobs` calls are in it at once: fewer would wait for ever.
     learner = Learner(jobs=4)
-    assert len(learned(learner, runs(*map(str, range(20))), jobs=4)) == 20
+    assert len(learn_records(learner, records(*map(str, range(20))), jobs=4)) == 20
     assert learner.most == 4
 
 
 def test_no_runs_no_outcomes() -> None:
-    assert learned(Learner(), []) == []
+    assert learn_records(Learner(), []) == []
 
 
 def test_a_refused_run_is_an_outcome_and_the_next_is_learned() -> None:
-    outcomes = learned(Learner(), runs("refused", "unsaved", "good"))
+    outcomes = learn_records(Learner(), records("refused", "unsaved", "good"))
     assert [outcome.failure for outcome in outcomes] == ["the dataset is locked", "the model gave no JSON", ""]
 
 
 def test_a_server_that_is_gone_stops_the_learning() -> None:
     learner = Learner()
     with pytest.raises(Unavailable):
-        learned(learner, runs("a", "gone", "b", "c"))
+        learn_records(learner, records("a", "gone", "b", "c"))
     assert learner.learned == ["a", "gone"]
 
 
 def test_leaving_early_starts_no_further_run() -> None:
     learner = Learner()
-    for _ in learn_all(learner, runs(*"abcde")):  # type: ignore[arg-type]
+    for _ in learn_all(learner, records(*"abcde")):  # type: ignore[arg-type]
         break
     assert len(learner.learned) <= 2

@@ -1,4 +1,4 @@
-"""Secrets that the environment holds are in nothing that was masked, whatever stands around them."""
+"""Test that masked texts and documents have no secret of the environment."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from chassis.logging import REDACTED
-from hansei.client.cli.support.masking import SHORTEST, Masking
+from hansei.client.cli.support.masking import MIN_SECRET_CHARS, SecretMask
 
-SECRETS = st.text(min_size=SHORTEST, max_size=40).map(str.strip).filter(lambda text: len(text) >= SHORTEST)
+SECRETS = (
+    st.text(min_size=MIN_SECRET_CHARS, max_size=40).map(str.strip).filter(lambda text: len(text) >= MIN_SECRET_CHARS)
+)
 
 
 @given(SECRETS, st.text(), st.text())
 def test_for_all_secrets_their_value_is_in_no_text(secret: str, before: str, after: str) -> None:
-    masked = Masking({"OPENAI_API_KEY": secret}, ())(before + secret + after)
+    masked = SecretMask({"OPENAI_API_KEY": secret}, ())(before + secret + after)
     # Two of its halves may only ever meet around what was put in its place.
     assume(not any(part and part in secret for part in (REDACTED, REDACTED[:1], REDACTED[-1:])))
     assert secret not in masked
@@ -27,12 +29,12 @@ def test_for_all_secrets_their_value_is_in_no_text(secret: str, before: str, aft
 def test_for_all_documents_it_is_at_no_depth(secret: str, document: Any) -> None:
     assume(secret not in REDACTED)
 
-    def planted(value: Any) -> Any:
+    def plant(value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: planted(each) for key, each in value.items()} | {"last": secret}
-        return [planted(each) for each in value] if isinstance(value, list) else secret
+            return {key: plant(member) for key, member in value.items()} | {"last": secret}
+        return [plant(member) for member in value] if isinstance(value, list) else secret
 
-    masked = Masking({"SECRET": secret}, ())(planted(document))
+    masked = SecretMask({"SECRET": secret}, ())(plant(document))
     assert json.dumps(secret) not in json.dumps(masked)
 
 
@@ -47,11 +49,11 @@ def test_for_all_documents_it_is_at_no_depth(secret: str, document: Any) -> None
     ],
 )
 def test_a_secret_is_known_wherever_a_variable_holds_it(name: str, value: str, secret: str) -> None:
-    assert Masking({name: value}, {"DECLARED"})(f"it said {secret}.") == f"it said {REDACTED}."
+    assert SecretMask({name: value}, {"DECLARED"})(f"the text {secret}.") == f"the text {REDACTED}."
 
 
 def test_what_is_secret_by_name_is_masked_however_short() -> None:
-    masking = Masking({"OPENAI_API_KEY": "x"}, {"DECLARED"})
+    masking = SecretMask({"OPENAI_API_KEY": "x"}, {"DECLARED"})
     assert masking({"api_key": "x", "token": 7, "DECLARED": "y", "axis": "x"}) == {
         "api_key": REDACTED,
         "token": REDACTED,

@@ -1,4 +1,4 @@
-"""Recording a run: what is sent again is told once, answers meet their calls, everything is bounded."""
+"""Test recordings: a repeated message is recorded once, results belong to calls, and everything is bounded."""
 
 from __future__ import annotations
 
@@ -6,63 +6,69 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hansei.client import recording
-from hansei.client.recording import Call, Recording, Said, listed
+from hansei.client.recording import RecordedCall, RecordedMessage, Recording, bullet_lines
 from hansei.playbook.v1.playbook_pb2 import Bullet
 from hansei.reflector.v1 import trajectory_pb2 as tpb
 
-says = st.builds(Said, st.sampled_from(["user", "assistant", "tool"]), st.sampled_from(["a", "b", "go on"]))
+messages = st.builds(
+    RecordedMessage, st.sampled_from(["user", "assistant", "tool"]), st.sampled_from(["a", "b", "go on"])
+)
 
 
-def told(run: Recording) -> list[tuple[int, str]]:
-    return [(step.role, step.content) for step in run.trajectory().steps]
+def outline(recording: Recording) -> list[tuple[int, str]]:
+    return [(step.role, step.content) for step in recording.trajectory().steps]
 
 
-@given(st.lists(says, min_size=1, max_size=12), st.data())
+@given(st.lists(messages, min_size=1, max_size=12), st.data())
 def test_a_conversation_sent_again_with_every_message_is_told_once(
-    conversation: list[Said], data: st.DataObject
+    conversation: list[RecordedMessage], data: st.DataObject
 ) -> None:
     run = Recording("d")
     sent = 0
     while sent < len(conversation):
         sent = data.draw(st.integers(sent + 1, len(conversation)))
-        run.hear(conversation[:sent])
+        run.add_conversation(conversation[:sent])
     once = Recording("d")
-    for said in conversation:
-        once.say(said)
-    assert told(run) == told(once)
+    for message in conversation:
+        once.add_message(message)
+    assert outline(run) == outline(once)
 
 
 def test_a_reply_that_was_said_is_not_heard_again() -> None:
     run = Recording("d")
-    run.hear([Said("user", "q")])
-    run.say(Said("assistant", "a"))
-    run.hear([Said("user", "q"), Said("assistant", "a"), Said("user", "q")])
-    assert [text for _, text in told(run)] == ["q", "a", "q"]
+    run.add_conversation([RecordedMessage("user", "q")])
+    run.add_message(RecordedMessage("assistant", "a"))
+    run.add_conversation(
+        [RecordedMessage("user", "q"), RecordedMessage("assistant", "a"), RecordedMessage("user", "q")]
+    )
+    assert [text for _, text in outline(run)] == ["q", "a", "q"]
 
 
 def test_a_result_is_told_once_whether_the_tool_or_a_message_tells_it() -> None:
-    run, call = Recording("d"), Call("1", "add", "{}")
-    run.say(Said("assistant", calls=(call,)))
-    run.result(call, "2")
-    run.hear([Said("assistant", calls=(call,)), Said("tool", "2", call_id="1")])
-    assert [text for _, text in told(run)] == ["", "2"]
-    run.say(Said("assistant", calls=(call,)))  # ids may repeat within a run
-    run.result(call, "3")
-    assert [text for _, text in told(run)] == ["", "2", "", "3"]
+    run, call = Recording("d"), RecordedCall("1", "add", "{}")
+    run.add_message(RecordedMessage("assistant", calls=(call,)))
+    run.add_result(call, "2")
+    run.add_conversation([RecordedMessage("assistant", calls=(call,)), RecordedMessage("tool", "2", call_id="1")])
+    assert [text for _, text in outline(run)] == ["", "2"]
+    run.add_message(RecordedMessage("assistant", calls=(call,)))  # ids may repeat within a run
+    run.add_result(call, "3")
+    assert [text for _, text in outline(run)] == ["", "2", "", "3"]
 
 
 def test_a_call_that_no_message_asked_for_becomes_a_step() -> None:
     run = Recording("d")
-    run.result(Call("x", "add", "1 + 1"), "2")
-    asked, answer = run.trajectory(query="q").steps
-    assert (asked.tool_calls[0].name, asked.tool_calls[0].arguments) == ("add", "1 + 1")
-    assert (answer.role, answer.name, answer.tool_call_id) == (tpb.STEP_ROLE_TOOL, "add", "x")
+    run.add_result(RecordedCall("x", "add", "1 + 1"), "2")
+    request, result = run.trajectory(query="q").steps
+    assert (request.tool_calls[0].name, request.tool_calls[0].arguments) == ("add", "1 + 1")
+    assert (result.role, result.name, result.tool_call_id) == (tpb.STEP_ROLE_TOOL, "add", "x")
 
 
 def test_only_bullets_that_were_served_are_cited() -> None:
     run = Recording("d", task_id="t")
-    run.serve([Bullet(id="gc-00001"), Bullet(id="gc-00002"), Bullet(id="gc-00001")])
-    run.hear([Said("user", "q"), Said("assistant", "As [gc-00002], [x-9] and [gc-00002] say.")])
+    run.add_served_bullets([Bullet(id="gc-00001"), Bullet(id="gc-00002"), Bullet(id="gc-00001")])
+    run.add_conversation(
+        [RecordedMessage("user", "q"), RecordedMessage("assistant", "As [gc-00002], [x-9] and [gc-00002] say.")]
+    )
     trajectory = run.trajectory()
     assert list(trajectory.used_bullet_ids) == ["gc-00001", "gc-00002"]
     assert list(trajectory.cited_bullet_ids) == ["gc-00002"]
@@ -77,10 +83,10 @@ def test_an_error_makes_it_a_failure() -> None:
 
 def test_it_is_bounded() -> None:
     run = Recording("d")
-    run.serve(Bullet(id=str(number)) for number in range(recording.MAX_BULLETS + 5))
-    run.say(Said("user", "x" * (recording.MAX_TEXT_CHARS + 5), name="n" * 999))
+    run.add_served_bullets(Bullet(id=str(number)) for number in range(recording.MAX_BULLETS + 5))
+    run.add_message(RecordedMessage("user", "x" * (recording.MAX_TEXT_CHARS + 5), name="n" * 999))
     for number in range(recording.MAX_STEPS):
-        run.say(Said("assistant", str(number)))
+        run.add_message(RecordedMessage("assistant", str(number)))
     trajectory = run.trajectory()
     assert len(trajectory.steps) == recording.MAX_STEPS
     assert len(trajectory.steps[0].content) == recording.MAX_TEXT_CHARS
@@ -91,4 +97,4 @@ def test_it_is_bounded() -> None:
 
 def test_a_bullet_is_one_line_after_its_id() -> None:
     bullets = [Bullet(id="a", content="one\ntwo"), Bullet(id="b", content="[a] three")]
-    assert listed(bullets) == "[a] one two\n[b] [a] three"
+    assert bullet_lines(bullets) == "[a] one two\n[b] [a] three"

@@ -1,15 +1,15 @@
-"""The client of hansei: `Client` blocks, `AsyncClient` awaits; both speak to one address, the gateway's.
+"""The client of hansei: `Client` blocks, `AsyncClient` awaits; both connect to one address, the gateway's.
 
     from hansei.client import Client
 
     with Client() as client:                      # HANSEI_ADDR, else 127.0.0.1:50050
-        found = client.search("devtools", "a push was rejected")
-        for result in found.results:
+        response = client.search("devtools", "a push was rejected")
+        for result in response.results:
             print(result.combined_score, result.bullet.content)
 
-Every RPC of every service is there under its service: ``client.playbooks.get(dataset="devtools")``. Calls raise the
-errors of `hansei.client.errors`, have the deadlines and retries of the contract's policy, and every mutation is sent
-under one `request_id`, so that a retry takes effect once. ``with time_limit(2.0):`` gives the calls of a block two
+Each service is an attribute with every RPC of the service: ``client.playbooks.get(dataset="devtools")``. Calls raise
+the errors of `hansei.client.errors` and have the deadlines and retries of the contract's policy. Every mutation is sent
+with a `request_id`, so that a retry takes effect once. ``with time_limit(2.0):`` limits the calls of a block to two
 seconds.
 """
 
@@ -25,7 +25,7 @@ __all__ = ["AsyncClient", "Client", "time_limit"]
 
 
 def __getattr__(name: str) -> object:
-    """Load gRPC only when a client is asked for: `hansei --help` needs none."""
+    """Load gRPC only when a client is used: `hansei --help` needs none."""
     if name == "time_limit":
         from chassis.deadlines import time_limit
 

@@ -1,15 +1,15 @@
-"""How the methods of a service are declared: once, for the blocking and the async client alike.
+"""Declarations of the methods of a service, shared by the blocking and the async client.
 
-``get = Unary(GetPlaybookRequest, GetPlaybookResponse)`` in a `Service` declares a method that takes the fields of the
-request as typed keyword arguments. In a client that blocks it returns the response, in an async one an awaitable of it.
-What differs between the two is only the channel the service stands on.
+``get = unary(GetPlaybookRequest, GetPlaybookResponse)`` in a `ServiceClient` declares a method that takes the fields of
+the request as typed keyword arguments. In the blocking client it returns the response, in the async client an awaitable
+of the response. Only the channel of the service differs between the two.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from typing import Any, ClassVar, Generic, ParamSpec, Self, TypeVar, cast, overload
+from typing import Any, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 from google.protobuf.message import Message
 
@@ -19,158 +19,122 @@ P = ParamSpec("P")
 Req = TypeVar("Req", bound=Message)
 Resp = TypeVar("Resp", bound=Message)
 M = TypeVar("M")
+BlockingCall = TypeVar("BlockingCall")
+AsyncCall = TypeVar("AsyncCall")
 
 
-class Blocking:
-    """Marks services whose methods return responses."""
+class BlockingMode:
+    """Mark services whose methods return responses."""
 
 
-class Awaited:
-    """Marks services whose methods return awaitables and async iterators."""
+class AsyncMode:
+    """Mark services whose methods return awaitables and async iterators."""
 
 
-class Service(Generic[M]):
+class ServiceClient(Generic[M]):
     """The methods of one gRPC service on one channel."""
 
-    STUB: ClassVar[type[Any]]
-    """The generated stub."""
-
     def __init__(self, channel: Any) -> None:
-        self._stub = self.STUB(channel)
+        self._channel = channel
 
 
-class _Method:
-    """A declared method. It binds itself to an instance on first use, and is not asked again."""
+class RpcMethod(Generic[BlockingCall, AsyncCall]):
+    """A declared method. On first use it stores the function to call in its instance, which is used from then on."""
 
-    def __init__(self, request: Callable[..., Message], response: type[Message]) -> None:
+    def __init__(self, arity: str, request: Callable[..., Message], response: type[Message]) -> None:
+        self.arity = arity
+        """The kind of streaming, as gRPC channels name it: `unary_unary`, `unary_stream`, …"""
         self.request = cast(type[Message], request)
         self.response = response
-        self.rpc = self.request.DESCRIPTOR.name.removesuffix("Request")
 
     @property
     def path(self) -> str:
-        """Full name, `hansei.search.v1.SearchService/Search`. The requests of a service stand in its file."""
+        """The full name, `hansei.search.v1.SearchService/Search`."""
+        rpc = self.request.DESCRIPTOR.name.removesuffix("Request")
         services = self.request.DESCRIPTOR.file.services_by_name.values()
-        (owner,) = (service.full_name for service in services if self.rpc in service.methods_by_name)
-        return f"{owner}/{self.rpc}"
+        (owner,) = (service.full_name for service in services if rpc in service.methods_by_name)
+        return f"{owner}/{rpc}"
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def bound(self, service: Any) -> Callable[..., Any]:
-        """The method as a function of its arguments, kept in the instance."""
-        function = self._function(getattr(service._stub, self.rpc))
+    @overload
+    def __get__(self, service: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, service: ServiceClient[BlockingMode], owner: type) -> BlockingCall: ...
+    @overload
+    def __get__(self, service: ServiceClient[AsyncMode], owner: type) -> AsyncCall: ...
+    def __get__(self, service: Any, owner: type) -> Any:
+        """Return the method of an instance as a function of its arguments."""
+        if service is None:
+            return self
+        send = getattr(service._channel, self.arity)(
+            f"/{self.path}",
+            request_serializer=self.request.SerializeToString,
+            response_deserializer=self.response.FromString,
+            _registered_method=True,
+        )
+        function = _stream_sender(send) if self.arity.startswith("stream") else _field_sender(send, self.request)
+        function.__name__ = self._name
+        function.__doc__ = f"Call {self.path}; its request is {self.request.DESCRIPTOR.full_name}."
         service.__dict__[self._name] = function
         return function
 
-    def _function(self, send: Callable[..., Any]) -> Callable[..., Any]:
-        request = self.request
 
-        def call(**fields: Any) -> Any:
-            return send(with_key(request(**fields)))
-
-        call.__name__ = self._name
-        call.__doc__ = f"{self.rpc}: the keyword arguments are the fields of {self.request.DESCRIPTOR.full_name}."
-        return call
+def unary(
+    request: Callable[P, Message], response: type[Resp]
+) -> RpcMethod[Callable[P, Resp], Callable[P, Awaitable[Resp]]]:
+    """Declare a method with one request and one response."""
+    return RpcMethod("unary_unary", request, response)
 
 
-def declared(service: type[Service[Any]]) -> dict[str, _Method]:
-    """The methods that a service declares, by name."""
-    return {name: value for name, value in vars(service).items() if isinstance(value, _Method)}
+def server_stream(
+    request: Callable[P, Message], response: type[Resp]
+) -> RpcMethod[Callable[P, Iterator[Resp]], Callable[P, AsyncIterator[Resp]]]:
+    """Declare a method with one request and a stream of responses; leaving the loop early cancels the call."""
+    return RpcMethod("unary_stream", request, response)
 
 
-class Unary(_Method, Generic[P, Resp]):
-    """One request, one response."""
-
-    def __init__(self, request: Callable[P, Message], response: type[Resp]) -> None:
-        super().__init__(request, response)
-
-    @overload
-    def __get__(self, service: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, service: Service[Blocking], owner: type) -> Callable[P, Resp]: ...
-    @overload
-    def __get__(self, service: Service[Awaited], owner: type) -> Callable[P, Awaitable[Resp]]: ...
-    def __get__(self, service: Any, owner: type) -> Any:
-        """The method of an instance."""
-        return self if service is None else self.bound(service)
+def client_stream(
+    request: type[Req], response: type[Resp]
+) -> RpcMethod[Callable[[Iterable[Req]], Resp], Callable[[Iterable[Req] | AsyncIterable[Req]], Awaitable[Resp]]]:
+    """Declare a method with a stream of requests and one response."""
+    return RpcMethod("stream_unary", request, response)
 
 
-class ServerStream(_Method, Generic[P, Resp]):
-    """One request, a stream of responses; leaving the loop early cancels the call."""
-
-    def __init__(self, request: Callable[P, Message], response: type[Resp]) -> None:
-        super().__init__(request, response)
-
-    @overload
-    def __get__(self, service: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, service: Service[Blocking], owner: type) -> Callable[P, Iterator[Resp]]: ...
-    @overload
-    def __get__(self, service: Service[Awaited], owner: type) -> Callable[P, AsyncIterator[Resp]]: ...
-    def __get__(self, service: Any, owner: type) -> Any:
-        """The method of an instance."""
-        return self if service is None else self.bound(service)
+def two_streams(
+    request: type[Req], response: type[Resp]
+) -> RpcMethod[
+    Callable[[Iterable[Req]], Iterator[Resp]], Callable[[Iterable[Req] | AsyncIterable[Req]], AsyncIterator[Resp]]
+]:
+    """Declare a method with streams in both directions; leaving the loop early cancels the call."""
+    return RpcMethod("stream_stream", request, response)
 
 
-class _RequestStream(_Method, Generic[Req, Resp]):
-    """A stream of requests."""
-
-    def __init__(self, request: type[Req], response: type[Resp]) -> None:
-        super().__init__(request, response)
-
-    def _function(self, send: Callable[..., Any]) -> Callable[..., Any]:
-        def call(requests: Any) -> Any:
-            if isinstance(requests, AsyncIterable):
-                return send(_each_async(requests))
-            return send(with_key(request) for request in requests)
-
-        call.__name__ = self._name
-        call.__doc__ = f"{self.rpc}: takes a stream of {self.request.DESCRIPTOR.full_name}."
-        return call
+def declared_methods(service: type[ServiceClient[Any]]) -> dict[str, RpcMethod[Any, Any]]:
+    """Return the methods that a service declares, by name."""
+    return {name: value for name, value in vars(service).items() if isinstance(value, RpcMethod)}
 
 
-class ClientStream(_RequestStream[Req, Resp]):
-    """A stream of requests, one response."""
-
-    @overload
-    def __get__(self, service: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, service: Service[Blocking], owner: type) -> Callable[[Iterable[Req]], Resp]: ...
-    @overload
-    def __get__(
-        self, service: Service[Awaited], owner: type
-    ) -> Callable[[Iterable[Req] | AsyncIterable[Req]], Awaitable[Resp]]: ...
-    def __get__(self, service: Any, owner: type) -> Any:
-        """The method of an instance."""
-        return self if service is None else self.bound(service)
+def _field_sender(send: Callable[[Any], Any], request: type[Message]) -> Callable[..., Any]:
+    return lambda **fields: send(add_request_id(request(**fields)))
 
 
-class BothStreams(_RequestStream[Req, Resp]):
-    """A stream of requests, and a stream of responses meanwhile; leaving the loop early cancels the call."""
+def _stream_sender(send: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    async def add_request_ids(requests: AsyncIterable[Message]) -> AsyncIterator[Message]:
+        async for request in requests:
+            yield add_request_id(request)
 
-    @overload
-    def __get__(self, service: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, service: Service[Blocking], owner: type) -> Callable[[Iterable[Req]], Iterator[Resp]]: ...
-    @overload
-    def __get__(
-        self, service: Service[Awaited], owner: type
-    ) -> Callable[[Iterable[Req] | AsyncIterable[Req]], AsyncIterator[Resp]]: ...
-    def __get__(self, service: Any, owner: type) -> Any:
-        """The method of an instance."""
-        return self if service is None else self.bound(service)
+    def call(requests: Any) -> Any:
+        return send(add_request_ids(requests) if isinstance(requests, AsyncIterable) else map(add_request_id, requests))
+
+    return call
 
 
-async def _each_async(requests: AsyncIterable[Message]) -> AsyncIterator[Message]:
-    async for request in requests:
-        yield with_key(request)
+def add_request_id(message: Req) -> Req:
+    """Set a new `request_id` if the type of the message has one and the caller left it empty; return the message.
 
-
-def with_key(message: Req) -> Req:
-    """Give a request a `request_id` if its type has one and the caller left it empty, and return it.
-
-    This comes before the first try, so that all tries of one call share the key and take effect once.
+    This happens before the first try, so all tries of one call share the id and take effect once.
     """
     holder = key_holder(message)
     if holder is not None and not holder.request_id:

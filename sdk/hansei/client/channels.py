@@ -1,9 +1,10 @@
-"""The channel of the blocking client: deadlines, retries, traces and errors of `chassis.channels`, without a loop."""
+"""The channel of the blocking client, with the deadlines, retries, traces and errors of `chassis.channels`."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import grpc
@@ -12,103 +13,102 @@ from opentelemetry.trace import Span, SpanKind
 from chassis import deadlines, status
 from chassis.calls import CORRELATION_ID_KEY, correlation_id
 from chassis.channels import channel_options, target
-from chassis.errors import HanseiError
 from chassis.guard import AUTHORIZATION
-from chassis.policy import MethodPolicy, Policies
+from chassis.policy import Policies
 from chassis.telemetry import MethodTelemetry, metadata_for
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 
 
 class BlockingChannel(grpc.Channel):
-    """A channel for generated stubs whose calls have a deadline and raise the errors of `chassis.errors`.
-
-    Safe to use from many threads.
-    """
+    """A channel whose calls have a deadline and raise the errors of `chassis.errors`. It is thread-safe."""
 
     def __init__(
         self,
         peer: str,
         address: str,
         policies: Policies,
-        credential: str = "",
-        tls: grpc.ChannelCredentials | None = None,
+        authorization: str = "",
+        credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
         self._peer = peer
-        self._metadata = ((AUTHORIZATION, credential),) if credential else ()
+        self._metadata = ((AUTHORIZATION, authorization),) if authorization else ()
         self._policies = policies
         options = channel_options(policies, MAX_MESSAGE_BYTES, follow_health=True)
         self._connection = (
-            grpc.secure_channel(target(address), tls, options=options)
-            if tls
+            grpc.secure_channel(target(address), credentials, options=options)
+            if credentials
             else grpc.insecure_channel(target(address), options=options)
         )
 
     def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """A method with one response."""
+        """Return a method with one request and one response."""
         return self._single(method, self._connection.unary_unary(method, *args, **kwargs))
 
     def stream_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """A method with a stream of requests and one response."""
+        """Return a method with a stream of requests and one response."""
         return self._single(method, self._connection.stream_unary(method, *args, **kwargs))
 
     def unary_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """A method with a stream of responses."""
+        """Return a method with one request and a stream of responses."""
         return self._stream(method, self._connection.unary_stream(method, *args, **kwargs))
 
     def stream_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """A method with a stream of requests and a stream of responses."""
+        """Return a method with a stream of requests and a stream of responses."""
         return self._stream(method, self._connection.stream_stream(method, *args, **kwargs))
 
-    def _single(self, path: str, inner: Any) -> Any:
-        policy, peer, told = self._policies[path], self._peer, MethodTelemetry(path, SpanKind.CLIENT)
+    def _single(self, path: str, send: Any) -> Any:
+        telemetry = MethodTelemetry(path, SpanKind.CLIENT)
 
         def call(request: Any) -> Any:
-            span, began, code = told.begin(), time.monotonic(), "OK"
-            try:
-                return inner(request, timeout=_seconds(policy), metadata=_metadata(span, self._metadata))
-            except grpc.RpcError as failure:
-                error = _error(failure, peer)
-                code = error.code
-                raise error from failure
-            except BaseException:
-                code = "UNKNOWN"
-                raise
-            finally:
-                told.end(span, code, time.monotonic() - began)
+            with self._observe(telemetry) as span:
+                return send(request, **self._call_options(path, span))
 
         return call
 
-    def _stream(self, path: str, inner: Any) -> Any:
-        policy, peer, told = self._policies[path], self._peer, MethodTelemetry(path, SpanKind.CLIENT)
+    def _stream(self, path: str, send: Any) -> Any:
+        telemetry = MethodTelemetry(path, SpanKind.CLIENT)
 
         def responses(request: Any) -> Iterator[Any]:
-            span, began, code = told.begin(), time.monotonic(), "OK"
-            call = inner(request, timeout=_seconds(policy), metadata=_metadata(span, self._metadata))
-            try:
-                yield from call
-            except grpc.RpcError as failure:
-                error = _error(failure, peer)
-                code = error.code
-                raise error from failure
-            except GeneratorExit:
-                code = "CANCELLED"  # the caller has seen enough
-                raise
-            except BaseException:
-                code = "UNKNOWN"
-                raise
-            finally:
-                call.cancel()
-                told.end(span, code, time.monotonic() - began)
+            with self._observe(telemetry) as span:
+                call = send(request, **self._call_options(path, span))
+                try:
+                    yield from call
+                finally:
+                    call.cancel()
 
         return responses
 
+    @contextmanager
+    def _observe(self, telemetry: MethodTelemetry) -> Iterator[Span]:
+        """Record the span and the metrics of a call, and raise the error that the server sent."""
+        span, start, code = telemetry.begin(), time.monotonic(), "OK"
+        try:
+            yield span
+        except grpc.RpcError as failure:
+            # A blocking call raises an error with the interface of AioRpcError: code, details, trailers.
+            error = status.decode(cast(grpc.aio.AioRpcError, failure), self._peer)
+            code = error.code
+            raise error from failure
+        except GeneratorExit:
+            code = "CANCELLED"  # the caller closed the stream
+            raise
+        except BaseException:
+            code = "UNKNOWN"
+            raise
+        finally:
+            telemetry.end(span, code, time.monotonic() - start)
+
+    def _call_options(self, path: str, span: Span) -> dict[str, Any]:
+        metadata = ((CORRELATION_ID_KEY, correlation_id()), *metadata_for(span), *self._metadata)
+        return {"timeout": deadlines.budget(self._policies[path].timeout_seconds), "metadata": metadata}
+
     def subscribe(self, callback: Any, try_to_connect: bool | None = False) -> None:
-        """Hear of changes of the connection's state."""
+        """Call `callback` at every change of the connection's state."""
         self._connection.subscribe(callback, bool(try_to_connect))
 
     def unsubscribe(self, callback: Any) -> None:
-        """Hear no more of them."""
+        """Stop calling `callback`."""
         self._connection.unsubscribe(callback)
 
     def close(self) -> None:
@@ -120,16 +120,3 @@ class BlockingChannel(grpc.Channel):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-def _metadata(span: Span, own: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    return ((CORRELATION_ID_KEY, correlation_id()), *metadata_for(span), *own)
-
-
-def _seconds(policy: MethodPolicy) -> float | None:
-    return deadlines.budget(policy.timeout_seconds)
-
-
-def _error(failure: grpc.RpcError, peer: str) -> HanseiError:
-    # What a blocking call raises answers the same questions as an AioRpcError: code, details, trailers.
-    return status.decode(cast(grpc.aio.AioRpcError, failure), peer)

@@ -1,15 +1,15 @@
-"""LangChain with a memory: a retriever over a playbook, and a callback handler that records runs to learn from.
+"""LangChain with a memory: a retriever for a playbook, and a callback handler that records trajectories.
 
     from hansei.client import Client
-    from hansei.client.langchain import PlaybookRetriever, RunRecorder
+    from hansei.client.langchain import PlaybookRetriever, TrajectoryRecorder
 
     with Client() as hansei:
-        recorder = RunRecorder("devtools")
+        recorder = TrajectoryRecorder("devtools")
         answer = chain.invoke(task, config={"callbacks": [recorder]})
-        for run in recorder.take():
-            hansei.learn(run, test_report=report)
+        for trajectory in recorder.take():
+            hansei.learn(trajectory, test_report=report)
 
-Needs the extra `langchain`.
+Requires the extra `langchain`.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict
 
 from hansei.client.client import AsyncClient, Client
-from hansei.client.recording import Call, Recording, Role, Said, failed
+from hansei.client.recording import RecordedCall, RecordedMessage, Recording, Role, describe_error, error_text
 from hansei.playbook.v1.playbook_pb2 import Bullet
 from hansei.reflector.v1.trajectory_pb2 import Trajectory
 from hansei.search.v1.search_pb2 import SearchResult
 from hansei.search.v1.search_service_pb2 import SearchResponse
 
-MAX_KEPT_RUNS = 1_000
+MAX_STORED_TRAJECTORIES = 1_000
 _BULLET_ID = "bullet_id"
 _MODEL = "model"
 _ROLES: dict[str, Role] = {"system": "system", "human": "user", "ai": "assistant", "tool": "tool", "function": "tool"}
 
 
 class PlaybookRetriever(BaseRetriever):
-    """Bullets of a playbook as documents, best first.
+    """Retrieve bullets of a playbook as documents, best first.
 
-    A document's id is its bullet's; `metadata` has `bullet_id`, `dataset`, `section`, `score` (combined),
-    `vector_score`, `bm25_score`, `helpful` and `harmful`. Async chains use `async_client` where one is given.
+    The id of a document is the id of its bullet; `metadata` has `bullet_id`, `dataset`, `section`, `score` (combined),
+    `vector_score`, `bm25_score`, `helpful` and `harmful`. Async chains use `async_client` if it is set.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -65,7 +65,7 @@ class PlaybookRetriever(BaseRetriever):
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
         if self.client is None:
-            raise ValueError("a PlaybookRetriever without `client` is only for async chains")
+            raise ValueError("a PlaybookRetriever without `client` works only in async chains")
         return self._documents(self.client.search(self.dataset, query, **self._options))
 
     async def _aget_relevant_documents(
@@ -101,55 +101,55 @@ class PlaybookRetriever(BaseRetriever):
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """A part of a run that has begun: the outermost it belongs to, and, of a tool, its call."""
+class _ActivePart:
+    """A part of a chain that is running: the outermost run it belongs to and, for a tool, its call."""
 
     root: UUID
-    call: Call | None = None
+    call: RecordedCall | None = None
 
 
-class RunRecorder(BaseCallbackHandler):
-    """Records every outermost run as a trajectory: what was said, tools and their errors, bullets that were retrieved.
+class TrajectoryRecorder(BaseCallbackHandler):
+    """Record each outermost run as a trajectory: messages, tools and their errors, retrieved bullets.
 
-    Runs at the same time are kept apart. One that raises is a failure; any other counts as a success by its own word
-    until whoever learns from it says more (`client.learn(run, test_report=…)`). The newest `MAX_KEPT_RUNS` wait for
-    `take`; with `on_run` each is handed over when it ends, in the thread that ends it: `on_run=client.learn`. What that
-    raises is raised by the chain.
+    Concurrent runs are recorded separately. A run that raises is a failure; any other run counts as a success that the
+    agent itself reports, unless `client.learn` gets evidence. The newest `MAX_STORED_TRAJECTORIES` wait for `take`.
+    `on_trajectory` is called with each trajectory in the thread that ends the run (`on_trajectory=client.learn`); the
+    chain raises its errors.
     """
 
     raise_error = True
     run_inline = True
 
-    def __init__(self, dataset: str, *, on_run: Callable[[Trajectory], object] | None = None) -> None:
+    def __init__(self, dataset: str, *, on_trajectory: Callable[[Trajectory], object] | None = None) -> None:
         self._dataset = dataset
-        self._on_run = on_run
+        self._on_trajectory = on_trajectory
         self._lock = threading.Lock()
-        self._parts: dict[UUID, _Part] = {}
+        self._parts: dict[UUID, _ActivePart] = {}
         self._recordings: dict[UUID, Recording] = {}
-        self._finished: deque[Trajectory] = deque(maxlen=MAX_KEPT_RUNS)
+        self._finished: deque[Trajectory] = deque(maxlen=MAX_STORED_TRAJECTORIES)
 
     def take(self) -> list[Trajectory]:
-        """The runs that have ended since the last time, oldest first."""
+        """Return the trajectories that ended since the last call, oldest first."""
         with self._lock:
-            taken = list(self._finished)
+            trajectories = list(self._finished)
             self._finished.clear()
-        return taken
+        return trajectories
 
     def on_chain_start(
         self, serialized: Any, inputs: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
-        """A chain begins; the outermost one is told what is asked."""
+        """Record the input of the outermost chain."""
         recording = self._begin(run_id, parent_run_id)
-        asked = _asked(inputs)
-        if parent_run_id is None and asked:
-            recording.hear([Said("user", asked)])
+        query = _query_of(inputs)
+        if parent_run_id is None and query:
+            recording.add_conversation([RecordedMessage("user", query)])
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """A chain has ended."""
+        """End the chain."""
         self._end(run_id)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """A chain has failed."""
+        """End the chain with an error."""
         self._end(run_id, error)
 
     def on_chat_model_start(
@@ -161,28 +161,31 @@ class RunRecorder(BaseCallbackHandler):
         parent_run_id: UUID | None = None,
         **kwargs: Any,
     ) -> None:
-        """A model is sent a conversation, all of it each time."""
+        """Record the conversation that a chat model gets."""
         recording = self._begin(run_id, parent_run_id)
         for conversation in messages[:1]:
-            recording.hear(_said(message) for message in conversation)
+            recording.add_conversation(_recorded_message(message) for message in conversation)
 
     def on_llm_start(
         self, serialized: Any, prompts: list[str], *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
-        """A model that completes texts is sent one."""
-        self._begin(run_id, parent_run_id).hear(Said("user", prompt) for prompt in prompts[:1])
+        """Record the text that a completion model gets."""
+        recording = self._begin(run_id, parent_run_id)
+        recording.add_conversation(RecordedMessage("user", prompt) for prompt in prompts[:1])
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
-        """A model has replied; a reply in pieces comes here whole."""
+        """Record the reply of a model; LangChain passes a streamed reply as a whole."""
         recording = self._recording(run_id)
-        for generation in (each[0] for each in response.generations[:1] if each):
+        for generation in (candidates[0] for candidates in response.generations[:1] if candidates):
             message = getattr(generation, "message", None)
-            recording.say(_said(message) if message is not None else Said("assistant", generation.text))
+            reply = RecordedMessage("assistant", generation.text) if message is None else _recorded_message(message)
+            recording.add_message(reply)
         self._end(run_id)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """A model was called in vain."""
-        self._recording(run_id).say(Said("tool", failed(_described(error)), name=_MODEL))
+        """Record the failed call of a model."""
+        text = error_text(describe_error(error))
+        self._recording(run_id).add_message(RecordedMessage("tool", text, name=_MODEL))
         self._end(run_id, error)
 
     def on_tool_start(
@@ -195,58 +198,59 @@ class RunRecorder(BaseCallbackHandler):
         inputs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """A tool begins."""
+        """Begin a tool call."""
         name = (serialized or {}).get("name") or kwargs.get("name") or "tool"
         arguments = input_str if inputs is None else _json(inputs)
-        call = Call(kwargs.get("tool_call_id") or str(run_id), name, arguments)
+        call = RecordedCall(kwargs.get("tool_call_id") or str(run_id), name, arguments)
         self._begin(run_id, parent_run_id, call)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """A tool has given its result."""
-        self._result(run_id, _returned(output))
+        """Record the result of a tool."""
+        text = _recorded_message(output).content if isinstance(output, ToolMessage) else _json(output)
+        self._record_result(run_id, text)
         self._end(run_id)
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """A tool has failed."""
-        self._result(run_id, failed(_described(error)))
+        """Record the error of a tool."""
+        self._record_result(run_id, error_text(describe_error(error)))
         self._end(run_id, error)
 
     def on_retriever_start(
         self, serialized: Any, query: str, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
-        """A retriever begins."""
+        """Begin a retrieval."""
         self._begin(run_id, parent_run_id)
 
     def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **kwargs: Any) -> None:
-        """A retriever has found documents; those that are bullets were served to the run."""
-        self._recording(run_id).serve(
-            Bullet(id=each.metadata[_BULLET_ID], content=each.page_content)
-            for each in documents
-            if _BULLET_ID in each.metadata
+        """Record the documents that are bullets as served."""
+        self._recording(run_id).add_served_bullets(
+            Bullet(id=document.metadata[_BULLET_ID], content=document.page_content)
+            for document in documents
+            if _BULLET_ID in document.metadata
         )
         self._end(run_id)
 
     def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """A retriever has failed."""
+        """End a retrieval with an error."""
         self._end(run_id, error)
 
-    def _begin(self, run_id: UUID, parent: UUID | None, call: Call | None = None) -> Recording:
+    def _begin(self, run_id: UUID, parent: UUID | None, call: RecordedCall | None = None) -> Recording:
         with self._lock:
-            around = self._parts.get(parent) if parent is not None else None
-            root = around.root if around is not None else run_id
-            self._parts[run_id] = _Part(root, call)
+            parent_part = self._parts.get(parent) if parent is not None else None
+            root = parent_part.root if parent_part is not None else run_id
+            self._parts[run_id] = _ActivePart(root, call)
             return self._recordings.setdefault(root, Recording(self._dataset))
 
     def _recording(self, run_id: UUID) -> Recording:
         with self._lock:
             part = self._parts.get(run_id)
-            # Of a part that began before the recorder came there is nothing to add to.
+            # A part that began before the recorder was added has no recording; its messages are dropped.
             return self._recordings[part.root] if part is not None else Recording(self._dataset)
 
-    def _result(self, run_id: UUID, text: str) -> None:
+    def _record_result(self, run_id: UUID, text: str) -> None:
         part = self._parts.get(run_id)
         if part is not None and part.call is not None:
-            self._recording(run_id).result(part.call, text)
+            self._recording(run_id).add_result(part.call, text)
 
     def _end(self, run_id: UUID, error: BaseException | None = None) -> None:
         with self._lock:
@@ -254,16 +258,16 @@ class RunRecorder(BaseCallbackHandler):
             if part is None or part.root != run_id:
                 return
             recording = self._recordings.pop(run_id)
-            run = recording.trajectory(error=None if error is None else _described(error))
-            if not run.query:
-                return  # nobody asked anything: there is nothing to learn from
-            self._finished.append(run)
-        if self._on_run is not None:
-            self._on_run(run)
+            trajectory = recording.trajectory(error=None if error is None else describe_error(error))
+            if not trajectory.query:
+                return  # without a query there is nothing to learn
+            self._finished.append(trajectory)
+        if self._on_trajectory is not None:
+            self._on_trajectory(trajectory)
 
 
-def _asked(inputs: Any) -> str:
-    """What a chain is asked, where its input is a text, or has one under a usual name."""
+def _query_of(inputs: Any) -> str:
+    """Return the query in the input of a chain: the input if it is a text, or a text under a usual name."""
     if isinstance(inputs, str):
         return inputs
     if not isinstance(inputs, dict):
@@ -271,30 +275,17 @@ def _asked(inputs: Any) -> str:
     return next((inputs[name] for name in ("input", "question", "query") if isinstance(inputs.get(name), str)), "")
 
 
-def _said(message: BaseMessage) -> Said:
-    calls: Iterable[Any] = (
-        *getattr(message, "tool_calls", ()),
-        *getattr(message, "invalid_tool_calls", ()),
-    )
+def _recorded_message(message: BaseMessage) -> RecordedMessage:
+    calls: Iterable[Any] = (*getattr(message, "tool_calls", ()), *getattr(message, "invalid_tool_calls", ()))
     text = message.text
-    return Said(
+    return RecordedMessage(
         role=_ROLES.get(message.type.removesuffix("MessageChunk").lower(), "user"),
-        content=failed(text) if getattr(message, "status", "") == "error" else text,
+        content=error_text(text) if getattr(message, "status", "") == "error" else text,
         name=message.name or "",
-        calls=tuple(Call(call["id"] or "", call["name"] or "tool", _json(call["args"])) for call in calls),
+        calls=tuple(RecordedCall(call["id"] or "", call["name"] or "tool", _json(call["args"])) for call in calls),
         call_id=getattr(message, "tool_call_id", ""),
     )
 
 
-def _returned(output: Any) -> str:
-    if isinstance(output, ToolMessage):
-        return _said(output).content
-    return output if isinstance(output, str) else _json(output)
-
-
 def _json(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _described(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

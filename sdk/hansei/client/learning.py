@@ -1,4 +1,4 @@
-"""Learning from many runs, several at a time, with one outcome each."""
+"""Learn from many trajectories, several at a time, with one outcome each."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ from typing import TypeVar
 from chassis.retry import RetryPolicy
 from hansei.client.client import Client
 from hansei.client.errors import HanseiError, Unavailable
-from hansei.client.runs import Run
+from hansei.client.trajectories import TrajectoryRecord
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 
 R = TypeVar("R")
 
 INDEX_BEHIND = "REVISION_NOT_REACHED"
-_WAITING = RetryPolicy(attempts=6, first_pause=0)
+_INDEX_RETRY_POLICY = RetryPolicy(attempts=6, first_pause=0)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of one run: the response, or the error."""
+class LearnOutcome:
+    """The result of learning from one trajectory: the response, or the error."""
 
-    run: Run
+    record: TrajectoryRecord
     response: LearnResponse | None = None
     error: HanseiError | None = None
 
     @property
     def failure(self) -> str:
-        """Why nothing was stored; empty when it was, or when there was nothing to learn (G-43)."""
+        """Return why nothing was stored; empty if something was, or if there was nothing to learn."""
         if self.error is not None:
             return self.error.message
         curation = self.response.curation if self.response and self.response.HasField("curation") else None
         return curation.error or "not saved" if curation and not curation.saved else ""
 
 
-def learn(client: Client, run: Run) -> Outcome:
-    """Learn from one run. Raises Unavailable, because the next one would fare no better; other errors are outcomes."""
+def learn(client: Client, record: TrajectoryRecord) -> LearnOutcome:
+    """Learn from one trajectory. Errors are outcomes, except Unavailable, which would meet the next one too."""
     try:
         response = client.learn(
-            run.trajectory,
-            ground_truth=run.ground_truth,
-            test_report=run.test_report,
-            siblings=run.siblings,
-            request_id=run.request_id,
+            record.trajectory,
+            ground_truth=record.ground_truth,
+            test_report=record.test_report,
+            siblings=record.siblings,
+            request_id=record.request_id,
         )
     except Unavailable:
         raise
     except HanseiError as error:
-        return Outcome(run, error=error)
-    return Outcome(run, response)
+        return LearnOutcome(record, error=error)
+    return LearnOutcome(record, response)
 
 
 def retry_while_behind(search: Callable[[], R]) -> R:
@@ -58,17 +58,22 @@ def retry_while_behind(search: Callable[[], R]) -> R:
 
     A search waits no longer than its deadline; a busy machine takes longer to embed many bullets at once.
     """
-    return _WAITING.run_blocking(search, lambda error: isinstance(error, HanseiError) and error.reason == INDEX_BEHIND)
+    return _INDEX_RETRY_POLICY.run_blocking(
+        search, lambda error: isinstance(error, HanseiError) and error.reason == INDEX_BEHIND
+    )
 
 
-def learn_all(client: Client, runs: Sequence[Run], jobs: int = 1) -> Iterator[Outcome]:
-    """Learn from runs, `jobs` at a time; outcomes come as they are ready. Leaving the loop starts no further run."""
-    waiting = iter(runs)
+def learn_all(client: Client, records: Sequence[TrajectoryRecord], jobs: int = 1) -> Iterator[LearnOutcome]:
+    """Learn from trajectories, `jobs` at a time, and yield each outcome at once.
+
+    If the caller leaves the loop, no further trajectory is sent.
+    """
+    remaining = iter(records)
     with ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="hansei-learn") as pool:
-        running: set[Future[Outcome]] = set()
+        running: set[Future[LearnOutcome]] = set()
         while True:
-            for run in waiting:
-                running.add(pool.submit(learn, client, run))
+            for record in remaining:
+                running.add(pool.submit(learn, client, record))
                 if len(running) >= jobs:
                     break
             if not running:

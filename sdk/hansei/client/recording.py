@@ -1,4 +1,4 @@
-"""What a run says and does while it happens, and the trajectory it becomes; what the adapters for frameworks share."""
+"""Record the messages of an agent while it works and make a trajectory of them; the framework adapters share this."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hansei.reflector.v1 import trajectory_pb2 as tpb
 Role = Literal["system", "user", "assistant", "tool"]
 
 MAX_TEXT_CHARS = 200_000
-"""Characters of a step that are kept: its beginning."""
+"""The length at which the text of a step is cut."""
 MAX_STEPS = 10_000
 MAX_QUERY_CHARS = 100_000
 MAX_NAME_CHARS = 256
@@ -27,12 +27,12 @@ _ROLES: dict[Role, tpb.StepRole.ValueType] = {
     "assistant": tpb.STEP_ROLE_ASSISTANT,
     "tool": tpb.STEP_ROLE_TOOL,
 }
-_CITED = re.compile(r"\[([^\[\]\s]{1,128})\]")
+_CITATION = re.compile(r"\[([^\[\]\s]{1,128})\]")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A call of a tool that an agent asks for; `arguments` as it wrote them."""
+class RecordedCall:
+    """A tool call that an agent requests; `arguments` as the agent wrote them."""
 
     id: str
     name: str
@@ -40,130 +40,133 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """One message: what was said, and the calls it asks for or the one it answers."""
+class RecordedMessage:
+    """One message: its text, the tool calls it requests, or the id of the call whose result it is."""
 
     role: Role
     content: str = ""
     name: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[RecordedCall, ...] = ()
     call_id: str = ""
 
     @property
     def key(self) -> Hashable:
-        """The same when the message is sent again: results and calls have ids, texts are what they are."""
+        """Return a key that is the same when the message is sent again: results and calls have ids, texts have none."""
         if self.call_id:
             return self.role, self.call_id
         return self.role, self.content, tuple(call.id or call for call in self.calls)
 
 
-def failed(text: str) -> str:
-    """The text of a result that is known to be a failure, so that it reads as one."""
+def error_text(text: str) -> str:
+    """Return the text of a failed tool result, so that it begins with "Error"."""
     return text if text.lstrip().lower().startswith("error") else f"Error: {text}"
 
 
-class Recording:
-    """One run in the making: what was said, in order, and the bullets it was served. Safe to use from many threads.
+def describe_error(error: BaseException) -> str:
+    """Return the class and the message of an exception."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
-    Texts are cut at `MAX_TEXT_CHARS`; what comes after `MAX_STEPS` steps is dropped.
+
+class Recording:
+    """The messages of one trajectory in order, and the bullets that were served. It is safe to use from many threads.
+
+    Texts are cut at `MAX_TEXT_CHARS`; steps after the first `MAX_STEPS` are dropped.
     """
 
     def __init__(self, dataset: str, task_id: str = "") -> None:
         self.dataset = dataset
         self.task_id = task_id
         self._lock = threading.Lock()
-        self._steps: list[Said] = []
-        self._heard: Counter[Hashable] = Counter()
-        self._asked: Counter[str] = Counter()
+        self._messages: list[RecordedMessage] = []
+        self._message_counts: Counter[Hashable] = Counter()
+        self._call_counts: Counter[str] = Counter()
         self._served: dict[str, Bullet] = {}
 
-    def say(self, said: Said) -> None:
-        """One more step."""
+    def add_message(self, message: RecordedMessage) -> None:
+        """Add one message."""
         with self._lock:
-            self._add(said)
+            self._add(message)
 
-    def hear(self, conversation: Iterable[Said]) -> None:
-        """What a model is sent: the whole conversation each time, so only what is new becomes steps."""
-        here: Counter[Hashable] = Counter()
+    def add_conversation(self, conversation: Iterable[RecordedMessage]) -> None:
+        """Add the messages of a request to a model that are new: each request repeats the whole conversation."""
+        counts: Counter[Hashable] = Counter()
         with self._lock:
-            for said in conversation:
-                here[said.key] += 1
-                if here[said.key] > self._heard[said.key]:
-                    self._add(said)
+            for message in conversation:
+                counts[message.key] += 1
+                if counts[message.key] > self._message_counts[message.key]:
+                    self._add(message)
 
-    def result(self, call: Call, text: str) -> None:
-        """What a tool gave back; the call becomes a step, too, when no message has asked for it."""
-        answer = Said("tool", text, name=call.name, call_id=call.id)
+    def add_result(self, call: RecordedCall, text: str) -> None:
+        """Add the result of a tool call, and the call too if no message requested it."""
+        result = RecordedMessage("tool", text, name=call.name, call_id=call.id)
         with self._lock:
-            if not self._asked[call.id]:
-                self._add(Said("assistant", calls=(call,)))
-            # Ids may repeat within a run, so answers are counted against calls.
-            if self._heard[answer.key] < self._asked[call.id]:
-                self._add(answer)
+            if not self._call_counts[call.id]:
+                self._add(RecordedMessage("assistant", calls=(call,)))
+            # Ids may repeat within a trajectory, so results are counted against calls.
+            if self._message_counts[result.key] < self._call_counts[call.id]:
+                self._add(result)
 
-    def _add(self, said: Said) -> None:
-        self._heard[said.key] += 1
-        self._asked.update(call.id for call in said.calls)
-        if len(self._steps) < MAX_STEPS:
-            self._steps.append(said)
+    def _add(self, message: RecordedMessage) -> None:
+        self._message_counts[message.key] += 1
+        self._call_counts.update(call.id for call in message.calls)
+        if len(self._messages) < MAX_STEPS:
+            self._messages.append(message)
 
-    def serve(self, bullets: Iterable[Bullet]) -> None:
-        """Bullets that the run was given."""
+    def add_served_bullets(self, bullets: Iterable[Bullet]) -> None:
+        """Add bullets that the agent was given."""
         with self._lock:
             for bullet in bullets:
                 if len(self._served) < MAX_BULLETS:
                     self._served.setdefault(bullet.id, bullet)
 
     @property
-    def served(self) -> tuple[Bullet, ...]:
-        """The bullets it was given so far, each once."""
+    def served_bullets(self) -> tuple[Bullet, ...]:
+        """Return the bullets that the agent was given so far, without repetitions."""
         with self._lock:
             return tuple(self._served.values())
 
     def trajectory(self, *, error: str | None = None, query: str = "", answer: str = "") -> tpb.Trajectory:
-        """The run so far: a failure with that `error`, else a success by its own word.
+        """Return the trajectory so far: with an `error` a failure, else a success as the agent itself reports it.
 
-        What it was asked is `query`, or else the first thing a person said; its answer the last thing an agent said.
-        The bullets it cites are those it was given whose ids stand in its answer in brackets, `[gc-00001]`.
+        Without `query`, the query is the first message of a user; without `answer`, the answer is the last message of
+        the assistant. Cited bullets are the served bullets whose ids are in the answer in brackets, `[gc-00001]`.
         """
         with self._lock:
-            steps, served = list(self._steps), dict(self._served)
-        asked = query or _first(steps, "user") or _first(steps, "system")
-        answer = answer or _first(reversed(steps), "assistant")
-        cited = dict.fromkeys(each for each in _CITED.findall(answer) if each in served)
+            messages, served = list(self._messages), dict(self._served)
+        query = query or _first_text(messages, "user") or _first_text(messages, "system")
+        answer = answer or _first_text(reversed(messages), "assistant")
         return tpb.Trajectory(
             task_id=self.task_id,
-            query=asked[:MAX_QUERY_CHARS],
+            query=query[:MAX_QUERY_CHARS],
             dataset=self.dataset,
             generated_answer=answer[:MAX_TEXT_CHARS],
             used_bullet_ids=served,
-            cited_bullet_ids=cited,
+            cited_bullet_ids=dict.fromkeys(id_ for id_ in _CITATION.findall(answer) if id_ in served),
             status=tpb.TRAJECTORY_STATUS_SUCCESS if error is None else tpb.TRAJECTORY_STATUS_FAILURE,
             error_message=None if error is None else error[:MAX_QUERY_CHARS],
-            steps=[_step(said) for said in steps],
+            steps=[_step(message) for message in messages],
         )
 
 
-def _first(steps: Iterable[Said], role: Role) -> str:
-    return next((said.content for said in steps if said.role == role and said.content.strip()), "")
+def _first_text(messages: Iterable[RecordedMessage], role: Role) -> str:
+    return next((message.content for message in messages if message.role == role and message.content.strip()), "")
 
 
-def _step(said: Said) -> tpb.Step:
+def _step(message: RecordedMessage) -> tpb.Step:
     return tpb.Step(
-        role=_ROLES[said.role],
-        name=said.name[:MAX_NAME_CHARS],
-        content=said.content[:MAX_TEXT_CHARS],
-        tool_calls=[_call(call) for call in said.calls],
-        tool_call_id=said.call_id[:MAX_NAME_CHARS],
+        role=_ROLES[message.role],
+        name=message.name[:MAX_NAME_CHARS],
+        content=message.content[:MAX_TEXT_CHARS],
+        tool_calls=[
+            tpb.ToolCall(
+                id=call.id[:MAX_NAME_CHARS], name=call.name[:MAX_NAME_CHARS], arguments=call.arguments[:MAX_TEXT_CHARS]
+            )
+            for call in message.calls
+        ],
+        tool_call_id=message.call_id[:MAX_NAME_CHARS],
     )
 
 
-def _call(call: Call) -> tpb.ToolCall:
-    return tpb.ToolCall(
-        id=call.id[:MAX_NAME_CHARS], name=call.name[:MAX_NAME_CHARS], arguments=call.arguments[:MAX_TEXT_CHARS]
-    )
-
-
-def listed(bullets: Sequence[Bullet]) -> str:
-    """Bullets as a prompt shows them, one a line, each after the id it is cited by."""
+def bullet_lines(bullets: Sequence[Bullet]) -> str:
+    """Return bullets as lines of a prompt: the id in brackets, then the text on one line."""
     return "\n".join(f"[{bullet.id}] {' '.join(bullet.content.split())}" for bullet in bullets)

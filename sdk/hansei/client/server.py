@@ -1,4 +1,4 @@
-"""Import the servers, which are a package of their own: this module alone does, and only when it is asked to."""
+"""Import the servers, which are a package of their own. Only this module does, and only when a command needs them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from types import ModuleType
 
 
 class ServerNotInstalledError(ImportError):
-    """Something that runs in the servers' code was asked for, and the servers are not installed."""
+    """A command needs the servers, and they are not installed."""
 
 
 def server() -> ModuleType:
-    """Return the module with all that the client uses of the servers. Raises ServerNotInstalledError."""
+    """Return the module with all that the client uses of the servers.
+
+    Raises:
+        ServerNotInstalledError: the package of the servers is missing.
+    """
     try:
         from allinone import commands
     except ModuleNotFoundError as error:

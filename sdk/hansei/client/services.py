@@ -1,223 +1,193 @@
-"""Every service of the contract, one class each, one line for each RPC (a contract test holds this against the protos).
+"""The services of the contract: one class for each service, one line for each RPC.
 
-A method takes the fields of its request as keyword arguments and returns the response message of the contract. Its
-name is the RPC's in snake case, less the noun the class already says. A mutation gets a fresh `request_id` unless the
-caller gives one.
+A method takes the fields of its request as keyword arguments and returns the response message of the contract. Its name
+is the RPC's in snake case, without the noun that the class already names. A mutation gets a new `request_id` unless the
+caller passes one. A contract test compares this module with the protos.
 """
 
 from __future__ import annotations
 
-from hansei.client.calls import BothStreams, ClientStream, M, ServerStream, Service, Unary
+from hansei.client.calls import M, ServiceClient, client_stream, server_stream, two_streams, unary
 from hansei.curator.v1 import curator_service_pb2 as curator
-from hansei.curator.v1.curator_service_pb2_grpc import CuratorServiceStub
 from hansei.gateway.v1 import access_service_pb2 as access
 from hansei.gateway.v1 import bulk_service_pb2 as bulk
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from hansei.gateway.v1 import rounds_service_pb2 as rounds
-from hansei.gateway.v1.access_service_pb2_grpc import AccessServiceStub
-from hansei.gateway.v1.bulk_service_pb2_grpc import BulkServiceStub
-from hansei.gateway.v1.gateway_service_pb2_grpc import GatewayServiceStub
-from hansei.gateway.v1.rounds_service_pb2_grpc import RoundsServiceStub
 from hansei.planner.v1 import generator_service_pb2 as generator
 from hansei.planner.v1 import planner_service_pb2 as planner
 from hansei.planner.v1 import tool_service_pb2 as tools
-from hansei.planner.v1.generator_service_pb2_grpc import GeneratorServiceStub
-from hansei.planner.v1.planner_service_pb2_grpc import PlannerServiceStub
-from hansei.planner.v1.tool_service_pb2_grpc import ToolServiceStub
 from hansei.playbook.v1 import playbook_service_pb2 as playbook
-from hansei.playbook.v1.playbook_service_pb2_grpc import PlaybookServiceStub
 from hansei.reflector.v1 import reflector_service_pb2 as reflector
-from hansei.reflector.v1.reflector_service_pb2_grpc import ReflectorServiceStub
 from hansei.search.v1 import collection_service_pb2 as collection
 from hansei.search.v1 import search_service_pb2 as index
-from hansei.search.v1.collection_service_pb2_grpc import CollectionServiceStub
-from hansei.search.v1.search_service_pb2_grpc import SearchServiceStub
 from hansei.validator.v1 import evaluator_service_pb2 as evaluator
 from hansei.validator.v1 import leaderboard_service_pb2 as leaderboard
 from hansei.validator.v1 import validator_service_pb2 as validator
-from hansei.validator.v1.evaluator_service_pb2_grpc import EvaluatorServiceStub
-from hansei.validator.v1.leaderboard_service_pb2_grpc import LeaderboardServiceStub
-from hansei.validator.v1.validator_service_pb2_grpc import ValidatorServiceStub
 
 
-class Gateway(Service[M]):
-    """The chains: learn from a run, answer a query."""
+class GatewayServiceClient(ServiceClient[M]):
+    """Learn from a trajectory, answer a query."""
 
-    STUB = GatewayServiceStub
-    learn = Unary(gateway.LearnRequest, gateway.LearnResponse)
-    learn_with_progress = ServerStream(gateway.LearnWithProgressRequest, gateway.LearnWithProgressResponse)
-    run_workflow = Unary(gateway.RunWorkflowRequest, gateway.RunWorkflowResponse)
-    answer = Unary(gateway.AnswerRequest, gateway.AnswerResponse)
-
-
-class Access(Service[M]):
-    """Who the caller is, API keys, and the record of who changed what."""
-
-    STUB = AccessServiceStub
-    who_am_i = Unary(access.WhoAmIRequest, access.WhoAmIResponse)
-    create_key = Unary(access.CreateKeyRequest, access.CreateKeyResponse)
-    list_keys = Unary(access.ListKeysRequest, access.ListKeysResponse)
-    revoke_key = Unary(access.RevokeKeyRequest, access.RevokeKeyResponse)
-    list_audit_records = Unary(access.ListAuditRecordsRequest, access.ListAuditRecordsResponse)
+    learn = unary(gateway.LearnRequest, gateway.LearnResponse)
+    learn_with_progress = server_stream(gateway.LearnWithProgressRequest, gateway.LearnWithProgressResponse)
+    run_workflow = unary(gateway.RunWorkflowRequest, gateway.RunWorkflowResponse)
+    answer = unary(gateway.AnswerRequest, gateway.AnswerResponse)
 
 
-class Rounds(Service[M]):
-    """Teams that submit in rounds, are scored and judged."""
+class AccessServiceClient(ServiceClient[M]):
+    """Identify the caller, manage API keys, list audit records."""
 
-    STUB = RoundsServiceStub
-    run_rounds = ServerStream(rounds.RunRoundsRequest, rounds.RunRoundsResponse)
-
-
-class Jobs(Service[M]):
-    """Jobs of many trajectories, learned in the background."""
-
-    STUB = BulkServiceStub
-    submit = ClientStream(bulk.SubmitTrajectoriesRequest, bulk.SubmitTrajectoriesResponse)
-    get = Unary(bulk.GetJobRequest, bulk.GetJobResponse)
-    list = Unary(bulk.ListJobsRequest, bulk.ListJobsResponse)
-    watch = ServerStream(bulk.WatchJobRequest, bulk.WatchJobResponse)
-    cancel = Unary(bulk.CancelJobRequest, bulk.CancelJobResponse)
-    list_dead_letters = Unary(bulk.ListDeadLettersRequest, bulk.ListDeadLettersResponse)
-    retry_dead_letters = Unary(bulk.RetryDeadLettersRequest, bulk.RetryDeadLettersResponse)
+    who_am_i = unary(access.WhoAmIRequest, access.WhoAmIResponse)
+    create_key = unary(access.CreateKeyRequest, access.CreateKeyResponse)
+    list_keys = unary(access.ListKeysRequest, access.ListKeysResponse)
+    revoke_key = unary(access.RevokeKeyRequest, access.RevokeKeyResponse)
+    list_audit_records = unary(access.ListAuditRecordsRequest, access.ListAuditRecordsResponse)
 
 
-class Playbooks(Service[M]):
-    """Playbooks: their bullets, history, review and change feed."""
+class RoundsServiceClient(ServiceClient[M]):
+    """Run teams that submit in rounds, and score and judge their submissions."""
 
-    STUB = PlaybookServiceStub
-    get = Unary(playbook.GetPlaybookRequest, playbook.GetPlaybookResponse)
-    list_bullets = Unary(playbook.ListBulletsRequest, playbook.ListBulletsResponse)
-    list_datasets = Unary(playbook.ListDatasetsRequest, playbook.ListDatasetsResponse)
-    get_dataset = Unary(playbook.GetDatasetRequest, playbook.GetDatasetResponse)
-    get_sections = Unary(playbook.GetSectionsRequest, playbook.GetSectionsResponse)
-    apply_deltas = Unary(playbook.ApplyDeltasRequest, playbook.ApplyDeltasResponse)
-    watch = ServerStream(playbook.WatchPlaybookRequest, playbook.WatchPlaybookResponse)
-    get_history = Unary(playbook.GetHistoryRequest, playbook.GetHistoryResponse)
-    get_bullet_history = Unary(playbook.GetBulletHistoryRequest, playbook.GetBulletHistoryResponse)
-    diff_revisions = Unary(playbook.DiffRevisionsRequest, playbook.DiffRevisionsResponse)
-    restore_revision = Unary(playbook.RestoreRevisionRequest, playbook.RestoreRevisionResponse)
-    revoke_trajectory = Unary(playbook.RevokeTrajectoryRequest, playbook.RevokeTrajectoryResponse)
-    get_policy = Unary(playbook.GetPolicyRequest, playbook.GetPolicyResponse)
-    set_policy = Unary(playbook.SetPolicyRequest, playbook.SetPolicyResponse)
-    list_pending_changes = Unary(playbook.ListPendingChangesRequest, playbook.ListPendingChangesResponse)
-    decide_pending_changes = Unary(playbook.DecidePendingChangesRequest, playbook.DecidePendingChangesResponse)
-    merge = Unary(playbook.MergePlaybooksRequest, playbook.MergePlaybooksResponse)
-    import_chunks = ClientStream(playbook.ImportPlaybookRequest, playbook.ImportPlaybookResponse)
-    export_chunks = ServerStream(playbook.ExportPlaybookRequest, playbook.ExportPlaybookResponse)
+    run_rounds = server_stream(rounds.RunRoundsRequest, rounds.RunRoundsResponse)
 
 
-class Curator(Service[M]):
-    """Turns reflections into edits of a playbook."""
+class BulkServiceClient(ServiceClient[M]):
+    """Submit and follow jobs: many trajectories that the server learns in the background."""
 
-    STUB = CuratorServiceStub
-    curate = Unary(curator.CurateRequest, curator.CurateResponse)
-    prepare_curation = Unary(curator.PrepareCurationRequest, curator.PrepareCurationResponse)
-    get_curation = Unary(curator.GetCurationRequest, curator.GetCurationResponse)
-
-
-class Reflector(Service[M]):
-    """Reads runs and draws lessons from them."""
-
-    STUB = ReflectorServiceStub
-    reflect = Unary(reflector.ReflectRequest, reflector.ReflectResponse)
-    parse_trajectories = Unary(reflector.ParseTrajectoriesRequest, reflector.ParseTrajectoriesResponse)
+    submit = client_stream(bulk.SubmitTrajectoriesRequest, bulk.SubmitTrajectoriesResponse)
+    get = unary(bulk.GetJobRequest, bulk.GetJobResponse)
+    list = unary(bulk.ListJobsRequest, bulk.ListJobsResponse)
+    watch = server_stream(bulk.WatchJobRequest, bulk.WatchJobResponse)
+    cancel = unary(bulk.CancelJobRequest, bulk.CancelJobResponse)
+    list_dead_letters = unary(bulk.ListDeadLettersRequest, bulk.ListDeadLettersResponse)
+    retry_dead_letters = unary(bulk.RetryDeadLettersRequest, bulk.RetryDeadLettersResponse)
 
 
-class Index(Service[M]):
-    """The search service: ranks bullets, embeds texts."""
+class PlaybookServiceClient(ServiceClient[M]):
+    """Read and change playbooks: bullets, history, review, files, change feed."""
 
-    STUB = SearchServiceStub
-    search = Unary(index.SearchRequest, index.SearchResponse)
-    batch_search = Unary(index.BatchSearchRequest, index.BatchSearchResponse)
-    rank_bullets = Unary(index.RankBulletsRequest, index.RankBulletsResponse)
-    get_status = Unary(index.GetIndexStatusRequest, index.GetIndexStatusResponse)
-    embed = Unary(index.EmbedRequest, index.EmbedResponse)
-
-
-class Collections(Service[M]):
-    """Document collections: kept, cut into chunks, searched."""
-
-    STUB = CollectionServiceStub
-    create = Unary(collection.CreateCollectionRequest, collection.CreateCollectionResponse)
-    get = Unary(collection.GetCollectionRequest, collection.GetCollectionResponse)
-    list_all = Unary(collection.ListCollectionsRequest, collection.ListCollectionsResponse)
-    delete = Unary(collection.DeleteCollectionRequest, collection.DeleteCollectionResponse)
-    put_documents = Unary(collection.PutDocumentsRequest, collection.PutDocumentsResponse)
-    get_document = Unary(collection.GetDocumentRequest, collection.GetDocumentResponse)
-    list_documents = Unary(collection.ListDocumentsRequest, collection.ListDocumentsResponse)
-    delete_documents = Unary(collection.DeleteDocumentsRequest, collection.DeleteDocumentsResponse)
-    load_documents = BothStreams(collection.LoadDocumentsRequest, collection.LoadDocumentsResponse)
-    search = Unary(collection.SearchCollectionRequest, collection.SearchCollectionResponse)
+    get = unary(playbook.GetPlaybookRequest, playbook.GetPlaybookResponse)
+    list_bullets = unary(playbook.ListBulletsRequest, playbook.ListBulletsResponse)
+    list_datasets = unary(playbook.ListDatasetsRequest, playbook.ListDatasetsResponse)
+    get_dataset = unary(playbook.GetDatasetRequest, playbook.GetDatasetResponse)
+    get_sections = unary(playbook.GetSectionsRequest, playbook.GetSectionsResponse)
+    apply_deltas = unary(playbook.ApplyDeltasRequest, playbook.ApplyDeltasResponse)
+    watch = server_stream(playbook.WatchPlaybookRequest, playbook.WatchPlaybookResponse)
+    get_history = unary(playbook.GetHistoryRequest, playbook.GetHistoryResponse)
+    get_bullet_history = unary(playbook.GetBulletHistoryRequest, playbook.GetBulletHistoryResponse)
+    diff_revisions = unary(playbook.DiffRevisionsRequest, playbook.DiffRevisionsResponse)
+    restore_revision = unary(playbook.RestoreRevisionRequest, playbook.RestoreRevisionResponse)
+    revoke_trajectory = unary(playbook.RevokeTrajectoryRequest, playbook.RevokeTrajectoryResponse)
+    get_policy = unary(playbook.GetPolicyRequest, playbook.GetPolicyResponse)
+    set_policy = unary(playbook.SetPolicyRequest, playbook.SetPolicyResponse)
+    list_pending_changes = unary(playbook.ListPendingChangesRequest, playbook.ListPendingChangesResponse)
+    decide_pending_changes = unary(playbook.DecidePendingChangesRequest, playbook.DecidePendingChangesResponse)
+    merge = unary(playbook.MergePlaybooksRequest, playbook.MergePlaybooksResponse)
+    import_chunks = client_stream(playbook.ImportPlaybookRequest, playbook.ImportPlaybookResponse)
+    export_chunks = server_stream(playbook.ExportPlaybookRequest, playbook.ExportPlaybookResponse)
 
 
-class Generator(Service[M]):
-    """Answers a query with given bullets."""
+class CuratorServiceClient(ServiceClient[M]):
+    """Turn reflections into edits of a playbook."""
 
-    STUB = GeneratorServiceStub
-    generate = Unary(generator.GenerateRequest, generator.GenerateResponse)
-
-
-class Planner(Service[M]):
-    """Makes plans and executes them."""
-
-    STUB = PlannerServiceStub
-    create_plan = Unary(planner.CreatePlanRequest, planner.CreatePlanResponse)
-    refine_plan = Unary(planner.RefinePlanRequest, planner.RefinePlanResponse)
-    estimate_complexity = Unary(planner.EstimateComplexityRequest, planner.EstimateComplexityResponse)
-    draw_plan = Unary(planner.DrawPlanRequest, planner.DrawPlanResponse)
-    run_plan = Unary(planner.RunPlanRequest, planner.RunPlanResponse)
-    execute_plan = ServerStream(planner.ExecutePlanRequest, planner.ExecutePlanResponse)
-    resume_plan = ServerStream(planner.ResumePlanRequest, planner.ResumePlanResponse)
-    watch_execution = ServerStream(planner.WatchExecutionRequest, planner.WatchExecutionResponse)
-    get_execution = Unary(planner.GetExecutionRequest, planner.GetExecutionResponse)
-    list_executions = Unary(planner.ListExecutionsRequest, planner.ListExecutionsResponse)
-    cancel_execution = Unary(planner.CancelExecutionRequest, planner.CancelExecutionResponse)
-    add_information = Unary(planner.AddInformationRequest, planner.AddInformationResponse)
-    audit_execution = Unary(planner.AuditExecutionRequest, planner.AuditExecutionResponse)
-    submit_feedback = Unary(planner.SubmitFeedbackRequest, planner.SubmitFeedbackResponse)
-    get_thresholds = Unary(planner.GetThresholdsRequest, planner.GetThresholdsResponse)
+    curate = unary(curator.CurateRequest, curator.CurateResponse)
+    prepare_curation = unary(curator.PrepareCurationRequest, curator.PrepareCurationResponse)
+    get_curation = unary(curator.GetCurationRequest, curator.GetCurationResponse)
 
 
-class Tools(Service[M]):
-    """A tool server, as the planner calls it. Give the client the tool server's address, not the gateway's."""
+class ReflectorServiceClient(ServiceClient[M]):
+    """Parse trajectories and reflect on them."""
 
-    STUB = ToolServiceStub
-    list_tools = Unary(tools.ListToolsRequest, tools.ListToolsResponse)
-    call_tool = Unary(tools.CallToolRequest, tools.CallToolResponse)
-    find_outcome = Unary(tools.FindOutcomeRequest, tools.FindOutcomeResponse)
+    reflect = unary(reflector.ReflectRequest, reflector.ReflectResponse)
+    parse_trajectories = unary(reflector.ParseTrajectoriesRequest, reflector.ParseTrajectoriesResponse)
 
 
-class Validator(Service[M]):
-    """Checks reports, and generates them with self-correction."""
+class SearchServiceClient(ServiceClient[M]):
+    """Rank bullets and embed texts."""
 
-    STUB = ValidatorServiceStub
-    validate_report = Unary(validator.ValidateReportRequest, validator.ValidateReportResponse)
-    run_organizer = Unary(validator.RunOrganizerRequest, validator.RunOrganizerResponse)
-    run_advisor = Unary(validator.RunAdvisorRequest, validator.RunAdvisorResponse)
-    run_report = Unary(validator.RunReportRequest, validator.RunReportResponse)
-    register_report_kind = Unary(validator.RegisterReportKindRequest, validator.RegisterReportKindResponse)
-    get_report_kind = Unary(validator.GetReportKindRequest, validator.GetReportKindResponse)
-    list_report_kinds = Unary(validator.ListReportKindsRequest, validator.ListReportKindsResponse)
-    delete_report_kind = Unary(validator.DeleteReportKindRequest, validator.DeleteReportKindResponse)
+    search = unary(index.SearchRequest, index.SearchResponse)
+    batch_search = unary(index.BatchSearchRequest, index.BatchSearchResponse)
+    rank_bullets = unary(index.RankBulletsRequest, index.RankBulletsResponse)
+    get_status = unary(index.GetIndexStatusRequest, index.GetIndexStatusResponse)
+    embed = unary(index.EmbedRequest, index.EmbedResponse)
 
 
-class Evaluator(Service[M]):
-    """Scores, judges and compares submissions."""
+class CollectionServiceClient(ServiceClient[M]):
+    """Store document collections and search their chunks."""
 
-    STUB = EvaluatorServiceStub
-    evaluate = Unary(evaluator.EvaluateRequest, evaluator.EvaluateResponse)
-    judge = Unary(evaluator.JudgeRequest, evaluator.JudgeResponse)
-    decide_round = Unary(evaluator.DecideRoundRequest, evaluator.DecideRoundResponse)
-    compare_submissions = Unary(evaluator.CompareSubmissionsRequest, evaluator.CompareSubmissionsResponse)
-    rank_comparisons = Unary(evaluator.RankComparisonsRequest, evaluator.RankComparisonsResponse)
+    create = unary(collection.CreateCollectionRequest, collection.CreateCollectionResponse)
+    get = unary(collection.GetCollectionRequest, collection.GetCollectionResponse)
+    list_all = unary(collection.ListCollectionsRequest, collection.ListCollectionsResponse)
+    delete = unary(collection.DeleteCollectionRequest, collection.DeleteCollectionResponse)
+    put_documents = unary(collection.PutDocumentsRequest, collection.PutDocumentsResponse)
+    get_document = unary(collection.GetDocumentRequest, collection.GetDocumentResponse)
+    list_documents = unary(collection.ListDocumentsRequest, collection.ListDocumentsResponse)
+    delete_documents = unary(collection.DeleteDocumentsRequest, collection.DeleteDocumentsResponse)
+    load_documents = two_streams(collection.LoadDocumentsRequest, collection.LoadDocumentsResponse)
+    search = unary(collection.SearchCollectionRequest, collection.SearchCollectionResponse)
 
 
-class Leaderboard(Service[M]):
-    """Records of rounds and the ranking of teams."""
+class GeneratorServiceClient(ServiceClient[M]):
+    """Answer a query from the bullets in the request."""
 
-    STUB = LeaderboardServiceStub
-    upsert_entry = Unary(leaderboard.UpsertLeaderboardEntryRequest, leaderboard.UpsertLeaderboardEntryResponse)
-    record_judgement = Unary(leaderboard.RecordJudgementRequest, leaderboard.RecordJudgementResponse)
-    get_ranking = Unary(leaderboard.GetRankingRequest, leaderboard.GetRankingResponse)
-    get_best_submission = Unary(leaderboard.GetBestSubmissionRequest, leaderboard.GetBestSubmissionResponse)
-    list_entries = Unary(leaderboard.ListLeaderboardEntriesRequest, leaderboard.ListLeaderboardEntriesResponse)
+    generate = unary(generator.GenerateRequest, generator.GenerateResponse)
+
+
+class PlannerServiceClient(ServiceClient[M]):
+    """Create plans and execute them."""
+
+    create_plan = unary(planner.CreatePlanRequest, planner.CreatePlanResponse)
+    refine_plan = unary(planner.RefinePlanRequest, planner.RefinePlanResponse)
+    estimate_complexity = unary(planner.EstimateComplexityRequest, planner.EstimateComplexityResponse)
+    draw_plan = unary(planner.DrawPlanRequest, planner.DrawPlanResponse)
+    run_plan = unary(planner.RunPlanRequest, planner.RunPlanResponse)
+    execute_plan = server_stream(planner.ExecutePlanRequest, planner.ExecutePlanResponse)
+    resume_plan = server_stream(planner.ResumePlanRequest, planner.ResumePlanResponse)
+    watch_execution = server_stream(planner.WatchExecutionRequest, planner.WatchExecutionResponse)
+    get_execution = unary(planner.GetExecutionRequest, planner.GetExecutionResponse)
+    list_executions = unary(planner.ListExecutionsRequest, planner.ListExecutionsResponse)
+    cancel_execution = unary(planner.CancelExecutionRequest, planner.CancelExecutionResponse)
+    add_information = unary(planner.AddInformationRequest, planner.AddInformationResponse)
+    audit_execution = unary(planner.AuditExecutionRequest, planner.AuditExecutionResponse)
+    submit_feedback = unary(planner.SubmitFeedbackRequest, planner.SubmitFeedbackResponse)
+    get_thresholds = unary(planner.GetThresholdsRequest, planner.GetThresholdsResponse)
+
+
+class ToolServiceClient(ServiceClient[M]):
+    """Call a tool server as the planner does. The client needs the address of the tool server, not of the gateway."""
+
+    list_tools = unary(tools.ListToolsRequest, tools.ListToolsResponse)
+    call_tool = unary(tools.CallToolRequest, tools.CallToolResponse)
+    find_outcome = unary(tools.FindOutcomeRequest, tools.FindOutcomeResponse)
+
+
+class ValidatorServiceClient(ServiceClient[M]):
+    """Check reports, and generate them with self-correction."""
+
+    validate_report = unary(validator.ValidateReportRequest, validator.ValidateReportResponse)
+    run_organizer = unary(validator.RunOrganizerRequest, validator.RunOrganizerResponse)
+    run_advisor = unary(validator.RunAdvisorRequest, validator.RunAdvisorResponse)
+    run_report = unary(validator.RunReportRequest, validator.RunReportResponse)
+    register_report_kind = unary(validator.RegisterReportKindRequest, validator.RegisterReportKindResponse)
+    get_report_kind = unary(validator.GetReportKindRequest, validator.GetReportKindResponse)
+    list_report_kinds = unary(validator.ListReportKindsRequest, validator.ListReportKindsResponse)
+    delete_report_kind = unary(validator.DeleteReportKindRequest, validator.DeleteReportKindResponse)
+
+
+class EvaluatorServiceClient(ServiceClient[M]):
+    """Score, judge and compare submissions."""
+
+    evaluate = unary(evaluator.EvaluateRequest, evaluator.EvaluateResponse)
+    judge = unary(evaluator.JudgeRequest, evaluator.JudgeResponse)
+    decide_round = unary(evaluator.DecideRoundRequest, evaluator.DecideRoundResponse)
+    compare_submissions = unary(evaluator.CompareSubmissionsRequest, evaluator.CompareSubmissionsResponse)
+    rank_comparisons = unary(evaluator.RankComparisonsRequest, evaluator.RankComparisonsResponse)
+
+
+class LeaderboardServiceClient(ServiceClient[M]):
+    """Record rounds and rank teams."""
+
+    upsert_entry = unary(leaderboard.UpsertLeaderboardEntryRequest, leaderboard.UpsertLeaderboardEntryResponse)
+    record_judgement = unary(leaderboard.RecordJudgementRequest, leaderboard.RecordJudgementResponse)
+    get_ranking = unary(leaderboard.GetRankingRequest, leaderboard.GetRankingResponse)
+    get_best_submission = unary(leaderboard.GetBestSubmissionRequest, leaderboard.GetBestSubmissionResponse)
+    list_entries = unary(leaderboard.ListLeaderboardEntriesRequest, leaderboard.ListLeaderboardEntriesResponse)

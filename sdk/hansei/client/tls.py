@@ -1,4 +1,4 @@
-"""TLS of the clients: whom they believe, and what certificate they show."""
+"""TLS of the clients: the authorities that they trust, and the certificate that they present."""
 
 from __future__ import annotations
 
@@ -20,27 +20,31 @@ _VARIABLES = {
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Names of PEM files, read when the client is made."""
+    """The names of PEM files, which are read when the client is made."""
 
     authorities: str = ""
-    """The certificates of the authorities that may have signed the gateway's. Empty: those that gRPC comes with."""
+    """The certificates of the authorities that may have signed the gateway's. Empty: those built into gRPC."""
 
     certificate: str = ""
-    """The certificate to show, with its chain; only a server that names its callers asks for one."""
+    """The client's certificate with its chain; only a server with `HANSEI_TLS_CALLERS` requires one."""
 
     key: str = ""
     """The private key of that certificate."""
 
     @classmethod
     def from_environment(cls) -> Self | None:
-        """That of HANSEI_TLS_AUTHORITIES, HANSEI_TLS_CERTIFICATE and HANSEI_TLS_KEY; None, plaintext, without them."""
-        given = {name: os.environ.get(variable, "") for name, variable in _VARIABLES.items()}
-        return cls(**given) if any(given.values()) else None
+        """Return the files of the HANSEI_TLS_* variables; None, which means plaintext, if all are unset."""
+        files = {name: os.environ.get(variable, "") for name, variable in _VARIABLES.items()}
+        return cls(**files) if any(files.values()) else None
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """For a gRPC channel. Raises `BadSetting` for a file that cannot be read, and a certificate without its key."""
+        """Return the credentials of a gRPC channel.
+
+        Raises:
+            BadSetting: a file cannot be read, or a certificate is set without its key.
+        """
         if bool(self.certificate) != bool(self.key):
-            raise BadSetting("HANSEI_TLS_CERTIFICATE and HANSEI_TLS_KEY: a certificate and its key belong together")
+            raise BadSetting("HANSEI_TLS_CERTIFICATE and HANSEI_TLS_KEY belong together: set both, or none")
         return grpc.ssl_channel_credentials(
             _content("authorities", self.authorities),
             _content("key", self.key),
@@ -49,13 +53,13 @@ class Tls:
 
 
 TlsChoice = Tls | Literal[False] | None
-"""What a client is given: files, False for plaintext, or None for what the environment says."""
+"""The TLS files of a client, False for plaintext, or None for the files that the environment names."""
 
 
-def credentials_of(choice: TlsChoice) -> grpc.ChannelCredentials | None:
-    """The credentials of a choice; None: plaintext."""
-    chosen = Tls.from_environment() if choice is None else choice
-    return chosen.credentials() if chosen else None
+def channel_credentials(choice: TlsChoice) -> grpc.ChannelCredentials | None:
+    """Return the credentials of a choice; None means plaintext."""
+    tls = Tls.from_environment() if choice is None else choice
+    return tls.credentials() if tls else None
 
 
 def _content(name: str, path: str) -> bytes | None:

@@ -1,10 +1,10 @@
-"""hansei as an MCP server: search a playbook, read it, learn from a run, vote. `hansei mcp` starts it.
+"""hansei as an MCP server, which `hansei mcp` starts.
 
-Needs the extra `mcp`. `server(client)` gives the server itself, to serve it in a process of your own.
+`create_server(client)` returns the server, to serve it in a process of your own.
 """
 
 from __future__ import annotations
 
-from hansei.mcp_server.server import server
+from hansei.mcp_server.server import create_server
 
-__all__ = ["server"]
+__all__ = ["create_server"]

@@ -1,4 +1,4 @@
-"""What the tools answer, as MCP clients see it: structured, with a schema."""
+"""The structured results of the MCP tools."""
 
 from __future__ import annotations
 
@@ -17,81 +17,90 @@ class BulletAnswer(BaseModel):
     id: str = Field(description="Cite it in brackets where you act on it: [id].")
     section: str
     content: str
-    helpful: int = Field(description="How many runs it helped.")
-    harmful: int = Field(description="How many runs it harmed.")
+    helpful: int = Field(description="The number of trajectories that it helped.")
+    harmful: int = Field(description="The number of trajectories that it harmed.")
 
 
-class FoundBullet(BulletAnswer):
-    """A lesson that fits a query."""
+class RankedBulletAnswer(BulletAnswer):
+    """A lesson that matches a query."""
 
     score: float = Field(description="0 to 1, the best first.")
 
 
-class Found(BaseModel):
-    """What search found."""
+class SearchAnswer(BaseModel):
+    """The lessons that match a query."""
 
     dataset: str
-    bullets: list[FoundBullet]
+    bullets: list[RankedBulletAnswer]
 
 
-class PlaybookPage(BaseModel):
+class PlaybookAnswer(BaseModel):
     """Lessons of a playbook, in its order."""
 
     dataset: str
     revision: int
     bullets: list[BulletAnswer]
-    more: int = Field(description="How many lessons there are beyond these.")
+    more: int = Field(description="The number of lessons that are not in this answer.")
 
 
-class Counted(BaseModel):
-    """What became of a vote."""
+class VoteAnswer(BaseModel):
+    """The result of a vote."""
 
     counted: bool
-    reason: str = Field(description="Why it was not counted; empty when it was.")
+    reason: str = Field(description="Why the vote was not counted; empty if it was.")
     revision: int
 
 
-class Learned(BaseModel):
-    """What became of a run."""
+class LearnAnswer(BaseModel):
+    """The result of learning from a trajectory."""
 
-    run_id: str = Field(description="Names the run, as for `vote`.")
-    lessons: list[str] = Field(description="What it teaches, one sentence or two each.")
-    added: list[str] = Field(description="Ids of the bullets that are new.")
-    waiting: int = Field(description="How many changes wait for a second run or for a person.")
-    revision: int = Field(description="Of the playbook; 0 when nothing was learned.")
-    problem: str = Field(description="Why nothing was stored; empty when it was, or there was nothing to store.")
-
-
-def bullet(of: Bullet) -> BulletAnswer:
-    """A bullet as clients see it."""
-    return BulletAnswer(id=of.id, section=of.section, content=of.content, helpful=of.helpful, harmful=of.harmful)
+    trajectory_id: str = Field(description="The id of the trajectory, for `vote`.")
+    lessons: list[str] = Field(description="The lessons, one or two sentences each.")
+    added: list[str] = Field(description="The ids of the new bullets.")
+    pending: int = Field(description="The number of changes that wait for a second trajectory or for a person.")
+    revision: int = Field(description="The revision of the playbook; 0 if nothing was learned.")
+    problem: str = Field(description="Why nothing was stored; empty if it was, or if there was nothing to store.")
 
 
-def found(dataset: str, response: SearchResponse) -> Found:
-    """The results of a search."""
+def bullet_answer(bullet: Bullet) -> BulletAnswer:
+    """Return a bullet."""
+    return BulletAnswer(
+        id=bullet.id,
+        section=bullet.section,
+        content=bullet.content,
+        helpful=bullet.helpful,
+        harmful=bullet.harmful,
+    )
+
+
+def search_answer(dataset: str, response: SearchResponse) -> SearchAnswer:
+    """Return the results of a search."""
     bullets = [
-        FoundBullet(**bullet(result.bullet).model_dump(), score=round(result.combined_score, 4))
+        RankedBulletAnswer(**bullet_answer(result.bullet).model_dump(), score=round(result.combined_score, 4))
         for result in response.results
     ]
-    return Found(dataset=dataset, bullets=bullets)
+    return SearchAnswer(dataset=dataset, bullets=bullets)
 
 
-def page(dataset: str, revision: int, bullets: Sequence[Bullet], limit: int) -> PlaybookPage:
-    """The first bullets of a playbook."""
-    shown = [bullet(each) for each in bullets[:limit]]
-    return PlaybookPage(dataset=dataset, revision=revision, bullets=shown, more=len(bullets) - len(shown))
+def playbook_answer(dataset: str, revision: int, bullets: Sequence[Bullet], limit: int) -> PlaybookAnswer:
+    """Return the first bullets of a playbook."""
+    first = [bullet_answer(bullet) for bullet in bullets[:limit]]
+    return PlaybookAnswer(dataset=dataset, revision=revision, bullets=first, more=len(bullets) - len(first))
 
 
-def learned(response: LearnResponse) -> Learned:
-    """What Learn answered."""
+def learn_answer(response: LearnResponse) -> LearnAnswer:
+    """Return the response of Learn."""
     curation = response.curation
-    made = [each.bullet_id for each in curation.operations if each.applied and each.delta.type == DELTA_TYPE_ADD]
-    stored = curation.saved or not response.HasField("curation")
-    return Learned(
-        run_id=response.reflection.trajectory_id,
-        lessons=[each.key_insight for each in response.reflection.insights],
-        added=made,
-        waiting=len(curation.pending),
+    is_stored = curation.saved or not response.HasField("curation")
+    return LearnAnswer(
+        trajectory_id=response.reflection.trajectory_id,
+        lessons=[insight.key_insight for insight in response.reflection.insights],
+        added=[
+            operation.bullet_id
+            for operation in curation.operations
+            if operation.applied and operation.delta.type == DELTA_TYPE_ADD
+        ],
+        pending=len(curation.pending),
         revision=curation.revision,
-        problem="" if stored else curation.error or "not saved",
+        problem="" if is_stored else curation.error or "not saved",
     )

@@ -1,4 +1,4 @@
-"""The MCP server: four tools and a resource over a client of hansei."""
+"""The MCP server: four tools and a resource that use a client of hansei."""
 
 from __future__ import annotations
 
@@ -15,163 +15,172 @@ from pydantic import Field
 
 from hansei.client.client import AsyncClient
 from hansei.client.errors import HanseiError
-from hansei.client.runs import Run
+from hansei.client.recording import bullet_lines
+from hansei.client.trajectories import TrajectoryRecord
 from hansei.mcp_server import answers
 from hansei.playbook.v1.playbook_pb2 import VOTE_TAG_HARMFUL, VOTE_TAG_HELPFUL, VOTE_TAG_NEUTRAL, Vote
 
 INSTRUCTIONS = (
-    "A memory of lessons that agents drew from their runs. Before a task, call search_playbook with what you are about "
-    "to do, and cite a lesson as [id] where you act on it. After the task, call learn_from_run with the conversation "
-    "and how it ended. When you know that a lesson helped or harmed, call vote."
+    "A memory of lessons from earlier trajectories of agents. Before a task, call search_playbook with what you are "
+    "about to do, and cite a lesson as [id] where you act on it. After the task, call learn_from_trajectory with the "
+    "conversation and its outcome. If you know that a lesson helped or harmed, call vote."
 )
-MAX_MESSAGES = 10_000
-MAX_TOP_K = 100
-MAX_PAGE = 1_000
 
-Query = Annotated[str, Field(min_length=1, max_length=100_000, description="What you are about to do, or a problem.")]
+Query = Annotated[str, Field(min_length=1, max_length=100_000, description="Your next action, or a problem.")]
 Dataset = Annotated[
-    str, Field(max_length=128, description="Name of the playbook; empty for the one this server was started with.")
+    str, Field(max_length=128, description="The name of the playbook; empty for the default of this server.")
 ]
-TopK = Annotated[int, Field(ge=1, le=MAX_TOP_K, description="How many lessons at most.")]
-Section = Annotated[str, Field(max_length=256, description="Only lessons of this section; empty for all.")]
-Limit = Annotated[int, Field(ge=1, le=MAX_PAGE, description="How many lessons at most.")]
-BulletId = Annotated[str, Field(min_length=1, max_length=128, description="The lesson.")]
-Verdict = Annotated[Literal["helpful", "harmful", "neutral"], Field(description="What it did.")]
-RunId = Annotated[
+TopK = Annotated[int, Field(ge=1, le=100, description="The most lessons to return.")]
+Section = Annotated[str, Field(max_length=256, description="Return only lessons of this section; empty for all.")]
+Limit = Annotated[int, Field(ge=1, le=1_000, description="The most lessons to return.")]
+BulletId = Annotated[str, Field(min_length=1, max_length=128, description="The id of the lesson.")]
+Verdict = Annotated[Literal["helpful", "harmful", "neutral"], Field(description="The effect of the lesson.")]
+TrajectoryId = Annotated[
     str,
     Field(
         min_length=1,
         max_length=256,
-        description="Names the run that shows it: of one run, one vote on a lesson counts, however often it is sent.",
+        description="The trajectory that shows the effect: one vote on a lesson counts for each trajectory.",
     ),
 ]
-Why = Annotated[str, Field(max_length=20_000, description="Why, in a sentence.")]
+Reason = Annotated[str, Field(max_length=20_000, description="The reason, in a sentence.")]
 Messages = Annotated[
     list[dict[str, Any]],
     Field(
         min_length=1,
-        max_length=MAX_MESSAGES,
-        description="The conversation in order, with tool calls and their results, as OpenAI, Anthropic or LangChain "
-        'write it: [{"role": "user", "content": "…"}, {"role": "assistant", "tool_calls": […]}, {"role": "tool", …}].',
+        max_length=10_000,
+        description="The conversation in order, with tool calls and their results, in the format of OpenAI, Anthropic "
+        'or LangChain: [{"role": "user", "content": "…"}, {"role": "assistant", "tool_calls": […]}, '
+        '{"role": "tool", …}].',
     ),
 ]
-Succeeded = Annotated[bool, Field(description="Whether the run did what was asked.")]
-Report = Annotated[
+Succeeded = Annotated[bool, Field(description="True if the task was done.")]
+TestReport = Annotated[
     str,
     Field(
         max_length=1_000_000,
-        description="What a test or the environment said of it, word for word. Without one only your word stands, and "
-        "votes on the lessons you cited do not count.",
+        description="The report of a test or of the environment, word for word. Without a report, votes on the lessons "
+        "that you cited do not count.",
     ),
 ]
-Used = Annotated[list[str], Field(max_length=1_000, description="Ids of the lessons that search_playbook gave you.")]
-Cited = Annotated[list[str], Field(max_length=1_000, description="Ids of the lessons that you acted on.")]
+UsedIds = Annotated[list[str], Field(max_length=1_000, description="The ids of the lessons from search_playbook.")]
+CitedIds = Annotated[list[str], Field(max_length=1_000, description="The ids of the lessons that you acted on.")]
 
 
-def server(client: AsyncClient, dataset: str = "") -> MCPServer[Any]:
-    """The server over a client; `dataset` is the playbook of calls that name none."""
-    made: MCPServer[Any] = MCPServer(
+def create_server(client: AsyncClient, dataset: str = "") -> MCPServer[Any]:
+    """Return the server for a client; `dataset` is the playbook of tool calls that name none."""
+    server: MCPServer[Any] = MCPServer(
         "hansei", instructions=INSTRUCTIONS, version=version("hansei"), log_level="WARNING", subscriptions=False
     )
-    memory = _Memory(client, dataset)
-    reading = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-    # Both may be repeated: a run is named by its content, a vote by its run.
-    changing = ToolAnnotations(
+    tools = _PlaybookTools(client, dataset)
+    read_only = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    # The content of a trajectory, and the trajectory of a vote, are the idempotency keys.
+    idempotent = ToolAnnotations(
         read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False
     )
-    made.tool(annotations=reading)(memory.search_playbook)
-    made.tool(annotations=reading)(memory.read_playbook)
-    made.tool(annotations=changing)(memory.learn_from_run)
-    made.tool(annotations=changing)(memory.vote)
-    made.resource("playbook://{dataset}", name="playbook", mime_type="text/plain")(memory.playbook_text)
-    return made
+    server.tool(annotations=read_only)(tools.search_playbook)
+    server.tool(annotations=read_only)(tools.read_playbook)
+    server.tool(annotations=idempotent)(tools.learn_from_trajectory)
+    server.tool(annotations=idempotent)(tools.vote)
+    server.resource("playbook://{dataset}", name="playbook", mime_type="text/plain")(tools.playbook_text)
+    return server
 
 
-class _Memory:
-    """The tools; their docstrings are what a model reads of them."""
+class _PlaybookTools:
+    """The tools; models read their docstrings."""
 
     def __init__(self, client: AsyncClient, dataset: str) -> None:
         self._client = client
         self._dataset = dataset
 
-    async def search_playbook(self, query: Query, dataset: Dataset = "", top_k: TopK = 5) -> answers.Found:
-        """Lessons of earlier runs that fit what you are about to do, best first."""
-        with _told():
-            name = await self._named(dataset)
-            return answers.found(name, await self._client.search(name, query, top_k=top_k))
+    async def search_playbook(self, query: Query, dataset: Dataset = "", top_k: TopK = 5) -> answers.SearchAnswer:
+        """Return lessons of earlier trajectories that match what you are about to do, best first."""
+        with _report_errors():
+            name = await self._dataset_name(dataset)
+            return answers.search_answer(name, await self._client.search(name, query, top_k=top_k))
 
     async def read_playbook(
         self, dataset: Dataset = "", section: Section = "", limit: Limit = 100
-    ) -> answers.PlaybookPage:
-        """Lessons of a playbook in its order, section by section."""
-        with _told():
-            name = await self._named(dataset)
-            book = (await self._client.playbooks.get(dataset=name)).playbook
-            bullets = [each for each in book.bullets if not section or each.section == section]
-            return answers.page(name, book.revision, bullets, limit)
+    ) -> answers.PlaybookAnswer:
+        """Return the lessons of a playbook in its order, section by section."""
+        with _report_errors():
+            name = await self._dataset_name(dataset)
+            playbook = (await self._client.playbooks.get(dataset=name)).playbook
+            bullets = [bullet for bullet in playbook.bullets if not section or bullet.section == section]
+            return answers.playbook_answer(name, playbook.revision, bullets, limit)
 
-    async def learn_from_run(
+    async def learn_from_trajectory(
         self,
         messages: Messages,
         succeeded: Succeeded,
-        test_report: Report = "",
-        used_bullet_ids: Used = [],  # noqa: B006  (a default that the schema shows; never changed)
-        cited_bullet_ids: Cited = [],  # noqa: B006
+        test_report: TestReport = "",
+        used_bullet_ids: UsedIds = [],  # noqa: B006  (the schema shows the default; nothing changes it)
+        cited_bullet_ids: CitedIds = [],  # noqa: B006
         dataset: Dataset = "",
-    ) -> answers.Learned:
-        """Draw lessons from a run and keep them in the playbook. The same run is learned once."""
-        record = {
+    ) -> answers.LearnAnswer:
+        """Learn lessons from a trajectory and store them in the playbook. The same trajectory is learned once."""
+        document = {
             "messages": messages,
             "status": "success" if succeeded else "failure",
             "test_report": test_report,
             "used_bullet_ids": used_bullet_ids,
             "cited_bullet_ids": cited_bullet_ids,
         }
-        with _told():
-            name = await self._named(dataset, may_be_new=True)
-            content = json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")
+        with _report_errors():
+            name = await self._dataset_name(dataset, or_new=True)
+            content = json.dumps(document, ensure_ascii=False).encode("utf-8", "replace")
             (parsed,) = (await self._client.reflector.parse_trajectories(content=content, dataset=name)).trajectories
-            run = Run("mcp", parsed.trajectory, parsed.ground_truth, parsed.test_report)
-            response = await self._client.learn(run.trajectory, test_report=run.test_report, request_id=run.request_id)
-            return answers.learned(response)
+            record = TrajectoryRecord("mcp", parsed.trajectory, parsed.ground_truth, parsed.test_report)
+            response = await self._client.learn(
+                record.trajectory, test_report=record.test_report, request_id=record.request_id
+            )
+            return answers.learn_answer(response)
 
     async def vote(
-        self, bullet_id: BulletId, verdict: Verdict, run_id: RunId, reason: Why = "", dataset: Dataset = ""
-    ) -> answers.Counted:
-        """Say that a lesson helped or harmed a run."""
+        self,
+        bullet_id: BulletId,
+        verdict: Verdict,
+        trajectory_id: TrajectoryId,
+        reason: Reason = "",
+        dataset: Dataset = "",
+    ) -> answers.VoteAnswer:
+        """Report that a lesson helped or harmed a trajectory."""
         tags = {"helpful": VOTE_TAG_HELPFUL, "harmful": VOTE_TAG_HARMFUL, "neutral": VOTE_TAG_NEUTRAL}
-        cast = Vote(bullet_id=bullet_id, tag=tags[verdict], trajectory_id=run_id, reason=reason)
-        with _told():
-            name = await self._named(dataset)
-            done = await self._client.playbooks.apply_deltas(dataset=name, votes=[cast], author="mcp", reason=reason)
-            (outcome,) = done.votes
-            return answers.Counted(counted=outcome.applied, reason=outcome.skipped_reason, revision=done.revision)
+        vote = Vote(bullet_id=bullet_id, tag=tags[verdict], trajectory_id=trajectory_id, reason=reason)
+        with _report_errors():
+            name = await self._dataset_name(dataset)
+            response = await self._client.playbooks.apply_deltas(
+                dataset=name, votes=[vote], author="mcp", reason=reason
+            )
+            (outcome,) = response.votes
+            return answers.VoteAnswer(
+                counted=outcome.applied, reason=outcome.skipped_reason, revision=response.revision
+            )
 
     async def playbook_text(self, dataset: str) -> str:
-        """A playbook as text: one lesson a line, after its id."""
-        with _told():
-            book = (await self._client.playbooks.get(dataset=dataset)).playbook
-            return "\n".join(f"[{each.id}] {' '.join(each.content.split())}" for each in book.bullets)
+        """Return a playbook as text: one lesson a line, after its id."""
+        with _report_errors():
+            return bullet_lines((await self._client.playbooks.get(dataset=dataset)).playbook.bullets)
 
-    async def _named(self, dataset: str, may_be_new: bool = False) -> str:
-        """The playbook that is meant: the one named, the server's own, else the only one there is."""
+    async def _dataset_name(self, dataset: str, or_new: bool = False) -> str:
+        """Return `dataset`, else the default of the server, else the only dataset."""
         if dataset or self._dataset:
             return dataset or self._dataset
-        names = [each.name for each in (await self._client.playbooks.list_datasets()).datasets]
+        names = [summary.name for summary in (await self._client.playbooks.list_datasets()).datasets]
         if len(names) == 1:
             return names[0]
-        if not names and may_be_new:
+        if not names and or_new:
             return "default"
-        there = ", ".join(names) or "none yet: learn_from_run makes one"
-        raise ToolError(f"which playbook? Name one with `dataset`; there are {there}")
+        choices = ", ".join(names) or "none yet, learn_from_trajectory creates one"
+        raise ToolError(f"which playbook? Name one with `dataset`: {choices}")
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Hansei's errors as a model is to read them: what is wrong, and where."""
+def _report_errors() -> Iterator[None]:
+    """Raise errors of hansei as tool errors, with the message and the wrong fields for the model."""
     try:
         yield
     except HanseiError as error:
         lines = [f"{error.message} [{error.reason}]"]
-        lines += [f"{each.field}: {each.description}" for each in error.violations]
+        lines += [f"{violation.field}: {violation.description}" for violation in error.violations]
         raise ToolError("\n".join(lines)) from error

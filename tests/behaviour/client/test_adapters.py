@@ -1,4 +1,4 @@
-"""The adapters for OpenAI's client and LangChain: the real libraries, a scripted model over HTTP, a real stack."""
+"""Test the adapters for OpenAI's client and LangChain with the real libraries, a scripted model and a real stack."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from langchain_openai import ChatOpenAI
 from openai import APIStatusError, AsyncOpenAI, OpenAI
 
 from hansei.client import AsyncClient, Client
-from hansei.client.cli.embedded import throwaway
+from hansei.client.cli.embedded_stack import temporary_settings
 from hansei.client.errors import Unavailable
-from hansei.client.langchain import PlaybookRetriever, RunRecorder
-from hansei.client.openai import AsyncAttempt, Attempt
+from hansei.client.langchain import PlaybookRetriever, TrajectoryRecorder
+from hansei.client.openai import AgentSession, AsyncAgentSession
 from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_ADD, VOTE_TAG_HARMFUL, VOTE_TAG_HELPFUL, Bullet, Delta
 from hansei.reflector.v1 import trajectory_pb2 as tpb
 from tests.fakes.openai_answers import chat, error
@@ -31,13 +31,13 @@ TASK = "git commit refuses, there is no user.email. What do I do?"
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with Client.local(**throwaway(tmp_path_factory.mktemp("adapters"))) as client:
+    with Client.local(**temporary_settings(tmp_path_factory.mktemp("adapters"))) as client:
         yield client
 
 
 @pytest.fixture
 def memory(stack: Client, request: pytest.FixtureRequest) -> str:
-    """A dataset of its own for each test, with one lesson that search can find."""
+    """Return a new dataset with one lesson that search can find."""
     dataset = f"d{abs(hash(request.node.nodeid))}"
     done = stack.playbooks.apply_deltas(
         dataset=dataset,
@@ -66,11 +66,11 @@ async def asynchronous(model: OpenAIServer) -> AsyncIterator[AsyncOpenAI]:
 
 
 def lesson(stack: Client, dataset: str) -> Bullet:
-    (bullet,) = (each for each in stack.playbooks.list_bullets(dataset=dataset).bullets if each.content == LESSON)
+    (bullet,) = (bullet for bullet in stack.playbooks.list_bullets(dataset=dataset).bullets if bullet.content == LESSON)
     return bullet
 
 
-def asked(text: str = TASK) -> list[Any]:
+def messages_for(text: str = TASK) -> list[Any]:
     return [{"role": "system", "content": "Be brief."}, {"role": "user", "content": text}]
 
 
@@ -80,16 +80,16 @@ class TestOpenAI:
     ) -> None:
         bullet = lesson(stack, memory)
         model.script(chat(f"Set user.email first [{bullet.id}]."))
-        with Attempt(openai, stack, memory) as attempt:
-            reply = attempt.chat.completions.create(model="scripted", messages=asked())
-            attempt.succeeded()
+        with AgentSession(openai, stack, memory) as session:
+            reply = session.chat.completions.create(model="scripted", messages=messages_for())
+            session.mark_success()
         assert reply.choices[0].message.content.startswith("Set user.email")
         roles, texts = zip(*model.requests[0].messages, strict=True)
         assert roles == ("system", "system", "user")
         assert f"[{bullet.id}] {LESSON}" in texts[1]
-        assert [each.id for each in attempt.served] == [bullet.id]
-        assert attempt.learned is not None
-        (vote,) = attempt.learned.curation.votes
+        assert [served.id for served in session.served_bullets] == [bullet.id]
+        assert session.learn_response is not None
+        (vote,) = session.learn_response.curation.votes
         assert (vote.vote.bullet_id, vote.vote.tag, vote.applied) == (bullet.id, VOTE_TAG_HELPFUL, True)
         assert lesson(stack, memory).helpful == bullet.helpful + 1
 
@@ -101,100 +101,100 @@ class TestOpenAI:
             chat(tool_calls=[("git", {"command": "git push"})]),
             chat(f"Pushed, as [{bullet.id}] says."),
         )
-        with Attempt(openai, stack, memory, task_id="push") as attempt:
-            messages = asked()
-            reply = attempt.chat.completions.create(model="scripted", messages=messages).choices[0].message
+        with AgentSession(openai, stack, memory, task_id="push") as session:
+            messages = messages_for()
+            reply = session.chat.completions.create(model="scripted", messages=messages).choices[0].message
             failure = "exit code 1\nerror: failed to push some refs"
             messages += [reply, {"role": "tool", "tool_call_id": reply.tool_calls[0].id, "content": failure}]
-            attempt.chat.completions.create(model="scripted", messages=messages)
-            attempt.failed("nothing was pushed")
-        trajectory = attempt.trajectory()
+            session.chat.completions.create(model="scripted", messages=messages)
+            session.mark_failure("nothing was pushed")
+        trajectory = session.trajectory()
         roles = [tpb.StepRole.Name(step.role).removeprefix("STEP_ROLE_").lower() for step in trajectory.steps]
         assert roles == ["system", "user", "assistant", "tool", "assistant"]
         assert trajectory.steps[2].tool_calls[0].arguments == '{"command": "git push"}'
         assert (trajectory.task_id, trajectory.status) == ("push", tpb.TRAJECTORY_STATUS_FAILURE)
-        assert attempt.learned is not None
-        assert attempt.learned.curation.votes[0].vote.tag == VOTE_TAG_HARMFUL
-        insights = attempt.learned.reflection.insights
-        assert any("failed to push some refs" in each.error_identification for each in insights)
+        assert session.learn_response is not None
+        assert session.learn_response.curation.votes[0].vote.tag == VOTE_TAG_HARMFUL
+        insights = session.learn_response.reflection.insights
+        assert any("failed to push some refs" in insight.error_identification for insight in insights)
 
     def test_a_stream_is_recorded_whole_and_when_it_is_left(
         self, stack: Client, memory: str, openai: OpenAI, model: OpenAIServer
     ) -> None:
         model.script(chat("A long answer in pieces."), chat(tool_calls=[("add", {"a": 1})]), chat("Another long one."))
-        with Attempt(openai, stack, memory) as attempt:
-            create = attempt.chat.completions.create
-            told = [
+        with AgentSession(openai, stack, memory) as session:
+            create = session.chat.completions.create
+            texts = [
                 chunk.choices[0].delta.content or ""
-                for chunk in create(model="scripted", messages=asked(), stream=True)
+                for chunk in create(model="scripted", messages=messages_for(), stream=True)
             ]
-            assert len(told) > 2
-            for _ in create(model="scripted", messages=asked(), stream=True):
+            assert len(texts) > 2
+            for _ in create(model="scripted", messages=messages_for(), stream=True):
                 pass
-            with create(model="scripted", messages=asked("more"), stream=True) as stream:
+            with create(model="scripted", messages=messages_for("more"), stream=True) as stream:
                 next(stream)  # the first chunk says who speaks, as that of OpenAI's own stream
                 left = next(stream)
-            attempt.succeeded("passed")
-        said = [step for step in attempt.trajectory().steps if step.role == tpb.STEP_ROLE_ASSISTANT]
-        assert said[0].content == "".join(told) == "A long answer in pieces."
-        assert (said[1].tool_calls[0].name, said[1].tool_calls[0].arguments) == ("add", '{"a": 1}')
-        assert said[2].content == left.choices[0].delta.content
-        assert attempt.learned is not None
-        assert attempt.learned.reflection.signal == tpb.SIGNAL_STRENGTH_TEST_REPORT
+            session.mark_success("passed")
+        replies = [step for step in session.trajectory().steps if step.role == tpb.STEP_ROLE_ASSISTANT]
+        assert replies[0].content == "".join(texts) == "A long answer in pieces."
+        assert (replies[1].tool_calls[0].name, replies[1].tool_calls[0].arguments) == ("add", '{"a": 1}')
+        assert replies[2].content == left.choices[0].delta.content
+        assert session.learn_response is not None
+        assert session.learn_response.reflection.signal == tpb.SIGNAL_STRENGTH_TEST_REPORT
 
     def test_an_error_that_leaves_the_block_is_the_runs_failure(
         self, stack: Client, memory: str, openai: OpenAI, model: OpenAIServer
     ) -> None:
         model.script(error(400, "the context is too long"))
-        with pytest.raises(APIStatusError), Attempt(openai, stack, memory) as attempt:
-            attempt.chat.completions.create(model="scripted", messages=asked())
-        trajectory = attempt.trajectory(ValueError("x"))
+        with pytest.raises(APIStatusError), AgentSession(openai, stack, memory) as session:
+            session.chat.completions.create(model="scripted", messages=messages_for())
+        trajectory = session.trajectory(ValueError("x"))
         assert (trajectory.status, trajectory.error_message) == (tpb.TRAJECTORY_STATUS_FAILURE, "ValueError: x")
-        assert attempt.learned is not None
-        assert attempt.learned.reflection.status == tpb.TRAJECTORY_STATUS_FAILURE
+        assert session.learn_response is not None
+        assert session.learn_response.reflection.status == tpb.TRAJECTORY_STATUS_FAILURE
 
     def test_a_run_that_somebody_broke_off_teaches_nothing(
         self, stack: Client, memory: str, openai: OpenAI, model: OpenAIServer
     ) -> None:
-        def broken_off() -> None:
-            with attempt:
-                attempt.chat.completions.create(model="scripted", messages=asked())
+        def interrupt() -> None:
+            with session:
+                session.chat.completions.create(model="scripted", messages=messages_for())
                 raise KeyboardInterrupt
 
         model.script(chat("Wait."))
-        attempt = Attempt(openai, stack, memory)
+        session = AgentSession(openai, stack, memory)
         with pytest.raises(KeyboardInterrupt):
-            broken_off()
-        assert len(attempt.trajectory().steps) == 3
-        assert attempt.learned is None
+            interrupt()
+        assert len(session.trajectory().steps) == 3
+        assert session.learn_response is None
 
     def test_without_a_verdict_nobody_is_voted_on(
         self, stack: Client, memory: str, openai: OpenAI, model: OpenAIServer
     ) -> None:
         before = lesson(stack, memory)
         model.script(chat(f"See [{before.id}]."))
-        with Attempt(openai, stack, memory) as attempt:
-            attempt.chat.completions.create(model="scripted", messages=asked())
-        assert attempt.learned is not None
-        assert attempt.learned.reflection.signal == tpb.SIGNAL_STRENGTH_SELF_REPORT
+        with AgentSession(openai, stack, memory) as session:
+            session.chat.completions.create(model="scripted", messages=messages_for())
+        assert session.learn_response is not None
+        assert session.learn_response.reflection.signal == tpb.SIGNAL_STRENGTH_SELF_REPORT
         after = lesson(stack, memory)
         assert (after.helpful, after.harmful) == (before.helpful, before.harmful)
 
     def test_what_is_not_wrapped_is_the_clients_own(self, stack: Client, memory: str, openai: OpenAI) -> None:
-        with Attempt(openai, stack, memory) as attempt:
-            assert [each.id for each in attempt.models.list()] == ["scripted"]
-        assert attempt.learned is None
+        with AgentSession(openai, stack, memory) as session:
+            assert [model.id for model in session.models.list()] == ["scripted"]
+        assert session.learn_response is None
 
     def test_a_memory_that_is_away_is_an_error_that_says_so(self, openai: OpenAI, model: OpenAIServer) -> None:
         model.script(chat("never asked"))
         with (
             Client("127.0.0.1:1") as nobody,
-            pytest.raises(Unavailable) as away,
-            Attempt(openai, nobody, "d") as attempt,
+            pytest.raises(Unavailable) as raised,
+            AgentSession(openai, nobody, "d") as session,
         ):
-            attempt.chat.completions.create(model="scripted", messages=asked())
-        assert "127.0.0.1:1" in str(away.value)
-        assert any("nothing was learned" in note for note in away.value.__notes__)
+            session.chat.completions.create(model="scripted", messages=messages_for())
+        assert "127.0.0.1:1" in str(raised.value)
+        assert any("nothing was learned" in note for note in raised.value.__notes__)
         assert model.requests == []
 
     async def test_async_and_async_streams_are_the_same(
@@ -202,14 +202,14 @@ class TestOpenAI:
     ) -> None:
         bullet = lesson(stack, memory)
         model.script(chat("One."), chat(f"Two pieces, at least [{bullet.id}]."))
-        async with AsyncClient(stack.address) as client, AsyncAttempt(asynchronous, client, memory) as attempt:
-            await attempt.chat.completions.create(model="scripted", messages=asked())
-            stream = await attempt.chat.completions.create(model="scripted", messages=asked(), stream=True)
-            told = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
-            attempt.succeeded()
-        assert attempt.trajectory().generated_answer == told
-        assert attempt.learned is not None
-        assert [vote.vote.tag for vote in attempt.learned.curation.votes] == [VOTE_TAG_HELPFUL]
+        async with AsyncClient(stack.address) as client, AsyncAgentSession(asynchronous, client, memory) as session:
+            await session.chat.completions.create(model="scripted", messages=messages_for())
+            stream = await session.chat.completions.create(model="scripted", messages=messages_for(), stream=True)
+            text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+            session.mark_success()
+        assert session.trajectory().generated_answer == text
+        assert session.learn_response is not None
+        assert [vote.vote.tag for vote in session.learn_response.curation.votes] == [VOTE_TAG_HELPFUL]
 
 
 @tool
@@ -221,22 +221,22 @@ def git(command: str) -> str:
 
 
 def agent(model: OpenAIServer, **options: Any) -> Runnable[Any, Any]:
-    """A chain around a model that may call git, as often as it wants."""
+    """Return a chain whose model may call git as often as it wants."""
     llm = ChatOpenAI(model="scripted", base_url=model.base_url, api_key="none", max_retries=0, **options)
     bound = llm.bind_tools([git])
 
     def steps(task: str, config: RunnableConfig) -> str:
-        said: list[Any] = [HumanMessage(task)]
+        messages: list[Any] = [HumanMessage(task)]
         while True:
-            reply = bound.invoke(said, config)
-            said.append(reply)
+            reply = bound.invoke(messages, config)
+            messages.append(reply)
             if not reply.tool_calls:
                 return reply.text
             for call in reply.tool_calls:
                 try:
-                    said.append(git.invoke(call, config))
+                    messages.append(git.invoke(call, config))
                 except RuntimeError as problem:
-                    said.append(ToolMessage(f"Error: {problem}", tool_call_id=call["id"], status="error"))
+                    messages.append(ToolMessage(f"Error: {problem}", tool_call_id=call["id"], status="error"))
 
     return RunnableLambda(steps)
 
@@ -268,7 +268,7 @@ class TestLangChain:
             (found,) = await PlaybookRetriever(async_client=client, dataset=memory).ainvoke(TASK)
         (same,) = await PlaybookRetriever(client=stack, dataset=memory).ainvoke(TASK)
         assert found == same
-        with pytest.raises(ValueError, match="only for async chains"):
+        with pytest.raises(ValueError, match="works only in async chains"):
             PlaybookRetriever(dataset=memory).invoke(TASK)
 
     def test_a_run_with_tools_and_their_errors_is_recorded_and_learned(
@@ -279,7 +279,7 @@ class TestLangChain:
             chat(tool_calls=[("git", {"command": "git push"})]),
             chat("I gave up."),
         )
-        recorder = RunRecorder(memory)
+        recorder = TrajectoryRecorder(memory)
         agent(model).invoke(TASK, {"callbacks": [recorder]})
         (run,) = recorder.take()
         assert recorder.take() == []
@@ -293,8 +293,8 @@ class TestLangChain:
         ]
         assert (run.query, run.generated_answer) == (TASK, "I gave up.")
         learned = stack.learn(run, test_report="failed: nothing was committed")
-        told = [each.error_identification for each in learned.reflection.insights]
-        assert any("auto-detect email" in each for each in told)
+        errors = [insight.error_identification for insight in learned.reflection.insights]
+        assert any("auto-detect email" in text for text in errors)
         assert learned.reflection.signal == tpb.SIGNAL_STRENGTH_TEST_REPORT
 
     def test_what_a_retriever_gave_was_served_and_what_the_answer_names_is_cited(
@@ -306,7 +306,7 @@ class TestLangChain:
         retriever = PlaybookRetriever(client=stack, dataset=memory)
         prompt = ChatPromptTemplate.from_template("{lessons}\n\n{question}")
         chain = {"lessons": retriever, "question": RunnableLambda(str)} | prompt | llm
-        recorder = RunRecorder(memory)
+        recorder = TrajectoryRecorder(memory)
         chain.invoke(TASK, {"callbacks": [recorder]})
         (run,) = recorder.take()
         assert (list(run.used_bullet_ids), list(run.cited_bullet_ids)) == ([bullet.id], [bullet.id])
@@ -314,7 +314,7 @@ class TestLangChain:
 
     def test_runs_at_the_same_time_are_kept_apart(self, memory: str, model: OpenAIServer) -> None:
         model.answer_with(lambda request: chat(f"echo {request.prompt}")(request))
-        recorder = RunRecorder(memory)
+        recorder = TrajectoryRecorder(memory)
         tasks = [f"task {number}" for number in range(12)]
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda task: agent(model).invoke(task, {"callbacks": [recorder]}), tasks))
@@ -328,18 +328,18 @@ class TestLangChain:
     ) -> None:
         model.answer_with(lambda request: chat(f"echo in pieces {request.prompt}")(request))
         llm = ChatOpenAI(model="scripted", base_url=model.base_url, api_key="none", max_retries=0)
-        recorder = RunRecorder(memory)
+        recorder = TrajectoryRecorder(memory)
 
-        async def told(task: str) -> str:
+        async def stream_text(task: str) -> str:
             return "".join([piece.text async for piece in llm.astream(task, {"callbacks": [recorder]})])
 
         tasks = [f"task {number}" for number in range(6)]
-        texts = await asyncio.gather(*map(told, tasks))
+        texts = await asyncio.gather(*map(stream_text, tasks))
         assert {run.query: run.generated_answer for run in recorder.take()} == dict(zip(tasks, texts, strict=True))
 
     def test_a_chain_that_raises_is_a_failure_with_its_error(self, memory: str, model: OpenAIServer) -> None:
         model.script(error(400, "the context is too long"))
-        recorder = RunRecorder(memory)
+        recorder = TrajectoryRecorder(memory)
         with pytest.raises(Exception, match="the context is too long"):
             agent(model).invoke(TASK, {"callbacks": [recorder]})
         (run,) = recorder.take()
@@ -349,7 +349,7 @@ class TestLangChain:
 
     def test_a_run_can_be_handed_over_when_it_ends(self, stack: Client, memory: str, model: OpenAIServer) -> None:
         model.script(chat(tool_calls=[("git", {"command": "git commit"})]), chat("I gave up."))
-        recorder = RunRecorder(memory, on_run=stack.learn)
+        recorder = TrajectoryRecorder(memory, on_trajectory=stack.learn)
         agent(model).invoke(TASK, {"callbacks": [recorder]})
-        contents = [each.content for each in stack.playbooks.list_bullets(dataset=memory).bullets]
-        assert any("auto-detect email" in each for each in contents)
+        contents = [bullet.content for bullet in stack.playbooks.list_bullets(dataset=memory).bullets]
+        assert any("auto-detect email" in content for content in contents)

@@ -1,4 +1,4 @@
-"""`hansei doctor` and `hansei eval`: what is wrong and what to do; how good retrieval and blame are."""
+"""Test `hansei doctor` and `hansei eval`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.postgres_server import PostgresServer
 
 @pytest.fixture
 def hansei(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Hansei:
-    """The command in an empty folder, with nothing of hansei's in the environment."""
+    """Return the command in an empty folder, without variables of hansei in the environment."""
     for name in ("LLM_PROVIDER", "HANSEI_LLM_PROVIDER", "OPENAI_API_KEY", "HANSEI_ADDR", "EMBEDDING_PROVIDER"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -23,17 +23,17 @@ def hansei(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_a_fresh_machine_is_well(hansei: Hansei) -> None:
-    said = hansei("doctor", "--no-server", "--json")
-    assert said.code == 0, said.out
-    assert all(line["ok"] and line["do"] is None for line in said.lines)
-    assert {line["check"].split(":")[0] for line in said.lines} == set(systems.SERVICES)
+    outcome = hansei("doctor", "--no-server", "--json")
+    assert outcome.code == 0, outcome.out
+    assert all(line["ok"] and line["do"] is None for line in outcome.lines)
+    assert {line["check"].split(":")[0] for line in outcome.lines} == set(systems.SERVICES)
 
 
 def test_a_missing_key_is_named_with_both_ways_out(hansei: Hansei, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLM_PROVIDER", "openai")
-    said = hansei("doctor", "--no-server", "--json")
-    assert said.code == 1
-    wrong = [line for line in said.lines if not line["ok"]]
+    outcome = hansei("doctor", "--no-server", "--json")
+    assert outcome.code == 1
+    wrong = [line for line in outcome.lines if not line["ok"]]
     assert {line["check"] for line in wrong} == {
         "curator: model",
         "reflector: model",
@@ -46,9 +46,9 @@ def test_a_missing_key_is_named_with_both_ways_out(hansei: Hansei, monkeypatch: 
 def test_a_key_is_never_shown(hansei: Hansei, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLM_PROVIDER", "openai")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-do-not-show-this")
-    said = hansei("doctor", "--no-server")
-    assert said.code == 0, said.out
-    assert "do-not-show" not in said.out + said.err
+    outcome = hansei("doctor", "--no-server")
+    assert outcome.code == 0, outcome.out
+    assert "do-not-show" not in outcome.out + outcome.err
 
 
 def test_a_database_server_is_entered_or_named_without_its_password(
@@ -57,30 +57,30 @@ def test_a_database_server_is_entered_or_named_without_its_password(
     monkeypatch.setenv("HANSEI_CURATOR_DATABASE_URL", postgres.database())
     assert hansei("doctor", "--no-server").code == 0
     monkeypatch.setenv("LEADERBOARD_DB", f"postgresql://hansei:hunter2@127.0.0.1:{systems.free_port()}/nothing")
-    said = hansei("doctor", "--no-server", "--json")
-    assert said.code == 1
-    found = {line["check"]: line for line in said.lines if "database" in line["check"]}
+    outcome = hansei("doctor", "--no-server", "--json")
+    assert outcome.code == 1
+    found = {line["check"]: line for line in outcome.lines if "database" in line["check"]}
     assert found["curator: curator_database_url"]["ok"]
     wrong = found["validator: validator_database_url"]
     assert not wrong["ok"]
-    assert "hunter2" not in said.out
+    assert "hunter2" not in outcome.out
     assert "LEADERBOARD_DB" in wrong["do"]
 
 
-@pytest.mark.parametrize("place", ["postgresql://h:x:y@/?=", "oracle://h/db"])
-def test_a_broken_database_url_is_a_finding(hansei: Hansei, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    monkeypatch.setenv("HANSEI_GATEWAY_DATABASE_URL", place)
-    said = hansei("doctor", "--no-server", "--json")
-    (wrong,) = (line for line in said.lines if not line["ok"])
+@pytest.mark.parametrize("url", ["postgresql://h:x:y@/?=", "oracle://h/db"])
+def test_a_broken_database_url_is_a_finding(hansei: Hansei, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("HANSEI_GATEWAY_DATABASE_URL", url)
+    outcome = hansei("doctor", "--no-server", "--json")
+    (wrong,) = (line for line in outcome.lines if not line["ok"])
     assert wrong["check"] == "gateway: gateway_database_url"
     assert "HANSEI_GATEWAY_DATABASE_URL" in wrong["found"] + wrong["do"]
 
 
 def test_a_setting_that_is_out_of_range_is_named(hansei: Hansei, monkeypatch: pytest.MonkeyPatch) -> None:  # G-10
     monkeypatch.setenv("SEARCH_ALPHA", "7")
-    said = hansei("doctor", "--no-server", "--json")
-    assert said.code == 1
-    (wrong,) = (line for line in said.lines if not line["ok"])
+    outcome = hansei("doctor", "--no-server", "--json")
+    assert outcome.code == 1
+    (wrong,) = (line for line in outcome.lines if not line["ok"])
     assert wrong["check"] == "search: settings"
     assert "SEARCH_ALPHA" in wrong["found"]
 
@@ -88,27 +88,27 @@ def test_a_setting_that_is_out_of_range_is_named(hansei: Hansei, monkeypatch: py
 def test_data_that_cannot_be_written_is_named(hansei: Hansei, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder", encoding="utf-8")
     monkeypatch.setenv("PLAYBOOK_DATA_DIR", str(tmp_path / "file" / "playbooks"))
-    said = hansei("doctor", "--no-server", "--json")
-    assert said.code == 1
-    (wrong,) = (line for line in said.lines if not line["ok"])
+    outcome = hansei("doctor", "--no-server", "--json")
+    assert outcome.code == 1
+    (wrong,) = (line for line in outcome.lines if not line["ok"])
     assert wrong["check"] == "curator: playbook_data_dir"
     assert "PLAYBOOK_DATA_DIR" in wrong["do"]
 
 
 def test_a_server_that_is_not_there_comes_with_what_to_do(hansei: Hansei) -> None:
-    said = hansei("doctor", "--addr", f"127.0.0.1:{systems.free_port()}", "--json")
-    assert said.code == 1
-    (wrong,) = (line for line in said.lines if not line["ok"])
+    outcome = hansei("doctor", "--addr", f"127.0.0.1:{systems.free_port()}", "--json")
+    assert outcome.code == 1
+    (wrong,) = (line for line in outcome.lines if not line["ok"])
     assert "does not answer" in wrong["found"]
     assert "hansei up" in wrong["do"]
 
 
 def test_every_service_behind_a_running_server_is_asked(hansei: Hansei, system: systems.System) -> None:
-    said = hansei("doctor", "--addr", system.address, "--json")
-    assert said.code == 0, said.out
-    asked = {line["check"].removeprefix("server: ") for line in said.lines if line["check"].startswith("server: ")}
-    assert asked == set(systems.SERVICES) - {"gateway"}
-    assert all(line["found"].startswith("answers; ") for line in said.lines if line["check"].startswith("server: "))
+    outcome = hansei("doctor", "--addr", system.address, "--json")
+    assert outcome.code == 0, outcome.out
+    checked = {line["check"].removeprefix("server: ") for line in outcome.lines if line["check"].startswith("server: ")}
+    assert checked == set(systems.SERVICES) - {"gateway"}
+    assert all(line["found"].startswith("answers; ") for line in outcome.lines if line["check"].startswith("server: "))
 
 
 RETRIEVAL_SET = {
@@ -121,10 +121,10 @@ RETRIEVAL_SET = {
 def test_retrieval_is_measured_beside_named_variants(hansei: Hansei, tmp_path: Path) -> None:
     file = tmp_path / "set.json"
     file.write_text(json.dumps(RETRIEVAL_SET), encoding="utf-8")
-    said = hansei("eval", "retrieval", file, "--variant", "bm25", "--json")
-    assert said.code == 0, said.err
-    assert set(said.document) == {"default", "bm25"}
-    assert said.document["default"] == {"ndcg_at_10": 1.0, "recall_at_5": 1.0, "recall_at_10": 1.0, "queries": 2}
+    outcome = hansei("eval", "retrieval", file, "--variant", "bm25", "--json")
+    assert outcome.code == 0, outcome.err
+    assert set(outcome.document) == {"default", "bm25"}
+    assert outcome.document["default"] == {"ndcg_at_10": 1.0, "recall_at_5": 1.0, "recall_at_10": 1.0, "queries": 2}
     shown = hansei("eval", "retrieval", file).out
     assert "nDCG@10" in shown
     assert "2 judged queries" in shown
@@ -135,9 +135,9 @@ def test_retrieval_is_measured_beside_named_variants(hansei: Hansei, tmp_path: P
 def test_what_is_no_retrieval_set_is_refused(hansei: Hansei, tmp_path: Path, content: str) -> None:
     file = tmp_path / "set.json"
     file.write_text(content, encoding="utf-8")
-    said = hansei("eval", "retrieval", file)
-    assert said.code == 2
-    assert said.err.startswith("Error: ")
+    outcome = hansei("eval", "retrieval", file)
+    assert outcome.code == 2
+    assert outcome.err.startswith("Error: ")
 
 
 def test_blame_is_measured_beside_simple_rules(hansei: Hansei, tmp_path: Path) -> None:
@@ -155,11 +155,11 @@ def test_blame_is_measured_beside_simple_rules(hansei: Hansei, tmp_path: Path) -
     }
     file = tmp_path / "logs.jsonl"
     file.write_text(json.dumps(log) + "\n", encoding="utf-8")
-    said = hansei("eval", "blame", file, "--json")
-    assert said.code == 0, said.err
-    assert said.document["n"] == 1
-    assert said.document["baselines"]["second_turn"] == {"step_accuracy": 1.0, "agent_accuracy": 1.0}
-    assert "1 labelled run" in hansei("eval", "blame", file).out
+    outcome = hansei("eval", "blame", file, "--json")
+    assert outcome.code == 0, outcome.err
+    assert outcome.document["n"] == 1
+    assert outcome.document["baselines"]["second_turn"] == {"step_accuracy": 1.0, "agent_accuracy": 1.0}
+    assert "1 labelled trajectory" in hansei("eval", "blame", file).out
 
 
 def test_foresight_grows_with_what_was_learned(hansei: Hansei, tmp_path: Path) -> None:
@@ -183,20 +183,20 @@ def test_foresight_grows_with_what_was_learned(hansei: Hansei, tmp_path: Path) -
 
     file = tmp_path / "runs.jsonl"
     file.write_text("\n".join(json.dumps(run(number, f"1{number}A")) for number in range(3)), encoding="utf-8")
-    said = hansei("eval", "foresight", file, "--json", "--out", tmp_path / "curve")
-    assert said.code == 0, said.err
-    found = said.document
-    assert (found["runs"], found["errors"], found["errors_seen_before"]) == (3, 3, 2)
+    outcome = hansei("eval", "foresight", file, "--json", "--out", tmp_path / "curve")
+    assert outcome.code == 0, outcome.err
+    found = outcome.document
+    assert (found["trajectories"], found["errors"], found["errors_seen_before"]) == (3, 3, 2)
     assert (found["foreseen_of_all"], found["foreseen_of_seen"]) == (round(2 / 3, 4), 1.0)
     assert found["bullets"] >= 1
     assert set(found["baselines"]) == {"uncurated", "random"}
     curve = json.loads((tmp_path / "curve" / "foresight.json").read_text(encoding="utf-8"))
-    assert [point["runs"] for point in curve] == [1, 2, 3]
+    assert [point["trajectories"] for point in curve] == [1, 2, 3]
     assert curve[0]["foreseen_of_all"] == 0
     assert curve[-1] == found
 
 
 def test_foresight_of_nothing_is_refused(hansei: Hansei, tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("", encoding="utf-8")
-    said = hansei("eval", "foresight", tmp_path / "empty.jsonl")
-    assert (said.code, said.out) == (2, "")
+    outcome = hansei("eval", "foresight", tmp_path / "empty.jsonl")
+    assert (outcome.code, outcome.out) == (2, "")

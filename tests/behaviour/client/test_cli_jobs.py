@@ -1,4 +1,4 @@
-"""`hansei learn --bulk` and `hansei jobs`, as a user types them."""
+"""Test `hansei learn --bulk` and `hansei jobs`."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def test_files_are_learned_as_a_job_and_the_same_files_are_the_same_job(
     again = hansei("learn", "--bulk", "--json", *files)
     assert again.lines == first.lines
 
-    listed = hansei("jobs", "list", "-d", dataset, "--json").document["jobs"]
-    assert [each["job_id"] for each in listed] == [job["job_id"]]
+    jobs = hansei("jobs", "list", "-d", dataset, "--json").document["jobs"]
+    assert [listed["job_id"] for listed in jobs] == [job["job_id"]]
     assert "3 of 3 learned" in hansei("jobs", "show", job["job_id"]).out
     assert "completed" in hansei("jobs", "watch", job["job_id"]).out
-    assert "no dead letters" in hansei("jobs", "letters", job["job_id"]).out
+    assert "no dead letters" in hansei("jobs", "dead-letters", job["job_id"]).out
     assert hansei("jobs", "retry", job["job_id"], "--json").document["state"] == "JOB_STATE_COMPLETED"
     assert hansei("jobs", "cancel", job["job_id"], "--json").document["learned"] == 3
 
@@ -38,14 +38,14 @@ def test_what_cannot_be_read_submits_nothing(hansei: Hansei, dataset: str, tmp_p
     broken = tmp_path / "broken.json"
     broken.write_text("no run at all")
 
-    said = hansei("learn", "--bulk", *copy_runs(tmp_path, dataset, *RUNS), broken)
+    outcome = hansei("learn", "--bulk", *copy_runs(tmp_path, dataset, *RUNS), broken)
 
-    assert said.code == 2
-    assert "no job was submitted" in said.err
+    assert outcome.code == 2
+    assert "no job was submitted" in outcome.err
     assert hansei("jobs", "list", "-d", dataset, "--json").document["jobs"] == []
 
 
 def test_an_unknown_job_is_named(hansei: Hansei) -> None:  # noqa: F811
-    said = hansei("jobs", "show", "00000000-0000-4000-8000-000000000000")
-    assert said.code != 0
-    assert "00000000-0000-4000-8000-000000000000" in said.err
+    outcome = hansei("jobs", "show", "00000000-0000-4000-8000-000000000000")
+    assert outcome.code != 0
+    assert "00000000-0000-4000-8000-000000000000" in outcome.err

@@ -1,4 +1,4 @@
-"""The `hansei` command on a running server: learning, searching, asking, and what a user reads of it."""
+"""Test `hansei learn`, `hansei search` and `hansei ask` on a running server."""
 
 from __future__ import annotations
 
@@ -63,50 +63,50 @@ def test_a_broken_line_is_named_and_the_others_are_learned(hansei: Hansei, datas
     ]
     file = tmp_path / "runs.jsonl"
     file.write_text("\n".join([json.dumps(good[0]), '{"steps": "none"}', json.dumps(good[1])]), encoding="utf-8")
-    said = hansei("learn", file, "--json")
-    assert said.code == 4
-    assert {line["trajectory_id"] for line in said.lines} == {"git-push-forced", "git-push-rebased"}
-    assert f"{file}:2: Error: " in said.err
-    assert "0 of 2 runs were not learned, 1 could not be read" in said.err
+    outcome = hansei("learn", file, "--json")
+    assert outcome.code == 4
+    assert {line["trajectory_id"] for line in outcome.lines} == {"git-push-forced", "git-push-rebased"}
+    assert f"{file}:2: Error: " in outcome.err
+    assert "0 of 2 trajectories were not learned, 1 could not be read" in outcome.err
 
 
 @pytest.mark.parametrize("content", ["", "not json", '{"neither": "known"}', "[1, 2]", "\x00\x01"])
 def test_a_file_that_holds_no_run_is_refused_with_a_reason(hansei: Hansei, tmp_path: Path, content: str) -> None:
     file = tmp_path / "broken.json"
     file.write_text(content, encoding="utf-8")
-    said = hansei("learn", file)
-    assert said.code == 2
-    assert "broken.json: Error: " in said.err
+    outcome = hansei("learn", file)
+    assert outcome.code == 2
+    assert "broken.json: Error: " in outcome.err
 
 
 def test_a_file_that_is_not_there_is_named(hansei: Hansei, tmp_path: Path) -> None:
-    said = hansei("learn", tmp_path / "absent.json")
-    assert (said.code, said.out) == (2, "")
-    assert said.err == f"Error: {tmp_path / 'absent.json'} does not exist\n"
+    outcome = hansei("learn", tmp_path / "absent.json")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err == f"Error: {tmp_path / 'absent.json'} does not exist\n"
 
 
 def test_several_datasets_need_a_name(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
     for name in (dataset, f"{dataset}-too"):
         hansei("learn", *copy_runs(tmp_path, name, "git-push-rebased"))
-    said = hansei("search", "anything")
-    assert said.code == 2
-    assert "which dataset? Name one with --dataset" in said.err
-    assert dataset in said.err
+    outcome = hansei("search", "anything")
+    assert outcome.code == 2
+    assert "which dataset? Name one with --dataset" in outcome.err
+    assert dataset in outcome.err
 
 
 def test_a_rule_of_the_contract_that_is_broken_names_field_and_rule(hansei: Hansei) -> None:
-    said = hansei("search", "anything", "-d", "no such name!")
-    assert said.code == 2
-    assert "dataset" in said.err
-    assert "Traceback" not in said.err
+    outcome = hansei("search", "anything", "-d", "no such name!")
+    assert outcome.code == 2
+    assert "dataset" in outcome.err
+    assert "Traceback" not in outcome.err
 
 
 def test_a_server_that_is_not_there_gives_exit_code_3_and_a_way_out(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     address = f"127.0.0.1:{systems.free_port()}"
-    said = runner(capfd)("search", "anything", "-d", "some", "--addr", address)
-    assert (said.code, said.out) == (3, "")
-    assert f"hansei at {address} does not answer" in said.err
-    assert "hansei up" in said.err
-    assert "--local" in said.err
+    outcome = runner(capfd)("search", "anything", "-d", "some", "--addr", address)
+    assert (outcome.code, outcome.out) == (3, "")
+    assert f"hansei at {address} does not answer" in outcome.err
+    assert "hansei up" in outcome.err
+    assert "--local" in outcome.err

@@ -1,4 +1,4 @@
-"""`hansei playbook …` on a running server: history, differences, restoring, revoking, files, merging, review."""
+"""Test `hansei playbook …`, `hansei plan …` and `hansei validate` on a running server."""
 
 from __future__ import annotations
 
@@ -16,76 +16,76 @@ __all__ = ["dataset", "hansei"]  # fixtures
 
 
 @pytest.fixture
-def learned(hansei: Hansei, dataset: str, tmp_path: Path) -> str:
-    """A dataset that learned from two runs, one after the other."""
+def learned_dataset(hansei: Hansei, dataset: str, tmp_path: Path) -> str:
+    """Return a dataset that learned_dataset two trajectories."""
     for file in copy_runs(tmp_path, dataset, "git-push-forced", "git-push-rebased"):
         assert hansei("learn", file).code == 0
     return dataset
 
 
-def test_history_tells_who_why_and_what(hansei: Hansei, learned: str) -> None:
-    entries = hansei("playbook", "history", "-d", learned, "--json").lines
+def test_history_tells_who_why_and_what(hansei: Hansei, learned_dataset: str) -> None:
+    entries = hansei("playbook", "history", "-d", learned_dataset, "--json").lines
     assert [int(entry["revision"]) for entry in entries] == [2, 1]
     assert {entry["source_trajectory"] for entry in entries} == {"git-push-forced", "git-push-rebased"}
-    shown = hansei("playbook", "history", "-d", learned).out
+    shown = hansei("playbook", "history", "-d", learned_dataset).out
     assert all(word in shown for word in ("curate", "curator", "git-push-forced", "ADD: "))
-    (first, *_) = bullets(hansei, learned)
-    of_bullet = hansei("playbook", "history", first["id"], "-d", learned, "--json").lines
+    (first, *_) = bullets(hansei, learned_dataset)
+    of_bullet = hansei("playbook", "history", first["id"], "-d", learned_dataset, "--json").lines
     assert int(of_bullet[0]["revision"]) == 1
 
 
-def test_a_playbook_reads_as_of_a_revision(hansei: Hansei, learned: str) -> None:
-    assert hansei("playbook", "show", "-d", learned, "-r", 0, "--json").document["bullets"] == []
-    assert hansei("playbook", "show", "-d", learned, "-r", 99).code == 2
-    shown = hansei("playbook", "show", "-d", learned).out
-    assert all(bullet["id"] in shown for bullet in bullets(hansei, learned))
+def test_a_playbook_reads_as_of_a_revision(hansei: Hansei, learned_dataset: str) -> None:
+    assert hansei("playbook", "show", "-d", learned_dataset, "-r", 0, "--json").document["bullets"] == []
+    assert hansei("playbook", "show", "-d", learned_dataset, "-r", 99).code == 2
+    shown = hansei("playbook", "show", "-d", learned_dataset).out
+    assert all(bullet["id"] in shown for bullet in bullets(hansei, learned_dataset))
 
 
-def test_restore_brings_an_earlier_revision_back_as_a_new_one(hansei: Hansei, learned: str) -> None:
-    ids = {bullet["id"] for bullet in bullets(hansei, learned)}
-    done = hansei("playbook", "restore", 0, "-d", learned, "--reason", "start again")
-    assert f"{learned} is at revision 3" in done.out
-    assert bullets(hansei, learned) == []
-    hansei("playbook", "restore", 2, "-d", learned)
-    assert {bullet["id"] for bullet in bullets(hansei, learned)} == ids
-    difference = hansei("playbook", "diff", 0, 2, "-d", learned)
-    assert all(each in difference.out for each in ids)
-    assert hansei("playbook", "diff", 2, 4, "-d", learned, "--json").document["changes"] == []
+def test_restore_brings_an_earlier_revision_back_as_a_new_one(hansei: Hansei, learned_dataset: str) -> None:
+    ids = {bullet["id"] for bullet in bullets(hansei, learned_dataset)}
+    done = hansei("playbook", "restore", 0, "-d", learned_dataset, "--reason", "start again")
+    assert f"{learned_dataset} is at revision 3" in done.out
+    assert bullets(hansei, learned_dataset) == []
+    hansei("playbook", "restore", 2, "-d", learned_dataset)
+    assert {bullet["id"] for bullet in bullets(hansei, learned_dataset)} == ids
+    difference = hansei("playbook", "diff", 0, 2, "-d", learned_dataset)
+    assert all(bullet_id in difference.out for bullet_id in ids)
+    assert hansei("playbook", "diff", 2, 4, "-d", learned_dataset, "--json").document["changes"] == []
 
 
-def test_revoke_says_what_would_go_before_it_goes(hansei: Hansei, learned: str) -> None:
-    would = hansei("playbook", "revoke", "git-push-rebased", "-d", learned, "--dry-run")
+def test_revoke_says_what_would_go_before_it_goes(hansei: Hansei, learned_dataset: str) -> None:
+    would = hansei("playbook", "revoke", "git-push-rebased", "-d", learned_dataset, "--dry-run")
     assert "would be removed" in would.out
-    assert revision(hansei, learned) == 2
-    done = hansei("playbook", "revoke", "git-push-rebased", "-d", learned, "--json").document
-    left = {bullet["id"] for bullet in bullets(hansei, learned)}
+    assert revision(hansei, learned_dataset) == 2
+    done = hansei("playbook", "revoke", "git-push-rebased", "-d", learned_dataset, "--json").document
+    left = {bullet["id"] for bullet in bullets(hansei, learned_dataset)}
     assert done["removed"]
     assert left.isdisjoint(done["removed"])
 
 
 @pytest.mark.parametrize("form", ["json", "text", "counted"])
-def test_a_playbook_travels_as_a_file(hansei: Hansei, learned: str, tmp_path: Path, form: str) -> None:
+def test_a_playbook_travels_as_a_file(hansei: Hansei, learned_dataset: str, tmp_path: Path, form: str) -> None:
     file = tmp_path / f"book.{form}"
-    assert hansei("playbook", "export", file, "-d", learned, "-f", form).code == 0
-    copy = f"{learned}-{form}"
+    assert hansei("playbook", "export", file, "-d", learned_dataset, "-f", form).code == 0
+    copy = f"{learned_dataset}-{form}"
     assert hansei("playbook", "import", file, "-d", copy).code == 0
-    assert [b["content"] for b in bullets(hansei, copy)] == [b["content"] for b in bullets(hansei, learned)]
-    assert hansei("playbook", "export", "-", "-d", learned, "-f", form).out.encode() == file.read_bytes()
+    assert [b["content"] for b in bullets(hansei, copy)] == [b["content"] for b in bullets(hansei, learned_dataset)]
+    assert hansei("playbook", "export", "-", "-d", learned_dataset, "-f", form).out.encode() == file.read_bytes()
 
 
-def test_a_file_that_is_no_playbook_changes_nothing(hansei: Hansei, learned: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_playbook_changes_nothing(hansei: Hansei, learned_dataset: str, tmp_path: Path) -> None:
     file = tmp_path / "broken.json"
     file.write_text('{"bullets": 7}', encoding="utf-8")
-    said = hansei("playbook", "import", file, "-d", learned)
-    assert said.code == 2
-    assert said.err.startswith("Error: ")
-    assert revision(hansei, learned) == 2
+    outcome = hansei("playbook", "import", file, "-d", learned_dataset)
+    assert outcome.code == 2
+    assert outcome.err.startswith("Error: ")
+    assert revision(hansei, learned_dataset) == 2
 
 
-def test_merge_says_what_it_could_not_make_one(hansei: Hansei, learned: str, tmp_path: Path) -> None:
-    other = f"{learned}-other"
+def test_merge_says_what_it_could_not_make_one(hansei: Hansei, learned_dataset: str, tmp_path: Path) -> None:
+    other = f"{learned_dataset}-other"
     hansei("learn", *copy_runs(tmp_path, other, "python-shift-jis-ja"))
-    done = hansei("playbook", "merge", other, "--into", learned, "--json").document
+    done = hansei("playbook", "merge", other, "--into", learned_dataset, "--json").document
     assert done["added"] == len(bullets(hansei, other))
     assert {conflict["from_dataset"] for conflict in done["conflicts"]} == {other}
 
@@ -105,15 +105,15 @@ def test_a_change_that_waits_is_listed_and_decided(
     approved = hansei("playbook", "review", "-d", dataset, "--approve", first, "--json").lines
     assert [change["state"] for change in approved] == ["PENDING_STATE_APPROVED"]
     if rest:
-        rejected = [argument for each in rest for argument in ("--reject", each)]
+        rejected = [argument for change_id in rest for argument in ("--reject", change_id)]
         assert hansei("playbook", "review", "-d", dataset, *rejected, "--reason", "not now").code == 0
     assert len(bullets(hansei, dataset)) == 1
-    assert "nothing waits" in hansei("playbook", "review", "-d", dataset).out
+    assert "no changes are pending" in hansei("playbook", "review", "-d", dataset).out
 
 
-def test_plans_are_made_run_and_answered(hansei: Hansei, learned: str, tmp_path: Path) -> None:
+def test_plans_are_made_run_and_answered(hansei: Hansei, learned_dataset: str, tmp_path: Path) -> None:
     plan = hansei("plan", "create", "What if git push is rejected?", "--json").document
-    plan["steps"][0]["collection"] = learned
+    plan["steps"][0]["collection"] = learned_dataset
     file = tmp_path / "plan.json"
     file.write_text(json.dumps(plan), encoding="utf-8")
     plan_id = plan["plan_id"]
@@ -122,15 +122,15 @@ def test_plans_are_made_run_and_answered(hansei: Hansei, learned: str, tmp_path:
     assert {event["execution_id"] for event in ran.lines} == {plan_id}
     assert plan_id in hansei("plan", "list").out
     while ran.code == 4:
-        asked = ran.lines[-1]["intervention_requested"]
-        ran = hansei("plan", "answer", plan_id, asked["options"][0], "--json")
+        question = ran.lines[-1]["intervention_requested"]
+        ran = hansei("plan", "answer", plan_id, question["options"][0], "--json")
     assert ran.code == 0, ran.out
     assert json.dumps(ran.lines[-1]["finished"])
     assert hansei("plan", "answer", plan_id, "yes").code == 1
 
 
-def test_a_plan_with_a_prefix_keeps_to_it(hansei: Hansei, learned: str) -> None:
-    prefix = learned.partition("-")[0] + "-"
+def test_a_plan_with_a_prefix_keeps_to_it(hansei: Hansei, learned_dataset: str) -> None:
+    prefix = learned_dataset.partition("-")[0] + "-"
     plan = hansei("plan", "create", "What if git push is rejected?", "--prefix", prefix, "--json").document
     assert plan["plan_id"].startswith(prefix)
     assert plan["steps"][0]["collection"].startswith(prefix)
@@ -141,9 +141,9 @@ def test_a_plan_with_a_prefix_keeps_to_it(hansei: Hansei, learned: str) -> None:
 def test_validate_exits_with_1_for_a_report_with_errors(hansei: Hansei, tmp_path: Path) -> None:
     file = tmp_path / "report.json"
     file.write_text("{}", encoding="utf-8")
-    said = hansei("validate", file, "--type", "organizer", "--json")
-    assert said.code == 1
-    assert said.document["ok"] is False
+    outcome = hansei("validate", file, "--type", "organizer", "--json")
+    assert outcome.code == 1
+    assert outcome.document["ok"] is False
     shown = hansei("validate", file, "--type", "organizer")
-    assert all(error in shown.out for error in said.document["errors"])
+    assert all(error in shown.out for error in outcome.document["errors"])
     assert hansei("validate", file, "--type", "no-such-kind").code == 2

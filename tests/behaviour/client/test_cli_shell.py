@@ -1,4 +1,4 @@
-"""The `hansei` command without a server: help, exit codes, configuration files, `up`, `demo` and `--local`."""
+"""Test the `hansei` command without a server: help, exit codes, configuration files, `up`, `demo` and `--local`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 
 from hansei.client import Client, client
 from hansei.client.cli import root_command
-from hansei.client.cli.embedded import throwaway
+from hansei.client.cli.embedded_stack import temporary_settings
 from hansei.client.cli.options import EXIT_CODES
 from tests.support import systems
 from tests.support.commands import Hansei, copy_runs, runner
@@ -30,14 +30,14 @@ WRITE_THEIR_OWN_STDOUT = {"up", "playbook export", "mcp"}
 
 
 def environment(**own: str) -> dict[str, str]:
-    """The environment of a user who has set nothing of hansei's."""
+    """Return the environment of a user who has set no variable of hansei."""
     ours = ("HANSEI_", "OPENAI_", "LLM_", "EMBEDDING_", "PLAYBOOK_", "SEARCH_", "PLANNER_", "LEADERBOARD_")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    return {**kept, "PYTHONPATH": PATHS, **own}
+    others = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    return {**others, "PYTHONPATH": PATHS, **own}
 
 
 def commands(group: Any = None, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every command with its full name."""
+    """Yield every command with its full name."""
     root: Any = root_command() if group is None else group
     for name, command in root.commands.items():
         full = f"{prefix} {name}".strip()
@@ -55,11 +55,11 @@ def hansei(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_help_lists_every_command_and_every_exit_code(hansei: Hansei) -> None:
-    said = hansei("--help")
-    assert said.code == 0
-    assert all(name.split()[0] in said.out for name, _ in commands())
-    told = " ".join(said.out.split())
-    assert all(f"{code.value} {meaning}" in told for code, meaning in EXIT_CODES.items())
+    outcome = hansei("--help")
+    assert outcome.code == 0
+    assert all(name.split()[0] in outcome.out for name, _ in commands())
+    text = " ".join(outcome.out.split())
+    assert all(f"{code.value} {meaning}" in text for code, meaning in EXIT_CODES.items())
 
 
 def test_help_needs_nothing_that_is_slow_to_load() -> None:
@@ -100,18 +100,18 @@ def test_completion_is_offered(hansei: Hansei) -> None:
     "arguments", [["nonsense"], ["search"], ["search", "x", "--top-k", "0"], ["learn", "x", "--no"]]
 )
 def test_wrong_usage_ends_with_2(hansei: Hansei, arguments: list[str]) -> None:
-    said = hansei(*arguments)
-    assert said.code == 2
-    assert said.out == ""
-    assert said.err
+    outcome = hansei(*arguments)
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert outcome.err
 
 
 class TestConfigInit:
     def test_writes_both_files(self, hansei: Hansei, tmp_path: Path) -> None:  # B-40, B-41, B-42
-        said = hansei("config", "init", "--workspace", tmp_path, "--json")
+        outcome = hansei("config", "init", "--workspace", tmp_path, "--json")
         files = [tmp_path / "configs/config.toml", tmp_path / "configs/prompt_builder.toml"]
-        assert said.code == 0
-        assert said.document == {"written": [str(file) for file in files]}
+        assert outcome.code == 0
+        assert outcome.document == {"written": [str(file) for file in files]}
         table = tomllib.loads(files[1].read_text(encoding="utf-8"))["prompt_builder"]
         assert set(table) == {"team_user_prompt", "evaluator_user_prompt", "judgment_user_prompt"}
 
@@ -126,24 +126,24 @@ class TestConfigInit:
         there = tmp_path / "configs/prompt_builder.toml"
         there.parent.mkdir()
         there.write_text("mine", encoding="utf-8")
-        said = hansei("config", "init", "--workspace", tmp_path)
-        assert (said.code, said.out) == (1, "")
-        assert said.err == f"Error: {there} already exists. Use --force to overwrite.\n"
+        outcome = hansei("config", "init", "--workspace", tmp_path)
+        assert (outcome.code, outcome.out) == (1, "")
+        assert outcome.err == f"Error: {there} already exists. Use --force to overwrite.\n"
         assert [file.name for file in there.parent.iterdir()] == [there.name]
         assert there.read_text(encoding="utf-8") == "mine"
         assert hansei("config", "init", "--workspace", tmp_path, "-f").code == 0
         assert there.read_text(encoding="utf-8") != "mine"
 
     def test_needs_a_workspace(self, hansei: Hansei) -> None:  # B-44
-        said = hansei("config", "init")
-        assert said.code == 1
+        outcome = hansei("config", "init")
+        assert outcome.code == 1
         text = "Error: Workspace path must be specified via --workspace or HANSEI_WORKSPACE env var.\n"
-        assert said.err == text
+        assert outcome.err == text
 
     def test_refuses_an_unknown_component(self, hansei: Hansei, tmp_path: Path) -> None:  # B-45
-        said = hansei("config", "init", "-c", "x", "--workspace", tmp_path)
-        assert said.code == 1
-        assert said.err == "Unknown component: 'x'. Valid components: config, prompt_builder\n"
+        outcome = hansei("config", "init", "-c", "x", "--workspace", tmp_path)
+        assert outcome.code == 1
+        assert outcome.err == "Unknown component: 'x'. Valid components: config, prompt_builder\n"
         assert not list(tmp_path.iterdir())
 
     def test_writes_one_component_elsewhere(self, hansei: Hansei, tmp_path: Path) -> None:  # B-46
@@ -187,20 +187,20 @@ def test_up_says_where_it_is_and_drains_on_ctrl_c(tmp_path: Path) -> None:
     )
     try:
         assert process.stderr is not None
-        told = [process.stderr.readline()]
-        while told[-1] and "hansei is up at" not in told[-1]:
-            told.append(process.stderr.readline())
-        with Client(told[-1].split()[-1]) as running:
+        lines = [process.stderr.readline()]
+        while lines[-1] and "hansei is up at" not in lines[-1]:
+            lines.append(process.stderr.readline())
+        with Client(lines[-1].split()[-1]) as running:
             assert list(running.playbooks.list_datasets().datasets) == []
         process.send_signal(signal.SIGINT)
         # Not `communicate`, which does not know what `readline` has read ahead.
-        told.append(process.stderr.read())
+        lines.append(process.stderr.read())
         assert process.wait(systems.STOP_SECONDS) == 0
     finally:
         process.kill()
         process.communicate()
-    assert "offline: rules, no model and no key" in "".join(told)
-    assert "Traceback" not in "".join(told)
+    assert "offline: rules, no model and no key" in "".join(lines)
+    assert "Traceback" not in "".join(lines)
 
 
 def test_the_demo_comes_along_in_the_wheel(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_the_demo_comes_along_in_the_wheel(tmp_path: Path) -> None:
     installed = tmp_path / "installed"
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(installed)
-    check = "from hansei.client.cli import loop; print(loop.RECORDED)"
+    check = "from hansei.client.cli import loop; print(loop.BUNDLED_TRAJECTORIES)"
     alone = {**environment(), "PYTHONPATH": str(installed)}
     ran = subprocess.run([sys.executable, "-c", check], cwd=tmp_path, env=alone, capture_output=True, text=True)
     found = Path(ran.stdout.strip())
@@ -240,7 +240,7 @@ def test_playbooks_are_imported_and_exported_with_no_server_running(
     hansei: Hansei, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, value in {**throwaway(tmp_path), "HANSEI_ADDR": ""}.items():
+    for name, value in {**temporary_settings(tmp_path), "HANSEI_ADDR": ""}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(client, "DEFAULT_ADDRESS", f"127.0.0.1:{systems.free_port()}")
     (tmp_path / "book.txt").write_text("[a-00001] One lesson.\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Both clients over TLS: by the environment or by `tls=`; a server whose authority is not theirs is not believed."""
+"""Test both clients over TLS, with files from the environment and from `tls=`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def files(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 async def address(files: dict[str, str]) -> AsyncIterator[str]:
-    """A server that has none of the services, so an answer to anything is UNIMPLEMENTED."""
+    """Serve none of the services, so that every call ends with UNIMPLEMENTED."""
     settings = ServiceSettings(
         tls_certificate=files["HANSEI_TLS_CERTIFICATE"],
         tls_key=files["HANSEI_TLS_KEY"],
@@ -37,23 +37,23 @@ async def address(files: dict[str, str]) -> AsyncIterator[str]:
         yield running.address.replace("127.0.0.1", "localhost")
 
 
-async def blocking(address: str, tls: TlsChoice) -> type[Exception]:
+async def call_blocking(address: str, tls: TlsChoice) -> type[Exception]:
     def ask() -> type[Exception]:
-        with Client(address, tls=tls) as client, pytest.raises(HanseiError) as told:
+        with Client(address, tls=tls) as client, pytest.raises(HanseiError) as raised:
             client.playbooks.list_datasets()
-        return told.type
+        return raised.type
 
     return await asyncio.to_thread(ask)
 
 
-async def awaited(address: str, tls: TlsChoice) -> type[Exception]:
+async def call_async(address: str, tls: TlsChoice) -> type[Exception]:
     async with AsyncClient(address, tls=tls) as client:
-        with pytest.raises(HanseiError) as told:
+        with pytest.raises(HanseiError) as raised:
             await client.playbooks.list_datasets()
-    return told.type
+    return raised.type
 
 
-@pytest.mark.parametrize("ask", [blocking, awaited])
+@pytest.mark.parametrize("ask", [call_blocking, call_async])
 async def test_clients_speak_tls(
     address: str, files: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ask: Ask
 ) -> None:

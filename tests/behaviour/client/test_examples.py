@@ -1,4 +1,4 @@
-"""The example trajectories have hansei's form, show no machine, and can be recorded again."""
+"""Test that the example trajectories have the right form, name no machine, and can be recorded again."""
 
 import json
 import re
@@ -24,20 +24,20 @@ AT_HOST = re.compile(r"\w@([\w.-]+)")
 JAPANESE = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 
 
-def committed(id_: str) -> dict[str, Any]:
+def read_committed(id_: str) -> dict[str, Any]:
     trajectory: dict[str, Any] = json.loads((TRAJECTORIES / f"{id_}.json").read_text(encoding="utf-8"))
     return trajectory
 
 
 @pytest.fixture(scope="module")
-def recorded() -> Iterator[Path]:
+def recorded_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as directory:
         record_into(Path(directory))
         yield Path(directory)
 
 
 def outline(trajectory: dict[str, Any]) -> list[tuple[object, ...]]:
-    """What a recording must repeat on any machine: who spoke, which calls were made and how each ended.
+    """Return what a recording must repeat on any machine: the roles, the calls and their outcomes.
 
     A tool's first line is its outcome ("exit code 128", "HTTP 409 Conflict", the SQL error); the rest may differ in
     words from one version of a tool to the next.
@@ -49,17 +49,17 @@ def outline(trajectory: dict[str, Any]) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("id_", IDS)
-def test_recording_again_gives_the_committed_trajectory(recorded: Path, id_: str) -> None:
-    again = json.loads((recorded / f"{id_}.json").read_text(encoding="utf-8"))
-    before = committed(id_)
+def test_recording_again_gives_the_committed_trajectory(recorded_folder: Path, id_: str) -> None:
+    again = json.loads((recorded_folder / f"{id_}.json").read_text(encoding="utf-8"))
+    before = read_committed(id_)
     assert outline(before) == outline(again)
     for key in ("status", "generated_answer", "error_message", "created_at", "ground_truth", "reasoning_steps"):
         assert before[key] == again[key]
 
 
-def test_two_recordings_on_one_machine_are_equal_to_the_byte(recorded: Path, tmp_path: Path) -> None:
+def test_two_recordings_on_one_machine_are_equal_to_the_byte(recorded_folder: Path, tmp_path: Path) -> None:
     for path in record_into(tmp_path):
-        assert (recorded / path.name).read_bytes() == path.read_bytes()
+        assert (recorded_folder / path.name).read_bytes() == path.read_bytes()
 
 
 def test_every_attempt_is_committed_and_nothing_else() -> None:
@@ -68,7 +68,7 @@ def test_every_attempt_is_committed_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("id_", IDS)
 def test_a_trajectory_has_the_form(id_: str) -> None:
-    trajectory = committed(id_)
+    trajectory = read_committed(id_)
     steps = trajectory["steps"]
     assert list(trajectory) == FIELDS
     assert id_ == trajectory["id"]
@@ -85,7 +85,7 @@ def test_a_trajectory_has_the_form(id_: str) -> None:
 
 @pytest.mark.parametrize("id_", IDS)
 def test_every_call_is_answered_by_its_tool(id_: str) -> None:
-    steps = committed(id_)["steps"][1:-1]
+    steps = read_committed(id_)["steps"][1:-1]
     for asking, answering in zip(steps[::2], steps[1::2], strict=True):
         (call,) = asking["tool_calls"]
         assert asking["role"] == "assistant"
@@ -94,7 +94,7 @@ def test_every_call_is_answered_by_its_tool(id_: str) -> None:
 
 @pytest.mark.parametrize("id_", IDS)
 def test_the_status_is_the_checks_and_agrees_with_the_answer(id_: str) -> None:
-    trajectory = committed(id_)
+    trajectory = read_committed(id_)
     succeeded = trajectory["status"] == "success"
     assert succeeded == trajectory["test_report"].startswith("passed: ")
     assert succeeded == (trajectory["ground_truth"] in trajectory["generated_answer"])  # R-31
@@ -111,7 +111,7 @@ def test_no_machine_shows(id_: str) -> None:
 
 
 def test_the_examples_cover_what_they_are_for() -> None:
-    trajectories = [committed(id_) for id_ in IDS]
+    trajectories = [read_committed(id_) for id_ in IDS]
     outcomes: dict[str, set[str]] = {}
     for trajectory in trajectories:
         outcomes.setdefault(trajectory["task_id"], set()).add(trajectory["status"])

@@ -1,4 +1,4 @@
-"""Learning that helps: recorded runs through the whole loop offline, and what later runs are warned of."""
+"""Test that offline learning from recorded trajectories helps later ones."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from allinone import commands
-from hansei.client.cli.embedded import embedded_client, throwaway
-from hansei.client.cli.foresight import MAX_BULLETS, Foresight, ToolCall, Watcher, query_before
+from hansei.client.cli.embedded_stack import embedded_client, temporary_settings
+from hansei.client.cli.foresight import MAX_BULLETS, FailedToolCall, ForesightCounts, ForesightMeter, query_before
 from hansei.client.client import Client
 from hansei.client.learning import learn
-from hansei.client.runs import Run, read
+from hansei.client.trajectories import TrajectoryRecord, read_trajectories
 from hansei.curator.v1.curator_service_pb2 import CurateResponse
 from hansei.playbook.v1 import playbook_pb2 as pb
 from hansei.reflector.v1.trajectory_pb2 import SIGNAL_STRENGTH_SELF_REPORT
@@ -29,7 +29,7 @@ TAU = Path(os.environ.get("HANSEI_DATA", ROOT.parent / "shared" / "data")) / "ta
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with embedded_client(throwaway(tmp_path_factory.mktemp("foresight"))) as client:
+    with embedded_client(temporary_settings(tmp_path_factory.mktemp("foresight"))) as client:
         yield client
 
 
@@ -38,24 +38,24 @@ def dataset() -> str:
     return f"foresight-{uuid.uuid4().hex[:12]}"
 
 
-def recorded(client: Client, dataset: str, name: str) -> Run:
-    """A recorded run as one of `dataset`."""
-    [run] = read(client, name, (EXAMPLES / f"{name}.json").read_bytes(), dataset)
-    assert isinstance(run, Run)
-    run.trajectory.dataset = dataset
-    return run
+def read_example(client: Client, dataset: str, name: str) -> TrajectoryRecord:
+    """Return an example trajectory in `dataset`."""
+    [record] = read_trajectories(client, name, (EXAMPLES / f"{name}.json").read_bytes(), dataset)
+    assert isinstance(record, TrajectoryRecord)
+    record.trajectory.dataset = dataset
+    return record
 
 
-def unproven(run: Run, run_id: str = "") -> Run:
-    """The run as an agent without any check reports it."""
-    run.trajectory.signal = SIGNAL_STRENGTH_SELF_REPORT
-    run.trajectory.ClearField("reward")
-    run.trajectory.id = run_id or run.trajectory.id
-    return replace(run, ground_truth="", test_report="")
+def without_evidence(record: TrajectoryRecord, trajectory_id: str = "") -> TrajectoryRecord:
+    """Return a record as an agent without any test reports it."""
+    record.trajectory.signal = SIGNAL_STRENGTH_SELF_REPORT
+    record.trajectory.ClearField("reward")
+    record.trajectory.id = trajectory_id or record.trajectory.id
+    return replace(record, ground_truth="", test_report="")
 
 
-def curated(client: Client, run: Run) -> CurateResponse:
-    outcome = learn(client, run)
+def curate(client: Client, record: TrajectoryRecord) -> CurateResponse:
+    outcome = learn(client, record)
     assert outcome.response is not None, outcome.failure
     return outcome.response.curation
 
@@ -74,70 +74,73 @@ def bullets(client: Client, dataset: str) -> list[pb.Bullet]:
 def test_a_lesson_gains_the_repair_that_a_later_run_found(
     client: Client, dataset: str, failed: str, repaired: str, message: str
 ) -> None:
-    curated(client, recorded(client, dataset, failed))
-    [before] = [each for each in bullets(client, dataset) if message in each.content]
-    curation = curated(client, recorded(client, dataset, repaired))
-    [after] = [each for each in bullets(client, dataset) if message in each.content]
+    curate(client, read_example(client, dataset, failed))
+    [before] = [bullet for bullet in bullets(client, dataset) if message in bullet.content]
+    curation = curate(client, read_example(client, dataset, repaired))
+    [after] = [bullet for bullet in bullets(client, dataset) if message in bullet.content]
     assert after.id == before.id
     assert after.content.startswith(before.content)
     assert len(after.content) > len(before.content)
     assert [source.trajectory_id for source in after.sources] == [failed, repaired]
-    [update] = [each for each in curation.operations if each.delta.type == pb.DELTA_TYPE_UPDATE]
+    [update] = [operation for operation in curation.operations if operation.delta.type == pb.DELTA_TYPE_UPDATE]
     assert (update.applied, update.bullet_id) == (True, before.id)
     assert update.delta.reasoning.startswith(f"says all that {before.id} says and more")
 
 
 def test_two_messages_of_one_tool_are_two_lessons(client: Client, dataset: str) -> None:
-    curated(client, recorded(client, dataset, "git-commit-identity-repeated"))
-    curated(client, recorded(client, dataset, "git-commit-identity"))
-    texts = [each.content for each in bullets(client, dataset)]
+    curate(client, read_example(client, dataset, "git-commit-identity-repeated"))
+    curate(client, read_example(client, dataset, "git-commit-identity"))
+    texts = [bullet.content for bullet in bullets(client, dataset)]
     assert sum("no email was given" in text for text in texts) == 1
     assert sum("no name was given" in text for text in texts) == 1
 
 
 def test_what_tells_the_calls_of_one_task_is_not_kept(client: Client, dataset: str) -> None:
-    good = recorded(client, dataset, "http-pages-all")
-    bad = recorded(client, dataset, "http-pages-first-only")
-    curation = curated(client, replace(bad, siblings=[good.trajectory]))
-    declined = [each.skipped_reason for each in curation.operations if bad.trajectory.query in each.delta.content]
+    good = read_example(client, dataset, "http-pages-all")
+    bad = read_example(client, dataset, "http-pages-first-only")
+    curation = curate(client, replace(bad, siblings=[good.trajectory]))
+    declined = [edit.skipped_reason for edit in curation.operations if bad.trajectory.query in edit.delta.content]
     assert declined == ["it tells the calls of one task; a playbook keeps what other tasks can use"]
-    assert not any(bad.trajectory.query in each.content for each in bullets(client, dataset))
+    assert not any(bad.trajectory.query in bullet.content for bullet in bullets(client, dataset))
 
 
 def test_the_agents_own_word_teaches_only_what_tools_said_until_a_second_run_agrees(
     client: Client, dataset: str
 ) -> None:
-    first = curated(client, unproven(recorded(client, dataset, "http-429-hammered")))
-    kept = bullets(client, dataset)
-    assert ["429 Too Many Requests" in each.content for each in kept] == [True]
-    waiting = {each.delta.content for each in first.pending}
+    first = curate(client, without_evidence(read_example(client, dataset, "http-429-hammered")))
+    stored = bullets(client, dataset)
+    assert ["429 Too Many Requests" in bullet.content for bullet in stored] == [True]
+    waiting = {change.delta.content for change in first.pending}
     assert waiting
-    curated(client, unproven(recorded(client, dataset, "http-429-hammered"), "another-run"))
-    assert {each.content for each in bullets(client, dataset)} == waiting | {kept[0].content}
+    curate(client, without_evidence(read_example(client, dataset, "http-429-hammered"), "another-run"))
+    assert {bullet.content for bullet in bullets(client, dataset)} == waiting | {stored[0].content}
 
 
 def test_the_agents_own_word_is_no_vote(client: Client, dataset: str) -> None:
-    curated(client, recorded(client, dataset, "git-commit-identity"))
+    curate(client, read_example(client, dataset, "git-commit-identity"))
     served = bullets(client, dataset)[0].id
     for believed in (False, True):
-        run = recorded(client, dataset, "git-commit-identity-again")
-        run.trajectory.used_bullet_ids[:] = [served]
-        run.trajectory.cited_bullet_ids[:] = [served]
-        curated(client, run if believed else unproven(run, "own-word"))
-        assert [each.helpful for each in bullets(client, dataset) if each.id == served] == [int(believed)]
+        record = read_example(client, dataset, "git-commit-identity-again")
+        record.trajectory.used_bullet_ids[:] = [served]
+        record.trajectory.cited_bullet_ids[:] = [served]
+        curate(client, record if believed else without_evidence(record, "own-word"))
+        assert [bullet.helpful for bullet in bullets(client, dataset) if bullet.id == served] == [int(believed)]
 
 
 @pytest.fixture(scope="module")
-def walk(client: Client) -> tuple[list[Run], Foresight]:
-    """The recorded airline runs and what came of going through them."""
+def walk(client: Client) -> tuple[list[TrajectoryRecord], ForesightCounts]:
+    """Return the recorded airline trajectories, and the counts after the last one."""
     if not TAU.is_file():
         pytest.skip(f"{TAU.name} is not in $HANSEI_DATA nor in ../shared/data")
-    runs = [each for each in read(client, TAU.name, TAU.read_bytes(), "airline") if isinstance(each, Run)]
-    *_, found = Watcher(client).follow(runs)
-    return runs, found
+    parts = read_trajectories(client, TAU.name, TAU.read_bytes(), "airline")
+    records = [part for part in parts if isinstance(part, TrajectoryRecord)]
+    *_, found = ForesightMeter(client).measure(records)
+    return records, found
 
 
-def test_errors_seen_before_are_foreseen_from_a_short_playbook(walk: tuple[list[Run], Foresight]) -> None:
+def test_errors_seen_before_are_foreseen_from_a_short_playbook(
+    walk: tuple[list[TrajectoryRecord], ForesightCounts],
+) -> None:
     _, found = walk
     assert found.seen >= 50
     assert found.shares(found.playbook)["foreseen_of_seen"] >= 0.85
@@ -146,16 +149,16 @@ def test_errors_seen_before_are_foreseen_from_a_short_playbook(walk: tuple[list[
     assert found.playbook.of_seen > found.uncurated.of_seen > found.random.of_seen
 
 
-def test_no_query_holds_the_error_it_asks_about(walk: tuple[list[Run], Foresight]) -> None:
-    runs, found = walk
-    asked = 0
-    for run in runs:
-        steps = trajectory_from(run.trajectory, "trajectory").transcript
+def test_no_query_holds_the_error_it_asks_about(walk: tuple[list[TrajectoryRecord], ForesightCounts]) -> None:
+    records, found = walk
+    queries = 0
+    for record in records:
+        steps = trajectory_from(record.trajectory, "trajectory").transcript
         failed = [action.error for action in actions_of(steps) if action.error is not None]
-        calls = commands.failed_calls(run.trajectory)
+        calls = commands.failed_calls(record.trajectory)
         for error, call in zip(failed, calls, strict=True):
-            query = query_before(ToolCall(**call)).query_text
+            query = query_before(FailedToolCall(**call)).query_text
             assert error.message not in query
             assert error.kind not in query
-            asked += 1
-    assert asked == found.errors
+            queries += 1
+    assert queries == found.errors

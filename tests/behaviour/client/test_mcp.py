@@ -1,4 +1,4 @@
-"""`hansei mcp`, as the official client sees it over both of its transports."""
+"""Test `hansei mcp` with the official client over both transports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mcp import Client as McpClient
 from mcp import StdioServerParameters
 
 from hansei.client import Client
-from hansei.client.cli.embedded import throwaway
+from hansei.client.cli.embedded_stack import temporary_settings
 from tests.behaviour.client.test_cli_shell import HANSEI, environment
 from tests.support import systems
 from tests.support.commands import runner
@@ -40,7 +40,7 @@ MESSAGES = [
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with Client.local(**throwaway(tmp_path_factory.mktemp("mcp"))) as client:
+    with Client.local(**temporary_settings(tmp_path_factory.mktemp("mcp"))) as client:
         yield client
 
 
@@ -51,7 +51,7 @@ def stdio(folder: Path, *arguments: str) -> McpClient:
 
 @contextmanager
 def over_http(folder: Path, *arguments: str) -> Iterator[str]:
-    """The URL of a server process."""
+    """Start a server process and yield its URL."""
     process = subprocess.Popen(
         [*HANSEI, "mcp", "--http", "127.0.0.1:0", *arguments],
         cwd=folder,
@@ -80,13 +80,13 @@ async def http(folder: Path, *arguments: str) -> AsyncIterator[McpClient]:
 
 @pytest.fixture(params=["stdio", "http"])
 def connect(request: pytest.FixtureRequest, stack: Client, tmp_path: Path) -> Any:
-    """Connects to a server over the running stack; arguments are those of `hansei mcp`."""
+    """Return a function that connects to a server; its arguments are those of `hansei mcp`."""
 
-    def connected(*arguments: str) -> AbstractAsyncContextManager[McpClient]:
+    def connect_with(*arguments: str) -> AbstractAsyncContextManager[McpClient]:
         form = stdio if request.param == "stdio" else http
         return form(tmp_path, "--addr", stack.address, *arguments)
 
-    return connected
+    return connect_with
 
 
 async def call(client: McpClient, tool: str, **arguments: Any) -> Any:
@@ -111,28 +111,28 @@ async def test_a_run_teaches_what_the_next_search_finds_and_votes_count_once(
     dataset = name_of(request)
     async with connect("--dataset", dataset) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert set(tools) == {"search_playbook", "read_playbook", "learn_from_run", "vote"}
+        assert set(tools) == {"search_playbook", "read_playbook", "learn_from_trajectory", "vote"}
         assert tools["search_playbook"].annotations.read_only_hint
-        assert tools["learn_from_run"].annotations.idempotent_hint
+        assert tools["learn_from_trajectory"].annotations.idempotent_hint
 
         run = {"messages": MESSAGES, "succeeded": False, "test_report": "failed: no commit"}
-        learned = await call(client, "learn_from_run", **run)
+        learned = await call(client, "learn_from_trajectory", **run)
         assert any("auto-detect email" in lesson for lesson in learned["lessons"])
         assert learned["added"]
-        assert await call(client, "learn_from_run", **run) == learned
+        assert await call(client, "learn_from_trajectory", **run) == learned
 
         page = await call(client, "read_playbook")
         assert (page["dataset"], page["revision"]) == (dataset, learned["revision"])
-        assert set(learned["added"]) <= {each["id"] for each in page["bullets"]}
+        assert set(learned["added"]) <= {bullet["id"] for bullet in page["bullets"]}
         first = learned["added"][0]
-        vote = {"bullet_id": first, "verdict": "helpful", "run_id": "another-run"}
+        vote = {"bullet_id": first, "verdict": "helpful", "trajectory_id": "another-trajectory"}
         assert (await call(client, "vote", **vote))["counted"]
         again = await call(client, "vote", **vote)
         assert not again["counted"]
         assert again["reason"]
 
         found = await call(client, "search_playbook", query="git commit: unable to auto-detect email address")
-        assert first in {each["id"] for each in found["bullets"]}
+        assert first in {bullet["id"] for bullet in found["bullets"]}
         text = (await client.read_resource(f"playbook://{dataset}")).contents[0].text
         assert text.splitlines()[0].startswith(f"[{page['bullets'][0]['id']}] ")
 
@@ -142,14 +142,14 @@ async def test_wrong_input_is_refused_in_words_a_model_can_act_on(connect: Any, 
         assert "Invalid dataset name: 'a b'" in await refusal(client, "search_playbook", query="q", dataset="a b")
         assert "top_k" in await refusal(client, "search_playbook", query="q", top_k=0)
         assert "query" in await refusal(client, "search_playbook", query="")
-        assert "verdict" in await refusal(client, "vote", bullet_id="b", verdict="great", run_id="r")
+        assert "verdict" in await refusal(client, "vote", bullet_id="b", verdict="great", trajectory_id="r")
         robot = [{"role": "robot", "content": "beep"}]
-        refused = await refusal(client, "learn_from_run", messages=robot, succeeded=True)
+        refused = await refusal(client, "learn_from_trajectory", messages=robot, succeeded=True)
         assert "trajectory.messages[0].role: 'robot' must be one of" in refused
-        assert "messages" in await refusal(client, "learn_from_run", messages=[], succeeded=True)
-        unknown = await refusal(client, "learn_from_run", messages=[{"text": "q"}], succeeded=True)
+        assert "messages" in await refusal(client, "learn_from_trajectory", messages=[], succeeded=True)
+        unknown = await refusal(client, "learn_from_trajectory", messages=[{"text": "q"}], succeeded=True)
         assert "as openai: trajectory.messages[0].role" in unknown
-        there = await call(client, "vote", bullet_id="nobody", verdict="helpful", run_id="r")
+        there = await call(client, "vote", bullet_id="nobody", verdict="helpful", trajectory_id="r")
         assert not there["counted"]
 
 
@@ -158,9 +158,9 @@ async def test_which_playbook_is_meant_is_asked_when_there_are_several(connect: 
         stack.playbooks.apply_deltas(dataset=name, deltas=[])
         stack.import_playbook(name, b"[a-00001] Text.\n")
     async with connect() as client:
-        told = await refusal(client, "read_playbook")
-        assert "which playbook? Name one with `dataset`; there are " in told
-        assert all(name in told for name in ("several-1", "several-2"))
+        message = await refusal(client, "read_playbook")
+        assert "which playbook? Name one with `dataset`: " in message
+        assert all(name in message for name in ("several-1", "several-2"))
         assert (await call(client, "read_playbook", dataset="several-1"))["bullets"]
 
 
@@ -177,7 +177,7 @@ async def test_a_playbook_is_read_by_section_and_within_bounds(connect: Any, sta
 async def test_without_a_server_it_runs_one_itself_and_keeps_what_was_learned(tmp_path: Path) -> None:
     run = {"messages": MESSAGES, "succeeded": False, "test_report": "failed: no commit"}
     async with stdio(tmp_path, "--local") as client:
-        learned = await call(client, "learn_from_run", **run)
+        learned = await call(client, "learn_from_trajectory", **run)
         assert learned["added"]
     async with stdio(tmp_path, "--local") as client:
         found = await call(client, "read_playbook")
@@ -198,8 +198,8 @@ def test_a_page_in_a_browser_cannot_reach_it(stack: Client, tmp_path: Path) -> N
         assert strange.status_code == 421
         page = httpx.post(url, json=hello, headers={**headers, "Origin": "https://page.example"})
         assert page.status_code == 403
-        known = httpx.post(url, json=hello, headers={**headers, "Host": "memory.example"})
-        assert known.status_code not in (421, 403)
+        allowed = httpx.post(url, json=hello, headers={**headers, "Host": "memory.example"})
+        assert allowed.status_code not in (421, 403)
         large = httpx.post(url, content=b"x" * (16 * 1024 * 1024), headers=headers)
         assert large.status_code == 413
 
@@ -215,10 +215,10 @@ def test_a_page_in_a_browser_cannot_reach_it(stack: Client, tmp_path: Path) -> N
 def test_an_address_that_will_not_do_is_a_message(
     capfd: pytest.CaptureFixture[str], arguments: list[str], complaint: str
 ) -> None:
-    said = runner(capfd)("mcp", *arguments)
-    assert said.code == 1
-    assert complaint in said.err
-    assert "Traceback" not in said.err
+    outcome = runner(capfd)("mcp", *arguments)
+    assert outcome.code == 1
+    assert complaint in outcome.err
+    assert "Traceback" not in outcome.err
 
 
 def test_the_line_for_a_clients_settings_is_the_one_in_the_readme(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What every call of the client does, blocking or not: ids, retries, deadlines, errors, streams."""
+"""Test the calls of both clients: ids, retries, deadlines, errors, streams."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class DatasetLockedError(errors.FailedPrecondition):
 
 
 class Playbooks:
-    """Answers what a test arranged and keeps what it was sent."""
+    """Answer what a test arranged, and store the requests."""
 
     def __init__(self) -> None:
         self.received: list[Any] = []
@@ -96,7 +96,7 @@ class Search:
 
 
 def registration(contract: ServiceDescriptor, servicer: Any, endless: Collection[str] = ()) -> chassis.Registration:
-    """The methods that a servicer has, under the name of a contract."""
+    """Register the methods that a servicer has, under the name of a contract."""
     made = {}
     for method in contract.methods:
         if hasattr(servicer, method.name):
@@ -116,7 +116,7 @@ def _arity(streaming: bool) -> str:
 
 
 class Server:
-    """The servicers and the address they are served at."""
+    """The servicers and their address."""
 
     def __init__(self) -> None:
         self.playbooks, self.gateway, self.search = Playbooks(), Gateway(), Search()
@@ -124,7 +124,7 @@ class Server:
 
     def service(self) -> chassis.Service:
         contracts = playbook.DESCRIPTOR, gateway.DESCRIPTOR, search.DESCRIPTOR
-        (books,), (chains,), (index,) = (tuple(each.services_by_name.values()) for each in contracts)
+        (books,), (chains,), (index,) = (tuple(contract.services_by_name.values()) for contract in contracts)
         return chassis.Service(
             "pretended",
             [
@@ -148,12 +148,12 @@ Ask = Callable[[Callable[[Any], Any]], Any]
 
 @pytest.fixture(params=["blocking", "async"])
 async def ask(request: pytest.FixtureRequest, server: Server) -> AsyncIterator[Ask]:
-    """Runs a scenario on a client: in a thread on the blocking one, in this loop on the async one."""
+    """Return a function that runs a scenario: on the blocking client in a thread, on the async one in this loop."""
     if request.param == "blocking":
         with Client(server.address) as blocking:
 
             async def in_thread(scenario: Callable[[Any], Any]) -> Any:
-                return await asyncio.to_thread(lambda: _listed(scenario(blocking)))
+                return await asyncio.to_thread(lambda: as_list(scenario(blocking)))
 
             yield in_thread
     else:
@@ -161,12 +161,12 @@ async def ask(request: pytest.FixtureRequest, server: Server) -> AsyncIterator[A
 
             async def here(scenario: Callable[[Any], Any]) -> Any:
                 result = scenario(client)
-                return await result if inspect.isawaitable(result) else [each async for each in result]
+                return await result if inspect.isawaitable(result) else [item async for item in result]
 
             yield here
 
 
-def _listed(result: Any) -> Any:
+def as_list(result: Any) -> Any:
     return list(result) if inspect.isgenerator(result) else result
 
 
@@ -178,7 +178,7 @@ async def test_a_method_takes_fields_and_returns_the_response(ask: Ask, server: 
 
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
-    """The spans of this process, server and client alike, as they end."""
+    """Record the spans of this process, those of the server and of the client."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(telemetry, "tracer", provider.get_tracer("test"))
@@ -196,26 +196,26 @@ async def test_every_call_is_a_span_that_the_server_continues(
     with pytest.raises(errors.NotFound):
         await ask(lambda client: client.playbooks.get(dataset="books"))
     await ask(lambda client: client.playbooks.get(dataset="books"))
-    failed, asked = of_kind(spans, SpanKind.CLIENT)
-    assert asked.name == "hansei.playbook.v1.PlaybookService/GetPlaybook"
+    failed, succeeded = of_kind(spans, SpanKind.CLIENT)
+    assert succeeded.name == "hansei.playbook.v1.PlaybookService/GetPlaybook"
     assert (failed.attributes or {})["rpc.grpc.status_code"] == "NOT_FOUND"
-    assert (asked.attributes or {})["rpc.grpc.status_code"] == "OK"
+    assert (succeeded.attributes or {})["rpc.grpc.status_code"] == "OK"
     served = of_kind(spans, SpanKind.SERVER)[-1]
     assert served.parent is not None
-    assert served.parent.span_id == asked.context.span_id
+    assert served.parent.span_id == succeeded.context.span_id
 
 
 async def test_a_stream_is_one_span_and_one_that_is_left_was_cancelled(
     spans: InMemorySpanExporter, server: Server
 ) -> None:
-    def left() -> None:
+    def close_stream() -> None:
         with Client(server.address) as client:
             assert list(client.playbooks.export_chunks(dataset="books")) == []
             events = client.playbooks.watch(dataset="books")
             next(events)
             events.close()  # type: ignore[attr-defined]
 
-    await asyncio.to_thread(left)
+    await asyncio.to_thread(close_stream)
     codes = [(span.attributes or {})["rpc.grpc.status_code"] for span in of_kind(spans, SpanKind.CLIENT)]
     assert codes == ["OK", "CANCELLED"]
 

@@ -1,4 +1,4 @@
-"""What sdk/README.md tells users to type works, word for word."""
+"""Test the commands, the Python blocks and the exit codes of sdk/README.md."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture
 def checkout(system: systems.System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the examples in it, from where the running system is found."""
+    """Return a folder with the examples, and set the address of the running system."""
     shutil.copytree(ROOT / "examples/trajectories", tmp_path / "examples/trajectories")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HANSEI_ADDR", system.address)
@@ -36,7 +36,7 @@ def checkout(system: systems.System, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A model, where OpenAI's client looks for one."""
+    """Serve a model at the address that OpenAI's client uses."""
     with OpenAIServer(otherwise=chat("Pull with --rebase, then push again.")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "none")
@@ -55,9 +55,9 @@ def test_the_shell_lines_run(checkout: Path, capfd: pytest.CaptureFixture[str]) 
     (block,) = blocks("sh")
     hansei = runner(capfd)
     for line in block.splitlines():
-        said = hansei(*shlex.split(line)[1:])
-        assert said.code == 0, f"{line}\n{said.out}{said.err}"
-        assert said.out or "export" in line, line
+        outcome = hansei(*shlex.split(line)[1:])
+        assert outcome.code == 0, f"{line}\n{outcome.out}{outcome.err}"
+        assert outcome.out or "export" in line, line
 
 
 def test_the_exit_codes_are_those_of_the_code() -> None:

@@ -1,4 +1,4 @@
-"""`hansei doctor --bundle`: what is in it, that nothing secret is, and that it is made when nothing answers."""
+"""Test `hansei doctor --bundle`: its content, its secrets, and that it is made when no server answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from allinone.commands import settings_classes
 from chassis.settings import settings_table
 from hansei.client import Client
 from hansei.client.cli.support import servers
-from hansei.client.cli.support.archive import Part
+from hansei.client.cli.support.archive import BundlePart
 from hansei.reflector.v1 import trajectory_pb2 as trajectory
 from services.curator.bootstrap import build
 from services.curator.settings import CuratorSettings
@@ -44,21 +44,21 @@ LOOKS = (
     "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----",
     "OPENAI_API_KEY={}",
 )
-"""What a secret in a place that is not meant for one looks like."""
+"""The forms of a secret in a variable that is not meant for one."""
 
 
 @dataclass
-class Planted:
-    """Secrets of this test, each a word of its own that nothing else holds."""
+class PlantedSecrets:
+    """The secrets of a test, each a unique word."""
 
     words: list[str] = field(default_factory=list)
 
-    def one(self) -> str:
+    def new_secret(self) -> str:
         self.words.append(f"planted{uuid.uuid4().hex}")
         return self.words[-1]
 
     def found_in(self, file: Path) -> list[tuple[str, str]]:
-        """Where any of them stands in a bundle, in a name or in any byte of a file."""
+        """Return the files of a bundle whose name or content has a secret."""
         assert self.words
         with tarfile.open(file) as packed:
             contents = {entry.name: _content(packed, entry) for entry in packed}
@@ -77,20 +77,20 @@ def _content(packed: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
 
 
 def documents(file: Path) -> dict[str, Any]:
-    """The JSON documents and texts in a bundle, by their names."""
+    """Return the JSON documents and texts of a bundle, by name."""
     with tarfile.open(file) as packed:
         contents = {entry.name.removeprefix(FOLDER): _content(packed, entry).decode() for entry in packed}
     return {name: json.loads(text) if name.endswith(".json") else text for name, text in contents.items()}
 
 
 @pytest.fixture
-def planted() -> Planted:
-    return Planted()
+def secrets() -> PlantedSecrets:
+    return PlantedSecrets()
 
 
 @pytest.fixture
 def hansei(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Hansei:
-    """The command in an empty folder, where no server is."""
+    """Return the command in an empty folder, without a server."""
     for name in ("LLM_PROVIDER", "HANSEI_LLM_PROVIDER", "OPENAI_API_KEY", "EMBEDDING_PROVIDER"):
         monkeypatch.delenv(name, raising=False)
     for name in systems.SERVICES:
@@ -101,38 +101,46 @@ def hansei(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, t
     return runner(capfd)
 
 
-def secret_run(dataset: str, planted: Planted) -> trajectory.Trajectory:
-    """A failed run with something secret in every text."""
-    call = trajectory.ToolCall(id="1", name="push", arguments=json.dumps({"token": planted.one()}))
+def secret_run(dataset: str, secrets: PlantedSecrets) -> trajectory.Trajectory:
+    """Return a failed trajectory with a secret in every text."""
+    call = trajectory.ToolCall(id="1", name="push", arguments=json.dumps({"token": secrets.new_secret()}))
     return trajectory.Trajectory(
         id=f"{dataset}-1",
         dataset=dataset,
-        query=f"Push with the password {planted.one()}",
+        query=f"Push with the password {secrets.new_secret()}",
         status=trajectory.TRAJECTORY_STATUS_FAILURE,
-        generated_answer=f"I could not push as {planted.one()}.",
+        generated_answer=f"I could not push as {secrets.new_secret()}.",
         steps=[
-            trajectory.Step(role=trajectory.STEP_ROLE_ASSISTANT, content=planted.one(), tool_calls=[call]),
+            trajectory.Step(role=trajectory.STEP_ROLE_ASSISTANT, content=secrets.new_secret(), tool_calls=[call]),
             trajectory.Step(
                 role=trajectory.STEP_ROLE_TOOL,
                 name="push",
                 tool_call_id="1",
-                content=f"exit code 1\nfatal: no access with {planted.one()}",
+                content=f"exit code 1\nfatal: no access with {secrets.new_secret()}",
             ),
         ],
     )
 
 
 def test_it_says_how_a_running_hansei_is_and_holds_no_text_of_it(
-    hansei: Hansei, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, planted: Planted
+    hansei: Hansei, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, secrets: PlantedSecrets
 ) -> None:
-    token, metrics, dataset = planted.one(), f"127.0.0.1:{systems.free_port()}", f"support-{uuid.uuid4().hex[:8]}"
+    token, metrics, dataset = (
+        secrets.new_secret(),
+        f"127.0.0.1:{systems.free_port()}",
+        f"support-{uuid.uuid4().hex[:8]}",
+    )
     settings = {"HANSEI_METRICS_ADDRESS": metrics, "GATEWAY_API_TOKEN": token, "HANSEI_LOG_LEVEL": "DEBUG"}
     data = tmp_path / "data-of-the-server"
     data.mkdir()
     with systems.one_process(data, **settings) as system:
         with Client(system.address, token=token) as client:
-            learned = client.learn(secret_run(dataset, planted), ground_truth=planted.one(), test_report=planted.one())
-            client.ask(dataset, f"How do I push? {planted.one()}", min_revision=learned.curation.revision)
+            learned = client.learn(
+                secret_run(dataset, secrets),
+                ground_truth=secrets.new_secret(),
+                test_report=secrets.new_secret(),
+            )
+            client.ask(dataset, f"How do I push? {secrets.new_secret()}", min_revision=learned.curation.revision)
         log = data / "allinone.log"
         assert log.stat().st_size
         monkeypatch.setenv("HANSEI_METRICS_ADDRESS", metrics)
@@ -140,11 +148,11 @@ def test_it_says_how_a_running_hansei_is_and_holds_no_text_of_it(
         monkeypatch.setenv("HANSEI_ADDR", system.address)
         monkeypatch.setenv("CURATOR_DATABASE_URL", "")
         monkeypatch.setenv("PLAYBOOK_DATA_DIR", str(data / "playbooks"))
-        said = hansei("doctor", "--bundle", "b.tar.gz", "--log", log, "--json")
-    assert said.code == 0, said.err
-    assert planted.found_in(tmp_path / "b.tar.gz") == []
+        outcome = hansei("doctor", "--bundle", "b.tar.gz", "--log", log, "--json")
+    assert outcome.code == 0, outcome.err
+    assert secrets.found_in(tmp_path / "b.tar.gz") == []
     found = documents(tmp_path / "b.tar.gz")
-    assert said.document == found["manifest.json"]
+    assert outcome.document == found["manifest.json"]
     (book,) = found["playbooks.json"]
     assert (book["dataset"], book["revision"], book["index_revision"]) == (dataset, 1, 1)
     assert book["bullets"] >= 1
@@ -159,98 +167,112 @@ def test_it_says_how_a_running_hansei_is_and_holds_no_text_of_it(
         "value": str(data / "playbooks"),
         "from": "PLAYBOOK_DATA_DIR",
     }
-    assert {each["check"] for each in found["findings.json"]} >= {"server: curator", "gateway: settings"}
+    assert {finding["check"] for finding in found["findings.json"]} >= {"server: curator", "gateway: settings"}
     assert "grpcio" in found["versions.json"]["packages"]
     assert '"event": "serving"' in found["logs/1-allinone.log"]
 
 
 def test_the_manifest_tells_of_every_file_and_of_what_is_not_there(hansei: Hansei, tmp_path: Path) -> None:
-    said = hansei("doctor", "--bundle", "b.tar.gz")
-    assert said.code == 1  # the server does not answer
+    outcome = hansei("doctor", "--bundle", "b.tar.gz")
+    assert outcome.code == 1  # the server does not answer
     file = tmp_path / "b.tar.gz"
     assert file.stat().st_mode & 0o077 == 0
     manifest = documents(file)["manifest.json"]
     with tarfile.open(file) as packed:
         there = {entry.name.removeprefix(FOLDER): _content(packed, entry) for entry in packed}
-    told = {each["file"]: (each["bytes"], each["sha256"]) for each in manifest["files"]}
-    assert told == {
+    digests = {entry["file"]: (entry["bytes"], entry["sha256"]) for entry in manifest["files"]}
+    assert digests == {
         name: (len(content), hashlib.sha256(content).hexdigest())
         for name, content in there.items()
         if name != "manifest.json"
     }
-    left_out = {each["what"]: each["why"] for each in manifest["left_out"]}
+    left_out = {entry["what"]: entry["why"] for entry in manifest["left_out"]}
     for name in systems.SERVICES:
         assert "did not answer: UNAVAILABLE" in left_out[f"health and contract of the {name}"]
     assert {"metrics", "logs", "bullets, trajectories, prompts and documents"} <= set(left_out)
-    assert all(each in said.out for each in [*told, *left_out])
+    assert all(name in outcome.out for name in [*digests, *left_out])
 
 
-def every_setting(planted: Planted) -> Iterator[tuple[str, str]]:
-    """A secret in each variable of each setting: by itself where one belongs, elsewhere with its usual looks."""
+def every_setting(secrets: PlantedSecrets) -> Iterator[tuple[str, str]]:
+    """Yield a secret for each variable of each setting, in a usual form where the setting is not secret."""
     looks = cycle(LOOKS)
     for settings in settings_classes().values():
         for row in settings_table(settings):
             for variable in row.variables:
                 secret = isinstance(settings.model_fields[row.name].get_default(), SecretStr)
-                yield variable, planted.one() if secret else next(looks).format(planted.one())
+                yield (
+                    variable,
+                    secrets.new_secret() if secret else next(looks).format(secrets.new_secret()),
+                )
 
 
-def usable_settings(planted: Planted) -> Iterator[tuple[str, str]]:
-    """Secrets where they belong, in settings with which everything would start, were the databases there."""
+def usable_settings(secrets: PlantedSecrets) -> Iterator[tuple[str, str]]:
+    """Yield secrets in settings that are valid, except that the databases do not exist."""
     for variable in ("OPENAI_API_KEY", "GOOGLE_API_KEY", "GATEWAY_API_TOKEN", "HANSEI_SEARCH_QDRANT_API_KEY"):
-        yield variable, planted.one()
+        yield variable, secrets.new_secret()
     for listed in systems.SERVICES.values():
         if "database" in listed:
-            place = f"127.0.0.1:{systems.free_port()}"
-            yield listed["database"], f"postgresql://hansei:{planted.one()}@{place}/x?sslpassword={planted.one()}"
+            path = f"127.0.0.1:{systems.free_port()}"
+            yield (
+                listed["database"],
+                f"postgresql://hansei:{secrets.new_secret()}@{path}/x?sslpassword={secrets.new_secret()}",
+            )
     yield "LLM_PROVIDER", "openai"
-    yield "OPENAI_BASE_URL", f"http://user:{planted.one()}@127.0.0.1:{systems.free_port()}/v1"
+    yield "OPENAI_BASE_URL", f"http://user:{secrets.new_secret()}@127.0.0.1:{systems.free_port()}/v1"
 
 
-def elsewhere(planted: Planted) -> Iterator[tuple[str, str]]:
-    """Secrets in variables that are no settings."""
+def elsewhere(secrets: PlantedSecrets) -> Iterator[tuple[str, str]]:
+    """Yield secrets in variables that are not settings."""
     for variable in ("HANSEI_TOKEN", "AWS_SECRET_ACCESS_KEY", "SOME_PASSWORD", "hansei_own_api_key"):
-        yield variable, planted.one()
-    yield "OTEL_EXPORTER_OTLP_HEADERS", f"x-key={planted.one()},authorization=Basic {planted.one()}"
-    yield "DATABASE_URL", f"mysql://root:{planted.one()}@127.0.0.1/x"
+        yield variable, secrets.new_secret()
+    yield (
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        f"x-key={secrets.new_secret()},authorization=Basic {secrets.new_secret()}",
+    )
+    yield "DATABASE_URL", f"mysql://root:{secrets.new_secret()}@127.0.0.1/x"
 
 
 @pytest.mark.parametrize("settings", [every_setting, usable_settings])
 def test_nothing_secret_is_in_it_wherever_it_stood(
-    hansei: Hansei, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, planted: Planted, settings: Any
+    hansei: Hansei, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, secrets: PlantedSecrets, settings: Any
 ) -> None:
-    given = {**dict(settings(planted)), **dict(elsewhere(planted))}
-    for variable, value in given.items():
+    variables = {**dict(settings(secrets)), **dict(elsewhere(secrets))}
+    for variable, value in variables.items():
         monkeypatch.setenv(variable, value)
-    tls = Authority().issue(tmp_path / planted.one(), "localhost") if settings is usable_settings else {}
-    for variable, place in tls.items():
-        monkeypatch.setenv(variable, place)
+    tls = Authority().issue(tmp_path / secrets.new_secret(), "localhost") if settings is usable_settings else {}
+    for variable, path in tls.items():
+        monkeypatch.setenv(variable, path)
         # The folder's name is none, and a path may be told; what is in the files may not.
-        planted.words = [word for word in planted.words if word not in place]
+        secrets.words = [word for word in secrets.words if word not in path]
     if tls:
         key = Path(tls["HANSEI_TLS_KEY"]).read_text(encoding="ascii")
-        planted.words.extend(key.splitlines()[1:-1])
+        secrets.words.extend(key.splitlines()[1:-1])
     log = tmp_path / "service.log"
     lines = [
-        *(json.dumps({"event": f"called with {value}", variable: value}) for variable, value in given.items()),
-        *given.values(),
-        json.dumps({"event": "broke", "exception": f'Traceback\n  File "a.py", line 1, in f\nE: {planted.one()}'}),
-        *(Path(place).read_text(encoding="ascii") for place in tls.values()),
+        *(json.dumps({"event": f"called with {value}", variable: value}) for variable, value in variables.items()),
+        *variables.values(),
+        json.dumps(
+            {
+                "event": "broke",
+                "exception": f'Traceback\n  File "a.py", line 1, in f\nE: {secrets.new_secret()}',
+            }
+        ),
+        *(Path(path).read_text(encoding="ascii") for path in tls.values()),
     ]
     log.write_text("\n".join(lines), encoding="utf-8")
-    said = hansei("doctor", "--bundle", "b.tar.gz", "--log", log)
-    assert said.code == 1
-    assert (tmp_path / "b.tar.gz").exists(), said.err
-    assert planted.found_in(tmp_path / "b.tar.gz") == []
-    assert [word for word in planted.words if word in said.out + said.err] == []
+    outcome = hansei("doctor", "--bundle", "b.tar.gz", "--log", log)
+    assert outcome.code == 1
+    assert (tmp_path / "b.tar.gz").exists(), outcome.err
+    assert secrets.found_in(tmp_path / "b.tar.gz") == []
+    assert [word for word in secrets.words if word in outcome.out + outcome.err] == []
     assert "a.py:1 f" in documents(tmp_path / "b.tar.gz")["logs/1-service.log"]
 
 
 def test_without_the_server_nobody_is_asked(hansei: Hansei, tmp_path: Path) -> None:
-    said = hansei("doctor", "--bundle", "b.tar.gz", "--no-server", "--json")
-    assert said.code == 0, said.err
+    outcome = hansei("doctor", "--bundle", "b.tar.gz", "--no-server", "--json")
+    assert outcome.code == 0, outcome.err
     assert "servers.json" not in documents(tmp_path / "b.tar.gz")
-    assert "servers were not asked" in [each["why"] for each in said.document["left_out"]]
+    assert "the command did not call the servers" in [entry["why"] for entry in outcome.document["left_out"]]
     # A schema is looked up without making the database.
     assert documents(tmp_path / "b.tar.gz")["schemas.json"]["planner"]["there"] is False
     assert not (tmp_path / "data").exists()
@@ -261,16 +283,16 @@ def test_nothing_is_overwritten_and_a_log_alone_is_refused(
     hansei: Hansei, tmp_path: Path, arguments: list[str]
 ) -> None:
     (tmp_path / "there.tar.gz").write_text("mine", encoding="utf-8")
-    said = hansei("doctor", "--no-server", *arguments)
-    assert said.code == 2
-    assert said.err.startswith("Error: ")
+    outcome = hansei("doctor", "--no-server", *arguments)
+    assert outcome.code == 2
+    assert outcome.err.startswith("Error: ")
     assert (tmp_path / "there.tar.gz").read_text(encoding="utf-8") == "mine"
 
 
 def test_a_folder_that_is_not_there_is_named(hansei: Hansei) -> None:
-    said = hansei("doctor", "--no-server", "--bundle", "nowhere/b.tar.gz")
-    assert said.code == 1
-    assert "nowhere/b.tar.gz cannot be written: No such file" in said.err
+    outcome = hansei("doctor", "--no-server", "--bundle", "nowhere/b.tar.gz")
+    assert outcome.code == 1
+    assert "nowhere/b.tar.gz cannot be written: No such file" in outcome.err
 
 
 async def test_services_with_tls_are_asked_with_the_certificates_of_this_environment(
@@ -286,6 +308,6 @@ async def test_services_with_tls_are_asked_with_the_certificates_of_this_environ
         build(settings, chassis.Peers({})), settings=settings, certificates=certificates
     ) as running:
         monkeypatch.setenv("CURATOR_ADDR", running.address.replace("127.0.0.1", "localhost"))
-        found = await asyncio.to_thread(lambda: list(servers.health(f"127.0.0.1:{systems.free_port()}")))
-    (part,) = (each for each in found if isinstance(each, Part))
+        found = await asyncio.to_thread(lambda: list(servers.collect_health(f"127.0.0.1:{systems.free_port()}")))
+    (part,) = (part for part in found if isinstance(part, BundlePart))
     assert part.content["curator"]["health"]["hansei.curator.v1.CuratorService"] == "SERVING"

@@ -11,26 +11,27 @@ import typer
 from typer.main import get_command
 
 from hansei.client.cli import (
-    asking,
     config,
     doctor,
     evaluation,
     jobs,
     keys,
-    learning,
+    learn,
     mcp,
     plan,
     playbook,
+    query,
     stack,
-    validating,
+    validate,
 )
+from hansei.client.cli.command import command
 from hansei.client.cli.options import EXIT_CODES, CommandFailedError
 
 EPILOG = "Exit codes: " + "; ".join(f"{code.value} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
 
 app = typer.Typer(
     name="hansei",
-    help="Agents that learn from what they did.",
+    help="Let agents learn from their trajectories.",
     epilog=EPILOG,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -39,8 +40,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         from importlib.metadata import version
 
         typer.echo(f"hansei {version('hansei')}")
@@ -53,20 +54,20 @@ def hansei(
         bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Agents that learn from what they did."""
+    """Let agents learn from their trajectories."""
 
 
-app.command()(stack.up)
+app.command("up")(stack.run_services)
 app.command()(stack.demo)
-app.command()(learning.learn)
-app.command()(asking.search)
-app.command()(asking.ask)
-app.command()(validating.validate)
+app.command()(learn.learn)
+command(app, "search_results.bullets")(query.search)
+command(app, "search_results.answer", check=query.exit_if_unanswered)(query.ask)
+command(app, "findings.validation", check=validate.exit_if_invalid)(validate.validate)
 app.add_typer(playbook.app, name="playbook")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(plan.app, name="plan")
 app.add_typer(keys.app, name="keys")
-app.command()(keys.audit)
+command(app, "access.audit_line", local=False, empty="There are no audit records.")(keys.audit)
 app.add_typer(config.app, name="config")
 app.add_typer(evaluation.app, name="eval")
 app.command()(mcp.mcp)
@@ -75,22 +76,22 @@ app.command()(doctor.doctor)
 
 @cache
 def root_command() -> Any:
-    """The command with all below it, put together once: that takes longer than most of what it is asked to do."""
+    """Return the command with all its subcommands; building them takes long, so it happens once."""
     return get_command(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command; exits with a code of `Exit`."""
+    """Run the command, and exit with one of `EXIT_CODES`."""
     try:
         root_command()(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="hansei")
     except CommandFailedError as failure:
         sys.stderr.write(f"Error: {failure.message}\n")
         sys.exit(failure.code)
     except Exception as failure:
-        # Only now is it worth loading what tells our errors from bugs.
-        from hansei.client.cli.failures import exit_code_of
+        # The module that knows the errors loads slowly, so it is imported only after one.
+        from hansei.client.cli.failures import report_error
 
-        code = exit_code_of(failure)
+        code = report_error(failure)
         if code is None:
             raise
         sys.exit(code)

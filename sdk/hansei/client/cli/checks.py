@@ -1,4 +1,4 @@
-"""What `hansei doctor` looks at. Each check says what it found and, where something is wrong, what to do about it."""
+"""The checks of `hansei doctor`. Each result has a finding and, for an error, a way to correct it."""
 
 from __future__ import annotations
 
@@ -14,164 +14,146 @@ from chassis.deadlines import time_limit
 from chassis.errors import HanseiError, Unavailable
 from chassis.logging import without_secrets
 from chassis.settings import BadSetting, ServiceSettings, load, settings_table
-from hansei.client.cli.embedded import provider
+from hansei.client.cli.embedded_stack import llm_provider
 from hansei.client.cli.failures import PEER_UNAVAILABLE
-from hansei.client.local import environment
+from hansei.client.local import set_environment
 from hansei.client.server import ServerNotInstalledError, server
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
 
 SECONDS = 5.0
-A_RUN = b'{"id": "doctor", "query": "q", "status": "success", "generated_answer": "a", "steps": []}'
-DATABASES = "_database_url"
-"""How the settings end that name a database."""
+SAMPLE_TRAJECTORY = b'{"id": "doctor", "query": "q", "status": "success", "generated_answer": "a", "steps": []}'
 BUILT_IN = ("offline", "minilm", "hashing")
-START_ONE = "start it with `hansei up`, or name another with --addr"
+START_SERVER = "start it with `hansei up`, or name another with --addr"
+CORRECT_VARIABLE = "correct the variable that is named"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at; `remedy` is what to do about it, empty when all is well."""
+class CheckResult:
+    """The result of one check; `remedy` is empty if there is no error."""
 
     name: str
-    found: str
+    finding: str
     remedy: str = ""
 
-    def without_secrets(self) -> Finding:
-        """The finding as it may be shown: what is wrong with a setting is said in its own words."""
-        return replace(self, found=without_secrets(self.found))
+    def without_secrets(self) -> CheckResult:
+        """Return the result without secrets: a finding quotes the message about a wrong setting."""
+        return replace(self, finding=without_secrets(self.finding))
 
 
-def check_machine() -> Iterator[Finding]:
-    """What `hansei up` would find here: its settings, the key of its model, the folders it writes to."""
+def check_machine() -> Iterator[CheckResult]:
+    """Check what `hansei up` would use here: its settings, the key of its model, its folders and databases."""
     try:
         classes = server().settings_classes()
     except ServerNotInstalledError as error:
-        yield Finding("hansei up", f"is not checked: {error}")
+        yield CheckResult("hansei up", f"is not checked: {error}")
         return
     for name, settings_class in classes.items():
-        settings = loaded(settings_class)
+        settings = load_settings(settings_class)
         if isinstance(settings, str):
-            yield Finding(f"{name}: settings", settings, "correct the variable that is named")
+            yield CheckResult(f"{name}: settings", settings, CORRECT_VARIABLE)
             continue
-        yield Finding(f"{name}: settings", "read from the environment")
-        yield from _key(name, settings)
-        yield from _folders(name, settings)
-        yield from _databases(name, settings)
+        yield CheckResult(f"{name}: settings", "read from the environment")
+        yield from _check_model_key(name, settings)
+        yield from _check_storage(name, settings)
 
 
-def loaded(settings_class: type[ServiceSettings]) -> ServiceSettings | str:
-    """The settings that `hansei up` would have, or the complaint with which a service would refuse to start."""
-    complaint = io.StringIO()
+def load_settings(settings_class: type[ServiceSettings]) -> ServiceSettings | str:
+    """Return the settings that `hansei up` would have, or the message with which a service would refuse to start."""
+    message = io.StringIO()
     try:
-        with redirect_stderr(complaint), environment({"HANSEI_LLM_PROVIDER": provider()}):
+        with redirect_stderr(message), set_environment({"HANSEI_LLM_PROVIDER": llm_provider()}):
             return load(settings_class)
     except SystemExit:
-        return complaint.getvalue().strip()
+        return message.getvalue().strip()
 
 
-def _key(name: str, settings: Any) -> Iterator[Finding]:
-    """The key of the model, for a service that calls one: a chat model, or of search the embedder."""
+def _check_model_key(name: str, settings: Any) -> Iterator[CheckResult]:
+    """Check the key of the chat model or, for search, of the embedding model."""
     if not hasattr(settings, "key_of"):
         return
-    chosen = getattr(settings, "embedding_provider", "") or settings.llm_provider
-    if chosen in BUILT_IN:
-        yield Finding(f"{name}: model", f"{chosen}: built in, needs no key")
+    provider = getattr(settings, "embedding_provider", "") or settings.llm_provider
+    if provider in BUILT_IN:
+        yield CheckResult(f"{name}: model", f"{provider}: built in, needs no key")
         return
     try:
-        settings.key_of(chosen)
+        settings.key_of(provider)
     except BadSetting as error:
-        wrong, _, remedy = str(error).partition("\n")
-        yield Finding(f"{name}: model", wrong, remedy or "correct the variable that is named")
+        message, _, remedy = str(error).partition("\n")
+        yield CheckResult(f"{name}: model", message, remedy or CORRECT_VARIABLE)
     else:
-        yield Finding(f"{name}: model", f"{chosen}, and its key is set if it needs one")
+        yield CheckResult(f"{name}: model", f"{provider}: the key is set, if one is needed")
 
 
-def _folders(name: str, settings: ServiceSettings) -> Iterator[Finding]:
-    """The files and folders of data, as far as they are local."""
+def _check_storage(name: str, settings: ServiceSettings) -> Iterator[CheckResult]:
+    """Check that local data can be written, and that database servers accept a connection."""
     for row in settings_table(type(settings)):
-        value = str(getattr(settings, row.name))
+        check, value, variable = f"{name}: {row.name}", str(getattr(settings, row.name)), row.variables[-1]
         if row.default.startswith("data/") and "://" not in value:
-            remedy = "" if _can_be_written(Path(value).absolute()) else f"set {row.variables[-1]} to a place that is"
-            yield Finding(f"{name}: {row.name}", f"{value} is {'not ' if remedy else ''}writable", remedy)
+            is_writable = _is_writable(Path(value).absolute())
+            remedy = "" if is_writable else f"set {variable} to a writable path"
+            yield CheckResult(check, f"{value} is {'' if is_writable else 'not '}writable", remedy)
+        if row.name.endswith("_database_url") and "://" in value and not value.startswith("sqlite"):
+            yield _check_database(check, value, variable)
 
 
-def _databases(name: str, settings: ServiceSettings) -> Iterator[Finding]:
-    """The databases that are servers, and whether they let us in."""
-    for row in settings_table(type(settings)):
-        value = str(getattr(settings, row.name))
-        if row.name.endswith(DATABASES) and "://" in value and not value.startswith("sqlite"):
-            yield _entered(f"{name}: {row.name}", value, row.variables[-1])
-
-
-def _entered(check: str, place: str, variable: str) -> Finding:
+def _check_database(check: str, url: str, variable: str) -> CheckResult:
     try:
-        return Finding(check, f"{server().connect_database(place, variable)} answers")
+        return CheckResult(check, f"{server().connect_database(url, variable)} answers")
     except BadSetting as error:
-        return Finding(check, str(error), "correct the variable that is named")
+        return CheckResult(check, str(error), CORRECT_VARIABLE)
     except Unavailable as error:
-        return Finding(check, error.message, f"start it, or correct {variable}")
+        return CheckResult(check, error.message, f"start it, or correct {variable}")
 
 
-def _can_be_written(path: Path) -> bool:
-    """Whether a file or folder may be written, or made where it does not exist yet."""
-    there = next(each for each in (path, *path.parents) if each.exists())
-    return os.access(there, os.W_OK) and (there == path or there.is_dir())
+def _is_writable(path: Path) -> bool:
+    """Return whether a file or folder can be written, or created if it does not exist."""
+    existing = next(parent for parent in (path, *path.parents) if parent.exists())
+    return os.access(existing, os.W_OK) and (existing == path or existing.is_dir())
 
 
-def check_server(address: str | None) -> Iterator[Finding]:
-    """The gateway, and each service behind it, by a call that changes nothing."""
+def check_server(address: str | None) -> Iterator[CheckResult]:
+    """Check the gateway and each service behind it with a call that changes nothing."""
     from hansei.client.client import Client
 
     try:
         client = Client(address)
     except BadSetting as error:
-        yield Finding("server: settings", str(error), "correct the variable that is named")
+        yield CheckResult("server: settings", str(error), CORRECT_VARIABLE)
         return
     with client:
         for name, call in _CALLS.items():
             try:
                 with time_limit(SECONDS):
-                    yield Finding(f"server: {name}", call(client))
+                    yield CheckResult(f"server: {name}", f"answers; {call(client)}")
             except HanseiError as error:
-                yield Finding(f"server: {name}", error.message, _remedy(name, error, client.address))
-                if error.reason == PEER_UNAVAILABLE and client.address in error.message:
+                is_gateway = error.reason == PEER_UNAVAILABLE and client.address in error.message
+                yield CheckResult(f"server: {name}", error.message, _remedy(name, error, is_gateway))
+                if is_gateway:
                     return
 
 
-def _remedy(name: str, error: HanseiError, address: str) -> str:
+def _remedy(name: str, error: HanseiError, is_gateway: bool) -> str:
     if error.reason == PEER_UNAVAILABLE:
-        is_gateway = address in error.message
-        return START_ONE if is_gateway else f"start the {name}, or correct {name.upper()}_ADDR of the gateway"
-    return f"look into the log of the {name}: {error.reason}"
+        return START_SERVER if is_gateway else f"start the {name}, or correct {name.upper()}_ADDR of the gateway"
+    return f"read the log of the {name}: {error.reason}"
 
 
-def _curator(client: Client) -> str:
-    return f"answers; {len(client.playbooks.list_datasets().datasets)} datasets"
-
-
-def _search(client: Client) -> str:
+def _call_search(client: Client) -> str:
     status = client.index.get_status(dataset="doctor")
-    return f"answers; embeddings by {status.embedding_model}, tokeniser {status.tokenizer}"
+    return f"embedding model {status.embedding_model}, tokenizer {status.tokenizer}"
 
 
-def _reflector(client: Client) -> str:
-    return f"answers; read {len(client.reflector.parse_trajectories(content=A_RUN, dataset='doctor').trajectories)} run"
-
-
-def _planner(client: Client) -> str:
-    return f"answers; thresholds {client.planner.get_thresholds().mode}"
-
-
-def _validator(client: Client) -> str:
-    return f"answers; {len(client.validator.list_report_kinds().kinds)} registered kinds"
+def _call_reflector(client: Client) -> str:
+    response = client.reflector.parse_trajectories(content=SAMPLE_TRAJECTORY, dataset="doctor")
+    return f"parsed {len(response.trajectories)} trajectory"
 
 
 _CALLS: dict[str, Callable[[Client], str]] = {
-    "curator": _curator,
-    "search": _search,
-    "reflector": _reflector,
-    "planner": _planner,
-    "validator": _validator,
+    "curator": lambda client: f"{len(client.playbooks.list_datasets().datasets)} datasets",
+    "search": _call_search,
+    "reflector": _call_reflector,
+    "planner": lambda client: f"thresholds {client.planner.get_thresholds().mode}",
+    "validator": lambda client: f"{len(client.validator.list_report_kinds().kinds)} registered kinds",
 }

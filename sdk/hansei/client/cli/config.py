@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hansei.client.cli.options import Exit
+from hansei.client.cli.options import AsJson, Exit
 
 app = typer.Typer(help="Configuration files.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -23,13 +23,13 @@ def init(
         str | None, typer.Option("--component", "-c", help="config or prompt_builder. [default: both]")
     ] = None,
     output_path: Annotated[
-        Path | None, typer.Option("--output-path", "-o", help="Where to write the one component.")
+        Path | None, typer.Option("--output-path", "-o", help="The file to write, for one component.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite what is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite existing files.")] = False,
     workspace: Annotated[
-        Path | None, typer.Option(envvar="HANSEI_WORKSPACE", help="Folder whose configs/ is written to.")
+        Path | None, typer.Option(envvar="HANSEI_WORKSPACE", help="The folder whose configs/ gets the files.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, and nothing else.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write configuration files with the defaults."""
     from hansei.client.cli.output import print_json, say
@@ -37,13 +37,13 @@ def init(
     from hansei.client.server import server
 
     try:
-        written = server().init_config(component, output_path, force=force, workspace=workspace)
+        paths = server().init_config(component, output_path, force=force, workspace=workspace)
     except BadSetting as error:
-        # The texts are the specification's own, so nothing is put before them (B-43 to B-46).
+        # The specification fixes these messages (B-43 to B-46), so no "Error: " is added.
         say(str(error))
         raise typer.Exit(Exit.FAILED) from None
     if as_json:
-        print_json({"written": [str(path) for path in written]})
+        print_json({"written": [str(path) for path in paths]})
     else:
-        for path in written:
+        for path in paths:
             typer.echo(f"wrote {path}")

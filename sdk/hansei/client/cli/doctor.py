@@ -12,15 +12,17 @@ import typer
 from hansei.client.cli.options import Address, AsJson, Exit, fail
 
 if TYPE_CHECKING:
-    from hansei.client.cli.checks import Finding
+    from hansei.client.cli.checks import CheckResult
 
 
 def doctor(
     addr: Address = None,
-    server: Annotated[bool, typer.Option(help="Also ask the server and the services behind it.")] = True,
+    server: Annotated[bool, typer.Option(help="Also check the server and the services behind it.")] = True,
     bundle: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.tar.gz", help="Also write what somebody who helps must know: no secrets, no texts."),
+        typer.Option(
+            metavar="FILE.tar.gz", help="Also write a file for whoever gives support, without secrets and texts."
+        ),
     ] = None,
     log: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="A log whose end goes into the bundle. [repeatable]")
@@ -29,40 +31,40 @@ def doctor(
 ) -> None:
     """Check settings, keys, data and server.
 
-    Says what to do about what is wrong. Exits with 1 when something is. With --bundle, --json is the manifest of the
-    bundle; the findings are in it.
+    Shows how to correct each error. Exits with 1 if there is one. With --bundle, --json prints the manifest of the
+    bundle, which contains the results.
     """
     from hansei.client.cli.checks import check_machine, check_server
     from hansei.client.cli.output import console, print_json
     from hansei.client.cli.show import checks
 
     if log and not bundle:
-        fail("--log names what goes into a bundle: give --bundle, too", Exit.USAGE)
+        fail("--log adds a file to the bundle: use it with --bundle", Exit.USAGE)
     if bundle and bundle.exists():
-        fail(f"{bundle} is there already: name another file", Exit.USAGE)
-    findings = []
-    for each in chain(check_machine(), check_server(addr) if server else ()):
-        finding = each.without_secrets()
-        findings.append(finding)
+        fail(f"{bundle} exists already: name another file", Exit.USAGE)
+    results = []
+    for unmasked in chain(check_machine(), check_server(addr) if server else ()):
+        result = unmasked.without_secrets()
+        results.append(result)
         if not as_json:
-            console().print(checks.finding(finding))
+            console().print(checks.check_result(result))
         elif not bundle:
-            print_json(checks.document(finding), line=True)
+            print_json(checks.document(result), line=True)
     if bundle:
-        _bundle(bundle, addr, findings, log or [], server=server, as_json=as_json)
-    if any(finding.remedy for finding in findings):
+        _write_bundle(bundle, addr, results, log or [], server=server, as_json=as_json)
+    if any(result.remedy for result in results):
         raise typer.Exit(Exit.FAILED)
 
 
-def _bundle(
-    file: Path, addr: str | None, findings: Sequence[Finding], logs: Sequence[Path], *, server: bool, as_json: bool
+def _write_bundle(
+    file: Path, addr: str | None, results: Sequence[CheckResult], logs: Sequence[Path], *, server: bool, as_json: bool
 ) -> None:
     from hansei.client.cli import support
     from hansei.client.cli.output import console, print_json
     from hansei.client.cli.show import checks
 
     try:
-        manifest = support.make(file, addr, findings, logs, ask=server)
+        manifest = support.write_bundle(file, addr, results, logs, ask_servers=server)
     except OSError as error:
         fail(f"{file} cannot be written: {error.strerror}")
     if as_json:

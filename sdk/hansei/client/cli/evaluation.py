@@ -1,4 +1,4 @@
-"""`hansei eval …`: how good retrieval and blame are on labelled files. Needs no server."""
+"""`hansei eval …`: measure the quality of retrieval, blame and learning on files. No server is needed."""
 
 from __future__ import annotations
 
@@ -7,82 +7,68 @@ from typing import Annotated
 
 import typer
 
+from hansei.client.cli.command import print_result
 from hansei.client.cli.options import AsJson, Exit, fail
 from hansei.client.cli.output import say
 
-app = typer.Typer(help="Measure retrieval and blame on labelled files.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Measure quality on recorded data.", no_args_is_help=True, rich_markup_mode=None)
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The labelled file.", exists=True, dir_okay=False)]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The file to measure on.", exists=True, dir_okay=False)]
 
 
 @app.command()
 def retrieval(
     file: File,
     variant: Annotated[
-        list[str] | None, typer.Option(help="A way to rank to compare with, such as bm25, vectors, rrf; repeatable.")
+        list[str] | None, typer.Option(help="A ranking to compare with, such as bm25, vectors, rrf; repeatable.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure search: nDCG@10, recall@5 and @10.
 
-    FILE is a retrieval set, {"docs", "queries", "qrels"}. Settings and embedder are those of the search service.
+    FILE is a retrieval set, {"docs", "queries", "qrels"}. Settings and embedding model are those of the search service.
     """
-    from hansei.client.cli.embedded import provider
-    from hansei.client.cli.output import console, print_json
-    from hansei.client.cli.show import scores
-    from hansei.client.local import environment
+    from hansei.client.cli.embedded_stack import llm_provider
+    from hansei.client.local import set_environment
     from hansei.client.server import server
 
     commands = server()
-    unknown = sorted(set(variant or ()) - set(commands.retrieval_variants()))
-    if unknown:
-        fail(f"unknown variant {', '.join(unknown)}; there are {', '.join(commands.retrieval_variants())}", Exit.USAGE)
-    with environment({"HANSEI_LLM_PROVIDER": provider()}):
+    known_variants = commands.retrieval_variants()
+    unknown_variants = sorted(set(variant or ()) - set(known_variants))
+    if unknown_variants:
+        fail(f"unknown variant {', '.join(unknown_variants)}; known: {', '.join(known_variants)}", Exit.USAGE)
+    with set_environment({"HANSEI_LLM_PROVIDER": llm_provider()}):
         qualities = commands.evaluate_retrieval(file, variant or ())
-    if as_json:
-        print_json(qualities)
-    else:
-        console().print(scores.retrieval(qualities))
+    print_result(qualities, as_json, "scores.retrieval")
 
 
 @app.command()
 def blame(file: File, as_json: AsJson = False) -> None:
-    """Measure how often the step and the agent to blame are named.
+    """Measure how often reflection names the step and the agent to blame.
 
-    FILE holds Who&When logs with labels, one a line. Measured are the rules that work without a model.
+    FILE has Who&When logs with labels, one a line. Reflection uses its rules, not a model.
     """
-    from hansei.client.cli.output import console, print_json
-    from hansei.client.cli.show import scores
     from hansei.client.server import server
 
-    found = server().evaluate_blame(file)
-    if as_json:
-        print_json(found)
-    else:
-        console().print(scores.blame(found))
+    print_result(server().evaluate_blame(file), as_json, "scores.blame")
 
 
 @app.command()
 def foresight(
     file: File,
     out: Annotated[
-        Path, typer.Option(help="Folder for the curve, foresight.json and foresight.png.", file_okay=False)
+        Path, typer.Option(help="The folder for the curve, foresight.json and foresight.png.", file_okay=False)
     ] = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Measure how often earlier runs warn of an error.
+    """Measure how often the playbook warns of an error before it happens.
 
-    Goes through the runs of FILE in order: for each tool error, is there a bullet of an earlier run that warns of it
-    among the top five for what happened before? Then the run is learned, offline, in a playbook of its own.
+    Reads the trajectories of FILE in order: for each tool error, do the top five bullets for what happened before, all
+    learned from earlier trajectories, warn of it? Then the trajectory is learned, offline, in a temporary playbook.
     """
-    from hansei.client.cli.output import console, print_json
-    from hansei.client.cli.show import scores
-    from hansei.client.cli.watching import watch, write_curve
+    from hansei.client.cli.foresight_curve import measure_foresight, write_curve
 
-    curve = watch(file)
-    if as_json:
-        print_json(curve[-1].document())
-    else:
-        console().print(scores.foresight(curve[-1]))
-    for written in write_curve(curve, out):
-        say(f"wrote {written}")
+    curve = measure_foresight(file)
+    print_result(curve[-1].document() if as_json else curve[-1], as_json, "scores.foresight")
+    for path in write_curve(curve, out):
+        say(f"wrote {path}")

@@ -1,4 +1,4 @@
-"""What a user is told of an error, and the exit code it ends the command with."""
+"""Report errors on stderr, and choose the exit code."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hansei.client.server import ServerNotInstalledError
 PEER_UNAVAILABLE = "PEER_UNAVAILABLE"
 
 
-def exit_code_of(failure: Exception) -> Exit | None:
-    """Tell the user of an error of hansei on stderr; None for any other, which is a bug and keeps its traceback."""
+def report_error(failure: Exception) -> Exit | None:
+    """Report an error of hansei on stderr and return the exit code; None for a bug, which needs its traceback."""
     if isinstance(failure, BadSetting):
         say(f"Error: {without_secrets(str(failure))}")
         return Exit.FAILED
@@ -22,23 +22,17 @@ def exit_code_of(failure: Exception) -> Exit | None:
         return Exit.USAGE
     if not isinstance(failure, HanseiError):
         return None
-    for line in complaint(failure):
+    for line in error_lines(failure):
         say(line)
-    return _code(failure)
+    if isinstance(failure, InvalidArgument | OutOfRange):
+        return Exit.USAGE
+    return Exit.UNREACHABLE if isinstance(failure, Unavailable | DeadlineExceeded) else Exit.FAILED
 
 
-def complaint(error: HanseiError) -> list[str]:
-    """The lines for stderr: what is wrong, where, and a way out where there is one."""
+def error_lines(error: HanseiError) -> list[str]:
+    """Return the lines for stderr: the message, the wrong fields, and what the user can do."""
     lines = [f"Error: {error.message} [{error.reason}]"]
     lines += [f"  {violation.field}: {violation.description}" for violation in error.violations]
     if error.reason == PEER_UNAVAILABLE:
-        lines.append("  Is it running? Start it with `hansei up`, name another with --addr, or use --local.")
+        lines.append("  Start a server with `hansei up`, name another one with --addr, or use --local.")
     return lines
-
-
-def _code(error: HanseiError) -> Exit:
-    if isinstance(error, InvalidArgument | OutOfRange):
-        return Exit.USAGE
-    if isinstance(error, Unavailable | DeadlineExceeded):
-        return Exit.UNREACHABLE
-    return Exit.FAILED

@@ -3,139 +3,110 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hansei.client.cli.options import DATASET_VARIABLE, Address, AsJson, Exit, connected, fail
+from hansei.client.cli.command import command, print_result
+from hansei.client.cli.options import DATASET_VARIABLE, Exit, fail
+from hansei.client.pages import all_items
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
-    from hansei.client.runs import Run
+    from hansei.client.trajectories import TrajectoryRecord
     from hansei.gateway.v1.bulk_pb2 import Job
 
-app = typer.Typer(help="Jobs of many runs, which the server learns in the background.", no_args_is_help=True)
+app = typer.Typer(help="Jobs of many trajectories, which the server learns in the background.", no_args_is_help=True)
 
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id of the job, as `hansei jobs list` shows it.")]
 
 
-@app.command("list")
+@command(app, "jobs.table", name="list", local=False, list_name="jobs", empty="There are no jobs.")
 def list_jobs(
+    client: Client,
     dataset: Annotated[
-        str | None, typer.Option("--dataset", "-d", envvar=DATASET_VARIABLE, help="Only jobs of this dataset.")
+        str | None, typer.Option("--dataset", "-d", envvar=DATASET_VARIABLE, help="List only jobs of this dataset.")
     ] = None,
-    addr: Address = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show jobs, newest first."""
-    from hansei.client.cli.output import as_json as json_of
-    from hansei.client.cli.output import console, print_json
-    from hansei.client.cli.show import jobs as show
-    from hansei.client.jobs import all_jobs
-
-    with connected(addr, local=False) as client:
-        found = list(all_jobs(client, dataset))
-    if as_json:
-        print_json({"jobs": [json_of(job) for job in found]})
-    else:
-        console().print(show.table(found) if found else "There are no jobs.")
+) -> object:
+    """List jobs, newest first."""
+    return list(all_items(client.jobs.list, "jobs", dataset=dataset))
 
 
-@app.command()
-def show(job: JobId, addr: Address = None, as_json: AsJson = False) -> None:
-    """Show how far a job is."""
-    with connected(addr, local=False) as client:
-        _told(client.jobs.get(job_id=job).job, as_json)
+@command(app, "jobs.line", local=False)
+def show(client: Client, job: JobId) -> object:
+    """Show the progress of a job."""
+    return client.jobs.get(job_id=job).job
 
 
-@app.command()
-def watch(job: JobId, addr: Address = None, as_json: AsJson = False) -> None:
+def _fail_if_incomplete(job: Any) -> None:
+    """End the command with an error if trajectories of a job were not learned."""
+    fail_if_any_incomplete([job])
+
+
+@command(app, "jobs.line", local=False, check=_fail_if_incomplete)
+def watch(client: Client, job: JobId) -> object:
     """Watch a job until it has ended."""
-    with connected(addr, local=False) as client:
-        ended = _watched(client, job)
-        _told(ended, as_json)
-    _judge([ended])
+    return _watch_with_progress(client, job)
 
 
-@app.command()
-def cancel(job: JobId, addr: Address = None, as_json: AsJson = False) -> None:
-    """Drop what of a job waits; what was learned stays."""
-    with connected(addr, local=False) as client:
-        _told(client.jobs.cancel(job_id=job).job, as_json)
+@command(app, "jobs.line", local=False)
+def cancel(client: Client, job: JobId) -> object:
+    """Cancel the pending trajectories of a job; learned trajectories stay learned."""
+    return client.jobs.cancel(job_id=job).job
 
 
-@app.command()
-def letters(job: JobId, addr: Address = None, as_json: AsJson = False) -> None:
-    """Show what of a job could not be learned, and why."""
-    from hansei.client.cli.output import as_json as json_of
-    from hansei.client.cli.output import console, print_json
-    from hansei.client.cli.show import jobs as show
-    from hansei.client.jobs import dead_letters
-
-    with connected(addr, local=False) as client:
-        found = list(dead_letters(client, job))
-    if as_json:
-        print_json({"dead_letters": [json_of(each) for each in found]})
-        return
-    for each in found:
-        console().print(show.letter(each))
-    if not found:
-        console().print("There are no dead letters.")
+@command(
+    app,
+    "jobs.dead_letters",
+    name="dead-letters",
+    local=False,
+    list_name="dead_letters",
+    empty="There are no dead letters.",
+)
+def list_dead_letters(client: Client, job: JobId) -> object:
+    """List the trajectories of a job that could not be learned, with the reasons."""
+    return list(all_items(client.jobs.list_dead_letters, "dead_letters", job_id=job))
 
 
-@app.command()
-def retry(job: JobId, addr: Address = None, as_json: AsJson = False) -> None:
+@command(app, "jobs.line", local=False)
+def retry(client: Client, job: JobId) -> object:
     """Queue the dead letters of a job again."""
-    with connected(addr, local=False) as client:
-        _told(client.jobs.retry_dead_letters(job_id=job).job, as_json)
+    return client.jobs.retry_dead_letters(job_id=job).job
 
 
-def learn_in_bulk(client: Client, runs: Sequence[Run], wait: bool, as_json: bool) -> None:
-    """Submit runs as jobs and, unless told otherwise, watch them to their end."""
-    from hansei.client.jobs import submit
+def learn_in_bulk(client: Client, records: Sequence[TrajectoryRecord], wait: bool, as_json: bool) -> None:
+    """Submit trajectories as jobs and, if `wait`, watch the jobs until they end."""
+    from hansei.client.jobs import submit_jobs
 
-    jobs = submit(client, runs)
+    jobs = submit_jobs(client, records)
     if wait:
-        jobs = [_watched(client, job.job_id) for job in jobs]
+        jobs = [_watch_with_progress(client, job.job_id) for job in jobs]
     for job in jobs:
-        _told(job, as_json)
+        print_result(job, as_json, "jobs.line", line=True)
     if wait:
-        _judge(jobs)
+        fail_if_any_incomplete(jobs)
 
 
-def _watched(client: Client, job_id: str) -> Job:
-    """The job as it ended, with a bar meanwhile."""
-    from hansei.client.cli.output import progress_console
-    from hansei.client.cli.show.progress import progress
-    from hansei.client.jobs import watch as changes
+def _watch_with_progress(client: Client, job_id: str) -> Job:
+    """Show a progress bar until the job ends, and return the ended job."""
+    from hansei.client.cli.output import console
+    from hansei.client.cli.show.progress import progress_bar
 
-    events = changes(client, job_id)
-    job = next(events)
-    done = job.total - job.waiting
-    with progress("learning", job.total, progress_console()) as advance:
-        for _ in range(done):
-            advance()
-        for job in events:
-            for _ in range(job.total - job.waiting - done):
-                advance()
-            done = max(done, job.total - job.waiting)
+    jobs = (event.job for event in client.jobs.watch(job_id=job_id))
+    job = next(jobs)
+    with progress_bar("learning", job.total, console(stderr=True)) as set_completed:
+        set_completed(job.total - job.waiting)
+        for job in jobs:
+            set_completed(job.total - job.waiting)
     return job
 
 
-def _told(job: Job, as_json: bool) -> None:
-    from hansei.client.cli.output import console, print_json
-    from hansei.client.cli.show import jobs as show
-
-    if as_json:
-        print_json(job, line=True)
-    else:
-        console().print(show.line(job))
-
-
-def _judge(jobs: Sequence[Job]) -> None:
-    """End the command as its jobs ended."""
-    lost = sum(job.dead + job.dropped for job in jobs)
-    if lost:
+def fail_if_any_incomplete(jobs: Sequence[Job]) -> None:
+    """End the command with an error if trajectories of the jobs were not learned."""
+    missing = sum(job.dead + job.dropped for job in jobs)
+    if missing:
         total = sum(job.total for job in jobs)
-        told = f"{lost} of {total} runs were not learned; `hansei jobs letters JOB` says why"
-        fail(told, Exit.FAILED if lost == total else Exit.PARTLY)
+        message = (
+            f"{missing} of {total} trajectories were not learned; `hansei jobs dead-letters JOB` lists the reasons"
+        )
+        fail(message, Exit.FAILED if missing == total else Exit.PARTLY)

@@ -1,25 +1,25 @@
-"""The loop on recorded runs: learn, search, answer, and learn from a run that used what was learned."""
+"""The learning loop on recorded trajectories: learn, search, answer, and learn again from a trajectory with bullets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hansei.client.cli.options import Exit, fail
 from hansei.client.client import Client
-from hansei.client.learning import Outcome, learn, retry_while_behind
-from hansei.client.runs import Run, Unreadable, read, with_siblings
+from hansei.client.learning import LearnOutcome, learn, retry_while_behind
+from hansei.client.trajectories import TrajectoryRecord, UnreadablePart, read_trajectories, with_siblings
 from hansei.gateway.v1.gateway_service_pb2 import AnswerResponse
 from hansei.playbook.v1.playbook_pb2 import Bullet
 from hansei.reflector.v1.trajectory_pb2 import Trajectory
 from hansei.search.v1.search_service_pb2 import SearchResponse
 
 _IN_WHEEL = Path(__file__).with_name("recorded")
-RECORDED = _IN_WHEEL if _IN_WHEEL.is_dir() else Path(__file__).parents[4] / "examples/trajectories"
-"""The runs that come along: installed beside this file, or in the checkout."""
-SECOND_RUN = "git-commit-identity-again"
-"""The recorded run that acts on what an earlier one learned."""
+BUNDLED_TRAJECTORIES = _IN_WHEEL if _IN_WHEEL.is_dir() else Path(__file__).parents[4] / "examples/trajectories"
+"""The bundled trajectories: in a wheel beside this file, else in the checkout."""
+SECOND_TRAJECTORY = "git-commit-identity-again"
+"""The trajectory that uses a bullet which hansei learned from an earlier one."""
 
 QUERIES = (
     ("orders-api", "the API answers 429 Too Many Requests"),
@@ -30,8 +30,8 @@ TOP_K = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A query with what search gave."""
+class SearchChapter:
+    """A query and the response of search."""
 
     dataset: str
     query: str
@@ -39,8 +39,8 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """A question with its answer."""
+class AnswerChapter:
+    """A question and its answer."""
 
     dataset: str
     query: str
@@ -48,74 +48,75 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class UsedAgain:
-    """A run that was served a bullet, what was learned from it, and the bullet before and after."""
+class ReuseChapter:
+    """A trajectory that was served a bullet, the outcome of learning from it, and the bullet before and after."""
 
-    found: Found
-    outcome: Outcome
+    search: SearchChapter
+    outcome: LearnOutcome
     before: Bullet
     after: Bullet
 
 
-Chapter = Outcome | Found | Answered | UsedAgain
+Chapter = LearnOutcome | SearchChapter | AnswerChapter | ReuseChapter
 
 
-def recorded_runs(client: Client, folder: Path) -> list[Run]:
-    """The runs of a folder, in the order in which they were made. Ends the command when there are none."""
-    runs: list[Run] = []
-    for file in sorted(folder.glob("*.json")):
-        for found in read(client, file.name, file.read_bytes(), "demo"):
-            if isinstance(found, Unreadable):
-                raise found.error
-            runs.append(found)
-    if not runs:
-        fail(f"{folder} holds no recorded run; name a folder with --trajectories", Exit.USAGE)
-    return sorted(with_siblings(runs), key=lambda run: run.trajectory.created_at.ToNanoseconds())
+def read_file(client: Client, file: Path, dataset: str) -> Iterator[TrajectoryRecord]:
+    """Yield the trajectories of a file. Raises the error of the first part that cannot be read."""
+    for part in read_trajectories(client, file.name, file.read_bytes(), dataset):
+        if isinstance(part, UnreadablePart):
+            raise part.error
+        yield part
 
 
-def chapters(client: Client, runs: Sequence[Run]) -> Iterator[Chapter]:
-    """The demo, step by step: each run learned, two queries, an answer, and the second run."""
+def read_folder(client: Client, folder: Path) -> list[TrajectoryRecord]:
+    """Return the trajectories of a folder by time. Ends the command if there are none."""
+    records = [record for file in sorted(folder.glob("*.json")) for record in read_file(client, file, "demo")]
+    if not records:
+        fail(f"{folder} has no trajectory; name a folder with --trajectories", Exit.USAGE)
+    return sorted(with_siblings(records), key=lambda record: record.trajectory.created_at.ToNanoseconds())
+
+
+def play_chapters(client: Client, records: Sequence[TrajectoryRecord]) -> Iterator[Chapter]:
+    """Run the demo and yield its chapters: the learned trajectories, two queries, an answer, the second trajectory."""
     revisions: dict[str, int] = {}
-    for run in runs:
-        if run.trajectory.id != SECOND_RUN:
-            dataset = run.trajectory.dataset
+    for record in records:
+        if record.trajectory.id != SECOND_TRAJECTORY:
+            dataset = record.trajectory.dataset
             if dataset not in revisions:
-                # Search follows a playbook from the first question on: asked now, it reads along during the learning.
-                client.search(dataset, run.trajectory.query, top_k=1)
-            outcome = learn(client, run)
-            revisions[dataset] = _revision(outcome) or revisions.get(dataset, 0)
+                # Search follows a playbook from its first query on: asked now, it indexes while the demo learns.
+                client.search(dataset, record.trajectory.query, top_k=1)
+            outcome = learn(client, record)
+            revision = outcome.response.curation.revision if outcome.response else 0
+            revisions[dataset] = revision or revisions.get(dataset, 0)
             yield outcome
     for dataset, query in QUERIES:
-        yield Found(dataset, query, _search(client, dataset, query, revisions))
+        yield _search(client, dataset, query, revisions)
     dataset, query = QUESTION
-    yield Answered(dataset, query, client.ask(dataset, query, min_revision=revisions.get(dataset, 0)))
-    for run in runs:
-        if run.trajectory.id == SECOND_RUN:
-            yield _used_again(client, run, revisions)
+    yield AnswerChapter(dataset, query, client.ask(dataset, query, min_revision=revisions.get(dataset, 0)))
+    for record in records:
+        if record.trajectory.id == SECOND_TRAJECTORY:
+            yield _reuse(client, record, revisions)
 
 
-def _used_again(client: Client, run: Run, revisions: dict[str, int]) -> UsedAgain:
-    """Serve a bullet to the run as an agent would have been: by its query. Then learn from the run."""
-    asked = run.trajectory
-    found = Found(asked.dataset, asked.query, _search(client, asked.dataset, asked.query, revisions))
-    if not found.response.results:
-        fail(f"search found nothing for {asked.query!r}, so there is no bullet to use again")
-    before = found.response.results[0].bullet
+def _reuse(client: Client, record: TrajectoryRecord, revisions: dict[str, int]) -> ReuseChapter:
+    """Add the bullet that search returns for its query to a trajectory, as if it was served; then learn from it."""
+    dataset, query = record.trajectory.dataset, record.trajectory.query
+    search = _search(client, dataset, query, revisions)
+    if not search.response.results:
+        fail(f"search returned no bullet for {query!r}")
+    before = search.response.results[0].bullet
     served = Trajectory()
-    served.CopyFrom(asked)
+    served.CopyFrom(record.trajectory)
     served.used_bullet_ids[:] = [before.id]
     served.cited_bullet_ids[:] = [before.id]
-    outcome = learn(client, Run(run.source, served, run.ground_truth, run.test_report, run.siblings))
-    bullets = client.playbooks.list_bullets(dataset=asked.dataset, ids=[before.id]).bullets
+    outcome = learn(client, replace(record, trajectory=served))
+    bullets = client.playbooks.list_bullets(dataset=dataset, ids=[before.id]).bullets
     (after,) = (bullet for bullet in bullets if bullet.id == before.id)
-    return UsedAgain(found, outcome, before, after)
+    return ReuseChapter(search, outcome, before, after)
 
 
-def _search(client: Client, dataset: str, query: str, revisions: dict[str, int]) -> SearchResponse:
-    """What search finds once its index holds all that was learned."""
+def _search(client: Client, dataset: str, query: str, revisions: dict[str, int]) -> SearchChapter:
+    """Search once the index holds everything that was learned."""
     revision = revisions.get(dataset, 0)
-    return retry_while_behind(lambda: client.search(dataset, query, top_k=TOP_K, min_revision=revision))
-
-
-def _revision(outcome: Outcome) -> int:
-    return outcome.response.curation.revision if outcome.response else 0
+    response = retry_while_behind(lambda: client.search(dataset, query, top_k=TOP_K, min_revision=revision))
+    return SearchChapter(dataset, query, response)

@@ -1,4 +1,4 @@
-"""The options that many commands share, and the exit codes all of them use."""
+"""The options that many commands share, the exit codes, and the connection to the server."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 
 DATASET_VARIABLE = "HANSEI_DATASET"
 CONNECT_SECONDS = 2.0
+STDIO = "-"
+"""The name of stdin or stdout in place of a file."""
 
 
 class Exit(IntEnum):
-    """How a command ended."""
+    """The exit code of a command."""
 
     DONE = 0
     FAILED = 1
@@ -29,32 +31,39 @@ class Exit(IntEnum):
 
 EXIT_CODES = {
     Exit.DONE: "done",
-    Exit.FAILED: "failed, or a check said no",
-    Exit.USAGE: "wrong usage, or input that breaks a rule",
+    Exit.FAILED: "failed, or a check found an error",
+    Exit.USAGE: "wrong usage, or invalid input",
     Exit.UNREACHABLE: "the server is not reachable",
-    Exit.PARTLY: "partly done: stderr says what was not",
+    Exit.PARTLY: "partly done: stderr names the rest",
     Exit.INTERRUPTED: "interrupted",
 }
 
 Address = Annotated[
     str | None,
-    typer.Option("--addr", envvar="HANSEI_ADDR", metavar="HOST:PORT", help="The gateway. [default: 127.0.0.1:50050]"),
+    typer.Option(
+        "--addr",
+        envvar="HANSEI_ADDR",
+        metavar="HOST:PORT",
+        help="The address of the gateway. [default: 127.0.0.1:50050]",
+    ),
 ]
 Local = Annotated[
-    bool, typer.Option("--local", help="Without a server: run every service in this process, on the same data.")
+    bool, typer.Option("--local", help="Run every service in this process, on the same data, instead of a server.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout, and nothing else.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Write JSON, and nothing else, to stdout.")]
 Dataset = Annotated[
     str | None,
-    typer.Option("--dataset", "-d", envvar=DATASET_VARIABLE, help="The dataset; needed when there are several."),
+    typer.Option(
+        "--dataset", "-d", envvar=DATASET_VARIABLE, help="The dataset; required if the server has more than one."
+    ),
 ]
 
-Author = Annotated[str, typer.Option(help="Who does it, for the history. [default: api]", show_default=False)]
-Reason = Annotated[str, typer.Option(help="Why, for the history.", show_default=False)]
+Author = Annotated[str, typer.Option(help="The author, for the history. [default: api]", show_default=False)]
+Reason = Annotated[str, typer.Option(help="The reason, for the history.", show_default=False)]
 
 
 class CommandFailedError(Exception):
-    """Ends a command: a message for stderr and an exit code."""
+    """End a command with a message on stderr and an exit code."""
 
     def __init__(self, message: str, code: Exit = Exit.FAILED) -> None:
         super().__init__(message)
@@ -68,10 +77,10 @@ def fail(message: str, code: Exit = Exit.FAILED) -> NoReturn:
 
 
 @contextmanager
-def connected(address: str | None, local: bool) -> Iterator[Client]:
-    """A client of the server at `address`, or of a stack in this process."""
+def connect(address: str | None, local: bool) -> Iterator[Client]:
+    """Yield a client of the server at `address`, or of a stack in this process."""
     if local:
-        from hansei.client.cli.embedded import embedded_client
+        from hansei.client.cli.embedded_stack import embedded_client
 
         with embedded_client() as client:
             yield client
@@ -83,19 +92,19 @@ def connected(address: str | None, local: bool) -> Iterator[Client]:
 
 
 @contextmanager
-def connected_or_embedded(address: str | None, local: bool) -> Iterator[Client]:
-    """The same for commands that move files: where no server is named and none is running, on the data kept here."""
-    if not address and not local and not _is_running():
+def connect_or_embed(address: str | None, local: bool) -> Iterator[Client]:
+    """Yield the client of `connect`, or of a stack in this process if no server is named and none is running."""
+    if not address and not local and not _is_server_running():
         from hansei.client.cli.output import say
 
-        say("no server is running here: working on the data it would use")
+        say("no server is running here: using the data of this folder directly")
         local = True
-    with connected(address, local) as client:
+    with connect(address, local) as client:
         yield client
 
 
-def _is_running() -> bool:
-    """Whether somebody listens at the default address."""
+def _is_server_running() -> bool:
+    """Return whether a process listens at the default address."""
     import socket
 
     from hansei.client import client
@@ -109,13 +118,13 @@ def _is_running() -> bool:
 
 
 def dataset_or_only(client: Client, dataset: str | None) -> str:
-    """The dataset that was named, else the only one there is."""
+    """Return `dataset`, else the only dataset of the server."""
     if dataset:
         return dataset
-    found = client.playbooks.list_datasets().datasets
-    if len(found) == 1:
-        return found[0].name
-    if not found:
-        fail("no playbook has learned anything yet; try: hansei learn FILE", Exit.FAILED)
-    names = ", ".join(f"{each.name} ({each.bullets})" for each in found)
-    fail(f"which dataset? Name one with --dataset; there are {names}", Exit.USAGE)
+    datasets = client.playbooks.list_datasets().datasets
+    if len(datasets) == 1:
+        return datasets[0].name
+    if not datasets:
+        fail("there is no playbook yet; create one with: hansei learn FILE", Exit.FAILED)
+    names = ", ".join(f"{summary.name} ({summary.bullets})" for summary in datasets)
+    fail(f"which dataset? Name one with --dataset: {names}", Exit.USAGE)

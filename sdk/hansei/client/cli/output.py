@@ -1,4 +1,4 @@
-"""Where results go: one JSON document or JSON lines on stdout, or text for people by rich. Never both."""
+"""Write results to stdout, as JSON or as text; write remarks to stderr."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ if TYPE_CHECKING:
 
 
 def print_json(document: Message | Mapping[str, Any], *, line: bool = False) -> None:
-    """Write a message of the contract, or a mapping, as JSON; `line`: as one line of many."""
+    """Write a message of the contract or a mapping as JSON, on one line if `line`."""
     value = document if isinstance(document, Mapping) else as_json(document)
-    indent = None if line else 2
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=indent) + "\n")
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=None if line else 2) + "\n")
     sys.stdout.flush()
 
 
 def as_json(message: Message) -> dict[str, Any]:
-    """A message as JSON values, under the names of the contract."""
+    """Return a message as JSON values, with the field names of the contract."""
     from google.protobuf.json_format import MessageToDict
 
     value: dict[str, Any] = MessageToDict(
@@ -32,21 +31,13 @@ def as_json(message: Message) -> dict[str, Any]:
 
 
 @cache
-def console() -> Console:
-    """The console results are shown on."""
+def console(stderr: bool = False) -> Console:
+    """Return the console for results, or for progress and remarks (stderr), so that results can be piped."""
     from rich.console import Console
 
-    return Console(highlight=False)
-
-
-@cache
-def progress_console() -> Console:
-    """The console progress and remarks are shown on: stderr, so that results can be piped."""
-    from rich.console import Console
-
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=stderr, highlight=False)
 
 
 def say(message: str) -> None:
-    """A line on stderr."""
+    """Write a line to stderr."""
     sys.stderr.write(message + "\n")

@@ -1,18 +1,170 @@
-"""`hansei playbook …`: reading, changing and moving playbooks."""
+"""`hansei playbook …`: read, compare, restore, merge and review playbooks."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 
-from hansei.client.cli import changing, moving, reading
+from hansei.client.cli import playbook_files
+from hansei.client.cli.command import command
+from hansei.client.cli.options import Author, Dataset, Exit, Reason, connect_or_embed, dataset_or_only, fail
+from hansei.client.pages import all_items
 
-app = typer.Typer(help="Read, compare, restore, move and review.", no_args_is_help=True, rich_markup_mode=None)
-app.command()(reading.show)
-app.command()(reading.history)
-app.command()(changing.diff)
-app.command()(changing.restore)
-app.command()(changing.revoke)
-app.command()(changing.review)
-app.command()(moving.export)
-app.command("import")(moving.import_)
-app.command()(moving.merge)
+if TYPE_CHECKING:
+    from hansei.client.client import Client
+
+app = typer.Typer(
+    help="Read, compare, restore, move and review playbooks.", no_args_is_help=True, rich_markup_mode=None
+)
+
+AtRevision = Annotated[
+    int | None, typer.Option("--revision", "-r", min=0, help="Show this revision. [default: the newest]")
+]
+
+
+@command(app, "playbooks.playbook")
+def show(client: Client, dataset: Dataset = None, revision: AtRevision = None) -> object:
+    """Show the bullets of a playbook, section by section."""
+    name = dataset_or_only(client, dataset)
+    if revision is None:
+        return client.playbooks.get(dataset=name).playbook
+    return client.playbooks.get(dataset=name, revision=revision).playbook
+
+
+@command(app, "playbooks.revision", empty="the playbook has no history yet")
+def history(
+    client: Client,
+    bullet: Annotated[str | None, typer.Argument(help="Show only the changes of this bullet, oldest first.")] = None,
+    dataset: Dataset = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="The number of revisions.")] = 20,
+) -> object:
+    """Show the revisions of a playbook, newest first, or of one bullet."""
+    name = dataset_or_only(client, dataset)
+    if bullet:
+        return list(client.playbooks.get_bullet_history(dataset=name, bullet_id=bullet).revisions)
+    return list(client.playbooks.get_history(dataset=name, page_size=limit).revisions)
+
+
+@command(app, "playbooks.difference")
+def diff(
+    client: Client,
+    from_revision: Annotated[
+        int, typer.Argument(metavar="FROM", min=0, help="The earlier revision; revision 0 is empty.")
+    ],
+    to_revision: Annotated[int, typer.Argument(metavar="TO", min=0, help="The later revision; 0: the newest.")] = 0,
+    dataset: Dataset = None,
+) -> object:
+    """Compare two revisions of a playbook."""
+    name = dataset_or_only(client, dataset)
+    return client.playbooks.diff_revisions(dataset=name, from_revision=from_revision, to_revision=to_revision)
+
+
+@command(app, "playbooks.restoration")
+def restore(
+    client: Client,
+    revision: Annotated[
+        int, typer.Argument(metavar="REVISION", min=0, help="The revision to restore; 0 empties the playbook.")
+    ],
+    dataset: Dataset = None,
+    author: Author = "",
+    reason: Reason = "",
+) -> object:
+    """Restore an earlier revision.
+
+    The result is a new revision; the history stays complete.
+    """
+    name = dataset_or_only(client, dataset)
+    return client.playbooks.restore_revision(dataset=name, revision=revision, author=author, reason=reason), name
+
+
+@command(app, "playbooks.revocation")
+def revoke(
+    client: Client,
+    trajectory: Annotated[str, typer.Argument(metavar="TRAJECTORY", help="The id of the trajectory.")],
+    dataset: Dataset = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the changes.")] = False,
+    author: Author = "",
+    reason: Reason = "",
+) -> object:
+    """Undo everything that was learned from one trajectory.
+
+    The result is a new revision; the history stays complete.
+    """
+    response = client.playbooks.revoke_trajectory(
+        dataset=dataset_or_only(client, dataset),
+        trajectory_id=trajectory,
+        dry_run=dry_run,
+        author=author,
+        reason=reason,
+    )
+    return response, dry_run
+
+
+@command(app, "playbooks.pending_change", empty="no changes are pending")
+def review(
+    client: Client,
+    dataset: Dataset = None,
+    approve: Annotated[
+        list[str] | None, typer.Option("--approve", metavar="ID", help="Apply this change; repeatable.")
+    ] = None,
+    reject: Annotated[
+        list[str] | None, typer.Option("--reject", metavar="ID", help="Reject this change; repeatable.")
+    ] = None,
+    author: Author = "",
+    reason: Reason = "",
+) -> object:
+    """List the pending changes, or decide on them.
+
+    --approve and --reject decide on changes. A rejection needs a --reason.
+    """
+    if reject and not reason:
+        fail("a rejection needs a --reason", Exit.USAGE)
+    name = dataset_or_only(client, dataset)
+    if approve or reject:
+        return _decide(client, name, approve or [], reject or [], author, reason)
+    return list(all_items(client.playbooks.list_pending_changes, "changes", dataset=name))
+
+
+def _decide(
+    client: Client, dataset: str, approve: Sequence[str], reject: Sequence[str], author: str, reason: str
+) -> list[object]:
+    from hansei.playbook.v1.playbook_service_pb2 import DECISION_APPROVE, DECISION_REJECT
+
+    return [
+        change
+        for decision, ids in ((DECISION_APPROVE, approve), (DECISION_REJECT, reject))
+        if ids
+        for change in client.playbooks.decide_pending_changes(
+            dataset=dataset, ids=ids, decision=decision, author=author, reason=reason
+        ).changes
+    ]
+
+
+app.command("export")(playbook_files.export_playbook)
+command(app, "playbooks.import_counts", name="import", connect_with=connect_or_embed)(playbook_files.import_playbook)
+
+
+@command(app, "playbooks.merge_result")
+def merge(
+    client: Client,
+    sources: Annotated[list[str], typer.Argument(metavar="DATASET...", help="The datasets to merge.")],
+    into: Annotated[str, typer.Option("--into", "-i", help="The dataset that gets the bullets; its own bullets stay.")],
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="The cosine similarity from which two bullets count as duplicates. [default: only equal texts]"
+        ),
+    ] = None,
+    author: Author = "",
+    reason: Reason = "",
+) -> object:
+    """Merge playbooks into one.
+
+    Shows the bullets that have the same id or subject but another text.
+    """
+    response = client.playbooks.merge(
+        dataset=into, from_datasets=sources, duplicate_threshold=threshold, author=author, reason=reason
+    )
+    return response, into

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 from hansei.client.cli.options import AsJson
 
 
-def up(
+def run_services(
     address: Annotated[
         str | None,
         typer.Option(
@@ -20,24 +21,39 @@ def up(
 ) -> None:
     """Run every service in this process, until ctrl-c.
 
-    The calls in progress are finished then.
-    Settings come from the environment. Without LLM_PROVIDER it runs offline: by rules, with no model and no key.
+    Calls in progress are finished before the process ends. Settings come from the environment. Without LLM_PROVIDER
+    the services run offline: by rules, without a model and without a key.
     """
-    from hansei.client.cli.running import run_stack
+    from hansei.client.cli.embedded_stack import OFFLINE, llm_provider
+    from hansei.client.cli.output import say
+    from hansei.client.server import server
 
-    run_stack(address)
+    commands = server()
+    provider = llm_provider()
+
+    def announce(running_address: str) -> None:
+        say(f"hansei is up at {running_address}")
+        say(f"  model       {provider}{': rules, no model and no key' if provider == OFFLINE else ''}")
+        say("  try         hansei learn FILE · hansei search QUERY · hansei ask QUERY · hansei playbook show")
+        say("  ctrl-c      finish the calls in progress and stop")
+
+    os.environ["HANSEI_LLM_PROVIDER"] = provider
+    os.environ.setdefault("HANSEI_LOG_FORMAT", "console")
+    os.environ.setdefault("HANSEI_LOG_LEVEL", "WARNING")
+    commands.run_stack(address, announce)
 
 
 def demo(
     trajectories: Annotated[
-        Path | None, typer.Option(help="A folder of recorded runs. [default: those that come along]", file_okay=False)
+        Path | None, typer.Option(help="A folder of trajectories. [default: the bundled ones]", file_okay=False)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the loop on recorded runs, offline.
+    """Show the learning loop on recorded trajectories, offline.
 
-    Learns from them, searches what was learned, answers, and learns from a run that used a bullet. Everything happens
-    in this process, on a directory that is removed at the end: no server, no key, no network.
+    Learns from the trajectories, searches the lessons, answers a question, and learns from a trajectory that used a
+    bullet. Everything happens in this process, in a directory that is removed at the end: no server, no key, no
+    network.
     """
     from hansei.client.cli.demo import run_demo
 

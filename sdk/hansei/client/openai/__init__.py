@@ -1,21 +1,21 @@
-"""OpenAI's client with a memory: prompts get the bullets that fit, and what became of the run is learned.
+"""OpenAI's client with a memory: prompts get the bullets that match, and hansei learns from the session.
 
     from openai import OpenAI
     from hansei.client import Client
-    from hansei.client.openai import Attempt
+    from hansei.client.openai import AgentSession
 
-    with Client() as hansei, Attempt(OpenAI(), hansei, "devtools") as attempt:
-        reply = attempt.chat.completions.create(model="gpt-4o-mini", messages=[{"role": "user", "content": task}])
+    with Client() as hansei, AgentSession(OpenAI(), hansei, "devtools") as session:
+        reply = session.chat.completions.create(model="gpt-4o-mini", messages=[{"role": "user", "content": task}])
         if tests_pass(reply):
-            attempt.succeeded()
+            session.mark_success()
         else:
-            attempt.failed("2 tests failed")
+            session.mark_failure("2 tests failed")
 
-Needs the extra `openai`. `AsyncAttempt` is the same for `AsyncOpenAI` and `AsyncClient`.
+Requires the extra `openai`. `AsyncAgentSession` is the same for `AsyncOpenAI` and `AsyncClient`.
 """
 
 from __future__ import annotations
 
-from hansei.client.openai.attempt import PREAMBLE, AsyncAttempt, Attempt
+from hansei.client.openai.session import PREAMBLE, AgentSession, AsyncAgentSession
 
-__all__ = ["PREAMBLE", "AsyncAttempt", "Attempt"]
+__all__ = ["PREAMBLE", "AgentSession", "AsyncAgentSession"]

@@ -1,4 +1,4 @@
-"""OpenAI's messages, as mappings or as its client gives them, as steps of a run."""
+"""Convert messages of OpenAI, which are mappings or objects of its client, to recorded messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from hansei.client.recording import Call, Role, Said
+from hansei.client.recording import RecordedCall, RecordedMessage, Role
 
 _ROLES: dict[str, Role] = {
     "system": "system",
@@ -18,20 +18,20 @@ _ROLES: dict[str, Role] = {
 }
 
 
-def said_of(message: Any) -> Said:
-    """A message of OpenAI's, as a mapping or as its client gives it."""
-    calls = tuple(_call_of(call) for call in field(message, "tool_calls") or ())
+def recorded_message(message: Any) -> RecordedMessage:
+    """Return the recorded form of a message."""
+    calls = tuple(_recorded_call(call) for call in field(message, "tool_calls") or ())
     role = _ROLES.get(field(message, "role") or "", "user")
     call_id = field(message, "tool_call_id") or ""
-    return Said(role, _text(field(message, "content")), field(message, "name") or "", calls, call_id)
+    return RecordedMessage(role, _text(field(message, "content")), field(message, "name") or "", calls, call_id)
 
 
-def _call_of(call: Any) -> Call:
-    asked = field(call, "function") or field(call, "custom") or {}
-    arguments = field(asked, "arguments") or field(asked, "input") or ""
-    return Call(
+def _recorded_call(call: Any) -> RecordedCall:
+    function = field(call, "function") or field(call, "custom") or {}
+    arguments = field(function, "arguments") or field(function, "input") or ""
+    return RecordedCall(
         field(call, "id") or "",
-        field(asked, "name") or "tool",
+        field(function, "name") or "tool",
         arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False),
     )
 
@@ -43,5 +43,5 @@ def _text(content: Any) -> str:
 
 
 def field(value: Any, name: str) -> Any:
-    """A field of a mapping or an object, None if it has none of that name."""
+    """Return a field of a mapping or an object; None if it has none of that name."""
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)

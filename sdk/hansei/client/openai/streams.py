@@ -1,15 +1,15 @@
-"""Replies that come in pieces, recorded as they pass."""
+"""Record streamed replies while the caller reads them."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Self
 
-from hansei.client.recording import Call, Recording, Said
+from hansei.client.recording import RecordedCall, RecordedMessage, Recording
 
 
-class Around:
-    """Stands for a part of OpenAI's client; what it does not have itself is the part's own."""
+class Wrapper:
+    """Wrap a part of OpenAI's client; attributes that the wrapper lacks are those of the part."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -18,18 +18,19 @@ class Around:
         return getattr(self._inner, name)
 
 
-class _Pieces:
-    """A reply in pieces, put together as they come; told once, however the stream ends."""
+class _StreamRecorder(Wrapper):
+    """Join the chunks of a reply, and record the reply once, however the stream ends."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, stream: Any, recording: Recording) -> None:
+        super().__init__(stream)
         self._recording: Recording | None = recording
         self._text: list[str] = []
         self._calls: dict[int, dict[str, str]] = {}
 
-    def add(self, chunk: Any) -> None:
+    def _add(self, chunk: Any) -> None:
         for choice in chunk.choices:
             if choice.index:
-                continue  # of several replies the first is the run's
+                continue  # the trajectory has the first of several replies
             self._text.append(choice.delta.content or "")
             for piece in choice.delta.tool_calls or ():
                 call = self._calls.setdefault(piece.index, {"id": "", "name": "", "arguments": ""})
@@ -38,21 +39,20 @@ class _Pieces:
                     call["name"] += piece.function.name or ""
                     call["arguments"] += piece.function.arguments or ""
 
-    def tell(self) -> None:
+    def _record(self) -> None:
         recording, self._recording = self._recording, None
-        calls = tuple(Call(**self._calls[index]) for index in sorted(self._calls))
+        calls = tuple(RecordedCall(**self._calls[index]) for index in sorted(self._calls))
         text = "".join(self._text)
         if recording is not None and (text or calls):
-            recording.say(Said("assistant", text, calls=calls))
+            recording.add_message(RecordedMessage("assistant", text, calls=calls))
 
 
-class RecordedStream(Around):
-    """A stream of chunks that is recorded when it ends, or is left."""
+class RecordedStream(_StreamRecorder):
+    """A stream of chunks that is recorded when it ends or is closed."""
 
     def __init__(self, stream: Any, recording: Recording) -> None:
-        super().__init__(stream)
-        self._pieces = _Pieces(recording)
-        self._chunks = self._recorded()
+        super().__init__(stream, recording)
+        self._chunks = self._record_chunks()
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -60,13 +60,13 @@ class RecordedStream(Around):
     def __next__(self) -> Any:
         return next(self._chunks)
 
-    def _recorded(self) -> Iterator[Any]:
+    def _record_chunks(self) -> Iterator[Any]:
         try:
             for chunk in self._inner:
-                self._pieces.add(chunk)
+                self._add(chunk)
                 yield chunk
         finally:
-            self._pieces.tell()
+            self._record()
 
     def __enter__(self) -> Self:
         return self
@@ -75,18 +75,17 @@ class RecordedStream(Around):
         self.close()
 
     def close(self) -> None:
-        """Close the connection; what came so far is recorded."""
-        self._pieces.tell()
+        """Record the chunks so far and close the connection."""
+        self._record()
         self._inner.close()
 
 
-class AsyncRecordedStream(Around):
-    """A stream of chunks that is recorded when it ends, or is left."""
+class AsyncRecordedStream(_StreamRecorder):
+    """An async stream of chunks that is recorded when it ends or is closed."""
 
     def __init__(self, stream: Any, recording: Recording) -> None:
-        super().__init__(stream)
-        self._pieces = _Pieces(recording)
-        self._chunks = self._recorded()
+        super().__init__(stream, recording)
+        self._chunks = self._record_chunks()
 
     def __aiter__(self) -> AsyncIterator[Any]:
         return self
@@ -94,13 +93,13 @@ class AsyncRecordedStream(Around):
     async def __anext__(self) -> Any:
         return await anext(self._chunks)
 
-    async def _recorded(self) -> AsyncIterator[Any]:
+    async def _record_chunks(self) -> AsyncIterator[Any]:
         try:
             async for chunk in self._inner:
-                self._pieces.add(chunk)
+                self._add(chunk)
                 yield chunk
         finally:
-            self._pieces.tell()
+            self._record()
 
     async def __aenter__(self) -> Self:
         return self
@@ -109,6 +108,6 @@ class AsyncRecordedStream(Around):
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection; what came so far is recorded."""
-        self._pieces.tell()
+        """Record the chunks so far and close the connection."""
+        self._record()
         await self._inner.close()

@@ -1,1 +1,1 @@
-"""What results look like to people. Text of playbooks and runs is shown as it is, never read as markup."""
+"""Views: how results look in a terminal. Text of playbooks and trajectories is never read as markup."""

@@ -1,4 +1,4 @@
-"""What the doctor found, and what is in a bundle."""
+"""The results of the doctor, and the manifest of a support bundle."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from hansei.client.cli.checks import Finding
-from hansei.client.cli.show.words import BAD, GOOD, hanging
+from hansei.client.cli.checks import CheckResult
+from hansei.client.cli.show.words import BAD, GOOD, labelled_row
 
 
-def finding(found: Finding) -> RenderableType:
-    """One line; beneath it what to do, where something is to be done."""
-    label = Text.assemble(("✗ ", BAD) if found.remedy else ("✓ ", GOOD), found.name)
-    body = Text(found.found)
-    if found.remedy:
-        body.append(f"\n→ {found.remedy}", "bold")
-    return hanging(label, body, indent=0, width=32)
+def check_result(result: CheckResult) -> RenderableType:
+    """Show a result on one line, and the remedy of an error below it."""
+    label = Text.assemble(("✗ ", BAD) if result.remedy else ("✓ ", GOOD), result.name)
+    body = Text(result.finding)
+    if result.remedy:
+        body.append(f"\n→ {result.remedy}", "bold")
+    return labelled_row(label, body, indent=0, width=32)
 
 
-def document(found: Finding) -> dict[str, object]:
-    """A finding as JSON."""
-    return {"check": found.name, "ok": not found.remedy, "found": found.found, "do": found.remedy or None}
+def document(result: CheckResult) -> dict[str, object]:
+    """Return a result as JSON."""
+    return {"check": result.name, "ok": not result.remedy, "found": result.finding, "do": result.remedy or None}
 
 
-def manifest(file: Path, made: Mapping[str, Any]) -> RenderableType:
-    """What a bundle holds and what it does not."""
+def manifest(file: Path, content: Mapping[str, Any]) -> RenderableType:
+    """Show the files of a bundle, and what it leaves out."""
     lines = [Text.assemble("\nwrote ", (str(file), "bold"), ":")]
-    lines += [Text(f"  {each['file']}: {each['what']}") for each in made["files"]]
+    lines += [Text(f"  {entry['file']}: {entry['what']}") for entry in content["files"]]
     lines += [Text("left out:")]
-    lines += [Text(f"  {each['what']}: {each['why']}") for each in made["left_out"]]
+    lines += [Text(f"  {entry['what']}: {entry['why']}") for entry in content["left_out"]]
     return Text("\n").join(lines)

@@ -1,19 +1,19 @@
-"""What validation found in a report."""
+"""The findings of a validated report."""
 
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from hansei.client.cli.show.words import BAD, CHANGED, FAINT, GOOD, counted, hanging
+from hansei.client.cli.show.words import BAD, CHANGED, FAINT, GOOD, count_noun, labelled_row
 from hansei.validator.v1.report_pb2 import SEVERITY_ERROR, Finding, ValidationResult
 
 
-def result(found: ValidationResult) -> RenderableType:
-    """Every finding with its place and what the rule accepts, and the verdict."""
-    verdict = Text.assemble(("valid", GOOD) if found.ok else ("invalid", BAD))
-    verdict.append(f"  {counted(len(found.errors), 'error')}, {counted(len(found.warnings), 'warning')}", FAINT)
-    return Group(*(_finding(finding) for finding in found.findings), verdict)
+def validation(result: ValidationResult) -> RenderableType:
+    """Show each finding with its place and the accepted values, and the verdict."""
+    verdict = Text.assemble(("valid", GOOD) if result.ok else ("invalid", BAD))
+    verdict.append(f"  {count_noun(len(result.errors), 'error')}, {count_noun(len(result.warnings), 'warning')}", FAINT)
+    return Group(*(_finding(finding) for finding in result.findings), verdict)
 
 
 def _finding(finding: Finding) -> RenderableType:
@@ -26,4 +26,4 @@ def _finding(finding: Finding) -> RenderableType:
         more = finding.allowed_values_total - len(finding.allowed_values)
         tail = f" and {more} more" if more > 0 else ""
         body.append(f"\naccepted: {', '.join(finding.allowed_values)}{tail}", FAINT)
-    return hanging(Text("error", BAD) if is_error else Text("warning", CHANGED), body, indent=0)
+    return labelled_row(Text("error", BAD) if is_error else Text("warning", CHANGED), body, indent=0)

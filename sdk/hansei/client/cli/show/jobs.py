@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hansei.client.cli.show.words import BAD, CHANGED, FAINT, GOOD, ID, counted, one_line, time_of
+from hansei.client.cli.show.words import (
+    BAD,
+    CHANGED,
+    FAINT,
+    GOOD,
+    ID,
+    count_noun,
+    enum_name,
+    local_time,
+    on_one_line,
+)  # fmt: skip
 from hansei.gateway.v1 import bulk_pb2 as bulk
 
 STATE_STYLE = {
@@ -19,34 +30,37 @@ STATE_STYLE = {
 
 
 def line(job: bulk.Job) -> Text:
-    """A job on one line: how far it is, and what the playbook got from it."""
-    told = Text.assemble((job.job_id, ID), "  ", state(job.state), f"  {job.learned} of {job.total} learned")
-    for number, what in ((job.waiting, "waiting"), (job.dead, "dead"), (job.dropped, "dropped")):
+    """Show a job on one line: its progress, and its effect on the playbook."""
+    text = Text.assemble((job.job_id, ID), "  ", _state(job.state), f"  {job.learned} of {job.total} learned")
+    for number, state in ((job.waiting, "waiting"), (job.dead, "dead"), (job.dropped, "dropped")):
         if number:
-            told.append(f", {number} {what}")
-    told.append(f"  {counted(job.edits, 'edit')}, {counted(job.votes, 'vote')}", FAINT)
+            text.append(f", {number} {state}")
+    text.append(f"  {count_noun(job.edits, 'edit')}, {count_noun(job.votes, 'vote')}", FAINT)
     if job.revision:
-        told.append(f", {job.dataset} at revision {job.revision}", FAINT)
-    return told
+        text.append(f", {job.dataset} at revision {job.revision}", FAINT)
+    return text
 
 
-def state(value: bulk.JobState.ValueType) -> Text:
-    """How far a job is."""
-    return Text(bulk.JobState.Name(value).removeprefix("JOB_STATE_").lower(), STATE_STYLE.get(value, FAINT))
+def _state(state: bulk.JobState.ValueType) -> Text:
+    return Text(enum_name(bulk.JobState, state), STATE_STYLE.get(state, FAINT))
 
 
 def table(jobs: Iterable[bulk.Job]) -> Table:
-    """Jobs, one a row."""
-    shown = Table(box=None, pad_edge=False)
+    """Show jobs, one a row."""
+    rows = Table(box=None, pad_edge=False)
     for heading in ("job", "dataset", "state", "learned", "waiting", "dead", "submitted"):
-        shown.add_column(heading, style=ID if heading == "job" else None)
+        rows.add_column(heading, style=ID if heading == "job" else None)
     for job in jobs:
         numbers = (f"{job.learned} of {job.total}", str(job.waiting), str(job.dead))
-        shown.add_row(job.job_id, job.dataset, state(job.state), *numbers, time_of(job.created_at))
-    return shown
+        rows.add_row(job.job_id, job.dataset, _state(job.state), *numbers, local_time(job.created_at))
+    return rows
 
 
-def letter(dead: bulk.DeadLetter) -> Text:
-    """A dead letter on one line."""
-    told = Text.assemble((f"#{dead.index}", ID), f"  {dead.trajectory_id}  ", (dead.reason, BAD))
-    return told.append(f"  {one_line(dead.message)}  after {counted(dead.attempts, 'attempt')}")
+def dead_letters(letters: Iterable[bulk.DeadLetter]) -> RenderableType:
+    """Show dead letters, one a line."""
+    return Group(*(_dead_letter(letter) for letter in letters))
+
+
+def _dead_letter(letter: bulk.DeadLetter) -> Text:
+    text = Text.assemble((f"#{letter.index}", ID), f"  {letter.trajectory_id}  ", (letter.reason, BAD))
+    return text.append(f"  {on_one_line(letter.message)}  after {count_noun(letter.attempts, 'attempt')}")

@@ -1,4 +1,4 @@
-"""Plans, and the events of their executions."""
+"""Plans, executions and their events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from hansei.client.cli.options import Exit
-from hansei.client.cli.show.words import BAD, CHANGED, FAINT, GOOD, ID, hanging, one_line, time_of
+from hansei.client.cli.show.words import BAD, CHANGED, FAINT, GOOD, ID, enum_name, labelled_row, local_time, on_one_line
 from hansei.planner.v1 import planner_pb2 as pb
 from hansei.planner.v1.planner_service_pb2 import ExecutionSummary
 
@@ -21,95 +21,95 @@ STATUS_STYLE = {
 }
 
 
-def plan(made: pb.Plan, template_reason: str = "") -> RenderableType:
-    """A plan's steps in order, with what each needs."""
-    title = Text(one_line(made.original_query), "bold")
-    title.append(f"  {made.plan_id}  complexity {made.complexity:.2f}", FAINT)
+def plan(content: pb.Plan, template_reason: str = "") -> RenderableType:
+    """Show the steps of a plan in order, with their dependencies."""
+    title = Text(on_one_line(content.original_query), "bold")
+    title.append(f"  {content.plan_id}  complexity {content.complexity:.2f}", FAINT)
     if template_reason:
         title.append(f"  template: {template_reason}", FAINT)
-    return Group(title, *(_step(step) for step in made.steps))
+    return Group(title, *(_step(step) for step in content.steps))
 
 
 def _step(step: pb.PlanStep) -> RenderableType:
-    body = Text.assemble((_action(step.action), "bold"), f"  {one_line(step.description)}")
+    body = Text.assemble((_action(step.action), "bold"), f"  {on_one_line(step.description)}")
     if step.depends_on:
         body.append(f"  after {', '.join(map(str, step.depends_on))}", FAINT)
     if step.fallback:
         body.append(f"  else {_action(step.fallback)}", FAINT)
-    return hanging(f"{step.step_id}", body, width=3)
+    return labelled_row(f"{step.step_id}", body, width=3)
 
 
 def _action(action: pb.Action.ValueType) -> str:
-    return pb.Action.Name(action).removeprefix("ACTION_").lower()
+    return enum_name(pb.Action, action)
 
 
-def status(value: pb.ExecutionStatus.ValueType) -> Text:
-    """Where an execution is, or how it ended."""
-    name = pb.ExecutionStatus.Name(value).removeprefix("EXECUTION_STATUS_").lower()
-    return Text.assemble((name, STATUS_STYLE.get(value, FAINT)))
+def execution_status(execution: pb.Execution) -> Text:
+    """Show the status of an execution."""
+    return _status(execution.status)
 
 
-def summary(found: ExecutionSummary) -> Text:
-    """An execution on one line."""
-    line = Text.assemble(
-        (found.execution_id, ID), "  ", status(found.status), f"  {one_line(found.original_query, 80)}"
-    )
-    return line.append(f"  {time_of(found.start_time)}", FAINT)
+def _status(status: pb.ExecutionStatus.ValueType) -> Text:
+    return Text(enum_name(pb.ExecutionStatus, status), STATUS_STYLE.get(status, FAINT))
 
 
-def event(happened: pb.ExecutionEvent) -> RenderableType:
-    """One event on one line; a plan, a question and a result on several."""
-    return Group(*_event(happened))
+def summary(execution: ExecutionSummary) -> Text:
+    """Show an execution on one line."""
+    query = on_one_line(execution.original_query, 80)
+    line = Text.assemble((execution.execution_id, ID), "  ", _status(execution.status), f"  {query}")
+    return line.append(f"  {local_time(execution.start_time)}", FAINT)
 
 
-def _event(happened: pb.ExecutionEvent) -> Iterator[RenderableType]:
-    match happened.WhichOneof("event"):
+def event(content: pb.ExecutionEvent) -> RenderableType:
+    """Show an event on one line; a plan, a question and a result on several."""
+    return Group(*_event_lines(content))
+
+
+def _event_lines(event: pb.ExecutionEvent) -> Iterator[RenderableType]:
+    match event.WhichOneof("event"):
         case "started":
-            yield Text.assemble(("execution ", FAINT), (happened.execution_id, ID))
-            yield plan(happened.started.plan)
+            yield Text.assemble(("execution ", FAINT), (event.execution_id, ID))
+            yield plan(event.started.plan)
         case "step_started":
-            at = happened.step_started
-            attempt = f", attempt {at.attempt}" if at.attempt > 1 else ""
-            yield Text.assemble(("▷ ", FAINT), f"step {at.step_id}: {_action(at.action)}{attempt}")
+            step = event.step_started
+            attempt = f", attempt {step.attempt}" if step.attempt > 1 else ""
+            yield Text.assemble(("▷ ", FAINT), f"step {step.step_id}: {_action(step.action)}{attempt}")
         case "step_finished":
-            yield from _finished(happened.step_finished)
+            yield from _step_result(event.step_finished.result)
         case "step_skipped":
-            yield Text(f"· step {happened.step_skipped.step_id} skipped: {happened.step_skipped.reason}", FAINT)
+            yield Text(f"· step {event.step_skipped.step_id} skipped: {event.step_skipped.reason}", FAINT)
         case "intervention_requested":
-            yield from _question(happened.execution_id, happened.intervention_requested)
+            yield from _question(event.execution_id, event.intervention_requested)
         case "replanned":
-            done = "replanned" if happened.replanned.success else "not replanned"
-            yield Text(f"↻ {done}: {happened.replanned.reason}", CHANGED)
+            change = "replanned" if event.replanned.success else "not replanned"
+            yield Text(f"↻ {change}: {event.replanned.reason}", CHANGED)
         case "log":
-            yield Text(f"  {happened.log.message}", FAINT)
+            yield Text(f"  {event.log.message}", FAINT)
         case "step_in_doubt":
-            yield Text(f"? step {happened.step_in_doubt.step_id}: its effect is not known", CHANGED)
+            yield Text(f"? step {event.step_in_doubt.step_id}: its effect is unknown", CHANGED)
         case "cancel_requested":
-            yield Text(f"✗ cancelled: {happened.cancel_requested.reason}", BAD)
+            yield Text(f"✗ cancelled: {event.cancel_requested.reason}", BAD)
         case "finished":
-            yield from _result(happened.finished)
+            yield from _result(event.finished)
 
 
-def _finished(finished: pb.StepFinished) -> Iterator[RenderableType]:
-    result = finished.result
-    failed = result.status == pb.STEP_STATUS_FAILED
-    mark = ("✗ ", BAD) if failed else ("✓ ", GOOD)
+def _step_result(result: pb.StepResult) -> Iterator[RenderableType]:
+    mark = ("✗ ", BAD) if result.status == pb.STEP_STATUS_FAILED else ("✓ ", GOOD)
     yield Text.assemble(mark, f"step {result.step_id}, confidence {result.confidence:.2f}")
     if result.error or result.output:
-        yield hanging("", one_line(result.error or result.output, 400), width=1)
+        yield labelled_row("", on_one_line(result.error or result.output, 400), width=1)
 
 
-def _question(execution_id: str, asked: pb.InterventionRequest) -> Iterator[RenderableType]:
-    yield Text(asked.question or asked.message, CHANGED)
-    if asked.HasField("question"):
-        yield hanging("", one_line(asked.message), width=1)
-    for option in asked.options:
-        yield hanging("·", option, width=1)
+def _question(execution_id: str, request: pb.InterventionRequest) -> Iterator[RenderableType]:
+    yield Text(request.question or request.message, CHANGED)
+    if request.HasField("question"):
+        yield labelled_row("", on_one_line(request.message), width=1)
+    for option in request.options:
+        yield labelled_row("·", option, width=1)
     yield Text(f"answer it with: hansei plan answer {execution_id} ANSWER", FAINT)
 
 
 def _result(result: pb.ExecutionResult) -> Iterator[RenderableType]:
-    line = status(result.overall_status)
+    line = _status(result.overall_status)
     line.append(f"  confidence {result.overall_confidence:.2f}", FAINT)
     if result.replan_count:
         line.append(f", {result.replan_count} replans", FAINT)
@@ -119,8 +119,8 @@ def _result(result: pb.ExecutionResult) -> Iterator[RenderableType]:
 
 
 def exit_code(last: pb.ExecutionEvent | None) -> Exit:
-    """How the last event leaves the execution: done, failed, or waiting for an answer."""
+    """Return the exit code for the last event: done, failed, or waiting for an answer."""
     if last is None or last.WhichOneof("event") != "finished":
         return Exit.PARTLY
-    ended_well = (pb.EXECUTION_STATUS_SUCCESS, pb.EXECUTION_STATUS_PARTIAL)
-    return Exit.DONE if last.finished.overall_status in ended_well else Exit.FAILED
+    successes = (pb.EXECUTION_STATUS_SUCCESS, pb.EXECUTION_STATUS_PARTIAL)
+    return Exit.DONE if last.finished.overall_status in successes else Exit.FAILED

@@ -16,24 +16,25 @@ from hansei.client.cli.show.words import (
     ID,
     SIGN,
     VOTE,
-    counted,
-    hanging,
-    one_line,
-    time_of,
-    votes_of,
+    count_noun,
+    enum_name,
+    labelled_row,
+    local_time,
+    on_one_line,
+    vote_counters,
 )
 from hansei.playbook.v1 import playbook_pb2 as pb
-from hansei.playbook.v1.playbook_service_pb2 import MergeConflict, RevokeTrajectoryResponse
+from hansei.playbook.v1 import playbook_service_pb2 as service
 from hansei.playbook.v1.review_pb2 import PendingChange, PendingState
 
 
-def playbook(book: pb.Playbook) -> RenderableType:
-    """The bullets by section, in playbook order."""
-    title = Text(book.dataset, "bold")
-    title.append(f"  {counted(len(book.bullets), 'bullet')} at revision {book.revision}", FAINT)
-    if book.HasField("updated_at"):
-        title.append(f", {time_of(book.updated_at)}", FAINT)
-    return Group(title, *_sections(book.bullets))
+def playbook(content: pb.Playbook) -> RenderableType:
+    """Show the bullets by section, in the order of the playbook."""
+    title = Text(content.dataset, "bold")
+    title.append(f"  {count_noun(len(content.bullets), 'bullet')} at revision {content.revision}", FAINT)
+    if content.HasField("updated_at"):
+        title.append(f", {local_time(content.updated_at)}", FAINT)
+    return Group(title, *_sections(content.bullets))
 
 
 def _sections(bullets: Iterable[pb.Bullet]) -> Iterator[RenderableType]:
@@ -42,21 +43,21 @@ def _sections(bullets: Iterable[pb.Bullet]) -> Iterator[RenderableType]:
         by_section.setdefault(bullet.section, []).append(bullet)
     for section, members in by_section.items():
         yield Text.assemble("\n", (section or "(no section)", "bold"))
-        yield from (_bullet(member) for member in members)
+        for bullet in members:
+            yield Text.assemble("  ", (bullet.id, ID), "  ", vote_counters(bullet), _retired_mark(bullet))
+            yield Padding(Text(bullet.content, overflow="fold"), (0, 0, 0, 4))
 
 
-def _bullet(bullet: pb.Bullet) -> RenderableType:
-    label = Text.assemble("  ", (bullet.id, ID), "  ", votes_of(bullet))
-    if bullet.state == pb.BULLET_STATE_RETIRED:
-        label.append("  retired", BAD)
-    return Group(label, Padding(Text(bullet.content, overflow="fold"), (0, 0, 0, 4)))
+def _retired_mark(bullet: pb.Bullet) -> Text:
+    return Text("  retired" if bullet.state == pb.BULLET_STATE_RETIRED else "", BAD)
 
 
 def revision(entry: pb.Revision) -> RenderableType:
-    """One entry of the log: what it was, why, and what it did to each bullet."""
-    kind = pb.RevisionKind.Name(entry.kind).removeprefix("REVISION_KIND_").lower()
-    title = Text.assemble((f"{entry.revision:>4}  ", "bold"), (kind, "bold"), f"  {entry.summary}")
-    title.append(f"  {time_of(entry.committed_at)}  {entry.author}", FAINT)
+    """Show one revision: its kind, reason and origin, and its effect on each bullet."""
+    title = Text.assemble(
+        (f"{entry.revision:>4}  ", "bold"), (enum_name(pb.RevisionKind, entry.kind), "bold"), f"  {entry.summary}"
+    )
+    title.append(f"  {local_time(entry.committed_at)}  {entry.author}", FAINT)
     if entry.source_trajectory:
         title.append(f"  from {entry.source_trajectory}", FAINT)
     return Group(title, *_details(entry))
@@ -64,91 +65,107 @@ def revision(entry: pb.Revision) -> RenderableType:
 
 def _details(entry: pb.Revision) -> Iterator[RenderableType]:
     if entry.reason:
-        yield hanging("because", one_line(entry.reason), indent=6)
+        yield labelled_row("reason", on_one_line(entry.reason), indent=6)
     for operation in entry.operations:
         if operation.applied:
-            body = Text.assemble((f"{operation.bullet_id} ", ID), one_line(operation.delta.content))
-            yield hanging(SIGN[operation.delta.type], body, indent=6, width=1)
+            body = Text.assemble((f"{operation.bullet_id} ", ID), on_one_line(operation.delta.content))
+            yield labelled_row(SIGN[operation.delta.type], body, indent=6, width=1)
     for outcome in entry.votes:
         if outcome.applied:
             body = Text.assemble((f"{outcome.vote.bullet_id} ", ID), VOTE[outcome.vote.tag])
-            yield hanging("", body, indent=6, width=1)
+            yield labelled_row("", body, indent=6, width=1)
 
 
-def changes(listed: Iterable[pb.BulletChange]) -> RenderableType:
-    """How bullets differ: added, removed, or changed in text, section or votes."""
-    shown = [line for change in listed for line in _change(change)]
-    return Group(*shown) if shown else Text("no difference", FAINT)
+def difference(response: service.DiffRevisionsResponse) -> RenderableType:
+    """Show the difference of two revisions."""
+    return _changes(response.changes)
+
+
+def restoration(response: service.RestoreRevisionResponse, dataset: str) -> RenderableType:
+    """Show the new revision and the changes of a restoration."""
+    return Group(Text(f"{dataset} is at revision {response.revision}"), _changes(response.changes))
+
+
+def _changes(changes: Iterable[pb.BulletChange]) -> RenderableType:
+    """Show bullets that were added, removed, or changed in text, section or votes."""
+    lines = [line for change in changes for line in _change(change)]
+    return Group(*lines) if lines else Text("no difference", FAINT)
 
 
 def _change(change: pb.BulletChange) -> Iterator[RenderableType]:
     before, after = change.before, change.after
-    if not change.HasField("before"):
-        yield _side("+", GOOD, change.bullet_id, after)
-    elif not change.HasField("after"):
-        yield _side("-", BAD, change.bullet_id, before)
-    elif (before.content, before.section) != (after.content, after.section):
-        yield _side("-", BAD, change.bullet_id, before)
-        yield _side("+", GOOD, change.bullet_id, after)
-    else:
-        yield hanging(
-            Text("~", CHANGED), Text.assemble((f"{change.bullet_id} ", ID), _lesser_change(before, after)), width=1
-        )
+    has_before, has_after = change.HasField("before"), change.HasField("after")
+    if has_before and has_after and (before.content, before.section) == (after.content, after.section):
+        body = Text.assemble((f"{change.bullet_id} ", ID), _minor_change(before, after))
+        yield labelled_row(Text("~", CHANGED), body, width=1)
+        return
+    if has_before:
+        yield _bullet_row("-", BAD, change.bullet_id, before)
+    if has_after:
+        yield _bullet_row("+", GOOD, change.bullet_id, after)
 
 
-def _lesser_change(before: pb.Bullet, after: pb.Bullet) -> Text:
-    """What changed of a bullet whose text and section did not."""
+def _minor_change(before: pb.Bullet, after: pb.Bullet) -> Text:
+    """Show the change of a bullet whose text and section are the same."""
     if before.state != after.state:
         return Text("retired", BAD) if after.state == pb.BULLET_STATE_RETIRED else Text("active again", GOOD)
     if (before.helpful, before.harmful) != (after.helpful, after.harmful):
-        return Text.assemble(votes_of(before), " → ", votes_of(after))
+        return Text.assemble(vote_counters(before), " → ", vote_counters(after))
     if len(before.sources) != len(after.sources):
-        return Text(f"rests on {counted(len(after.sources), 'run')}, {len(before.sources)} before", FAINT)
+        return Text(f"source trajectories: {len(before.sources)} → {len(after.sources)}", FAINT)
     return Text("keywords or searchable text", FAINT)
 
 
-def _side(sign: str, style: str, bullet_id: str, bullet: pb.Bullet) -> RenderableType:
+def _bullet_row(sign: str, style: str, bullet_id: str, bullet: pb.Bullet) -> RenderableType:
     body = Text.assemble((f"{bullet_id} ", ID), (f"{bullet.section} ", FAINT), (bullet.content, style))
-    return hanging(Text(sign, style), body, width=1)
+    return labelled_row(Text(sign, style), body, width=1)
 
 
-def revoked(done: RevokeTrajectoryResponse, dry_run: bool) -> RenderableType:
-    """What a revocation took back, or would, and what a person should look at."""
+def revocation(response: service.RevokeTrajectoryResponse, dry_run: bool) -> RenderableType:
+    """Show the changes of a revocation, and the bullets that a person should check."""
     would = "would be " if dry_run else ""
     lines: list[RenderableType] = [
         Text(
-            f"{counted(len(done.removed), 'bullet')} {would}removed, {len(done.reverted)} {would}reverted, "
-            f"{counted(done.votes_removed, 'vote')} {would}taken back"
+            f"{count_noun(len(response.removed), 'bullet')} {would}removed, {len(response.reverted)} {would}reverted, "
+            f"{count_noun(response.votes_removed, 'vote')} {would}removed"
         ),
-        changes(done.changes),
+        _changes(response.changes),
     ]
-    if done.entangled:
-        lines.append(Text(f"later changes built upon these, look at them: {', '.join(done.entangled)}", CHANGED))
+    if response.entangled:
+        lines.append(Text(f"later changes depend on these, check them: {', '.join(response.entangled)}", CHANGED))
     if not dry_run:
-        lines.append(Text(f"now at revision {done.revision}", FAINT))
+        lines.append(Text(f"now at revision {response.revision}", FAINT))
     return Group(*lines)
 
 
-def merge_conflicts(conflicts: Iterable[MergeConflict]) -> RenderableType:
-    """Pairs of bullets that a merge could not make one."""
-    return Group(*(part for conflict in conflicts for part in _merge_conflict(conflict)))
+def import_counts(response: service.ImportPlaybookResponse, dataset: str) -> RenderableType:
+    """Show the new revision and the counts of an import."""
+    counts = f"{response.added} added, {response.updated} updated, {response.removed} removed"
+    return Text(f"{dataset} is at revision {response.revision}: {counts}")
 
 
-def _merge_conflict(conflict: MergeConflict) -> Iterator[RenderableType]:
-    yield Text(f"\n{conflict.reason}; {conflict.from_dataset}'s became {conflict.new_id}", CHANGED)
-    yield _side("=", FAINT, conflict.ours.id, conflict.ours)
-    yield _side("+", GOOD, conflict.theirs.id, conflict.theirs)
+def merge_result(response: service.MergePlaybooksResponse, dataset: str) -> RenderableType:
+    """Show the new revision, the counts and the conflicts of a merge."""
+    counts = f"{response.added} added, {response.merged} merged"
+    lines: list[RenderableType] = [Text(f"{dataset} is at revision {response.revision}: {counts}")]
+    for conflict in response.conflicts:
+        lines += [
+            Text(f"\n{conflict.reason}; {conflict.from_dataset}'s became {conflict.new_id}", CHANGED),
+            _bullet_row("=", FAINT, conflict.ours.id, conflict.ours),
+            _bullet_row("+", GOOD, conflict.theirs.id, conflict.theirs),
+        ]
+    return Group(*lines)
 
 
-def pending(change: PendingChange) -> RenderableType:
-    """A change that waits, or what was decided of it."""
-    state = PendingState.Name(change.state).removeprefix("PENDING_STATE_").lower()
+def pending_change(change: PendingChange) -> RenderableType:
+    """Show a pending change, or the decision on it."""
+    state = enum_name(PendingState, change.state)
     title = Text.assemble((change.id, ID), f"  {state}  ", SIGN[change.delta.type], f" {change.delta.bullet_id}")
-    title.append(f"  by {change.author}, {time_of(change.created_at)}", FAINT)
-    parts: list[RenderableType] = [title, hanging("text", one_line(change.delta.content), indent=6)]
+    title.append(f"  by {change.author}, {local_time(change.created_at)}", FAINT)
+    parts: list[RenderableType] = [title, labelled_row("text", on_one_line(change.delta.content), indent=6)]
     if change.HasField("present"):
-        parts.append(hanging("now", one_line(change.present.content), indent=6))
-    for label, text in (("waits", change.waits_because), ("decided", change.decision_reason)):
+        parts.append(labelled_row("now", on_one_line(change.present.content), indent=6))
+    for label, text in (("pending", change.waits_because), ("decided", change.decision_reason)):
         if text:
-            parts.append(hanging(label, text, indent=6))
+            parts.append(labelled_row(label, text, indent=6))
     return Group(*parts)

@@ -10,21 +10,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 
-class Rate(ProgressColumn):
-    """Items a second, over the last ones."""
+class RateColumn(ProgressColumn):
+    """The recent number of items a second."""
 
     def render(self, task: Task) -> Text:
-        """The rate as it is now."""
+        """Return the current rate."""
         return Text(f"{task.speed:.1f}/s" if task.speed else "", "dim")
 
 
 @contextmanager
-def progress(label: str, total: int, console: Console) -> Iterator[Callable[[], None]]:
-    """A bar over `total` items while the block lasts; gives what moves it on by one.
+def progress_bar(label: str, total: int, console: Console) -> Iterator[Callable[[int], None]]:
+    """Show a bar for the length of the block, and yield a function that sets the number of completed items.
 
-    Text that is printed on the same console meanwhile appears above the bar.
+    Text that is printed on the same console appears above the bar.
     """
-    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(label, total=total)
-        yield lambda: bar.advance(task)
+        yield lambda completed: bar.update(task, completed=completed)

@@ -1,4 +1,4 @@
-"""The chapters of the demo: for people, and as JSON."""
+"""The chapters of the demo, for a terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -6,72 +6,71 @@ from rich.console import Group, RenderableType
 from rich.rule import Rule
 from rich.text import Text
 
-from hansei.client.cli.loop import Answered, Chapter, Found, UsedAgain
+from hansei.client.cli.loop import AnswerChapter, Chapter, ReuseChapter, SearchChapter
 from hansei.client.cli.output import as_json
-from hansei.client.cli.show import learned, ranked
-from hansei.client.cli.show.words import FAINT, ID, hanging, votes_of
-from hansei.client.learning import Outcome
+from hansei.client.cli.show import outcomes, search_results
+from hansei.client.cli.show.words import FAINT, ID, labelled_row, vote_counters
+from hansei.client.learning import LearnOutcome
 
-STAGES = {
-    Outcome: "1  Learn: what went wrong, and what the playbook keeps of it",
-    Found: "2  Search: the bullets for a query, by vector and BM25 score",
-    Answered: "3  Answer: from the bullets that were found",
-    UsedAgain: "4  Learn again: a run that was served a bullet votes on it",
+HEADINGS = {
+    LearnOutcome: "1  Learn: what went wrong, and the bullets that the playbook gets",
+    SearchChapter: "2  Search: the bullets for a query, by vector and BM25 score",
+    AnswerChapter: "3  Answer: from the bullets that search returned",
+    ReuseChapter: "4  Learn again: a trajectory that was served a bullet votes on it",
 }
 
 
 def heading(chapter: Chapter) -> RenderableType:
-    """The title of the part a chapter belongs to."""
-    return Group(Rule(Text(STAGES[type(chapter)], "bold"), align="left", style=FAINT), Text())
+    """Show the heading of the chapters of one kind."""
+    return Group(Rule(Text(HEADINGS[type(chapter)], "bold"), align="left", style=FAINT), Text())
 
 
 def view(chapter: Chapter) -> RenderableType:
-    """A chapter for people."""
+    """Show a chapter."""
     match chapter:
-        case Outcome():
-            return learned.report(chapter)
-        case Found():
-            return Group(_asked(chapter), ranked.bullets(chapter.response.results), Text())
-        case Answered():
-            return Group(_asked(chapter), ranked.answer(chapter.response), Text())
-        case UsedAgain():
-            return _used_again(chapter)
+        case LearnOutcome():
+            return outcomes.report(chapter)
+        case SearchChapter():
+            return Group(_query(chapter), search_results.bullets(chapter.response), Text())
+        case AnswerChapter():
+            return Group(_query(chapter), search_results.answer(chapter.response), Text())
+        case ReuseChapter():
+            return _reuse(chapter)
 
 
-def _asked(asked: Found | Answered) -> Text:
-    return Text.assemble(("? ", "bold"), (asked.query, "bold"), (f"  {asked.dataset}", FAINT))
+def _query(chapter: SearchChapter | AnswerChapter) -> Text:
+    return Text.assemble(("? ", "bold"), (chapter.query, "bold"), (f"  {chapter.dataset}", FAINT))
 
 
-def _used_again(chapter: UsedAgain) -> RenderableType:
-    counters = Text.assemble(
-        (f"{chapter.before.id} ", ID), votes_of(chapter.before), "  →  ", votes_of(chapter.after), "  confidence "
-    )
-    counters.append(f"{chapter.before.confidence_score:.2f} → {chapter.after.confidence_score:.2f}")
+def _reuse(chapter: ReuseChapter) -> RenderableType:
+    before, after = chapter.before, chapter.after
+    counters = Text.assemble((f"{before.id} ", ID), vote_counters(before), "  →  ", vote_counters(after))
+    counters.append(f"  confidence {before.confidence_score:.2f} → {after.confidence_score:.2f}")
     return Group(
-        _asked(chapter.found),
-        ranked.bullets(chapter.found.response.results),
+        _query(chapter.search),
+        search_results.bullets(chapter.search.response),
         Text(),
-        Text.assemble("The run is served the first one, cites it, and is learned from:"),
+        Text("The trajectory is served the first bullet, cites it, and is learned:"),
         Text(),
-        learned.report(chapter.outcome),
-        hanging("counters", counters),
+        outcomes.report(chapter.outcome),
+        labelled_row("counters", counters),
         Text(),
     )
 
 
 def document(chapter: Chapter) -> dict[str, object]:
-    """A chapter as JSON."""
+    """Return a chapter as JSON."""
     match chapter:
-        case Outcome():
-            return {"chapter": "learned", **learned.document(chapter)}
-        case Found() | Answered():
-            name = "searched" if isinstance(chapter, Found) else "answered"
-            asked = {"dataset": chapter.dataset, "query": chapter.query}
-            return {"chapter": name, **asked, "response": as_json(chapter.response)}
-        case UsedAgain():
+        case LearnOutcome():
+            return {"chapter": "learned", **outcomes.document(chapter)}
+        case SearchChapter() | AnswerChapter():
+            name = "searched" if isinstance(chapter, SearchChapter) else "answered"
+            query = {"dataset": chapter.dataset, "query": chapter.query}
+            return {"chapter": name, **query, "response": as_json(chapter.response)}
+        case ReuseChapter():
             return {
                 "chapter": "used_again",
-                "searched": document(chapter.found),
+                "searched": document(chapter.search),
                 "learned": document(chapter.outcome),
                 "bullet_before": as_json(chapter.before),
                 "bullet_after": as_json(chapter.after),

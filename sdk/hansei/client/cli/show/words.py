@@ -1,9 +1,10 @@
-"""Pieces of text that all views share: one look for one thing."""
+"""The styles, symbols and formats that all views share."""
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 from rich.padding import Padding
@@ -39,34 +40,49 @@ VOTE = {
 }
 
 
-def one_line(text: str, limit: int = 0) -> str:
-    """The text on one line, cut to `limit` characters where one is given."""
+def on_one_line(text: str, limit: int = 0) -> str:
+    """Return the text on one line, cut at `limit` characters unless it is 0."""
     line = " ".join(text.split())
     return line if not limit or len(line) <= limit else line[: limit - 1] + "…"
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 bullet`, `2 bullets`."""
+def count_noun(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 bullet`, `2 bullets`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def time_of(stamp: Timestamp) -> str:
-    """A time of the contract in the user's time zone, to the second."""
-    return stamp.ToDatetime(datetime.now().astimezone().tzinfo).strftime("%Y-%m-%d %H:%M:%S")
+def enum_name(enum: Any, value: int) -> str:
+    """Return the name of an enum value in lower case, without the name of the enum: JOB_STATE_RUNNING is `running`."""
+    prefix = re.sub(r"(?<!^)(?=[A-Z])", "_", enum.DESCRIPTOR.name).upper()
+    return str(enum.Name(value)).removeprefix(f"{prefix}_").lower()
 
 
-def votes_of(bullet: playbook.Bullet) -> Text:
-    """A bullet's counters: `▲ 2 ▼ 0`."""
+def local_time(timestamp: Timestamp) -> str:
+    """Return a time of the contract in the user's time zone, to the second."""
+    return timestamp.ToDatetime(datetime.now().astimezone().tzinfo).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def vote_counters(bullet: playbook.Bullet) -> Text:
+    """Return the vote counters of a bullet: `▲ 2 ▼ 0`."""
     counters = Text()
     counters.append(f"▲ {bullet.helpful}", GOOD if bullet.helpful else FAINT)
     counters.append(f" ▼ {bullet.harmful}", BAD if bullet.harmful else FAINT)
     return counters
 
 
-def hanging(label: Text | str, body: RenderableType, indent: int = 2, width: int = 10) -> RenderableType:
-    """A label with something beside it that wraps under itself."""
+def labelled_row(label: Text | str, body: RenderableType, indent: int = 2, width: int = 10) -> RenderableType:
+    """Return a row of a label and a body; the body wraps in its own column."""
     grid = Table.grid(padding=(0, 1))
     grid.add_column(width=width, no_wrap=True)
     grid.add_column(ratio=1, overflow="fold")
     grid.add_row(label, Text(body) if isinstance(body, str) else body)
     return Padding(grid, (0, 0, 0, indent))
+
+
+def score_table(first: str, *numbers: str) -> Table:
+    """Return an empty table: a column of names, then columns of numbers."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style=FAINT)
+    table.add_column(first)
+    for column in numbers:
+        table.add_column(column, justify="right")
+    return table

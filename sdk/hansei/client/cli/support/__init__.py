@@ -1,7 +1,7 @@
-"""The support bundle: what somebody who helps needs to know of a hansei, as one file, and nothing secret.
+"""The support bundle: one file with what a helper needs to know of a hansei, without secrets.
 
-What is gathered is parts. A part that cannot be had is left out, and the manifest says so and why: bundles are made
-when things are broken.
+The bundle consists of parts. A part that cannot be collected is left out, and the manifest names the reason: bundles
+are made when something is broken.
 """
 
 from __future__ import annotations
@@ -11,59 +11,66 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hansei.client.cli.checks import Finding
+from hansei.client.cli.checks import CheckResult
 from hansei.client.cli.show.checks import document
-from hansei.client.cli.support import archive, logs, machine, schemas, servers
-from hansei.client.cli.support.archive import LeftOut, Part
-from hansei.client.cli.support.masking import Masking
+from hansei.client.cli.support import archive, logs, machine, servers
+from hansei.client.cli.support.archive import BundlePart, OmittedPart
+from hansei.client.cli.support.masking import SecretMask
 from hansei.client.server import ServerNotInstalledError
 
 NEVER_INCLUDED = (
-    LeftOut("bullets, trajectories, prompts and documents", "they are yours; of playbooks only sizes and revisions"),
-    LeftOut("keys, tokens, passwords, private keys", "they are secret, and are masked wherever they would stand"),
-    LeftOut("the environment but for hansei's settings", "of unknown variables of hansei's only the names are told"),
+    OmittedPart("bullets, trajectories, prompts and documents", "they are private; sizes and revisions are included"),
+    OmittedPart("keys, tokens, passwords, private keys", "they are secret, and are masked everywhere"),
+    OmittedPart(
+        "environment variables other than hansei's settings",
+        "only the names of unknown variables of hansei are included",
+    ),
 )
 FRAMES = 5
 
-Source = Callable[[], Iterator[Part | LeftOut]]
+Source = Callable[[], Iterator[BundlePart | OmittedPart]]
 
 
-def make(
-    file: Path, address: str | None, findings: Sequence[Finding], log_files: Sequence[Path], *, ask: bool = True
+def write_bundle(
+    file: Path,
+    address: str | None,
+    results: Sequence[CheckResult],
+    log_files: Sequence[Path],
+    *,
+    ask_servers: bool = True,
 ) -> dict[str, Any]:
-    """Gather everything and write it to `file`, which must not be there yet. Gives the manifest.
+    """Collect all parts, write them to `file`, and return the manifest.
 
-    `ask`: whether servers are asked, too. Raises OSError for a file that cannot be written.
+    Raises:
+        OSError: the file exists, or cannot be written.
     """
-    masking = Masking(os.environ, machine.secret_variables())
+    mask = SecretMask(os.environ, machine.secret_variables())
+    findings = BundlePart("findings.json", "the results of the doctor", [*map(document, results)])
     sources: dict[str, Source] = {
-        "versions": machine.versions,
-        "settings": machine.settings,
-        "findings": lambda: iter([Part("findings.json", "what the doctor found", [*map(document, findings)])]),
-        "schemas": schemas.schemas,
-        **(_asked(address) if ask else {}),
-        "logs": lambda: logs.tails(log_files, masking),
+        "versions": machine.collect_versions,
+        "settings": machine.collect_settings,
+        "findings": lambda: iter([findings]),
+        "schemas": machine.collect_schemas,
     }
-    gathered = [each for name, source in sources.items() for each in _gathered(name, source)]
-    not_asked = () if ask else (LeftOut("health, contracts, playbooks, metrics", "servers were not asked"),)
-    return archive.write(file, [*gathered, *not_asked, *NEVER_INCLUDED], masking)
+    if ask_servers:
+        sources |= {
+            "health and contracts": lambda: servers.collect_health(address),
+            "playbooks": lambda: servers.collect_playbooks(address),
+            "metrics": servers.collect_metrics,
+        }
+    sources["logs"] = lambda: logs.collect_logs(log_files, mask)
+    parts = [part for name, source in sources.items() for part in _collect(name, source)]
+    if not ask_servers:
+        parts.append(OmittedPart("health, contracts, playbooks, metrics", "the command did not call the servers"))
+    return archive.write_archive(file, [*parts, *NEVER_INCLUDED], mask)
 
 
-def _asked(address: str | None) -> dict[str, Source]:
-    """What is learned from servers."""
-    return {
-        "health and contracts": lambda: servers.health(address),
-        "playbooks": lambda: servers.playbooks(address),
-        "metrics": servers.metrics,
-    }
-
-
-def _gathered(name: str, source: Source) -> Iterator[Part | LeftOut]:
-    """The parts of a source up to where it breaks, if it does: the others are still wanted then."""
+def _collect(name: str, source: Source) -> Iterator[BundlePart | OmittedPart]:
+    """Yield the parts of a source until it fails, if it does: one failure must not cost the other parts."""
     try:
         yield from source()
     except ServerNotInstalledError as error:
-        yield LeftOut(name, str(error))
+        yield OmittedPart(name, str(error))
     except Exception as error:
         frames = logs.frames_of(error)[-FRAMES:]
-        yield LeftOut(name, f"{type(error).__name__} at {' < '.join(reversed(frames))}")
+        yield OmittedPart(name, f"{type(error).__name__} at {' < '.join(reversed(frames))}")

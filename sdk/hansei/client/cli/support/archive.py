@@ -1,4 +1,4 @@
-"""Parts become a file: a gzipped tar with a manifest that says what is in it, and what is not."""
+"""Write the parts of a support bundle to a gzipped tar file with a manifest."""
 
 from __future__ import annotations
 
@@ -14,69 +14,71 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hansei.client.cli.support.masking import Masking
+from hansei.client.cli.support.masking import SecretMask
 
 FOLDER = "hansei-support"
 MANIFEST = "manifest.json"
-ONLY_ITS_OWNER = 0o600
+OWNER_ONLY = 0o600
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A file of the bundle: text, or a document that is written as JSON."""
+class BundlePart:
+    """A file of the bundle; `content` is a text, or a document for JSON."""
 
     file: str
-    what: str
+    description: str
     content: Any
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
-    """What somebody might look for and is not there."""
+class OmittedPart:
+    """A part that the bundle lacks, with the reason."""
 
-    what: str
-    why: str
+    description: str
+    reason: str
 
 
-def write(file: Path, gathered: Sequence[Part | LeftOut], masking: Masking) -> dict[str, Any]:
-    """Write the bundle, whole or not at all, readable by its owner. Gives the manifest; FileExistsError if it is there.
+def write_archive(file: Path, parts: Sequence[BundlePart | OmittedPart], mask: SecretMask) -> dict[str, Any]:
+    """Write the bundle, readable only by its owner, and return the manifest. Everything passes `mask` here.
 
-    Everything passes `masking` here, on its only way into the file.
+    Raises:
+        FileExistsError: the file exists.
     """
-    contents = {each.file: _bytes(masking(each.content)) for each in gathered if isinstance(each, Part)}
+    included = [part for part in parts if isinstance(part, BundlePart)]
+    omitted = [part for part in parts if isinstance(part, OmittedPart)]
+    contents = {part.file: _encode(mask(part.content)) for part in included}
     manifest = {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "files": [
             {
-                "file": each.file,
-                "what": each.what,
-                "bytes": len(contents[each.file]),
-                "sha256": hashlib.sha256(contents[each.file]).hexdigest(),
+                "file": part.file,
+                "what": part.description,
+                "bytes": len(contents[part.file]),
+                "sha256": hashlib.sha256(contents[part.file]).hexdigest(),
             }
-            for each in gathered
-            if isinstance(each, Part)
+            for part in included
         ],
-        "left_out": masking([{"what": each.what, "why": each.why} for each in gathered if isinstance(each, LeftOut)]),
+        "left_out": mask([{"what": part.description, "why": part.reason} for part in omitted]),
     }
-    packed = _packed([(MANIFEST, _bytes(manifest)), *contents.items()])
-    descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, ONLY_ITS_OWNER)
+    archive = _pack([(MANIFEST, _encode(manifest)), *contents.items()])
+    descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, OWNER_ONLY)
     with open(descriptor, "wb") as target:
-        target.write(packed)
+        target.write(archive)
     return manifest
 
 
-def _bytes(content: Any) -> bytes:
+def _encode(content: Any) -> bytes:
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, indent=2) + "\n"
-    # What came from files and servers may hold halves of characters.
+    # Text of files and servers may have surrogates.
     return text.encode("utf-8", "replace")
 
 
-def _packed(files: Iterable[tuple[str, bytes]]) -> bytes:
+def _pack(files: Iterable[tuple[str, bytes]]) -> bytes:
     target = io.BytesIO()
-    # No file name or owner of this machine in the headers.
-    with gzip.GzipFile("", "wb", fileobj=target) as stream, tarfile.open(mode="w", fileobj=stream) as packed:
+    # The empty name keeps file names and owners of this machine out of the headers.
+    with gzip.GzipFile("", "wb", fileobj=target) as stream, tarfile.open(mode="w", fileobj=stream) as archive:
         for name, content in files:
             entry = tarfile.TarInfo(f"{FOLDER}/{name}")
-            entry.size, entry.mode = len(content), ONLY_ITS_OWNER
-            packed.addfile(entry, io.BytesIO(content))
+            entry.size, entry.mode = len(content), OWNER_ONLY
+            archive.addfile(entry, io.BytesIO(content))
     return target.getvalue()

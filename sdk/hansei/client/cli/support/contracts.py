@@ -1,7 +1,6 @@
-"""How the contract that a server has differs from the one here, by what the server says of itself (gRPC reflection).
+"""Compare the contract of a server with the installed one, by gRPC reflection.
 
-The version in a contract's name says only what may be relied on. A contract of v1 grows, and how far a server has grown
-is told by its methods and fields.
+The version in the name of a contract does not change when the contract grows; methods and fields show the difference.
 """
 
 from __future__ import annotations
@@ -12,96 +11,103 @@ from typing import Any, cast
 
 import grpc
 from google.protobuf import descriptor_pool
-from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pb2 import (
+    DescriptorProto,
+    EnumDescriptorProto,
+    FieldDescriptorProto,
+    FileDescriptorProto,
+)
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from chassis.policy import installed_policies
 
 SECONDS = 10.0
-OWN_FILES = "hansei/"
 MAX_DIFFERENCES = 200
 
 
-def compared(channel: grpc.Channel) -> dict[str, Any]:
-    """What of the contract the server has and we do not, and the other way round, among the services it serves."""
+def compare_contracts(channel: grpc.Channel) -> dict[str, Any]:
+    """Return the elements of the contract that only the server has, and those that only the client has."""
     try:
-        services, files = _told(channel)
+        services, files = _reflect(channel)
     except grpc.RpcError as error:
         code = cast(grpc.Call, error).code()
         if code is not grpc.StatusCode.UNIMPLEMENTED:
             raise
         return {"unknown": "the server does not describe its contract (HANSEI_REFLECTION)"}
-    there = set(_words(files))
-    here = set(_words(_installed(services)))
+    of_server = set(_elements(files))
+    installed = set(_elements(_installed_files(services)))
     return {
         "services": services,
-        "digest": _digest(there),
-        "digest_here": _digest(here),
-        "only_there": sorted(there - here)[:MAX_DIFFERENCES],
-        "only_here": sorted(here - there)[:MAX_DIFFERENCES],
+        "digest": _digest(of_server),
+        "digest_here": _digest(installed),
+        "only_there": sorted(of_server - installed)[:MAX_DIFFERENCES],
+        "only_here": sorted(installed - of_server)[:MAX_DIFFERENCES],
     }
 
 
-def _told(channel: grpc.Channel) -> tuple[list[str], list[FileDescriptorProto]]:
-    """The services of hansei that a server lists, and the files of theirs."""
+def _reflect(channel: grpc.Channel) -> tuple[list[str], list[FileDescriptorProto]]:
+    """Return the services of hansei that a server lists, and their files."""
     stub = reflection_pb2_grpc.ServerReflectionStub(channel)
 
     def ask(requests: Iterable[reflection_pb2.ServerReflectionRequest]) -> Iterator[Any]:
         return iter(stub.ServerReflectionInfo(iter(requests), timeout=SECONDS))
 
-    (listed,) = ask([reflection_pb2.ServerReflectionRequest(list_services="")])
-    names = [each.name for each in listed.list_services_response.service if each.name.startswith("hansei.")]
+    (response,) = ask([reflection_pb2.ServerReflectionRequest(list_services="")])
+    services = response.list_services_response.service
+    names = sorted(service.name for service in services if service.name.startswith("hansei."))
     files: dict[str, FileDescriptorProto] = {}
-    for answer in ask(reflection_pb2.ServerReflectionRequest(file_containing_symbol=name) for name in names):
-        for content in answer.file_descriptor_response.file_descriptor_proto:
+    for response in ask(reflection_pb2.ServerReflectionRequest(file_containing_symbol=name) for name in names):
+        for content in response.file_descriptor_response.file_descriptor_proto:
             file = FileDescriptorProto.FromString(content)
             files[file.name] = file
-    return sorted(names), list(files.values())
+    return names, list(files.values())
 
 
-def _installed(services: Iterable[str]) -> list[FileDescriptorProto]:
-    """The files of services as they are here, with all that they use."""
-    import hansei.client.services  # noqa: F401 - makes the contract known
+def _installed_files(services: Iterable[str]) -> list[FileDescriptorProto]:
+    """Return the installed files of services, with their dependencies."""
+    import hansei.client.services  # noqa: F401 - registers the contract
 
     pool, files = descriptor_pool.Default(), {}
-    known = {path.split("/")[1] for path in installed_policies()}
-    waiting = [pool.FindServiceByName(name).file for name in services if name in known]
-    while waiting:
-        file = waiting.pop()
+    installed = {path.split("/")[1] for path in installed_policies()}
+    pending = [pool.FindServiceByName(name).file for name in services if name in installed]
+    while pending:
+        file = pending.pop()
         if file.name not in files:
             files[file.name] = FileDescriptorProto()
             file.CopyToProto(files[file.name])
-            waiting.extend(file.dependencies)
+            pending.extend(file.dependencies)
     return list(files.values())
 
 
-def _words(files: Iterable[FileDescriptorProto]) -> Iterator[str]:
-    """Every method, field and value of an enum as a line: two contracts that say the same have the same lines."""
+def _elements(files: Iterable[FileDescriptorProto]) -> Iterator[str]:
+    """Yield every method, field and enum value of hansei as a line; equal contracts have equal lines."""
     for file in files:
-        if not file.name.startswith(OWN_FILES):
+        if not file.name.startswith("hansei/"):
             continue
         for service in file.service:
             for method in service.method:
-                way = f"{'stream ' * method.client_streaming}{method.input_type}"
-                back = f"{'stream ' * method.server_streaming}{method.output_type}"
-                yield f"{file.package}.{service.name}/{method.name}({way}) returns ({back})"
+                request = f"{'stream ' * method.client_streaming}{method.input_type}"
+                response = f"{'stream ' * method.server_streaming}{method.output_type}"
+                yield f"{file.package}.{service.name}/{method.name}({request}) returns ({response})"
         for message in file.message_type:
-            yield from _fields(message, file.package)
-        for enum in file.enum_type:
-            yield from (f"{file.package}.{enum.name}.{value.name} = {value.number}" for value in enum.value)
+            yield from _message_elements(message, file.package)
+        yield from _enum_elements(file.enum_type, file.package)
 
 
-def _fields(message: DescriptorProto, scope: str) -> Iterator[str]:
+def _message_elements(message: DescriptorProto, scope: str) -> Iterator[str]:
     name = f"{scope}.{message.name}"
     for field in message.field:
         kind = field.type_name or FieldDescriptorProto.Type.Name(field.type)
         label = FieldDescriptorProto.Label.Name(field.label)
         yield f"{name}.{field.name} = {field.number} {label} {kind}"
     for nested in message.nested_type:
-        yield from _fields(nested, name)
-    for enum in message.enum_type:
-        yield from (f"{name}.{enum.name}.{value.name} = {value.number}" for value in enum.value)
+        yield from _message_elements(nested, name)
+    yield from _enum_elements(message.enum_type, name)
 
 
-def _digest(words: set[str]) -> str:
-    return hashlib.sha256("\n".join(sorted(words)).encode()).hexdigest()[:16]
+def _enum_elements(enums: Iterable[EnumDescriptorProto], scope: str) -> Iterator[str]:
+    return (f"{scope}.{enum.name}.{value.name} = {value.number}" for enum in enums for value in enum.value)
+
+
+def _digest(elements: set[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(elements)).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""What runs here: versions, and the settings that a hansei started here would have."""
+"""Collect the versions, the settings and the database schemas of this machine."""
 
 from __future__ import annotations
 
@@ -11,52 +11,71 @@ from typing import Any
 
 from chassis.logging import REDACTED
 from chassis.settings import PREFIX, ServiceSettings, SettingRow, settings_table
-from hansei.client.cli.support.archive import LeftOut, Part
+from hansei.client.cli.checks import load_settings
+from hansei.client.cli.support.archive import BundlePart, OmittedPart
 from hansei.client.server import ServerNotInstalledError, server
 
-OURS = (PREFIX, "LLM_", "EMBEDDING_", "OTEL_")
-"""How the names of variables begin that hansei may be meant by."""
+VARIABLE_PREFIXES = (PREFIX, "LLM_", "EMBEDDING_", "OTEL_")
+"""The prefixes of variables that a user may have set for hansei."""
 
 
-def versions() -> Iterator[Part]:
-    """Of hansei, Python, the platform, and of every package that is installed beside it."""
-    installed = {each.name: each.version for each in metadata.distributions()}
-    found = {
+def collect_versions() -> Iterator[BundlePart]:
+    """Yield the versions of hansei, Python, the platform and all installed packages."""
+    installed = {distribution.name: distribution.version for distribution in metadata.distributions()}
+    versions = {
         "hansei": installed.get("hansei", "runs from its source"),
         "python": sys.version,
         "platform": platform.platform(),
         "processors": os.cpu_count(),
         "packages": dict(sorted(installed.items(), key=lambda item: item[0].lower())),
     }
-    yield Part("versions.json", "hansei, Python, the platform, and the packages that are installed", found)
+    yield BundlePart("versions.json", "hansei, Python, the platform, and the installed packages", versions)
 
 
-def settings() -> Iterator[Part | LeftOut]:
-    """The settings of each service, each with the variable it comes from."""
-    found: dict[str, Any] = {}
-    known: set[str] = set()
+def collect_settings() -> Iterator[BundlePart | OmittedPart]:
+    """Yield the settings of each service, each with the variable it comes from."""
+    settings: dict[str, Any] = {}
+    known_variables: set[str] = set()
     for service, settings_class in server().settings_classes().items():
         rows = settings_table(settings_class)
-        known.update(variable for row in rows for variable in row.variables)
-        found[service] = {row.variables[-1]: _setting(row) for row in rows}
-    others = sorted(name for name in os.environ if name.startswith(OURS) and name not in known)
-    document = {"settings": found, "other_variables_that_are_set": others}
-    yield Part("settings.json", "the settings here and where each comes from; a server may have others", document)
+        known_variables.update(variable for row in rows for variable in row.variables)
+        settings[service] = {row.variables[-1]: _describe_setting(row) for row in rows}
+    others = {name for name in os.environ if name.startswith(VARIABLE_PREFIXES)} - known_variables
+    document = {"settings": settings, "other_variables_that_are_set": sorted(others)}
+    yield BundlePart("settings.json", "the settings here and their variables; a server may have others", document)
+
+
+def collect_schemas() -> Iterator[BundlePart | OmittedPart]:
+    """Yield the versions of the database schemas, without creating, changing or migrating anything."""
+    commands = server()
+    schemas: dict[str, Any] = {}
+    for service, settings_class in commands.settings_classes().items():
+        settings = load_settings(settings_class)
+        if isinstance(settings, str):
+            yield OmittedPart(f"schemas of the {service}", "its settings cannot be read: see findings.json")
+            continue
+        try:
+            schema = commands.database_schema(settings)
+        except Exception as error:  # drivers raise errors of their own
+            yield OmittedPart(f"schemas of the {service}", f"its database cannot be read: {type(error).__name__}")
+        else:
+            if schema is not None:
+                schemas[service] = schema
+    yield BundlePart("schemas.json", "the databases of the settings here, and the versions of their schemas", schemas)
 
 
 def secret_variables() -> frozenset[str]:
-    """The variables of settings that are declared secret, of all services that are installed."""
+    """Return the variables of all secret settings of the installed services."""
     try:
         classes = server().settings_classes().values()
     except ServerNotInstalledError:
         classes = (ServiceSettings,)
-    return frozenset(
-        variable for each in classes for row in settings_table(each) if row.secret for variable in row.variables
-    )
+    rows = (row for settings_class in classes for row in settings_table(settings_class) if row.secret)
+    return frozenset(variable for row in rows for variable in row.variables)
 
 
-def _setting(row: SettingRow) -> dict[str, object]:
+def _describe_setting(row: SettingRow) -> dict[str, object]:
     value, source = row.current_value()
-    empty = [each for each in row.variables if os.environ.get(each) == ""]
-    shown: dict[str, object] = {"value": REDACTED if row.secret and value else value, "from": source}
-    return shown | ({"set_to_nothing": empty} if empty else {})
+    empty = [name for name in row.variables if os.environ.get(name) == ""]
+    description: dict[str, object] = {"value": REDACTED if row.secret and value else value, "from": source}
+    return description | ({"set_to_nothing": empty} if empty else {})

@@ -1,4 +1,4 @@
-"""Takes what is secret out of everything that goes into a bundle."""
+"""Remove secrets from everything that goes into a support bundle."""
 
 from __future__ import annotations
 
@@ -9,47 +9,47 @@ from urllib.parse import unquote
 
 from chassis.logging import REDACTED, is_secret, without_secrets
 
-SHORTEST = 6
-"""Characters of a secret that is looked for by its value; a shorter one could be any word: its name must tell."""
+MIN_SECRET_CHARS = 6
+"""The length from which a secret is found by its value; a shorter one could be any word, and is found by its name."""
 _URL_PASSWORD = re.compile(r"://[^\s:/@]*:(\S+)@")
-_VALUE = re.compile(r"=([^,;\s]+)")
+_HEADER_VALUE = re.compile(r"=([^,;\s]+)")
 
 
-class Masking:
-    """What the logs mask, by name and by looks, and besides every secret that this environment holds, by its value."""
+class SecretMask:
+    """Mask everything that the logs mask, and every secret value in this environment."""
 
     def __init__(self, environment: Mapping[str, str], secret_variables: Collection[str]) -> None:
-        """`secret_variables`: those that are secret whatever their names."""
-        known = {
+        """Collect the secrets of the environment; `secret_variables` are secret whatever their names are."""
+        values = {
             form
             for name, value in environment.items()
             for secret in _secrets(name, value, secret_variables)
             for form in (secret, unquote(secret))
-            if len(form) >= SHORTEST
+            if len(form) >= MIN_SECRET_CHARS
         }
-        # The longest first: one may be a part of another.
-        self._known = sorted(known, key=len, reverse=True)
+        # The longest first: a secret may contain another.
+        self._values = sorted(values, key=len, reverse=True)
         self._secret_variables = frozenset(secret_variables)
 
     def __call__(self, value: Any, key: str = "") -> Any:
-        """A text or a document without what is secret in it."""
+        """Return a text or a document without secrets."""
         if isinstance(value, Mapping):
-            return {self(str(k)): self(v, str(k)) for k, v in value.items()}
+            return {self(str(name)): self(member, str(name)) for name, member in value.items()}
         if isinstance(value, list | tuple):
-            return [self(each) for each in value]
+            return [self(member) for member in value]
         if not isinstance(value, str):
             return REDACTED if value and is_secret(key) else value
         if value and key in self._secret_variables:
             return REDACTED
-        for secret in self._known:
+        for secret in self._values:
             value = value.replace(secret, REDACTED)
         return without_secrets(value, key)
 
 
 def _secrets(name: str, value: str, secret_variables: Collection[str]) -> Iterator[str]:
-    """The secrets in a variable: all of it, the passwords of URLs, the values of headers for OpenTelemetry."""
+    """Yield the secrets in a variable: all of it, passwords in URLs, header values for OpenTelemetry."""
     if name in secret_variables or is_secret(name):
         yield value.strip()
     yield from _URL_PASSWORD.findall(value)
     if name.endswith("_HEADERS"):
-        yield from _VALUE.findall(value)
+        yield from _HEADER_VALUE.findall(value)

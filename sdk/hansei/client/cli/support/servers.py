@@ -1,4 +1,4 @@
-"""What the running services say: health, contracts, sizes of playbooks, metrics. Each is asked for a few seconds."""
+"""Collect the health, contracts, playbook sizes and metrics of the running services."""
 
 from __future__ import annotations
 
@@ -18,75 +18,76 @@ from chassis.policy import installed_policies
 from chassis.settings import ServiceSettings, settings_table
 from hansei.client.cli.checks import SECONDS
 from hansei.client.cli.support import contracts
-from hansei.client.cli.support.archive import LeftOut, Part
+from hansei.client.cli.support.archive import BundlePart, OmittedPart
 from hansei.client.server import ServerNotInstalledError, server
-from hansei.client.tls import Tls, credentials_of
+from hansei.client.tls import Tls, channel_credentials
 
 MAX_METRICS_BYTES = 2 * 1024 * 1024
 MAX_DATASETS = 1000
-INDEXES = 100
-"""Datasets whose index is asked for."""
+MAX_INDEXES = 100
+"""The number of datasets whose index is asked for its revision."""
 
 
-def health(address: str | None) -> Iterator[Part | LeftOut]:
-    """Health and contract of the gateway, and of each service at the address that the gateway's settings give."""
-    found: dict[str, Any] = {}
-    for name, place in _addresses(address).items():
+def collect_health(address: str | None) -> Iterator[BundlePart | OmittedPart]:
+    """Yield health and contract of the gateway, and of each service at the address in the gateway's settings."""
+    processes: dict[str, Any] = {}
+    for name, peer in _addresses(address).items():
         try:
-            with _channel(place) as channel:
-                found[name] = {"address": place, "health": _health(channel), "contract": contracts.compared(channel)}
+            with _open_channel(peer) as channel:
+                contract = contracts.compare_contracts(channel)
+                processes[name] = {"address": peer, "health": _health(channel), "contract": contract}
         except grpc.RpcError as error:
             code = cast(grpc.Call, error).code().name
-            yield LeftOut(f"health and contract of the {name}", f"{place} did not answer: {code}")
-    yield Part("servers.json", "health of each process, and how its contract differs from the one here", found)
+            yield OmittedPart(f"health and contract of the {name}", f"{peer} did not answer: {code}")
+    yield BundlePart("servers.json", "the health of each process, and its differences from this contract", processes)
 
 
-def playbooks(address: str | None) -> Iterator[Part | LeftOut]:
-    """Of each dataset: bullets, the newest revision, when it changed, and how far its index is."""
+def collect_playbooks(address: str | None) -> Iterator[BundlePart | OmittedPart]:
+    """Yield the size, the revision and the time of each dataset, and the revision of its index."""
     from hansei.client.client import Client
 
-    found: list[dict[str, Any]] = []
+    sizes: list[dict[str, Any]] = []
     try:
         with Client(address) as client, time_limit(4 * SECONDS):
-            listed = client.playbooks.list_datasets(page_size=MAX_DATASETS)
-            for number, each in enumerate(listed.datasets):
-                about = {
-                    "dataset": each.name,
-                    "bullets": each.bullets,
-                    "revision": each.revision,
-                    "changed": each.updated_at.ToJsonString(),
+            page = client.playbooks.list_datasets(page_size=MAX_DATASETS)
+            for number, dataset in enumerate(page.datasets):
+                size = {
+                    "dataset": dataset.name,
+                    "bullets": dataset.bullets,
+                    "revision": dataset.revision,
+                    "changed": dataset.updated_at.ToJsonString(),
                 }
-                if number < INDEXES:
-                    about["index_revision"] = client.index.get_status(dataset=each.name).revision
-                found.append(about)
+                if number < MAX_INDEXES:
+                    size["index_revision"] = client.index.get_status(dataset=dataset.name).revision
+                sizes.append(size)
     except HanseiError as error:
-        yield LeftOut("some or all sizes of playbooks", f"{error.code} {error.reason}: {error.message}")
+        yield OmittedPart("some or all sizes of playbooks", f"{error.code} {error.reason}: {error.message}")
     else:
-        if listed.next_page_token:
-            yield LeftOut("more datasets", f"only the first {MAX_DATASETS} are listed")
-    if found:
-        yield Part("playbooks.json", "sizes and revisions of playbooks and their indexes; none of their texts", found)
+        if page.next_page_token:
+            yield OmittedPart("more datasets", f"only the first {MAX_DATASETS} are listed")
+    if sizes:
+        yield BundlePart("playbooks.json", "sizes and revisions of playbooks and their indexes, without texts", sizes)
 
 
-def metrics() -> Iterator[Part | LeftOut]:
-    """What Prometheus would read at HANSEI_METRICS_ADDRESS now."""
-    (row,) = (each for each in settings_table(ServiceSettings) if each.name == "metrics_address")
+def collect_metrics() -> Iterator[BundlePart | OmittedPart]:
+    """Yield the Prometheus metrics at HANSEI_METRICS_ADDRESS."""
+    (row,) = (row for row in settings_table(ServiceSettings) if row.name == "metrics_address")
     address, _ = row.current_value()
     if not address or address.endswith(":0"):
-        yield LeftOut("metrics", "HANSEI_METRICS_ADDRESS does not say here where they are served")
+        yield OmittedPart("metrics", "HANSEI_METRICS_ADDRESS is not set here, or has no port")
         return
     try:
-        text = _read(address)
+        text = _fetch_metrics(address)
     except (OSError, ValueError, HTTPException) as error:
-        yield LeftOut("metrics", f"{address} did not answer: {error}")
+        yield OmittedPart("metrics", f"{address} did not answer: {error}")
     else:
-        yield Part("metrics.txt", f"the metrics at {address}, as Prometheus reads them", text)
+        yield BundlePart("metrics.txt", f"the Prometheus metrics at {address}", text)
 
 
-def _read(address: str) -> str:
+def _fetch_metrics(address: str) -> str:
     tls = Tls.from_environment()
     connection = (
-        HTTPSConnection(address, timeout=SECONDS, context=_context(tls))
+        HTTPSConnection(address, timeout=SECONDS, context=_ssl_context(tls))
         if tls
         else HTTPConnection(address, timeout=SECONDS)
     )
@@ -95,8 +96,15 @@ def _read(address: str) -> str:
         return connection.getresponse().read(MAX_METRICS_BYTES).decode("utf-8", "replace")
 
 
+def _ssl_context(tls: Tls) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=tls.authorities or None)
+    if tls.certificate:
+        context.load_cert_chain(tls.certificate, tls.key)
+    return context
+
+
 def _addresses(address: str | None) -> dict[str, str]:
-    """The gateway, and those services behind it that are processes of their own."""
+    """Return the addresses of the gateway and of the services that run as processes of their own."""
     from hansei.client.client import address_or_default
 
     try:
@@ -104,31 +112,26 @@ def _addresses(address: str | None) -> dict[str, str]:
     except ServerNotInstalledError:
         rows = []
     peers = {row.name.removesuffix("_addr"): row.current_value()[0] for row in rows if row.name.endswith("_addr")}
-    return {"gateway": address_or_default(address)} | {name: at for name, at in peers.items() if at not in ("", "self")}
+    separate = {name: peer for name, peer in peers.items() if peer not in ("", "self")}
+    return {"gateway": address_or_default(address)} | separate
 
 
-def _channel(address: str) -> grpc.Channel:
-    tls = credentials_of(None)
-    return grpc.secure_channel(target(address), tls) if tls else grpc.insecure_channel(target(address))
+def _open_channel(address: str) -> grpc.Channel:
+    credentials = channel_credentials(None)
+    name = target(address)
+    return grpc.secure_channel(name, credentials) if credentials else grpc.insecure_channel(name)
 
 
 def _health(channel: grpc.Channel) -> dict[str, str]:
-    """What a process says of itself as a whole, and of each service of the contract that it serves."""
-    stub, found = health_pb2_grpc.HealthStub(channel), {}
+    """Return the health of a process as a whole, and of each service of the contract that it serves."""
+    stub, health = health_pb2_grpc.HealthStub(channel), {}
     services = sorted({path.split("/")[1] for path in installed_policies()})
     for name in ("", *services):
         try:
-            answer = stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=SECONDS)
+            response = stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=SECONDS)
         except grpc.RpcError as error:
             if cast(grpc.Call, error).code() is not grpc.StatusCode.NOT_FOUND:
                 raise
             continue
-        found[name or "the process"] = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
-    return found
-
-
-def _context(tls: Tls) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=tls.authorities or None)
-    if tls.certificate:
-        context.load_cert_chain(tls.certificate, tls.key)
-    return context
+        health[name or "the process"] = health_pb2.HealthCheckResponse.ServingStatus.Name(response.status)
+    return health

@@ -1,0 +1,121 @@
+"""`hansei learn`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hansei.client.cli.options import DATASET_VARIABLE, STDIO, Address, AsJson, Exit, Local, connect, fail
+from hansei.client.cli.sources import read_source
+
+if TYPE_CHECKING:
+    from hansei.client.client import Client
+    from hansei.client.learning import LearnOutcome
+    from hansei.client.trajectories import TrajectoryRecord
+
+SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj"}
+"""The suffixes of the files that are read from a folder; a file that is named may have any."""
+
+
+def learn(
+    paths: Annotated[list[str], typer.Argument(metavar="FILE|DIR|-...", help="Files, folders, or - for stdin.")],
+    dataset: Annotated[
+        str,
+        typer.Option("--dataset", "-d", envvar=DATASET_VARIABLE, help="The dataset of trajectories that name none."),
+    ] = "default",
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, max=64, help="The number of parallel calls.")] = 4,
+    bulk: Annotated[
+        bool, typer.Option("--bulk", help="Submit jobs to the server, which continue if this command ends.")
+    ] = False,
+    wait: Annotated[bool, typer.Option(help="With --bulk: watch the jobs until they end.")] = True,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also show insights, edits and votes.")] = False,
+    addr: Address = None,
+    local: Local = False,
+    as_json: AsJson = False,
+) -> None:
+    """Learn from recorded trajectories.
+
+    Reads JSON or JSON lines of any known format, which is detected. The content of a trajectory is its idempotency
+    key: a command that is repeated, or continued after an interruption, learns nothing twice.
+    """
+    files = list(_files(paths))
+    with connect(addr, local) as client:
+        records, unreadable = _read_records(client, files, dataset)
+        if bulk:
+            if unreadable:
+                fail(f"{unreadable} parts could not be read, so no job was submitted", Exit.USAGE)
+            from hansei.client.cli.jobs import learn_in_bulk
+
+            learn_in_bulk(client, records, wait, as_json)
+            return
+        outcomes = _learn(client, records, jobs, as_json, verbose)
+    not_stored = sum(bool(outcome.failure) for outcome in outcomes)
+    if unreadable or not_stored:
+        has_failed = not_stored == len(outcomes)
+        fail(
+            f"{not_stored} of {len(outcomes)} trajectories were not learned, {unreadable} could not be read",
+            (Exit.FAILED if outcomes else Exit.USAGE) if has_failed else Exit.PARTLY,
+        )
+
+
+def _files(paths: Sequence[str]) -> Iterator[str]:
+    """Yield the name of every file, `-` for stdin. A path that does not exist ends the command."""
+    for path in paths:
+        if path != STDIO and Path(path).is_dir():
+            files = sorted(file for file in Path(path).rglob("*") if file.suffix in SUFFIXES and file.is_file())
+            if not files:
+                fail(f"{path} has no file with one of the suffixes {', '.join(sorted(SUFFIXES))}", Exit.USAGE)
+            yield from map(str, files)
+        elif path == STDIO or Path(path).is_file():
+            yield path
+        else:
+            fail(f"{path} does not exist", Exit.USAGE)
+
+
+def _read_records(client: Client, files: Sequence[str], dataset: str) -> tuple[list[TrajectoryRecord], int]:
+    """Return the trajectories of all files with their siblings, and the number of parts that could not be read."""
+    from hansei.client.cli.failures import error_lines
+    from hansei.client.cli.output import say
+    from hansei.client.trajectories import TrajectoryRecord, read_trajectories, with_siblings
+
+    records: list[TrajectoryRecord] = []
+    unreadable = 0
+    for file in files:
+        for part in read_trajectories(client, "stdin" if file == STDIO else file, read_source(file), dataset):
+            if isinstance(part, TrajectoryRecord):
+                records.append(part)
+            else:
+                unreadable += 1
+                for line in error_lines(part.error):
+                    say(f"{part.source}: {line}")
+    return with_siblings(records), unreadable
+
+
+def _learn(
+    client: Client, records: Sequence[TrajectoryRecord], jobs: int, as_json: bool, verbose: bool
+) -> list[LearnOutcome]:
+    """Learn, and show each outcome as soon as it is known: as a JSON line, as a report, or on one line."""
+    from hansei.client.cli.output import console, print_json
+    from hansei.client.cli.show import outcomes as show
+    from hansei.client.cli.show.progress import progress_bar
+    from hansei.client.learning import learn_all
+
+    outcomes: list[LearnOutcome] = []
+    start = time.monotonic()
+    # The bar must share the console of the results, except beside JSON, which has stdout for itself.
+    with progress_bar("learning", len(records), console(stderr=as_json)) as set_completed:
+        for outcome in learn_all(client, records, jobs):
+            outcomes.append(outcome)
+            if as_json:
+                print_json(show.document(outcome), line=True)
+            else:
+                console().print(show.report(outcome) if verbose else show.line(outcome))
+            set_completed(len(outcomes))
+    if outcomes and not as_json:
+        console().print()
+        console().print(show.summary(outcomes, time.monotonic() - start))
+    return outcomes

@@ -1,0 +1,57 @@
+"""`hansei search` and `hansei ask`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hansei.client.cli.options import Dataset, Exit, dataset_or_only
+
+if TYPE_CHECKING:
+    from hansei.client.client import Client
+
+Query = Annotated[str, typer.Argument(metavar="QUERY", help="The text to search for, or the question to answer.")]
+MinRevision = Annotated[int, typer.Option(min=0, help="Wait until the index holds this revision of the playbook.")]
+
+
+def search(
+    client: Client,
+    query: Query,
+    dataset: Dataset = None,
+    top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="The number of bullets.")] = 10,
+    section: Annotated[list[str] | None, typer.Option(help="Return only bullets of this section; repeatable.")] = None,
+    min_confidence: Annotated[
+        float | None, typer.Option(help="Return only bullets with at least this confidence, 0 to 1. [default: 0.3]")
+    ] = None,
+    alpha: Annotated[float | None, typer.Option(help="The weight of the vector score, 0 to 1.")] = None,
+    min_revision: MinRevision = 0,
+    explain: Annotated[bool, typer.Option(help="Also show the terms that matched.")] = False,
+) -> object:
+    """Rank the bullets of a playbook for a query.
+
+    Shows the combined score, the vector score and the BM25 score of each bullet.
+    """
+    return client.search(
+        dataset_or_only(client, dataset),
+        query,
+        top_k=top_k,
+        sections=section or (),
+        min_confidence=min_confidence,
+        alpha=alpha,
+        min_revision=min_revision,
+        explain=explain,
+    )
+
+
+def ask(client: Client, query: Query, dataset: Dataset = None, min_revision: MinRevision = 0) -> object:
+    """Answer a question from a playbook."""
+    return client.ask(dataset_or_only(client, dataset), query, min_revision=min_revision)
+
+
+def exit_if_unanswered(response: Any) -> None:
+    """End the command with 1 if the model gave no answer."""
+    from hansei.client.cli.show import search_results
+
+    if search_results.is_failure(response):
+        raise typer.Exit(Exit.FAILED)

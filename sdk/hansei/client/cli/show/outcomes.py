@@ -1,0 +1,162 @@
+"""The outcomes of learning, as reports, lines and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from hansei.client.cli.output import as_json
+from hansei.client.cli.show.words import (
+    BAD,
+    CHANGED,
+    FAINT,
+    GOOD,
+    ID,
+    SIGN,
+    STATUS,
+    VOTE,
+    count_noun,
+    enum_name,
+    labelled_row,
+    on_one_line,
+    score_table,
+)
+from hansei.client.learning import LearnOutcome
+from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
+from hansei.playbook.v1 import playbook_pb2 as playbook
+from hansei.reflector.v1.trajectory_pb2 import Insight
+
+
+def report(outcome: LearnOutcome) -> RenderableType:
+    """Show everything about the outcome of one trajectory."""
+    return Group(_heading(outcome), *_report_rows(outcome), Text())
+
+
+def _heading(outcome: LearnOutcome) -> Text:
+    """Show the name, the dataset and the status of the trajectory."""
+    trajectory = outcome.record.trajectory
+    title = Text.assemble(("● ", BAD if outcome.failure else GOOD), (trajectory.id or outcome.record.source, "bold"))
+    title.append(f"  {trajectory.dataset}  ", FAINT)
+    return title.append_text(STATUS[trajectory.status])
+
+
+def _report_rows(outcome: LearnOutcome) -> Iterator[RenderableType]:
+    trajectory = outcome.record.trajectory
+    yield labelled_row("query", on_one_line(trajectory.query))
+    if outcome.failure:
+        yield labelled_row(Text("failed", BAD), outcome.failure)
+    if outcome.response is None:
+        return
+    reflection, edits = outcome.response.reflection, list(outcome.response.curation.operations)
+    if reflection.HasField("attribution"):
+        blamed = reflection.attribution
+        source = trajectory.steps[blamed.step].source if blamed.step < len(trajectory.steps) else ""
+        step = ", ".join(part for part in (f"step {blamed.step}", source, blamed.agent) if part)
+        yield labelled_row("blamed", f"{step}: {on_one_line(blamed.reason)}")
+    for insight in reflection.insights:
+        # An edit with the text of an insight is shown with the insight, and not again below.
+        same = [edit for edit in edits if edit.delta.content == insight.key_insight]
+        edits = [edit for edit in edits if edit.delta.content != insight.key_insight]
+        yield _insight(insight, same)
+    if not reflection.insights:
+        yield labelled_row("insight", Text("none", FAINT))
+    for edit in edits:
+        yield labelled_row(_sign(edit), _edit(edit))
+    yield from _curation_rows(outcome.response)
+
+
+def _insight(insight: Insight, edits: Sequence[playbook.Operation]) -> RenderableType:
+    """Show an insight with its edits, on one line if none was applied."""
+    if edits and not any(edit.applied for edit in edits):
+        text = Text(f"{edits[0].skipped_reason}: {on_one_line(insight.key_insight)}", FAINT, no_wrap=True)
+        text.overflow = "ellipsis"
+        return labelled_row(Text("not added", FAINT), text)
+    text = Text(on_one_line(insight.key_insight, 400))
+    if insight.error_identification:
+        text.append(f"\nfrom: {on_one_line(insight.error_identification, 200)}", FAINT)
+    for edit in edits:
+        if edit.applied:
+            text.append("\n").append_text(_sign(edit)).append("  ").append(edit.bullet_id, ID)
+            text.append(f"  {edit.delta.section}", FAINT)
+    return labelled_row("insight", text)
+
+
+def _sign(edit: playbook.Operation) -> Text:
+    kind = enum_name(playbook.DeltaType, edit.delta.type)
+    return Text.assemble(SIGN[edit.delta.type], f" {kind}") if edit.applied else Text(f"· {kind}", FAINT)
+
+
+def _edit(edit: playbook.Operation) -> Text:
+    text = Text.assemble((f"{edit.bullet_id}  ", ID))
+    if not edit.applied:
+        return text.append(f"not applied: {edit.skipped_reason}", FAINT)
+    text.append(f"{edit.delta.section}  ", FAINT)
+    return text.append(on_one_line(edit.delta.content, 400))
+
+
+def _curation_rows(response: LearnResponse) -> Iterator[RenderableType]:
+    """Show the votes, the conflicts, the pending changes, and the revision of the playbook."""
+    curation = response.curation
+    for outcome in curation.votes:
+        text = Text.assemble((f"{outcome.vote.bullet_id}  ", ID), VOTE[outcome.vote.tag])
+        reason = on_one_line(outcome.vote.reason) if outcome.applied else f"not counted: {outcome.skipped_reason}"
+        yield labelled_row("vote", text.append(f"  {reason}", FAINT))
+    for conflict in curation.conflicts:
+        conflict_text = on_one_line(f"{conflict.delta.bullet_id}: {conflict.reason}")
+        yield labelled_row(Text("conflict", CHANGED), conflict_text)
+    for change in curation.pending:
+        yield labelled_row(Text("pending", CHANGED), on_one_line(f"{change.id}: {change.waits_because}"))
+    if not response.HasField("curation"):
+        yield labelled_row("playbook", Text("unchanged: the reflection has no lesson", FAINT))
+    elif curation.saved:
+        bullets = count_noun(curation.result.bullets_after, "bullet")
+        yield labelled_row("playbook", f"revision {curation.revision}, {bullets}")
+
+
+def line(outcome: LearnOutcome) -> Text:
+    """Show the outcome of one trajectory on one line."""
+    text = _heading(outcome)
+    if outcome.failure:
+        return text.append(f"  {on_one_line(outcome.failure, 100)}", BAD)
+    if outcome.response is None or not outcome.response.HasField("curation"):
+        return text.append("  nothing to learn", FAINT)
+    added, updated, deleted, votes = (str(number) for number in _count_effects([outcome]))
+    text.append(f"  {count_noun(len(outcome.response.reflection.insights), 'insight')}  ")
+    text.append(f"+{added} ", GOOD).append(f"~{updated} ", CHANGED).append(f"-{deleted}", BAD)
+    return text.append(f"  votes {votes}  revision {outcome.response.curation.revision}", FAINT)
+
+
+def _count_effects(outcomes: Sequence[LearnOutcome]) -> tuple[int, int, int, int]:
+    """Return how many bullets were added, updated and deleted, and how many votes were counted."""
+    curations = [outcome.response.curation for outcome in outcomes if outcome.response is not None]
+    kinds = [edit.delta.type for curation in curations for edit in curation.operations if edit.applied]
+    votes = sum(vote.applied for curation in curations for vote in curation.votes)
+    added, updated, deleted = (kinds.count(kind) for kind in SIGN)
+    return added, updated, deleted, votes
+
+
+def summary(outcomes: Sequence[LearnOutcome], seconds: float) -> RenderableType:
+    """Show the effects on each dataset, one a line."""
+    table = score_table("dataset", "trajectories", "insights", "added", "updated", "deleted", "votes", "revision")
+    for dataset in dict.fromkeys(outcome.record.trajectory.dataset for outcome in outcomes):
+        of_dataset = [outcome for outcome in outcomes if outcome.record.trajectory.dataset == dataset]
+        responses = [outcome.response for outcome in of_dataset if outcome.response is not None]
+        insights = sum(len(response.reflection.insights) for response in responses)
+        revision = max((response.curation.revision for response in responses), default=0)
+        numbers = (len(of_dataset), insights, *_count_effects(of_dataset), revision)
+        table.add_row(dataset, *map(str, numbers))
+    return Group(table, Text(f"{len(outcomes)} trajectories in {seconds:.1f} s", FAINT))
+
+
+def document(outcome: LearnOutcome) -> dict[str, object]:
+    """Return an outcome as JSON: the source and the ids of the trajectory, the failure, and the response of Learn."""
+    return {
+        "source": outcome.record.source,
+        "trajectory_id": outcome.record.trajectory.id,
+        "dataset": outcome.record.trajectory.dataset,
+        "request_id": outcome.record.request_id,
+        "failure": outcome.failure or None,
+        "response": as_json(outcome.response) if outcome.response is not None else None,
+    }

@@ -1,0 +1,59 @@
+"""Ranked bullets with their scores, and answers with their citations."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from hansei.client.cli.show.words import BAD, FAINT, ID, count_noun, labelled_row, on_one_line, vote_counters
+from hansei.gateway.v1.gateway_service_pb2 import AnswerResponse
+from hansei.reflector.v1.trajectory_pb2 import TRAJECTORY_STATUS_FAILURE
+from hansei.search.v1.search_pb2 import SearchResult
+from hansei.search.v1.search_service_pb2 import SearchResponse
+
+OFFLINE_MODEL = "offline"
+
+
+def bullets(response: SearchResponse) -> RenderableType:
+    """Show the bullets, best first: the scores, the vote counters, and the text."""
+    results = response.results
+    return Group(*(_bullet(result) for result in results)) if results else Text("no bullet matches", FAINT)
+
+
+def _bullet(result: SearchResult) -> RenderableType:
+    parts: list[RenderableType] = [
+        Text.assemble(
+            (f"vector {result.vector_score:.3f}  BM25 {result.bm25_score:.3f}  ", FAINT),
+            (result.bullet.id, ID),
+            "  ",
+            vote_counters(result.bullet),
+            (f"  {result.bullet.section}", FAINT),
+        ),
+        Text(on_one_line(result.bullet.content), overflow="fold"),
+    ]
+    if result.terms:
+        parts.append(Text("  ".join(f"{term.term} {term.score:.2f}" for term in result.terms), FAINT))
+    return labelled_row(Text(f"{result.combined_score:.3f}", "bold"), Group(*parts), indent=0, width=6)
+
+
+def answer(response: AnswerResponse) -> RenderableType:
+    """Show the answer, its citations, and its model."""
+    trajectory = response.trajectory
+    if is_failure(response):
+        return labelled_row(Text("failed", BAD), trajectory.error_message)
+    served = count_noun(len(response.search_results), "bullet")
+    origin = f"{response.model}, from {served} at revision {response.revision}"
+    if response.model == OFFLINE_MODEL:
+        origin += "; without a model, the answer consists of sentences of the bullets"
+    citations = Text(", ").join(Text(id_, ID) for id_ in trajectory.cited_bullet_ids) or Text("nothing", FAINT)
+    return Group(
+        Text(trajectory.generated_answer),
+        Text(),
+        labelled_row("cites", citations, 0),
+        labelled_row("model", Text(origin, FAINT), 0),
+    )
+
+
+def is_failure(response: AnswerResponse) -> bool:
+    """Return whether the model gave no answer."""
+    return response.trajectory.status == TRAJECTORY_STATUS_FAILURE

@@ -1,0 +1,146 @@
+"""Read trajectories from files of any format that the reflector knows; their ids make learning repeatable."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from hansei.client.client import Client
+from hansei.client.errors import InvalidArgument
+from hansei.reflector.v1.trajectory_pb2 import Trajectory
+
+PART_BYTES = 4 * 1024 * 1024
+"""The size of the parts of a long file. The response is about as long as the part, and a message may have 16 MiB."""
+
+MAX_SIBLINGS = 20
+MAX_SIBLING_BYTES = 8 * 1024 * 1024
+
+_SPANS = b'"resourceSpans"'
+_NAMESPACE = uuid.UUID("6f2c1d3e-9a54-5b0c-8f77-2d0b6a1c4e90")
+"""The namespace of the ids below. It must never change: otherwise everything would be learned again."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrajectoryRecord:
+    """A trajectory with the evidence of its outcome, and the place in a file where it was read."""
+
+    source: str
+    trajectory: Trajectory
+    ground_truth: str = ""
+    test_report: str = ""
+    siblings: Sequence[Trajectory] = field(default=(), repr=False)
+
+    @property
+    def request_id(self) -> str:
+        """Return the idempotency key: the same for the same content, so that a file that is read again is learned once.
+
+        The content excludes the time, which a reader sets, and the siblings, which grow with the file.
+        """
+        timeless = Trajectory()
+        timeless.CopyFrom(self.trajectory)
+        timeless.ClearField("created_at")
+        digest = hashlib.sha256()
+        for part in (
+            timeless.SerializeToString(deterministic=True),
+            self.ground_truth.encode(),
+            self.test_report.encode(),
+        ):
+            digest.update(len(part).to_bytes(8, "big") + part)
+        return str(uuid.uuid5(_NAMESPACE, digest.hexdigest()))
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadablePart:
+    """A part of a file that is not a trajectory: its place, and the error of the reflector."""
+
+    source: str
+    error: InvalidArgument
+
+
+@dataclass(frozen=True, slots=True)
+class _FilePart:
+    source: str
+    content: bytes
+    lines: range
+
+
+def read_trajectories(
+    client: Client, source: str, content: bytes, dataset: str
+) -> Iterator[TrajectoryRecord | UnreadablePart]:
+    """Yield the trajectories of a file. A line that cannot be read becomes an `UnreadablePart`; the others are read.
+
+    `dataset` is for trajectories that name none.
+    """
+    for part in _split_file(source, content):
+        yield from _parse(client, part, dataset)
+
+
+def _split_file(source: str, content: bytes) -> Iterator[_FilePart]:
+    lines = content.splitlines(keepends=True)
+    if len(content) <= PART_BYTES or not _has_independent_lines(content):
+        yield _FilePart(source, content, range(1, len(lines) + 1))
+        return
+    start, size = 0, 0
+    for number, line in enumerate(lines):
+        if size and size + len(line) > PART_BYTES:
+            yield _FilePart(source, b"".join(lines[start:number]), range(start + 1, number + 1))
+            start, size = number, 0
+        size += len(line)
+    yield _FilePart(source, b"".join(lines[start:]), range(start + 1, len(lines) + 1))
+
+
+def _parse(client: Client, part: _FilePart, dataset: str) -> Iterator[TrajectoryRecord | UnreadablePart]:
+    try:
+        response = client.reflector.parse_trajectories(content=part.content, dataset=dataset)
+    except InvalidArgument as error:
+        if not _has_independent_lines(part.content):
+            yield UnreadablePart(part.source, error)
+            return
+        for number, line in zip(part.lines, part.content.splitlines(), strict=True):
+            if line.strip():
+                yield from _parse(client, _FilePart(f"{part.source}:{number}", line, range(1, 2)), dataset)
+        return
+    for number, parsed in enumerate(response.trajectories, start=1):
+        source = part.source if len(response.trajectories) == 1 else f"{part.source}#{number}"
+        yield TrajectoryRecord(source, parsed.trajectory, parsed.ground_truth, parsed.test_report)
+
+
+def _has_independent_lines(content: bytes) -> bool:
+    """Return whether each line is a trajectory; an exported trajectory has spans in several lines."""
+    lines = [line for line in content.splitlines() if line.strip()]
+    if not lines or _SPANS in lines[0]:
+        return False
+    return len(lines) > 1 and sum(line.lstrip().startswith((b"{", b"[")) for line in lines) > len(lines) // 2
+
+
+def with_siblings(records: Iterable[TrajectoryRecord]) -> list[TrajectoryRecord]:
+    """Return the records with the other trajectories of their tasks, so that failures are compared with successes."""
+    records = list(records)
+    by_task: dict[tuple[str, str], list[Trajectory]] = defaultdict(list)
+    for record in records:
+        if record.trajectory.task_id:
+            by_task[_task_key(record)].append(record.trajectory)
+    return [replace(record, siblings=_siblings(record, by_task.get(_task_key(record), []))) for record in records]
+
+
+def _task_key(record: TrajectoryRecord) -> tuple[str, str]:
+    return record.trajectory.dataset, record.trajectory.task_id
+
+
+def _siblings(record: TrajectoryRecord, of_task: Sequence[Trajectory]) -> list[Trajectory]:
+    """Return the other trajectories of a task that fit into one request, those with another outcome first."""
+    others = sorted(
+        (other for other in of_task if other is not record.trajectory),
+        key=lambda other: other.status == record.trajectory.status,
+    )
+    siblings: list[Trajectory] = []
+    size = 0
+    for other in others[:MAX_SIBLINGS]:
+        size += other.ByteSize()
+        if size > MAX_SIBLING_BYTES:
+            break
+        siblings.append(other)
+    return siblings

@@ -1,0 +1,155 @@
+"""Test reading trajectories from files: nothing is lost, ids depend on the content alone, siblings are bounded."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hansei.client import trajectories as module
+from hansei.client.errors import InvalidArgument
+from hansei.client.trajectories import TrajectoryRecord, UnreadablePart, read_trajectories, with_siblings
+from hansei.reflector.v1.reflector_service_pb2 import ParsedTrajectory, ParseTrajectoriesResponse
+from hansei.reflector.v1.trajectory_pb2 import TRAJECTORY_STATUS_FAILURE, TRAJECTORY_STATUS_SUCCESS, Trajectory
+
+
+class Parser:
+    """Parse one trajectory a line, like the reflector; refuse a content with a line that has `bad`."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.reflector = self
+
+    def parse_trajectories(self, content: bytes, dataset: str) -> ParseTrajectoriesResponse:
+        self.parts.append(content)
+        lines = [line for line in content.splitlines() if line.strip()]
+        if not lines or any(b"bad" in line for line in lines):
+            raise InvalidArgument("not a trajectory")
+        parsed = (json.loads(line) for line in lines)
+        return ParseTrajectoriesResponse(
+            trajectories=[
+                ParsedTrajectory(trajectory=Trajectory(id=document["id"], dataset=dataset), ground_truth="42")
+                for document in parsed
+            ]
+        )
+
+
+def ids_of(parser: Any, content: bytes) -> list[str]:
+    return [
+        found.trajectory.id
+        for found in read_trajectories(parser, "f", content, "d")
+        if isinstance(found, TrajectoryRecord)
+    ]
+
+
+def lines(ids: list[str]) -> bytes:
+    return "\n".join(json.dumps({"id": id_}) for id_ in ids).encode()
+
+
+@pytest.fixture
+def part_bytes(monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(module, "PART_BYTES", 200)
+    return 200
+
+
+def test_a_long_file_goes_in_pieces_and_comes_back_whole_and_in_order(part_bytes: int) -> None:
+    parser, ids = Parser(), [f"run-{number}" for number in range(100)]
+    assert ids_of(parser, lines(ids)) == ids
+    assert len(parser.parts) > 1
+    assert all(len(part) <= part_bytes for part in parser.parts)
+
+
+def test_a_long_document_that_is_no_list_of_lines_stays_whole(part_bytes: int) -> None:
+    content = json.dumps({"id": "one", "text": "x" * 500}).encode()
+    parser = Parser()
+    assert ids_of(parser, content) == ["one"]
+    assert parser.parts == [content]
+
+
+@pytest.mark.parametrize("bad", [0, 7, 99])
+def test_a_bad_line_is_named_by_its_number_and_costs_no_other(part_bytes: int, bad: int) -> None:
+    ids = [f"run-{number}" for number in range(100)]
+    ids[bad] = "bad"
+    found = list(read_trajectories(Parser(), "f", lines(ids), "d"))  # type: ignore[arg-type]
+    assert [part.source for part in found if isinstance(part, UnreadablePart)] == [f"f:{bad + 1}"]
+    assert [part.trajectory.id for part in found if isinstance(part, TrajectoryRecord)] == [
+        id_ for id_ in ids if id_ != "bad"
+    ]
+
+
+def test_a_file_that_is_not_lines_is_refused_as_a_whole() -> None:
+    (found,) = read_trajectories(Parser(), "f", b"bad\nthings", "d")  # type: ignore[arg-type]
+    assert isinstance(found, UnreadablePart)
+    assert found.source == "f"
+
+
+texts = st.text(max_size=20)
+trajectories = st.builds(Trajectory, id=texts, query=texts, dataset=texts, generated_answer=texts, task_id=texts)
+
+
+def test_exported_spans_are_never_sent_apart(part_bytes: int) -> None:
+    parser = Parser()
+    content = b"\n".join(b'{"id": "%d", "resourceSpans": []}' % number for number in range(20))
+    assert len(ids_of(parser, content)) == 20
+    assert parser.parts == [content]
+    (refused,) = read_trajectories(parser, "f", content + b"\nbad", "d")  # type: ignore[arg-type]
+    assert isinstance(refused, UnreadablePart)
+
+
+@given(trajectories, texts, texts)
+def test_the_request_id_is_a_uuid_that_only_content_changes(run: Trajectory, truth: str, report: str) -> None:
+    later = Trajectory()
+    later.CopyFrom(run)
+    later.created_at.GetCurrentTime()
+    first = TrajectoryRecord("a.json", run, truth, report)
+    assert uuid.UUID(first.request_id).version == 5
+    assert TrajectoryRecord("b.json#2", later, truth, report, [run]).request_id == first.request_id
+    assert TrajectoryRecord("a.json", run, truth + "!", report).request_id != first.request_id
+    assert TrajectoryRecord("a.json", run, truth, report + "!").request_id != first.request_id
+    changed = Trajectory()
+    changed.CopyFrom(run)
+    changed.query += "!"
+    assert TrajectoryRecord("a.json", changed, truth, report).request_id != first.request_id
+
+
+def test_the_request_id_of_a_run_never_changes_between_versions() -> None:
+    # A changed id would make hansei learn old trajectories again.
+    run = Trajectory(id="r", query="q", dataset="d", status=TRAJECTORY_STATUS_FAILURE)
+    assert TrajectoryRecord("", run, "truth", "report").request_id == "536a9351-2a69-5fb7-9735-0df6fc50b093"
+
+
+def record(task: str, number: int, *, good: bool = True, dataset: str = "d") -> TrajectoryRecord:
+    status = TRAJECTORY_STATUS_SUCCESS if good else TRAJECTORY_STATUS_FAILURE
+    return TrajectoryRecord("f", Trajectory(id=f"{task}-{number}", task_id=task, dataset=dataset, status=status))
+
+
+def test_siblings_are_the_other_runs_of_the_task_those_that_ended_otherwise_first() -> None:
+    records = [
+        record("a", 1, good=False),
+        record("a", 2, good=False),
+        record("a", 3),
+        record("b", 1),
+        record("a", 4, dataset="e"),
+    ]
+    first, _, third, other_task, other_dataset = with_siblings(records)
+    assert [sibling.id for sibling in first.siblings] == ["a-3", "a-2"]
+    assert [sibling.id for sibling in third.siblings] == ["a-1", "a-2"]
+    assert list(other_task.siblings) == []
+    assert list(other_dataset.siblings) == []
+
+
+def test_runs_without_a_task_have_no_siblings() -> None:
+    assert all(not run.siblings for run in with_siblings([record("", 1), record("", 2, good=False)]))
+
+
+def test_siblings_stay_within_what_a_request_carries(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = with_siblings([record("a", number) for number in range(50)])
+    assert {len(run.siblings) for run in many} == {module.MAX_SIBLINGS}
+    monkeypatch.setattr(module, "MAX_SIBLING_BYTES", 40)
+    few = with_siblings([record("a", number) for number in range(50)])
+    assert all(sum(sibling.ByteSize() for sibling in run.siblings) <= 40 for run in few)
+    assert all(run.siblings for run in few)
