@@ -25,13 +25,13 @@ from bench.report import machine
 from services.curator.adapters.feed import RevisionFeed
 from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.curation import DeltaContextItem, Proposal
-from services.curator.domain.log import Kind, Origin, Revision
-from services.curator.usecases.commit import Batch, commit
+from services.curator.domain.log import Origin, Revision, RevisionKind
+from services.curator.usecases.commit import EditBatch, commit
 from services.curator.usecases.ports import DatasetTransaction
 from tests.support.postgres_server import binaries, postgres_server
 
 HERE = Path(__file__).parent
-ORIGIN = Origin(Kind.APPLY, "bench")
+ORIGIN = Origin(RevisionKind.APPLY, "bench")
 WRITERS = 32
 COMMITS = 320
 TURNS = 3
@@ -41,9 +41,9 @@ LOG_COMMITS = 100
 WATCHED = 100
 
 
-def batch(content: str, kind: str = "ADD", bullet_id: str | None = None) -> Batch:
+def batch(content: str, kind: str = "ADD", bullet_id: str | None = None) -> EditBatch:
     item = {"type": kind, "section": "general", "bullet_id": bullet_id, "content": content, "reasoning": ""}
-    return Batch(ORIGIN, [Proposal(DeltaContextItem.model_validate(item))])
+    return EditBatch(ORIGIN, [Proposal(DeltaContextItem.model_validate(item))])
 
 
 @asynccontextmanager
@@ -117,7 +117,7 @@ async def long_logs(store: SqlPlaybookStore) -> list[dict[str, Any]]:
 async def reading(url: str, store: SqlPlaybookStore) -> list[dict[str, Any]]:
     proposals = [batch(f"a lesson of ordinary length, number {n}").proposals[0] for n in range(READ_BULLETS)]
     for start in range(0, READ_BULLETS, 1_000):
-        await store.write("read", partial(commit, batch=Batch(ORIGIN, proposals[start : start + 1_000])))
+        await store.write("read", partial(commit, batch=EditBatch(ORIGIN, proposals[start : start + 1_000])))
     cold: list[float] = []
     warm: list[float] = []
     for _ in range(5):

@@ -39,7 +39,7 @@ from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.curation import (
     DeltaContextItem,
     Evaluation,
-    Insight,
+    Lesson,
     Proposal,
     Reflection,
     SectionDefinition,
@@ -48,7 +48,7 @@ from services.curator.domain.playbook import Bullet, Source
 from services.curator.domain.review import PendingState
 from services.curator.domain.snapshot import Snapshot
 from services.curator.domain.word_similarity import WORDS
-from services.curator.usecases.curate import Curator, CuratorAgent, Proposed
+from services.curator.usecases.curate import Curator, CuratorAgent, ProposedEdits
 from services.curator.usecases.rule_curator import RuleCurator
 from services.curator.usecases.similarity import EmbeddingSource
 from services.reflector.adapters.importers.files import read_trajectories
@@ -60,7 +60,7 @@ DATASET = "trust"
 SHARES = (0.0, 0.1, 0.3, 0.5)
 SEED = 5
 SERVED = 5
-OWN_WORD = "self_report"
+SELF_REPORT = "self_report"
 
 
 class Gullible:
@@ -70,13 +70,13 @@ class Gullible:
 
     async def propose(
         self, reflection: Reflection, playbook: Snapshot, sections: Sequence[SectionDefinition]
-    ) -> Proposed:
+    ) -> ProposedEdits:
         source = (Source(trajectory=reflection.trajectory_id),)
         deltas = [
             DeltaContextItem(type="ADD", section=one.section, content=one.key_insight, reasoning="believed")
             for one in reflection.insights
         ]
-        return Proposed(tuple(Proposal(delta, source) for delta in deltas))
+        return ProposedEdits(tuple(Proposal(delta, source) for delta in deltas))
 
 
 class NoSections:
@@ -111,7 +111,7 @@ def _turned(run: Trajectory) -> Trajectory:
 
 def unproven(run: Trajectory) -> Trajectory:
     """The run as an agent without any check reports it."""
-    return run.model_copy(update={"reward": None, "signal": OWN_WORD})
+    return run.model_copy(update={"reward": None, "signal": SELF_REPORT})
 
 
 @asynccontextmanager
@@ -170,7 +170,7 @@ def _reflection(runs: Sequence[Trajectory], place: int, served: Sequence[str], g
     result = reflection_of(ReflectionRequest(trajectory=run, dataset=DATASET, siblings=siblings))
     tag = "helpful" if result.succeeded else "harmful"
     return Reflection(
-        tuple(Insight(**each.model_dump()) for each in result.insights),
+        tuple(Lesson(**each.model_dump()) for each in result.insights),
         tuple(Evaluation(bullet_id, tag) for bullet_id in served),  # type: ignore[arg-type]
         run.id,
         run.query,

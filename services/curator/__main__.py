@@ -1,4 +1,4 @@
-"""Runs the curator: `python -m services.curator`."""
+"""Run the curator: `python -m services.curator`."""
 
 import chassis
 from services.curator.bootstrap import build

@@ -1,4 +1,4 @@
-"""Puts the curator together."""
+"""Build the curator service."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _log = get_logger(__name__)
 
 
 def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
-    """The curator as a service of the chassis. With `LLM_PROVIDER=offline` it curates by rules.
+    """Return the curator as a service. With `LLM_PROVIDER=offline` it curates by rules.
 
     Raises `BadSetting`.
     """

@@ -20,10 +20,10 @@ from sqlalchemy import event
 
 from libs.storage.idempotency import IdempotencyKey
 from services.curator.adapters.sql.repository import SqlPlaybookStore
-from services.curator.domain.curation import DeltaContextItem, DeltaType, Proposal, Tag, Vote
-from services.curator.domain.log import Kind, Origin, fold
+from services.curator.domain.curation import DeltaContextItem, DeltaType, Proposal, Vote, VoteTag
+from services.curator.domain.log import Origin, RevisionKind, fold
 from services.curator.domain.playbook import Playbook
-from services.curator.usecases.commit import Batch, commit, run_once
+from services.curator.usecases.commit import EditBatch, commit, run_once
 from services.curator.usecases.ports import DatasetTransaction
 from services.curator.usecases.restore import restore
 from services.curator.usecases.transfer import import_playbook
@@ -81,9 +81,11 @@ async def _request(store: SqlPlaybookStore, dice: random.Random, request_id: str
         elif choice < 0.6:
             proposals.append(delta("DELETE", "", dice.choice(ids)))
         else:
-            tag: Tag = dice.choice(["helpful", "harmful"])
+            tag: VoteTag = dice.choice(["helpful", "harmful"])
             votes.append(Vote(dice.choice(ids), tag, f"run-{dice.randrange(50)}", dice.randrange(3)))
-    batch = Batch(Origin(Kind.APPLY, "stress", request_id=request_id), proposals, votes, base=snapshot.revision)
+    batch = EditBatch(
+        Origin(RevisionKind.APPLY, "stress", request_id=request_id), proposals, votes, base_revision=snapshot.revision
+    )
 
     def work(transaction: DatasetTransaction) -> bytes:
         done = commit(transaction, batch)
@@ -101,27 +103,33 @@ PLAYBOOK = "## A\n"
 
 
 def _edit(transaction: DatasetTransaction) -> None:
-    first = transaction.everything()[0].bullet.id
+    first = transaction.all_bullets()[0].bullet.id
     votes = [Vote(first, "helpful", f"run-{transaction.revision}")]
     proposals = [delta("ADD", f"new {transaction.revision}"), delta("UPDATE", f"better {transaction.revision}", first)]
-    commit(transaction, Batch(Origin(Kind.APPLY, "crash"), proposals, votes))
+    commit(transaction, EditBatch(Origin(RevisionKind.APPLY, "crash"), proposals, votes))
 
 
 def _remove(transaction: DatasetTransaction) -> None:
-    last = transaction.everything()[-1].bullet.id
+    last = transaction.all_bullets()[-1].bullet.id
     commit(
         transaction,
-        Batch(Origin(Kind.APPLY, "crash"), [delta("DELETE", "", last), delta("ADD", f"n {transaction.revision}")]),
+        EditBatch(
+            Origin(RevisionKind.APPLY, "crash"), [delta("DELETE", "", last), delta("ADD", f"n {transaction.revision}")]
+        ),
     )
 
 
 def _restore(transaction: DatasetTransaction) -> None:
-    restore(transaction, max(1, transaction.revision - 3), Origin(Kind.RESTORE, "crash"))
+    restore(transaction, max(1, transaction.revision - 3), Origin(RevisionKind.RESTORE, "crash"))
 
 
 def _import(transaction: DatasetTransaction) -> None:
-    bullets = [one.bullet.having(content=f"{transaction.revision} {one.slot}") for one in transaction.everything()]
-    import_playbook(transaction, Playbook(bullets=bullets), Origin(Kind.IMPORT, "crash", request_id="i"), replace=True)
+    bullets = [
+        one.bullet.replace_fields(content=f"{transaction.revision} {one.slot}") for one in transaction.all_bullets()
+    ]
+    import_playbook(
+        transaction, Playbook(bullets=bullets), Origin(RevisionKind.IMPORT, "crash", request_id="i"), replace=True
+    )
 
 
 JOBS: dict[str, Job] = {"edit": _edit, "remove": _remove, "restore": _restore, "import": _import}
@@ -156,7 +164,7 @@ def crash(url: str, rounds: int) -> None:
 async def _prepared(url: str) -> int:
     store = SqlPlaybookStore(url)
     await store.open()
-    batch = Batch(Origin(Kind.APPLY, "crash"), [delta("ADD", f"lesson {number}") for number in range(4)])
+    batch = EditBatch(Origin(RevisionKind.APPLY, "crash"), [delta("ADD", f"lesson {number}") for number in range(4)])
     await store.write(DATASET, partial(commit, batch=batch))
     await store.close()
     return 1

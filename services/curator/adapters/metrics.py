@@ -12,12 +12,12 @@ from services.curator.domain.log import Revision
 from services.curator.domain.review import PendingState
 
 _revisions = meter.create_counter("hansei.playbook.revisions", unit="{revision}", description="Revisions committed")
-_deltas = meter.create_counter("hansei.playbook.deltas", unit="{delta}", description="Deltas by what became of them")
-_votes = meter.create_counter("hansei.playbook.votes", unit="{vote}", description="Votes by whether they counted")
+_deltas = meter.create_counter("hansei.playbook.deltas", unit="{delta}", description="Deltas by outcome")
+_votes = meter.create_counter("hansei.playbook.votes", unit="{vote}", description="Votes by outcome")
 _embeddings = meter.create_counter(
     "hansei.playbook.embeddings",
     unit="{text}",
-    description="New texts by whether they were committed with their vector",
+    description="New texts committed with and without their vector",
 )
 _pending: dict[PendingState, int] = {}
 
@@ -40,7 +40,7 @@ def count_new_texts(embedded: int, missing: int) -> None:
 
 
 def count_pending(states: Mapping[PendingState, int]) -> None:
-    """Takes over how many changes are in each state of review, over all datasets."""
+    """Set the number of changes in each state of review, over all datasets."""
     _pending.clear()
     _pending.update(states)
 
@@ -53,10 +53,10 @@ def _outcome(operation: Operation) -> str:
     return "waiting" if operation.pending_id else "skipped"
 
 
-def _observed(_: CallbackOptions) -> Iterable[Observation]:
+def _observe_pending(_: CallbackOptions) -> Iterable[Observation]:
     return [Observation(_pending.get(state, 0), {"state": state.value}) for state in PendingState]
 
 
 meter.create_observable_gauge(
-    "hansei.playbook.pending", [_observed], unit="{change}", description="Changes by state of review"
+    "hansei.playbook.pending", [_observe_pending], unit="{change}", description="Changes by state of review"
 )

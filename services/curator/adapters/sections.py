@@ -1,4 +1,4 @@
-"""Read the sections that datasets define from a YAML file (C-27 to C-30)."""
+"""Read the sections of datasets from a YAML file (C-27 to C-30)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MAX_FILE_BYTES = 1024 * 1024
 _log = get_logger(__name__)
 
 _Version = tuple[int, int, int]
-"""Modification time in ns, size and inode of a file: a file that is edited or replaced has another one."""
+"""Modification time in ns, size and inode of a file; they change if the file is edited or replaced."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Parsed:
-    """The content of one version of the file, or why it cannot be used; None is the version of no file."""
+class _SectionsFile:
+    """The content of one version of the file, or its problem; the version is None without a file."""
 
     version: _Version | None
     content: object = None
@@ -32,23 +32,23 @@ class _Parsed:
 
 
 class SectionLoader:
-    """Parses the file again whenever it has changed, so that an edit is seen without a restart. It never raises."""
+    """Reads sections, and parses the file again after each change of it. Never raises."""
 
     def __init__(self, config_path: str | Path = DEFAULT_FILE) -> None:
         self._path = Path(config_path)
-        self._parsed: _Parsed | None = None
+        self._parsed: _SectionsFile | None = None
 
     async def read(self, dataset: str) -> list[SectionDefinition]:
-        """Return the sections of `dataset`; a file that has changed is parsed in a thread."""
+        """Return the sections of `dataset`; a changed file is parsed in a thread."""
         if self._parsed is None or self._parsed.version != self._version():
             return await asyncio.to_thread(self.load, dataset)
         return self.load(dataset)
 
     def load(self, dataset: str) -> list[SectionDefinition]:
-        """Return the sections of `dataset` in file order; [] and a log line when there are none (C-29)."""
+        """Return the sections of `dataset` in file order; [] with a warning if there are none (C-29)."""
         parsed = self._current()
         if parsed.problem:
-            _log.warning("sections file cannot be read", file=str(self._path), problem=str(parsed.problem))
+            _log.warning("sections file cannot be read", file=str(self._path), problem=parsed.problem)
             return []
         listed = parsed.content.get(dataset) if isinstance(parsed.content, dict) else None
         if not isinstance(listed, list):
@@ -56,7 +56,7 @@ class SectionLoader:
             return []
         return list(self._definitions(dataset, listed))
 
-    def _current(self) -> _Parsed:
+    def _current(self) -> _SectionsFile:
         version = self._version()
         if self._parsed is None or self._parsed.version != version:
             self._parsed = self._parse(version)
@@ -69,16 +69,16 @@ class SectionLoader:
             return None
         return status.st_mtime_ns, status.st_size, status.st_ino
 
-    def _parse(self, version: _Version | None) -> _Parsed:
+    def _parse(self, version: _Version | None) -> _SectionsFile:
         try:
             content = self._path.read_bytes()
             if len(content) > MAX_FILE_BYTES:
                 raise ValueError(f"larger than {MAX_FILE_BYTES} bytes")
-            return _Parsed(version, yaml.safe_load(content.decode("utf-8")))
+            return _SectionsFile(version, yaml.safe_load(content.decode("utf-8")))
         except OSError as error:
-            return _Parsed(None, problem=str(error))  # It may be readable in a moment, unchanged.
+            return _SectionsFile(None, problem=str(error))  # the same version may be readable later
         except (ValueError, yaml.YAMLError, RecursionError) as error:
-            return _Parsed(version, problem=str(error))
+            return _SectionsFile(version, problem=str(error))
 
     def _definitions(self, dataset: str, listed: list[object]) -> Iterator[SectionDefinition]:
         for index, element in enumerate(listed):

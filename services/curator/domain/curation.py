@@ -11,12 +11,12 @@ from pydantic import BaseModel, ConfigDict, StrictInt
 from services.curator.domain.playbook import Bullet, Source
 
 DeltaType = Literal["ADD", "UPDATE", "DELETE"]
-Tag = Literal["helpful", "harmful", "neutral"]
+VoteTag = Literal["helpful", "harmful", "neutral"]
 
-OWN_WORD = "self_report"
-"""The signal of a run that alone says how it ended."""
-RULES = "offline"
-"""The name under which rules stand where a model's name would."""
+SELF_REPORT = "self_report"
+"""The signal of a trajectory whose outcome only the agent itself reports."""
+OFFLINE_MODEL = "offline"
+"""The model name of curations and reflections by rules."""
 
 
 class DeltaContextItem(BaseModel):
@@ -32,7 +32,7 @@ class DeltaContextItem(BaseModel):
 
 
 class CurationResult(BaseModel):
-    """What one curation proposed and how the number of bullets changed (C-08, C-09)."""
+    """The deltas of one curation and the number of bullets before and after it (C-08, C-09)."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -42,34 +42,34 @@ class CurationResult(BaseModel):
     summary: str
 
 
-def summarised(deltas: Iterable[DeltaContextItem]) -> str:
-    """``ADD: <a>, UPDATE: <u>, DELETE: <d>`` over all proposed deltas (C-36)."""
+def summarize_deltas(deltas: Iterable[DeltaContextItem]) -> str:
+    """Return ``ADD: <a>, UPDATE: <u>, DELETE: <d>`` over all proposed deltas (C-36)."""
     types = [delta.type for delta in deltas]
     return f"ADD: {types.count('ADD')}, UPDATE: {types.count('UPDATE')}, DELETE: {types.count('DELETE')}"
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A delta with the trajectories and steps it rests on. Provenance comes from us, never from a model's text.
+    """A delta with the trajectories and steps that support it. Sources never come from a model's text.
 
-    `declined` says why the curator itself does not want it: it is told and not applied. `waits` says why it has to wait
-    before it may be applied, whatever the dataset's review policy says. `confirms` is the id of the bullet that says
-    the same as an ADD: unless the bullet changed meanwhile, nothing is added and the bullet notes the sources.
+    A delta with a `decline_reason` is reported and not applied. One with a `wait_reason` waits for review, whatever the
+    policy of the dataset is. `confirmed_id` is the bullet that already contains the lesson of an ADD: unless that
+    bullet changed meanwhile, it gets the sources and nothing is added.
     """
 
     delta: DeltaContextItem
     sources: tuple[Source, ...] = ()
-    declined: str = ""
-    waits: str = ""
-    confirms: str = ""
+    decline_reason: str = ""
+    wait_reason: str = ""
+    confirmed_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """What one trajectory says of one bullet; unique per bullet, trajectory and round (0 is the first)."""
+    """A vote of one trajectory on one bullet; unique per bullet, trajectory and round (0 is the first)."""
 
     bullet_id: str
-    tag: Tag
+    tag: VoteTag
     trajectory: str
     round: int = 0
     reason: str = ""
@@ -77,16 +77,16 @@ class Vote:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What the reflector says about one bullet that was used (R-04)."""
+    """The reflector's judgement of one served bullet (R-04)."""
 
     bullet_id: str
-    tag: Tag
+    tag: VoteTag
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Insight:
-    """One lesson of a reflection (R-03), with the indexes of the steps it rests on."""
+class Lesson:
+    """One lesson of a reflection (R-03), with the indexes of the steps that support it."""
 
     reasoning: str
     error_identification: str
@@ -99,7 +99,7 @@ class Insight:
 
 @dataclass(frozen=True, slots=True)
 class SectionDefinition:
-    """A section that a dataset defines, and what belongs there (C-27)."""
+    """A section of a dataset and the description of its bullets (C-27)."""
 
     name: str
     description: str
@@ -107,14 +107,14 @@ class SectionDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Reflection:
-    """What the reflector found in one trajectory.
+    """The reflector's findings in one trajectory.
 
-    `signal` is what the outcome of the run rests on: `reward`, `test_report`, `ground_truth`, `self_report`, or empty
-    where nobody says. `model` is who reflected, `offline` for rules. `served` are the ids of the bullets the trajectory
-    was given, which are not learned again from it.
+    `signal` is the evidence for the outcome of the trajectory: `reward`, `test_report`, `ground_truth`, `self_report`,
+    or empty if unknown. `model` is the reflecting model, `offline` for rules. `served` are the ids of the bullets that
+    were served to the trajectory and are not learned from it again.
     """
 
-    insights: tuple[Insight, ...] = ()
+    insights: tuple[Lesson, ...] = ()
     evaluations: tuple[Evaluation, ...] = ()
     trajectory_id: str = ""
     query: str = ""
@@ -123,59 +123,57 @@ class Reflection:
     served: frozenset[str] = frozenset()
 
     @property
-    def reliable(self) -> bool:
-        """Whether more than the agent's own word says how the run ended."""
-        return self.signal != OWN_WORD
+    def is_reliable(self) -> bool:
+        """Return True unless only the agent itself reports the outcome of the trajectory."""
+        return self.signal != SELF_REPORT
 
     @property
-    def by_rules(self) -> bool:
-        """Whether the lessons are what deterministic rules found, not what a model wrote."""
-        return self.model == RULES
+    def is_from_rules(self) -> bool:
+        """Return True if deterministic rules found the lessons, not a model."""
+        return self.model == OFFLINE_MODEL
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Why an UPDATE or DELETE lost: its bullet changed after `base`, the revision it was decided on."""
+    """An UPDATE or DELETE that was not applied because its bullet changed in a revision after `base_revision`."""
 
-    base: int
+    base_revision: int
     changed_in: int
     present: Bullet | None
 
     @property
-    def explained(self) -> str:
-        """What happened since, in a sentence."""
-        what = "was removed" if self.present is None else "was changed"
-        return (
-            f"the bullet {what} in revision {self.changed_in}, after revision {self.base} this delta was made against"
-        )
+    def explanation(self) -> str:
+        """Return a sentence about the newer change."""
+        change = "removed" if self.present is None else "changed"
+        return f"revision {self.changed_in} {change} the bullet; the delta is based on revision {self.base_revision}"
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A delta and what became of it.
+    """A delta and its outcome.
 
-    `bullet_id` is the bullet it made, changed or removed; `skipped` says why it did not apply (also for a conflict);
-    `waits` says why it waits for review, and `pending_id` names the pending change it became.
+    `bullet_id` is the bullet that it added, changed or removed. A delta that was not applied has a `skipped_reason`;
+    one that waits for review has a `wait_reason`, and `pending_id` is its pending change.
     """
 
     proposal: Proposal
     applied: bool
     bullet_id: str = ""
-    skipped: str = ""
+    skipped_reason: str = ""
     conflict: Conflict | None = None
-    waits: str = ""
+    wait_reason: str = ""
     pending_id: str = ""
 
     @property
     def delta(self) -> DeltaContextItem:
-        """The delta as it was given."""
+        """Return the delta of the proposal."""
         return self.proposal.delta
 
 
 @dataclass(frozen=True, slots=True)
 class VoteOutcome:
-    """A vote and whether it was counted; `skipped` says why not."""
+    """A vote and its outcome; a vote that was not counted has a `skipped_reason`."""
 
     vote: Vote
     applied: bool
-    skipped: str = ""
+    skipped_reason: str = ""

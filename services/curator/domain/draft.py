@@ -1,4 +1,4 @@
-"""A draft of the next revision: what changes on top of the newest state, visible to later steps of the same batch."""
+"""Collect the changes of the next revision; later steps of a batch see the changes of earlier ones."""
 
 from __future__ import annotations
 
@@ -8,45 +8,45 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from services.curator.domain.ids import new_id
-from services.curator.domain.log import Change, Stamp, Stored
-from services.curator.domain.playbook import Bullet, Source, fingerprint
+from services.curator.domain.log import BulletChange, Stamp, StoredBullet
+from services.curator.domain.playbook import Bullet, Source, content_fingerprint
 
 
-class View(Protocol):
-    """The newest state of a dataset, as far as it is asked for."""
+class DatasetView(Protocol):
+    """The newest state of a dataset, read on demand."""
 
     revision: int
     bullets: int
     next_slot: int
 
-    def named(self, bullet_id: str) -> Sequence[Stored]:
-        """The bullets with this id, in playbook order."""
+    def bullets_with_id(self, bullet_id: str) -> Sequence[StoredBullet]:
+        """Return the bullets with this id, in playbook order."""
         ...
 
-    def with_content(self, mark: str) -> Sequence[Stored]:
-        """The bullets whose content has this fingerprint, in playbook order."""
+    def bullets_with_fingerprint(self, fingerprint: str) -> Sequence[StoredBullet]:
+        """Return the bullets whose content has this fingerprint, in playbook order."""
         ...
 
-    def everything(self) -> Sequence[Stored]:
-        """All bullets in playbook order."""
+    def all_bullets(self) -> Sequence[StoredBullet]:
+        """Return all bullets in playbook order."""
         ...
 
     def highest_number(self) -> int:
-        """The highest number in a bullet's id (C-71)."""
+        """Return the highest number in a bullet's id (C-71)."""
         ...
 
-    def removed_after(self, bullet_id: str, revision: int) -> int | None:
-        """The revision after `revision` that removed the bullet with this id, None if none did."""
+    def last_removal_after(self, bullet_id: str, revision: int) -> int | None:
+        """Return the revision after `revision` that removed the bullet with this id, None if none did."""
         ...
 
-    def voted(self, slot: int, trajectory: str, round_: int) -> bool:
-        """Whether this vote is counted already."""
+    def has_vote(self, slot: int, trajectory: str, round_: int) -> bool:
+        """Return True if this vote is already counted."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """A vote event on a slot. An import brings all votes of a bullet as one event; any other counts one or none."""
+    """A vote event on a slot. An import counts all votes of a bullet in one; any other event counts at most one."""
 
     slot: int
     trajectory: str
@@ -55,146 +55,153 @@ class Ballot:
     harmful: int
     reason: str = ""
 
+    @property
+    def key(self) -> tuple[int, str, int]:
+        """Return slot, trajectory and round, by which a vote is unique."""
+        return self.slot, self.trajectory, self.round
+
 
 class Draft:
-    """Edits on top of a view. Nothing is written: `changes`, `cast` and `withdrawn` say what a revision would hold."""
+    """Changes on top of a view. Nothing is stored: `changes`, `cast_ballots` and `withdrawn_ballots` are the result."""
 
-    def __init__(self, view: View, stamp: Stamp, new_uuid: Callable[[], str] = lambda: str(uuid.uuid4())) -> None:
+    def __init__(
+        self, view: DatasetView, stamp: Stamp, new_uuid: Callable[[], str] = lambda: str(uuid.uuid4())
+    ) -> None:
         self.view = view
         self.stamp = stamp
-        self.cast: dict[tuple[int, str, int], Ballot] = {}
-        self.withdrawn: set[tuple[int, str, int]] = set()
+        self.cast_ballots: dict[tuple[int, str, int], Ballot] = {}
+        self.withdrawn_ballots: set[tuple[int, str, int]] = set()
         self.bullets = view.bullets
         self.next_slot = view.next_slot
         self._new_uuid = new_uuid
         self._next_number: int | None = None
-        self._before: dict[int, Stored | None] = {}
-        self._now: dict[int, Stored | None] = {}
+        self._before: dict[int, StoredBullet | None] = {}
+        self._now: dict[int, StoredBullet | None] = {}
         self._slots_by_id: dict[str, set[int]] = {}
-        self._slots_by_mark: dict[str, set[int]] = {}
+        self._slots_by_fingerprint: dict[str, set[int]] = {}
 
     @property
-    def changes(self) -> list[Change]:
-        """One change per touched slot, in slot order; positions are the store's to fill in."""
-        changes = (Change(slot, self._before[slot], self._now[slot]) for slot in sorted(self._now))
+    def changes(self) -> list[BulletChange]:
+        """Return one change for each changed slot, in slot order, without positions."""
+        changes = (BulletChange(slot, self._before[slot], self._now[slot]) for slot in sorted(self._now))
         return [change for change in changes if change.before != change.after]
 
     @property
-    def empty(self) -> bool:
-        """Whether a revision of this draft would hold neither a change nor a vote."""
-        return not (self.changes or self.cast or self.withdrawn)
+    def is_empty(self) -> bool:
+        """Return True if the draft has neither a change nor a vote."""
+        return not (self.changes or self.cast_ballots or self.withdrawn_ballots)
 
-    def find(self, bullet_id: str) -> Stored | None:
-        """The first bullet with this id (C-21)."""
-        return self._first(self.view.named(bullet_id), self._slots_by_id.get(bullet_id, ()))
+    def find(self, bullet_id: str) -> StoredBullet | None:
+        """Return the first bullet with this id (C-21)."""
+        return self._first(self.view.bullets_with_id(bullet_id), self._slots_by_id.get(bullet_id, ()))
 
-    def twin(self, content: str) -> Stored | None:
-        """The first bullet that says exactly this."""
-        mark = fingerprint(content)
-        return self._first(self.view.with_content(mark), self._slots_by_mark.get(mark, ()))
+    def find_duplicate(self, content: str) -> StoredBullet | None:
+        """Return the first bullet with exactly this content."""
+        mark = content_fingerprint(content)
+        return self._first(self.view.bullets_with_fingerprint(mark), self._slots_by_fingerprint.get(mark, ()))
 
-    def everything(self) -> list[Stored]:
-        """All bullets in playbook order."""
-        slots = {stored.slot: stored for stored in self.view.everything() if stored.slot not in self._now}
+    def all_bullets(self) -> list[StoredBullet]:
+        """Return all bullets in playbook order."""
+        slots = {stored.slot: stored for stored in self.view.all_bullets() if stored.slot not in self._now}
         slots |= {slot: stored for slot, stored in self._now.items() if stored}
         return [slots[slot] for slot in sorted(slots)]
 
-    def edited(self, slot: int) -> Stored | None:
-        """The bullet in a slot that this draft touched; None when it did not, or removed the bullet."""
+    def edited_bullet(self, slot: int) -> StoredBullet | None:
+        """Return the bullet of a slot that this draft changed; None if it did not, or removed the bullet."""
         return self._now.get(slot)
 
-    def add(self, section: str, content: str, **fields: object) -> Stored:
-        """A new bullet at the end, with an id of its own and no votes (C-62, C-68 to C-73)."""
+    def add(self, section: str, content: str, **fields: object) -> StoredBullet:
+        """Append a new bullet with a new id and no votes, and return it (C-62, C-68 to C-73)."""
         if self._next_number is None:
             self._next_number = self.view.highest_number() + 1
-        bullet_id = new_id(section, self._next_number, self._taken, self._new_uuid)
+        bullet_id = new_id(section, self._next_number, self._is_used, self._new_uuid)
         self._next_number += 1
-        return self.place(
-            Bullet(id=bullet_id, section=section, content=content, searchable_text=content).having(**fields)
+        return self.insert(
+            Bullet(id=bullet_id, section=section, content=content, searchable_text=content).replace_fields(**fields)
         )
 
-    def place(self, bullet: Bullet) -> Stored:
-        """`bullet` as it is, without votes, in a new slot at the end."""
-        stored = Stored(self.next_slot, bullet.having(helpful=0, harmful=0), self.stamp, self.stamp, 0)
+    def insert(self, bullet: Bullet) -> StoredBullet:
+        """Append `bullet` in a new slot, without its votes, and return it."""
+        stored = StoredBullet(self.next_slot, bullet.replace_fields(helpful=0, harmful=0), self.stamp, self.stamp, 0)
         self.next_slot += 1
         self.bullets += 1
         return self._put(None, stored)
 
-    def bring_back(self, stored: Stored) -> Stored:
-        """A bullet that stood in its slot before, with the counters its votes then had."""
+    def bring_back(self, stored: StoredBullet) -> StoredBullet:
+        """Put a removed bullet back into its slot, with its counters, and return it."""
         self.bullets += 1
         return self._put(None, replace(stored, updated=self.stamp))
 
-    def rewrite(self, stored: Stored, bullet: Bullet) -> Stored:
-        """The bullet with new text, section, keywords, sources or state; its votes stay."""
-        kept = bullet.having(helpful=stored.bullet.helpful, harmful=stored.bullet.harmful)
-        return self._put(stored, replace(stored, bullet=kept, updated=self.stamp))
+    def rewrite(self, stored: StoredBullet, bullet: Bullet) -> StoredBullet:
+        """Replace text, section, keywords, sources or state of a bullet, not its counters; return it."""
+        bullet = bullet.replace_fields(helpful=stored.bullet.helpful, harmful=stored.bullet.harmful)
+        return self._put(stored, replace(stored, bullet=bullet, updated=self.stamp))
 
-    def turn_into(self, stored: Stored, bullet: Bullet) -> Stored:
-        """The bullet as it was at another time, counters included; its vote events are the caller's to set."""
-        same = bullet.having(helpful=0, harmful=0) == stored.bullet.having(helpful=0, harmful=0)
-        updated = stored.updated if same else self.stamp
+    def revert(self, stored: StoredBullet, bullet: Bullet) -> StoredBullet:
+        """Replace a bullet by an earlier version, counters included; the caller sets the vote events."""
+        is_same_text = bullet.replace_fields(helpful=0, harmful=0) == stored.bullet.replace_fields(helpful=0, harmful=0)
+        updated = stored.updated if is_same_text else self.stamp
         return self._put(stored, replace(stored, bullet=bullet, updated=updated))
 
-    def note_sources(self, stored: Stored, sources: tuple[Source, ...]) -> Stored:
-        """The bullet with other sources and the same text: not an update that others could conflict with."""
-        return self._put(stored, replace(stored, bullet=stored.bullet.having(sources=sources)))
+    def note_sources(self, stored: StoredBullet, sources: tuple[Source, ...]) -> StoredBullet:
+        """Replace the sources of a bullet. This is no update with which others could conflict."""
+        return self._put(stored, replace(stored, bullet=stored.bullet.replace_fields(sources=sources)))
 
-    def remove(self, stored: Stored) -> None:
-        """The bullet and its votes go."""
+    def remove(self, stored: StoredBullet) -> None:
+        """Remove a bullet and its votes."""
         self._before.setdefault(stored.slot, stored)
         self._forget(stored.slot)
         self._now[stored.slot] = None
-        self.cast = {key: ballot for key, ballot in self.cast.items() if key[0] != stored.slot}
+        self.cast_ballots = {key: ballot for key, ballot in self.cast_ballots.items() if key[0] != stored.slot}
         self.bullets -= 1
 
-    def count(self, stored: Stored, ballot: Ballot) -> Stored:
-        """The bullet with one more vote event."""
-        self.cast[stored.slot, ballot.trajectory, ballot.round] = ballot
+    def count_ballot(self, stored: StoredBullet, ballot: Ballot) -> StoredBullet:
+        """Add a vote event to a bullet, and return the bullet."""
+        self.cast_ballots[stored.slot, ballot.trajectory, ballot.round] = ballot
         return self._tally(stored, ballot.helpful, ballot.harmful)
 
-    def uncount(self, stored: Stored, ballot: Ballot) -> Stored:
-        """The bullet with one vote event of the log less."""
-        self.withdrawn.add((stored.slot, ballot.trajectory, ballot.round))
+    def withdraw_ballot(self, stored: StoredBullet, ballot: Ballot) -> StoredBullet:
+        """Withdraw a stored vote event of a bullet, and return the bullet."""
+        self.withdrawn_ballots.add((stored.slot, ballot.trajectory, ballot.round))
         return self._tally(stored, -ballot.helpful, -ballot.harmful)
 
-    def updated_before(self, stored: Stored) -> int:
-        """The revision that last updated the bullet, this draft aside; 0 when this draft added it."""
-        known = self._before.get(stored.slot, stored)
-        return known.updated.revision if known else 0
+    def updated_before(self, stored: StoredBullet) -> int:
+        """Return the revision that updated the bullet last before this draft; 0 if this draft added it."""
+        before = self._before.get(stored.slot, stored)
+        return before.updated.revision if before else 0
 
-    def voted(self, stored: Stored, trajectory: str, round_: int) -> bool:
-        """Whether this vote is counted already, here or in the log."""
+    def has_vote(self, stored: StoredBullet, trajectory: str, round_: int) -> bool:
+        """Return True if this vote is already counted, here or in the log."""
         key = (stored.slot, trajectory, round_)
-        if key in self.cast:
+        if key in self.cast_ballots:
             return True
-        return key not in self.withdrawn and self.view.voted(*key)
+        return key not in self.withdrawn_ballots and self.view.has_vote(*key)
 
-    def _tally(self, stored: Stored, helpful: int, harmful: int) -> Stored:
+    def _tally(self, stored: StoredBullet, helpful: int, harmful: int) -> StoredBullet:
         bullet = stored.bullet
-        counted = bullet.having(helpful=bullet.helpful + helpful, harmful=bullet.harmful + harmful)
+        counted = bullet.replace_fields(helpful=bullet.helpful + helpful, harmful=bullet.harmful + harmful)
         return self._put(stored, replace(stored, bullet=counted))
 
-    def _put(self, before: Stored | None, after: Stored) -> Stored:
+    def _put(self, before: StoredBullet | None, after: StoredBullet) -> StoredBullet:
         self._before.setdefault(after.slot, before)
         self._forget(after.slot)
-        after = replace(after, touched=self.stamp.revision)
+        after = replace(after, touched_revision=self.stamp.revision)
         self._now[after.slot] = after
         self._slots_by_id.setdefault(after.bullet.id, set()).add(after.slot)
-        self._slots_by_mark.setdefault(fingerprint(after.bullet.content), set()).add(after.slot)
+        self._slots_by_fingerprint.setdefault(content_fingerprint(after.bullet.content), set()).add(after.slot)
         return after
 
     def _forget(self, slot: int) -> None:
         stored = self._now.get(slot)
         if stored is not None:
             self._slots_by_id[stored.bullet.id].discard(slot)
-            self._slots_by_mark[fingerprint(stored.bullet.content)].discard(slot)
+            self._slots_by_fingerprint[content_fingerprint(stored.bullet.content)].discard(slot)
 
-    def _taken(self, bullet_id: str) -> bool:
-        return bool(self._slots_by_id.get(bullet_id)) or bool(self.view.named(bullet_id))
+    def _is_used(self, bullet_id: str) -> bool:
+        return bool(self._slots_by_id.get(bullet_id)) or bool(self.view.bullets_with_id(bullet_id))
 
-    def _first(self, known: Sequence[Stored], touched: Iterable[int]) -> Stored | None:
-        """The first of the view's bullets that this draft did not touch and of those it did."""
-        untouched = (stored for stored in known if stored.slot not in self._now)
-        standing = [*untouched, *(stored for slot in touched if (stored := self._now[slot]))]
-        return min(standing, key=lambda stored: stored.slot, default=None)
+    def _first(self, bullets: Sequence[StoredBullet], changed_slots: Iterable[int]) -> StoredBullet | None:
+        """Return the first of the unchanged bullets of the view and of the changed ones of the draft."""
+        untouched = (stored for stored in bullets if stored.slot not in self._now)
+        candidates = [*untouched, *(stored for slot in changed_slots if (stored := self._now[slot]))]
+        return min(candidates, key=lambda stored: stored.slot, default=None)

@@ -1,4 +1,4 @@
-"""The similarity of lessons and bullets by the vectors of an embedding model, all bullets in one matrix product."""
+"""Compare lessons and bullets by the vectors of an embedding model, with all bullets in one matrix product."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from libs.embedding.model import Float32s, SimilarityThresholds
-from services.curator.domain.log import Stored
+from services.curator.domain.log import StoredBullet
 from services.curator.domain.similarity import Similarity, Subject, find_subject, negates
 
 NO_SUBJECT = -1
 
 
 class TextMatrix:
-    """Vectors and forms of the texts of one playbook, a row each. Rows are only appended, so readers need no lock."""
+    """Vector, subject and negation of each text of a playbook. Rows are only appended, so readers need no lock."""
 
     def __init__(self, dimension: int = 0) -> None:
         self.rows: dict[str, int] = {}
@@ -29,31 +29,31 @@ class TextMatrix:
 
     @property
     def vectors(self) -> Float32s:
-        """The vectors of all rows, shape (len, d), unit length."""
+        """Return the vectors of all rows, shape (len, d), unit length."""
         return self._vectors[: len(self.rows)]
 
     @property
     def subject_numbers(self) -> NDArray[np.int32]:
-        """The number of each row's subject, `NO_SUBJECT` without one; shape (len,)."""
+        """Return the number of each row's subject, `NO_SUBJECT` without one; shape (len,)."""
         return self._subject_numbers[: len(self.rows)]
 
     @property
     def negations(self) -> NDArray[np.bool_]:
-        """True for the rows whose text negates; shape (len,)."""
+        """Return True for each row whose text negates, else False; shape (len,)."""
         return self._negations[: len(self.rows)]
 
     def subject_number(self, subject: Subject) -> int:
-        """Return the number of a subject, the same whenever it is asked for."""
+        """Return the number of a subject; the first call assigns it."""
         return self._subjects.setdefault(subject, len(self._subjects))
 
     def append(self, texts: Sequence[str], vectors: Float32s) -> None:
         """Add texts that have no row, with their vectors, shape (n, d)."""
         start, end = len(self.rows), len(self.rows) + len(texts)
         if end > len(self._vectors):
-            room = max(end, 2 * start)
-            self._vectors = _grow(self._vectors.reshape(-1, vectors.shape[1]), start, room)
-            self._subject_numbers = _grow(self._subject_numbers, start, room)
-            self._negations = _grow(self._negations, start, room)
+            capacity = max(end, 2 * start)
+            self._vectors = _grow(self._vectors.reshape(-1, vectors.shape[1]), start, capacity)
+            self._subject_numbers = _grow(self._subject_numbers, start, capacity)
+            self._negations = _grow(self._negations, start, capacity)
         self._vectors[start:end] = vectors
         for row, text in enumerate(texts, start):
             subject = find_subject(text)
@@ -61,12 +61,12 @@ class TextMatrix:
             self._negations[row] = negates(text)
         self.rows.update((text, row) for row, text in enumerate(texts, start))
 
-    def keep(self, texts: Iterable[str]) -> TextMatrix:
+    def select(self, texts: Iterable[str]) -> TextMatrix:
         """Return a matrix with the rows of these texts only."""
-        kept = TextMatrix(self._vectors.shape[1])
+        selection = TextMatrix(self._vectors.shape[1])
         present = [text for text in texts if text in self.rows]
-        kept.append(present, self.vectors[[self.rows[text] for text in present]])
-        return kept
+        selection.append(present, self.vectors[[self.rows[text] for text in present]])
+        return selection
 
 
 class EmbeddingSimilarity(Similarity):
@@ -80,16 +80,16 @@ class EmbeddingSimilarity(Similarity):
         self._matrix = matrix
         self._lessons = lessons
         self._products: dict[str, Float32s] = {}
-        # Of this moment: others may append rows meanwhile.
+        # Slices of this moment: other comparisons may append rows meanwhile.
         self._vectors, self._subjects, self._negations = matrix.vectors, matrix.subject_numbers, matrix.negations
 
-    def cosine(self, one: str, other: str) -> float:
+    def cosine(self, text: str, other: str) -> float:
         """Return the cosine of two texts; 0 for a text that is neither a lesson nor in the matrix."""
-        first, second = self._vector(one), self._vector(other)
+        first, second = self._vector(text), self._vector(other)
         return 0.0 if first is None or second is None else float(first @ second)
 
-    def nearest(self, content: str, bullets: Sequence[Stored]) -> tuple[Stored | None, float]:
-        """Return the bullet most similar to `content`, the first of equals, and its score; (None, 0.0) without any."""
+    def nearest(self, content: str, bullets: Sequence[StoredBullet]) -> tuple[StoredBullet | None, float]:
+        """Return the first bullet with the highest score, and the score; (None, 0.0) if every score is 0."""
         cosines = self._cosines(content) if bullets else None
         if cosines is None:
             return None, 0.0
@@ -97,13 +97,13 @@ class EmbeddingSimilarity(Similarity):
         best = int(scores.argmax())
         return (bullets[best], float(scores[best])) if scores[best] > 0.0 else (None, 0.0)
 
-    def rank(self, content: str, bullets: Sequence[Stored], limit: int) -> list[Stored]:
+    def rank(self, content: str, bullets: Sequence[StoredBullet], limit: int) -> list[StoredBullet]:
         """Return at most `limit` bullets, by the cosine of their text and `content`, best first."""
         cosines = self._cosines(content) if bullets else None
         if cosines is None:
             return []
         ranked = np.argsort(-cosines[self._rows_of(bullets)], kind="stable")
-        return [bullets[place] for place in ranked[:limit].tolist()]
+        return [bullets[index] for index in ranked[:limit].tolist()]
 
     def _cosines(self, content: str) -> Float32s | None:
         """Return the cosines of a lesson and all rows, shape (rows,), computed once; None for a text without vector."""
@@ -118,16 +118,16 @@ class EmbeddingSimilarity(Similarity):
         subject = find_subject(content)
         if subject is not None:
             number = self._matrix.subject_number(subject)
-            if subject.named:
+            if subject.name:
                 scores[(self._subjects == number) & (scores >= thresholds.same_subject)] = 1.0
         negated = self._negations != negates(content)
-        # The cap comes after the form: a "do" and a "do not" are never the same.
+        # The cap comes after the subject: a "do" and a "do not" are never the same.
         scores[negated] = np.minimum(scores[negated], np.float32(thresholds.same_subject))
         if subject is not None:
             scores[(self._subjects != NO_SUBJECT) & (self._subjects != number)] = 0.0
         return scores
 
-    def _rows_of(self, bullets: Sequence[Stored]) -> NDArray[np.intp]:
+    def _rows_of(self, bullets: Sequence[StoredBullet]) -> NDArray[np.intp]:
         rows = self._matrix.rows
         return np.fromiter((rows[stored.bullet.content] for stored in bullets), np.intp, len(bullets))
 
@@ -139,7 +139,7 @@ class EmbeddingSimilarity(Similarity):
         return None if row is None else self._matrix.vectors[row]
 
 
-def _grow(array: NDArray, used: int, room: int) -> NDArray:  # type: ignore[type-arg]
-    grown = np.empty((room, *array.shape[1:]), array.dtype)
+def _grow(array: NDArray, used: int, capacity: int) -> NDArray:  # type: ignore[type-arg]
+    grown = np.empty((capacity, *array.shape[1:]), array.dtype)
     grown[:used] = array[:used]
     return grown

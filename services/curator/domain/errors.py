@@ -1,4 +1,4 @@
-"""The curator's own errors. Each reason is stable and reaches the client as the same class.
+"""The errors of the curator; their reasons are part of the contract.
 
 InvalidDatasetName, InvalidBullet, InvalidPolicy, UnreadablePlaybook   InvalidArgument
 RevisionNotFound, BulletNotFound, PendingChangeNotFound                NotFound
@@ -6,8 +6,6 @@ RevisionAhead                                                          OutOfRang
 PendingChangeDecided, NotWritableAsText                                FailedPrecondition
 WatcherTooFarBehind                                                    Aborted
 SimilarityUnavailable                                                  Unavailable
-
-Those of the store are `libs.storage.errors`.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ class InvalidDatasetName(InvalidArgument):
 
 
 class InvalidBullet(InvalidArgument):
-    """A bullet or delta breaks a bound; nothing of its request was written."""
+    """A bullet or delta breaks a bound; nothing of its request was stored."""
 
     reason = "INVALID_BULLET"
 
@@ -52,13 +50,13 @@ class InvalidPolicy(InvalidArgument):
 
 
 class UnreadablePlaybook(InvalidArgument):
-    """Imported text is not a playbook in the named form; the message names line or field."""
+    """The imported text is not a playbook in its format; the message names line or field."""
 
     reason = "UNREADABLE_PLAYBOOK"
 
 
 class RevisionAhead(OutOfRange):
-    """A revision beyond the newest one was asked for."""
+    """The requested revision is newer than the newest one."""
 
     reason = "REVISION_AHEAD"
 
@@ -82,31 +80,31 @@ class PendingChangeNotFound(NotFound):
 
 
 class PendingChangeDecided(FailedPrecondition):
-    """The pending change was approved, rejected or has expired already."""
+    """The pending change is already approved, rejected or expired."""
 
     reason = "PENDING_CHANGE_DECIDED"
 
 
 class NotWritableAsText(FailedPrecondition):
-    """A bullet the text dialects cannot hold; the JSON form can."""
+    """The text dialects cannot hold this bullet; JSON can."""
 
     reason = "NOT_WRITABLE_AS_TEXT"
 
 
 class WatcherTooFarBehind(Aborted):
-    """A watcher fell further behind than the feed allows; it resumes from the revision in the metadata."""
+    """A watcher is further behind than the feed allows; it can resume from the revision in the metadata."""
 
     reason = "WATCHER_TOO_FAR_BEHIND"
 
 
 class SimilarityUnavailable(Unavailable):
-    """The embedding model, by whose vectors lessons are compared, does not answer; nothing was changed."""
+    """The embedding model does not answer, so lessons cannot be compared; nothing was changed."""
 
     reason = "SIMILARITY_UNAVAILABLE"
 
     def __init__(self, cause: str) -> None:
         self.cause = cause
         super().__init__(
-            f"lessons cannot be compared: {cause}; CURATION_SIMILARITY=words does without an embedding model",
+            f"lessons cannot be compared: {cause}; CURATION_SIMILARITY=words needs no embedding model",
             retry_after=RETRY_AFTER_SECONDS,
         )

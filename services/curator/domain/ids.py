@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable
 _NUMBERED = re.compile(r"^[a-z0-9]+-(\d{5,})$")
 _WORD_BREAK = re.compile(r"[^a-z0-9]+")
 _SLUGS = {"strategies_and_hard_rules": "shr", "troubleshooting_and_pitfalls": "ts", "others": "misc"}
-# A longer number does not fit the store's integer column; such an id counts as unnumbered, and C-73 still holds.
+# A longer number exceeds the integer column of the database; its id counts as one without a number (C-73 still holds).
 _MAX_DIGITS = 18
 
 
 def slug(section: str) -> str:
-    """The prefix of ids in `section` (C-69, C-70)."""
+    """Return the prefix of ids in `section` (C-69, C-70)."""
     if section in _SLUGS:
         return _SLUGS[section]
     words = [word for word in _WORD_BREAK.split(section.lower()) if word]
@@ -23,22 +23,22 @@ def slug(section: str) -> str:
 
 
 def number_of(bullet_id: str) -> int | None:
-    """The number an id carries, None for a uuid or any other form (C-71)."""
+    """Return the number in an id, None for a uuid or any other form (C-71)."""
     match = _NUMBERED.match(bullet_id)
     return int(match[1]) if match and len(match[1]) <= _MAX_DIGITS else None
 
 
 def highest_number(ids: Iterable[str]) -> int:
-    """The highest number of all ids, 0 without any (C-71)."""
+    """Return the highest number of all ids, 0 without any (C-71)."""
     return max((number for number in map(number_of, ids) if number is not None), default=0)
 
 
 def numbered_id(section: str, number: int) -> str:
-    """``<slug>-<number, at least five digits>``."""
+    """Return ``<slug>-<number, at least five digits>``."""
     return f"{slug(section)}-{number:05d}"
 
 
-def new_id(section: str, number: int, taken: Callable[[str], bool], new_uuid: Callable[[], str]) -> str:
-    """The id for a new bullet: the numbered one, or a uuid when that exists already (C-73)."""
+def new_id(section: str, number: int, is_used: Callable[[str], bool], new_uuid: Callable[[], str]) -> str:
+    """Return the id for a new bullet: the numbered one, or a uuid when that exists already (C-73)."""
     wanted = numbered_id(section, number)
-    return new_uuid() if taken(wanted) else wanted
+    return new_uuid() if is_used(wanted) else wanted

@@ -1,7 +1,7 @@
 """The log of a dataset: revisions, and the changes whose fold is the playbook.
 
-Every bullet stands in a *slot*, a number that grows with each new bullet and is never given out twice; slot order is
-playbook order. Ids may repeat (C-21) or be given out again after a removal (C-71), slots never.
+Every bullet has a *slot*, a number that grows with each new bullet and is never used again; slot order is playbook
+order. Ids may repeat (C-21) or be used again after a removal (C-71), slots never.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from services.curator.domain.curation import Operation, VoteOutcome
 from services.curator.domain.playbook import Bullet
 
 
-class Kind(StrEnum):
-    """What kind of act made a revision."""
+class RevisionKind(StrEnum):
+    """The kind of operation that made a revision."""
 
     CURATE = "curate"
     APPLY = "apply"
@@ -30,55 +30,55 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """A revision and the time (aware UTC) it was committed."""
+    """The number of a revision and the time of its commit (aware UTC)."""
 
     revision: int
     at: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredBullet:
     """A bullet in its slot.
 
-    `created` and `updated` say when it was added and when its text, section or keywords last changed; `touched` is
-    the newest revision that changed it or voted on it.
+    `created` stamps its addition, `updated` the last change of its text, section or keywords; `touched_revision` is the
+    newest revision that changed it or voted on it.
     """
 
     slot: int
     bullet: Bullet
     created: Stamp
     updated: Stamp
-    touched: int
+    touched_revision: int
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """How one slot looked before and after a revision; None means no bullet stood there.
+class BulletChange:
+    """The bullet of one slot before and after a revision; None stands for no bullet.
 
-    `position` is the 0-based place in the playbook after the change, or before it when the bullet was removed.
+    `position` is the 0-based index in the playbook after the change, or before it if the bullet was removed.
     """
 
     slot: int
-    before: Stored | None
-    after: Stored | None
+    before: StoredBullet | None
+    after: StoredBullet | None
     position: int = 0
 
     @property
     def bullet_id(self) -> str:
-        """The id of the bullet that changed."""
+        """Return the id of the bullet that changed."""
         stored = self.after or self.before
         return stored.bullet.id if stored else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who changes a dataset, why, and where the change comes from; the same fields in every revision.
+    """Author, reason and source of a revision.
 
-    `model` is the model that proposed the deltas, `offline` for rules, empty for none. `signal` is what the outcome of
-    the source trajectory rests on, such as `reward` or `self_report`; empty where nobody says.
+    `model` is the model that proposed the deltas, `offline` for rules, empty for none. `signal` is the evidence for the
+    outcome of the source trajectory, such as `reward` or `self_report`; empty if unknown.
     """
 
-    kind: Kind
+    kind: RevisionKind
     author: str
     reason: str = ""
     request_id: str = ""
@@ -99,16 +99,16 @@ class Revision:
     bullets_after: int
     operations: tuple[Operation, ...] = ()
     votes: tuple[VoteOutcome, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[BulletChange, ...] = ()
 
     @property
     def number(self) -> int:
-        """1, 2, 3 … without gaps."""
+        """Return the number of the revision: 1, 2, 3 … without gaps."""
         return self.stamp.revision
 
 
-def fold(changes: Iterable[Change], onto: dict[int, Stored] | None = None) -> dict[int, Stored]:
-    """The bullets by slot, in playbook order, after `changes` in log order on top of `onto` (default: nothing)."""
+def fold(changes: Iterable[BulletChange], onto: dict[int, StoredBullet] | None = None) -> dict[int, StoredBullet]:
+    """Return the bullets by slot, in playbook order, after applying `changes` in log order to `onto`."""
     slots = dict(onto or {})
     for change in changes:
         if change.after is None:
@@ -118,34 +118,34 @@ def fold(changes: Iterable[Change], onto: dict[int, Stored] | None = None) -> di
     return dict(sorted(slots.items()))
 
 
-def net(changes: Iterable[Change]) -> list[Change]:
-    """Changes in log order as one change per slot, in slot order; what ended as it began is left out."""
-    first: dict[int, Change] = {}
-    last: dict[int, Change] = {}
+def net_changes(changes: Iterable[BulletChange]) -> list[BulletChange]:
+    """Return one change for each slot whose bullet differs in the end, in slot order."""
+    first: dict[int, BulletChange] = {}
+    last: dict[int, BulletChange] = {}
     for change in changes:
         first.setdefault(change.slot, change)
         last[change.slot] = change
     combined = (replace(last[slot], before=first[slot].before) for slot in sorted(first))
-    return [change for change in combined if not _same(change.before, change.after)]
+    return [change for change in combined if not _has_same_bullet(change.before, change.after)]
 
 
-def inverted(changes: Sequence[Change]) -> list[Change]:
-    """The changes that undo `changes`, in the order in which they must happen."""
+def invert_changes(changes: Sequence[BulletChange]) -> list[BulletChange]:
+    """Return the changes that undo `changes`, in the order in which to apply them."""
     return [replace(change, before=change.after, after=change.before) for change in reversed(changes)]
 
 
-def by_id(changes: Sequence[Change]) -> list[Change]:
-    """Changes as a reader sees them: a bullet that left one slot and entered another under its id is one change."""
+def join_by_id(changes: Sequence[BulletChange]) -> list[BulletChange]:
+    """Return changes by bullet id: a bullet that moved from one slot to another is one change."""
     left = {change.bullet_id: change for change in changes if change.after is None}
-    joined: list[Change] = []
+    joined: list[BulletChange] = []
     for change in changes:
         if change.after is None:
             continue
         origin = left.pop(change.bullet_id, None) if change.before is None else None
         joined.append(replace(change, before=origin.before) if origin else change)
-    joined = [change for change in joined if not _same(change.before, change.after)]
+    joined = [change for change in joined if not _has_same_bullet(change.before, change.after)]
     return joined + [change for change in changes if change.after is None and left.get(change.bullet_id) is change]
 
 
-def _same(one: Stored | None, other: Stored | None) -> bool:
-    return (one and one.bullet) == (other and other.bullet)
+def _has_same_bullet(stored: StoredBullet | None, other: StoredBullet | None) -> bool:
+    return (stored and stored.bullet) == (other and other.bullet)

@@ -1,4 +1,4 @@
-"""How votes and deltas change a playbook (C-58 to C-67), also when others changed it meanwhile (ideas 2 and 4)."""
+"""Merge votes and deltas into a playbook that others may have changed meanwhile (C-58 to C-67)."""
 
 from __future__ import annotations
 
@@ -7,82 +7,82 @@ from dataclasses import dataclass
 
 from services.curator.domain.curation import Conflict, DeltaContextItem, Operation, Proposal, Vote, VoteOutcome
 from services.curator.domain.draft import Ballot, Draft
-from services.curator.domain.log import Stored
+from services.curator.domain.log import StoredBullet
 from services.curator.domain.playbook import MAX_CONTENT_CHARS, MAX_SECTION_CHARS, MAX_SOURCES, Source, text_problem
 
 ALREADY_THERE = "the same lesson is already there: {id}"
-ALREADY_SERVED = "the trajectory was given this lesson itself: {id}"
+ALREADY_SERVED = "this lesson was served to the trajectory: {id}"
 ALREADY_COUNTED = "already counted for this trajectory and round"
-OWN_WORD_IS_NO_VOTE = "only the agent's own word says how the run ended; the vote is kept here and not counted"
+SELF_REPORTED_VOTE = "only the agent itself reports the outcome; the vote is logged and not counted"
 UNKNOWN_BULLET = "no bullet has this id"
 REMOVED_IN_BATCH = "an earlier delta of this batch removed the bullet"
 BULLET_ID_MISSING = "UPDATE and DELETE need a bullet_id"
 CONTENT_MISSING = "content is blank"
 
 
-def count_votes(draft: Draft, votes: Sequence[Vote], *, reliable: bool = True) -> list[VoteOutcome]:
-    """Counts each vote once per (bullet, trajectory, round); an unknown bullet is skipped (C-58, C-59).
+def count_votes(draft: Draft, votes: Sequence[Vote], *, is_reliable: bool = True) -> list[VoteOutcome]:
+    """Count each vote once per (bullet, trajectory, round); an unknown bullet is skipped (C-58, C-59).
 
-    A vote of a run that alone says how it ended is told and not counted, so that the trajectory may still vote once
-    something reliable says how it ended.
+    A vote of a trajectory with a self-reported outcome is reported and not counted; the trajectory may vote again when
+    its outcome is confirmed.
     """
-    return [_count(draft, vote, reliable) for vote in votes]
+    return [_count(draft, vote, is_reliable) for vote in votes]
 
 
-def _count(draft: Draft, vote: Vote, reliable: bool) -> VoteOutcome:
+def _count(draft: Draft, vote: Vote, is_reliable: bool) -> VoteOutcome:
     stored = draft.find(vote.bullet_id)
     if stored is None:
-        return VoteOutcome(vote, applied=False, skipped=UNKNOWN_BULLET)
-    if not reliable and vote.tag != "neutral":
-        return VoteOutcome(vote, applied=False, skipped=OWN_WORD_IS_NO_VOTE)
-    if draft.voted(stored, vote.trajectory, vote.round):
-        return VoteOutcome(vote, applied=False, skipped=ALREADY_COUNTED)
+        return VoteOutcome(vote, applied=False, skipped_reason=UNKNOWN_BULLET)
+    if not is_reliable and vote.tag != "neutral":
+        return VoteOutcome(vote, applied=False, skipped_reason=SELF_REPORTED_VOTE)
+    if draft.has_vote(stored, vote.trajectory, vote.round):
+        return VoteOutcome(vote, applied=False, skipped_reason=ALREADY_COUNTED)
     helpful, harmful = int(vote.tag == "helpful"), int(vote.tag == "harmful")
-    draft.count(stored, Ballot(stored.slot, vote.trajectory, vote.round, helpful, harmful, vote.reason))
+    draft.count_ballot(stored, Ballot(stored.slot, vote.trajectory, vote.round, helpful, harmful, vote.reason))
     return VoteOutcome(vote, applied=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """On which terms proposals are merged.
+class MergeTerms:
+    """The terms of a merge.
 
-    `base` is the revision they were made against (None = the newest): an UPDATE or DELETE of a bullet that changed
-    since is a conflict. `served` are ids of bullets the source trajectory was given: a lesson that repeats one of them
-    is not learned. `similar` finds a bullet that says nearly the same. `waits` says why a proposal that would apply
-    has to wait for review, empty if it has not.
+    `base_revision` is the one that the proposals are based on (None = the newest): an UPDATE or DELETE of a bullet that
+    changed since is a conflict. `served` are the ids of bullets that were served to the source trajectory: a lesson
+    that repeats one of them is not learned. `find_similar` returns a bullet with nearly the same lesson. `wait_reason`
+    returns the reason why an applicable proposal waits for review, or "".
     """
 
-    base: int | None = None
+    base_revision: int | None = None
     served: frozenset[str] = frozenset()
-    similar: Callable[[Draft, str], Stored | None] = lambda draft, content: None
-    waits: Callable[[Proposal], str] = lambda proposal: ""
+    find_similar: Callable[[Draft, str], StoredBullet | None] = lambda draft, content: None
+    wait_reason: Callable[[Proposal], str] = lambda proposal: ""
 
 
-def merge_deltas(draft: Draft, proposals: Sequence[Proposal], terms: Terms | None = None) -> list[Operation]:
-    """Applies the proposals one after the other against the draft (C-61)."""
+def merge_deltas(draft: Draft, proposals: Sequence[Proposal], terms: MergeTerms | None = None) -> list[Operation]:
+    """Apply the proposals one after the other against the draft (C-61)."""
     removed: set[str] = set()
-    return [_merge(draft, proposal, terms or Terms(), removed) for proposal in proposals]
+    return [_merge(draft, proposal, terms or MergeTerms(), removed) for proposal in proposals]
 
 
-def _merge(draft: Draft, proposal: Proposal, terms: Terms, removed: set[str]) -> Operation:
+def _merge(draft: Draft, proposal: Proposal, terms: MergeTerms, removed: set[str]) -> Operation:
     delta = proposal.delta
-    problem = proposal.declined or _out_of_bounds(delta)
+    problem = proposal.decline_reason or _out_of_bounds(delta)
     if problem:
-        return Operation(proposal, applied=False, bullet_id=delta.bullet_id or "", skipped=problem)
+        return Operation(proposal, applied=False, bullet_id=delta.bullet_id or "", skipped_reason=problem)
     if delta.type == "ADD":
         return _add(draft, proposal, terms)
     if not delta.bullet_id:
-        return Operation(proposal, applied=False, skipped=BULLET_ID_MISSING)
+        return Operation(proposal, applied=False, skipped_reason=BULLET_ID_MISSING)
     stored = draft.find(delta.bullet_id)
-    conflict = _conflict(draft, delta.bullet_id, stored, terms.base, removed)
+    conflict = _find_conflict(draft, delta.bullet_id, stored, terms.base_revision, removed)
     if conflict:
-        return Operation(proposal, False, delta.bullet_id, skipped=conflict.explained, conflict=conflict)
+        return Operation(proposal, False, delta.bullet_id, skipped_reason=conflict.explanation, conflict=conflict)
     if stored is None:
         reason = REMOVED_IN_BATCH if delta.bullet_id in removed else UNKNOWN_BULLET
-        return Operation(proposal, applied=False, bullet_id=delta.bullet_id, skipped=reason)
-    waits = proposal.waits or terms.waits(proposal)
-    if waits:
-        return Operation(proposal, applied=False, bullet_id=delta.bullet_id, waits=waits)
+        return Operation(proposal, applied=False, bullet_id=delta.bullet_id, skipped_reason=reason)
+    wait_reason = proposal.wait_reason or terms.wait_reason(proposal)
+    if wait_reason:
+        return Operation(proposal, applied=False, bullet_id=delta.bullet_id, wait_reason=wait_reason)
     if delta.type == "DELETE":
         draft.remove(stored)
         removed.add(delta.bullet_id)
@@ -91,14 +91,18 @@ def _merge(draft: Draft, proposal: Proposal, terms: Terms, removed: set[str]) ->
     return Operation(proposal, applied=True, bullet_id=delta.bullet_id)
 
 
-def _add(draft: Draft, proposal: Proposal, terms: Terms) -> Operation:
+def _add(draft: Draft, proposal: Proposal, terms: MergeTerms) -> Operation:
     delta = proposal.delta
-    twin = draft.twin(delta.content) or _confirmed(draft, proposal, terms) or terms.similar(draft, delta.content)
-    if twin is not None:
-        return _repeat(draft, proposal, twin, terms)
-    waits = proposal.waits or terms.waits(proposal)
-    if waits:
-        return Operation(proposal, applied=False, waits=waits)
+    duplicate = (
+        draft.find_duplicate(delta.content)
+        or _find_confirmed(draft, proposal, terms)
+        or terms.find_similar(draft, delta.content)
+    )
+    if duplicate is not None:
+        return _repeat(draft, proposal, duplicate, terms)
+    wait_reason = proposal.wait_reason or terms.wait_reason(proposal)
+    if wait_reason:
+        return Operation(proposal, applied=False, wait_reason=wait_reason)
     added = draft.add(
         delta.section,
         delta.content,
@@ -108,47 +112,47 @@ def _add(draft: Draft, proposal: Proposal, terms: Terms) -> Operation:
     return Operation(proposal, applied=True, bullet_id=added.bullet.id)
 
 
-def _confirmed(draft: Draft, proposal: Proposal, terms: Terms) -> Stored | None:
-    """The bullet that says the same, unless it was removed or reworded after the curator read it."""
-    stored = draft.find(proposal.confirms) if proposal.confirms else None
-    if stored is None or (terms.base is not None and draft.updated_before(stored) > terms.base):
+def _find_confirmed(draft: Draft, proposal: Proposal, terms: MergeTerms) -> StoredBullet | None:
+    """Return the confirmed bullet, unless it was removed or changed after the base revision."""
+    stored = draft.find(proposal.confirmed_id) if proposal.confirmed_id else None
+    if stored is None or (terms.base_revision is not None and draft.updated_before(stored) > terms.base_revision):
         return None
     return stored
 
 
-def _repeat(draft: Draft, proposal: Proposal, twin: Stored, terms: Terms) -> Operation:
-    """An ADD of what is there already: its trajectory is noted, unless it only echoes what it was given."""
-    twin_id = twin.bullet.id
+def _repeat(draft: Draft, proposal: Proposal, duplicate: StoredBullet, terms: MergeTerms) -> Operation:
+    """Add the sources of a repeated lesson to its bullet, unless the bullet was served to the trajectory."""
+    twin_id = duplicate.bullet.id
     if twin_id in terms.served:
-        return Operation(proposal, False, twin_id, skipped=ALREADY_SERVED.format(id=twin_id))
-    sources = joined_sources(twin.bullet.sources, proposal.sources)
-    if sources != twin.bullet.sources:
-        draft.note_sources(twin, sources)
-    return Operation(proposal, False, twin_id, skipped=ALREADY_THERE.format(id=twin_id))
+        return Operation(proposal, False, twin_id, skipped_reason=ALREADY_SERVED.format(id=twin_id))
+    sources = join_sources(duplicate.bullet.sources, proposal.sources)
+    if sources != duplicate.bullet.sources:
+        draft.note_sources(duplicate, sources)
+    return Operation(proposal, False, twin_id, skipped_reason=ALREADY_THERE.format(id=twin_id))
 
 
-def _update(draft: Draft, stored: Stored, proposal: Proposal) -> None:
+def _update(draft: Draft, stored: StoredBullet, proposal: Proposal) -> None:
     content = proposal.delta.content
-    sources = joined_sources(stored.bullet.sources, proposal.sources)
-    draft.rewrite(stored, stored.bullet.having(content=content, searchable_text=content, sources=sources))
+    sources = join_sources(stored.bullet.sources, proposal.sources)
+    draft.rewrite(stored, stored.bullet.replace_fields(content=content, searchable_text=content, sources=sources))
 
 
-def _conflict(
-    draft: Draft, bullet_id: str, stored: Stored | None, base: int | None, removed: set[str]
+def _find_conflict(
+    draft: Draft, bullet_id: str, stored: StoredBullet | None, base_revision: int | None, removed: set[str]
 ) -> Conflict | None:
-    if base is None:
+    if base_revision is None:
         return None
     if stored is not None:
         updated = draft.updated_before(stored)
-        return Conflict(base, updated, stored.bullet) if updated > base else None
+        return Conflict(base_revision, updated, stored.bullet) if updated > base_revision else None
     if bullet_id in removed:
         return None
-    gone = draft.view.removed_after(bullet_id, base)
-    return None if gone is None else Conflict(base, gone, None)
+    removal = draft.view.last_removal_after(bullet_id, base_revision)
+    return None if removal is None else Conflict(base_revision, removal, None)
 
 
 def _out_of_bounds(delta: DeltaContextItem) -> str:
-    """Why the delta cannot enter a playbook whatever its state; empty when it can."""
+    """Return the bound that the delta breaks, or ""."""
     if delta.type == "DELETE":
         return ""
     if not delta.content.strip():
@@ -161,20 +165,14 @@ def _out_of_bounds(delta: DeltaContextItem) -> str:
 
 
 def new_texts(proposals: Iterable[Proposal]) -> list[str]:
-    """The texts that the proposals would bring into a playbook, as they are searched; none that is there already."""
-    deltas = (one.delta for one in proposals if not (one.declined or one.confirms))
+    """Return the texts that the proposals may add to a playbook."""
+    deltas = (proposal.delta for proposal in proposals if not (proposal.decline_reason or proposal.confirmed_id))
     return [delta.content for delta in deltas if delta.type != "DELETE" and not _out_of_bounds(delta)]
 
 
-def joined_sources(known: tuple[Source, ...], new: tuple[Source, ...]) -> tuple[Source, ...]:
-    """Both, one entry per trajectory with the steps of both, in the order they came; at most MAX_SOURCES."""
-    joined: dict[str, Source] = {}
-    for source in (*known, *new):
-        first = joined.get(source.trajectory)
-        steps = source.steps if first is None else (*first.steps, *source.steps)
-        distinct = tuple(dict.fromkeys(steps))
-        unchanged = first if first is not None and first.steps == distinct else source
-        joined[source.trajectory] = (
-            unchanged if unchanged.steps == distinct else Source(trajectory=source.trajectory, steps=distinct)
-        )
-    return tuple(joined.values())[:MAX_SOURCES]
+def join_sources(sources: tuple[Source, ...], new_sources: tuple[Source, ...]) -> tuple[Source, ...]:
+    """Return one source for each trajectory with the steps of both, in order of appearance; at most MAX_SOURCES."""
+    steps: dict[str, tuple[int, ...]] = {}
+    for source in (*sources, *new_sources):
+        steps[source.trajectory] = tuple(dict.fromkeys((*steps.get(source.trajectory, ()), *source.steps)))
+    return tuple(Source(trajectory=name, steps=numbers) for name, numbers in steps.items())[:MAX_SOURCES]

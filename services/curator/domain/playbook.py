@@ -1,4 +1,4 @@
-"""What a playbook is: bullets in order, and the bounds that hold for every bullet wherever it comes from."""
+"""Playbooks and their bullets, and the bounds of every bullet."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _DATASET_NAME = re.compile(r"[A-Za-z0-9_-]+")
 MAX_DATASET_CHARS = 128
 
 
-def checked_dataset(name: str) -> str:
-    """`name` if it is a dataset name (C-13), else InvalidDatasetName. At most 128 characters."""
+def validate_dataset_name(name: str) -> str:
+    """Return the name of a dataset, at most 128 characters. Raises InvalidDatasetName (C-13)."""
     if len(name) > MAX_DATASET_CHARS or not _DATASET_NAME.fullmatch(name):
         raise InvalidDatasetName(name)
     return name
 
 
 def utc_now() -> datetime:
-    """The present as an aware UTC datetime."""
+    """Return the present time, aware, UTC."""
     return datetime.now(UTC)
 
 
 class Source(BaseModel):
-    """A trajectory a bullet was learned from, and the indexes of the steps it rests on."""
+    """A trajectory from which a bullet was learned, and the indexes of the steps that support it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -54,8 +54,8 @@ class Source(BaseModel):
 class Bullet(BaseModel):
     """One lesson of a playbook (C-01).
 
-    `sources` (provenance) and `retired` (why the bullet is no longer served, empty = it is) go beyond C-01; they are
-    written to JSON only when set, so a playbook that never used them keeps the plain form.
+    `sources` and `retired` (the reason why the bullet is not served; empty: it is) go beyond C-01. JSON has them only
+    if they are set, so that a playbook without them has the plain form.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -74,7 +74,7 @@ class Bullet(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def confidence_score(self) -> float:
-        """Share of helpful votes in 0..1; 0.5 without votes (C-02)."""
+        """Return the share of helpful votes in 0..1; 0.5 without votes (C-02)."""
         votes = self.helpful + self.harmful
         return self.helpful / votes if votes else 0.5
 
@@ -86,17 +86,17 @@ class Bullet(BaseModel):
                 plain.pop(name, None)
         return plain
 
-    def having(self, **fields: Any) -> Bullet:
-        """A copy with some fields replaced; the values are trusted (they come from checked bullets)."""
+    def replace_fields(self, **fields: Any) -> Bullet:
+        """Return a copy with some fields replaced; the values are not validated."""
         return self.model_copy(update=fields)
 
-    def from_trajectory(self, trajectory: str) -> bool:
-        """Whether the bullet was learned, alone or among others, from `trajectory`."""
+    def is_from_trajectory(self, trajectory: str) -> bool:
+        """Return True if `trajectory` is a source of the bullet."""
         return any(source.trajectory == trajectory for source in self.sources)
 
 
 class PlaybookMetadata(BaseModel):
-    """When a playbook was created and last changed (C-05)."""
+    """The times of creation and of the last change of a playbook (C-05)."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -113,18 +113,18 @@ class Playbook(BaseModel):
     bullets: list[Bullet] = []
 
 
-def checked_bullet(bullet: Bullet, field: str = "bullet") -> Bullet:
-    """`bullet` if every part is within its bound, else InvalidBullet naming the part under `field`."""
-    _bounded(f"{field}.id", bullet.id, MAX_ID_CHARS, required=True)
-    _bounded(f"{field}.section", bullet.section, MAX_SECTION_CHARS)
-    _bounded(f"{field}.content", bullet.content, MAX_CONTENT_CHARS)
-    _bounded(f"{field}.searchable_text", bullet.searchable_text, MAX_CONTENT_CHARS)
-    _bounded(f"{field}.source_trajectory", bullet.source_trajectory, MAX_SECTION_CHARS)
-    _bounded(f"{field}.retired", bullet.retired, MAX_SECTION_CHARS)
+def validate_bullet(bullet: Bullet, field: str = "bullet") -> Bullet:
+    """Return `bullet`. Raises InvalidBullet, which names the part of `field` that breaks a bound."""
+    _validate_text(f"{field}.id", bullet.id, MAX_ID_CHARS, required=True)
+    _validate_text(f"{field}.section", bullet.section, MAX_SECTION_CHARS)
+    _validate_text(f"{field}.content", bullet.content, MAX_CONTENT_CHARS)
+    _validate_text(f"{field}.searchable_text", bullet.searchable_text, MAX_CONTENT_CHARS)
+    _validate_text(f"{field}.source_trajectory", bullet.source_trajectory, MAX_SECTION_CHARS)
+    _validate_text(f"{field}.retired", bullet.retired, MAX_SECTION_CHARS)
     if len(bullet.keywords) > MAX_KEYWORDS:
         raise InvalidBullet(f"{field}.keywords", f"{len(bullet.keywords)} keywords, at most {MAX_KEYWORDS} are allowed")
     for index, keyword in enumerate(bullet.keywords):
-        _bounded(f"{field}.keywords[{index}]", keyword, MAX_KEYWORD_CHARS)
+        _validate_text(f"{field}.keywords[{index}]", keyword, MAX_KEYWORD_CHARS)
     if len(bullet.sources) > MAX_SOURCES:
         raise InvalidBullet(f"{field}.sources", f"{len(bullet.sources)} sources, at most {MAX_SOURCES} are allowed")
     for name in ("helpful", "harmful"):
@@ -133,7 +133,7 @@ def checked_bullet(bullet: Bullet, field: str = "bullet") -> Bullet:
     return bullet
 
 
-def _bounded(field: str, text: str, limit: int, *, required: bool = False) -> None:
+def _validate_text(field: str, text: str, limit: int, *, required: bool = False) -> None:
     if required and not text:
         raise InvalidBullet(field, "must not be empty")
     problem = text_problem(text, limit)
@@ -142,30 +142,27 @@ def _bounded(field: str, text: str, limit: int, *, required: bool = False) -> No
 
 
 def text_problem(text: str, limit: int) -> str:
-    """Why `text` cannot stand in a playbook; empty when it can."""
+    """Return the bound that `text` breaks, or ""."""
     if len(text) > limit:
         return f"{len(text)} characters, at most {limit} are allowed"
     if "\x00" in text:
-        return "contains a NUL character, which no store keeps"
+        return "contains a NUL character, which the database cannot store"
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         return "contains half of a surrogate pair, which is not a character"
     return ""
 
 
-def fingerprint(content: str) -> str:
-    """SHA-256 (hex) of the content with runs of white space made one: equal for exact duplicates only."""
+def content_fingerprint(content: str) -> str:
+    """Return the SHA-256 (hex) of the content with normalized white space: equal for exact duplicates only."""
     return hashlib.sha256(" ".join(content.split()).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def shrunken_score(helpful: int, harmful: int) -> float:
-    """(helpful + 1) / (helpful + harmful + 2): Laplace's rule of succession, so two votes do not beat two hundred.
-
-    Ranking for eviction and retirement uses it; `Bullet.confidence_score` stays C-02.
-    """
+    """Return the confidence by Laplace's rule of succession, for eviction: two votes do not beat two hundred."""
     return (helpful + 1) / (helpful + harmful + 2)
 
 
-def estimated_tokens(text: str) -> int:
-    """Tokens of `text`, estimated without a tokeniser: four ASCII characters, or one other character, are one."""
+def estimate_tokens(text: str) -> int:
+    """Return the estimated tokens of `text`: one for four ASCII characters or one other character."""
     ascii_characters = len(text.encode("ascii", "ignore"))
     return -(-ascii_characters // 4) + len(text) - ascii_characters

@@ -1,4 +1,4 @@
-"""Changes that wait for a person: what waits, and where it stands."""
+"""Pending changes, which wait for the decision of a person."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from services.curator.domain.curation import Proposal
 
 
 class PendingState(StrEnum):
-    """Where a pending change stands."""
+    """The state of a pending change."""
 
     WAITING = "waiting"
     APPROVED = "approved"
@@ -21,12 +21,12 @@ class PendingState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PendingChange:
-    """A proposal that waits, or waited, for a person. Times are aware UTC."""
+    """A proposal that waits, or waited, for review. Times are aware UTC."""
 
     id: str
     dataset: str
     proposal: Proposal
-    base: int
+    base_revision: int
     author: str
     source_trajectory: str
     waits_because: str

@@ -1,4 +1,4 @@
-"""All bullets of a dataset at one revision, in memory: what readers get and what rules over a whole playbook use."""
+"""All bullets of a dataset at one revision, in memory."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from services.curator.domain.ids import highest_number
-from services.curator.domain.log import Change, Stored, fold
-from services.curator.domain.playbook import Bullet, Playbook, PlaybookMetadata, fingerprint, utc_now
+from services.curator.domain.log import BulletChange, StoredBullet, fold
+from services.curator.domain.playbook import Bullet, Playbook, PlaybookMetadata, content_fingerprint, utc_now
 
 
 class Snapshot:
-    """A dataset at `revision`; a View for drafts, and the Playbook its readers see.
+    """A dataset at `revision`. Implements `DatasetView`, without history and votes.
 
-    `created_at` and `updated_at` may be naive when they were imported so (C-20); they are never compared.
+    `created_at` and `updated_at` may be naive if they were imported so (C-20); they are never compared.
     """
 
     def __init__(
         self,
         dataset: str,
         revision: int = 0,
-        stored: Iterable[Stored] = (),
+        stored: Iterable[StoredBullet] = (),
         *,
         created_at: datetime | None = None,
         updated_at: datetime | None = None,
@@ -29,47 +29,47 @@ class Snapshot:
         self.revision = revision
         self.created_at = created_at
         self.updated_at = updated_at
-        self.slots: Mapping[int, Stored] = {one.slot: one for one in stored}
+        self.slots: Mapping[int, StoredBullet] = {bullet.slot: bullet for bullet in stored}
         self.bullets = len(self.slots)
         self.next_slot = max(self.slots, default=-1) + 1
 
-    def after(self, revision: int, changes: Sequence[Change]) -> Snapshot:
-        """The snapshot at `revision`, given the changes since this one."""
+    def advance(self, revision: int, changes: Sequence[BulletChange]) -> Snapshot:
+        """Return the snapshot at `revision` from the changes since this one."""
         slots = fold(changes, dict(self.slots))
         return Snapshot(self.dataset, revision, slots.values(), created_at=self.created_at, updated_at=self.updated_at)
 
     @property
     def playbook(self) -> Playbook:
-        """The bullets in order, with the metadata of C-05."""
+        """Return the bullets in order, with the metadata of C-05."""
         now = utc_now()
         metadata = PlaybookMetadata(created_at=self.created_at or now, updated_at=self.updated_at or now)
         return Playbook(metadata=metadata, bullets=self.bullet_list)
 
     @property
     def bullet_list(self) -> list[Bullet]:
-        """The bullets in order."""
+        """Return the bullets in order."""
         return [stored.bullet for stored in self.slots.values()]
 
-    def named(self, bullet_id: str) -> Sequence[Stored]:
-        """The bullets with this id, in playbook order."""
+    def bullets_with_id(self, bullet_id: str) -> Sequence[StoredBullet]:
+        """Return the bullets with this id, in playbook order."""
         return [stored for stored in self.slots.values() if stored.bullet.id == bullet_id]
 
-    def with_content(self, mark: str) -> Sequence[Stored]:
-        """The bullets whose content has this fingerprint, in playbook order."""
-        return [stored for stored in self.slots.values() if fingerprint(stored.bullet.content) == mark]
+    def bullets_with_fingerprint(self, fingerprint: str) -> Sequence[StoredBullet]:
+        """Return the bullets whose content has this fingerprint, in playbook order."""
+        return [stored for stored in self.slots.values() if content_fingerprint(stored.bullet.content) == fingerprint]
 
-    def everything(self) -> Sequence[Stored]:
-        """All bullets in playbook order."""
+    def all_bullets(self) -> Sequence[StoredBullet]:
+        """Return all bullets in playbook order."""
         return list(self.slots.values())
 
     def highest_number(self) -> int:
-        """The highest number in a bullet's id (C-71)."""
+        """Return the highest number in a bullet's id (C-71)."""
         return highest_number(stored.bullet.id for stored in self.slots.values())
 
-    def removed_after(self, bullet_id: str, revision: int) -> int | None:
-        """A snapshot keeps no history: nothing is known to have been removed."""
+    def last_removal_after(self, bullet_id: str, revision: int) -> int | None:
+        """Return None: a snapshot has no history."""
         return None
 
-    def voted(self, slot: int, trajectory: str, round_: int) -> bool:
-        """A snapshot keeps sums, not events: no vote is known."""
+    def has_vote(self, slot: int, trajectory: str, round_: int) -> bool:
+        """Return False: a snapshot has sums of votes, not votes."""
         return False

@@ -1,6 +1,6 @@
-"""What keeps a playbook worth reading: duplicates merge, out-voted bullets retire, the least useful give way.
+"""Apply the policy of a dataset: merge duplicates, retire outvoted bullets, evict the least useful ones.
 
-All rules are deterministic, and all they do is a revision of its own, so it can be looked at and restored.
+The rules are deterministic, and their changes are a revision of their own, which can be shown and undone.
 """
 
 from __future__ import annotations
@@ -8,99 +8,100 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from services.curator.domain.draft import Ballot, Draft
-from services.curator.domain.log import Stored
-from services.curator.domain.merge import joined_sources
-from services.curator.domain.neighbours import Neighbours
-from services.curator.domain.playbook import estimated_tokens, fingerprint, shrunken_score
-from services.curator.domain.rules import Policy
+from services.curator.domain.log import StoredBullet
+from services.curator.domain.merge import join_sources
+from services.curator.domain.playbook import content_fingerprint, estimate_tokens, shrunken_score
+from services.curator.domain.policy import Policy
+from services.curator.domain.word_neighbours import WordNeighbours
 
-RETIRED_BY_VOTES = "out-voted: {harmful} harmful, {helpful} helpful"
+RETIRED_BY_VOTES = "outvoted: {harmful} harmful, {helpful} helpful"
 
 
-def out_voted(stored: Stored, policy: Policy) -> bool:
-    """Whether the rule of the dataset retires this bullet."""
+def is_outvoted(stored: StoredBullet, policy: Policy) -> bool:
+    """Return True if the policy retires this bullet."""
     bullet = stored.bullet
     limit = policy.retire_after_harmful
     return bool(limit) and not bullet.retired and bullet.harmful >= limit and bullet.harmful > bullet.helpful
 
 
-def retire(draft: Draft, candidates: Iterable[Stored], policy: Policy) -> list[str]:
-    """Retires those candidates that are out-voted; their ids."""
-    retired = [stored for stored in candidates if out_voted(stored, policy)]
+def retire(draft: Draft, candidates: Iterable[StoredBullet], policy: Policy) -> list[str]:
+    """Retire the outvoted candidates and return their ids."""
+    retired = [stored for stored in candidates if is_outvoted(stored, policy)]
     for stored in retired:
         bullet = stored.bullet
         reason = RETIRED_BY_VOTES.format(harmful=bullet.harmful, helpful=bullet.helpful)
-        draft.rewrite(stored, bullet.having(retired=reason))
+        draft.rewrite(stored, bullet.replace_fields(retired=reason))
     return [stored.bullet.id for stored in retired]
 
 
-def eviction_order(bullets: Iterable[Stored]) -> list[Stored]:
-    """Who gives way first: retired ones, the lowest shrunken score, the fewest trajectories, the longest untouched."""
+def eviction_order(bullets: Iterable[StoredBullet]) -> list[StoredBullet]:
+    """Sort for eviction: retired bullets, lowest shrunken score, fewest sources, longest unchanged first."""
     return sorted(
         bullets,
         key=lambda stored: (
             not stored.bullet.retired,
             shrunken_score(stored.bullet.helpful, stored.bullet.harmful),
             len(stored.bullet.sources),
-            stored.touched,
+            stored.touched_revision,
             stored.slot,
         ),
     )
 
 
 def evict(draft: Draft, policy: Policy, tokens: int) -> list[str]:
-    """Removes bullets in eviction order until the budget holds; their ids. `tokens` is what all bullets have now."""
+    """Remove bullets in eviction order until the limits hold, and return their ids; `tokens` is the present sum."""
     excess = max(0, draft.bullets - policy.max_bullets)
     spare = policy.max_tokens - tokens if policy.max_tokens else 0
     if not excess and spare >= 0:
         return []
     evicted: list[str] = []
-    for stored in eviction_order(draft.everything()):
+    for stored in eviction_order(draft.all_bullets()):
         if len(evicted) >= excess and spare >= 0:
             break
         draft.remove(stored)
         evicted.append(stored.bullet.id)
-        spare += estimated_tokens(stored.bullet.content)
+        spare += estimate_tokens(stored.bullet.content)
     return evicted
 
 
 def merge_duplicates(
     draft: Draft, threshold: float | None, ballots_on: Callable[[int], Iterable[Ballot]]
 ) -> list[tuple[str, str]]:
-    """Merges every bullet into the first earlier one that says the same; pairs of (gone, kept) ids.
+    """Merge every bullet into the first earlier one with the same lesson; return pairs of (removed, remaining) ids.
 
-    Exact duplicates always; similar ones from `threshold` on (None = never). Votes move as events, so that one that
-    both had counts once; provenance is joined.
+    Similar bullets are merged from `threshold` on (None = never). Votes move as events, so that a vote on both counts
+    once.
     """
     merged: list[tuple[str, str]] = []
-    kept: dict[int, Stored] = {}
-    marks: dict[str, int] = {}
-    neighbours = Neighbours()
-    for stored in draft.everything():
-        mark = fingerprint(stored.bullet.content)
-        twin = kept.get(marks.get(mark, -1))
-        if twin is None and threshold is not None:
+    remaining: dict[int, StoredBullet] = {}
+    slots: dict[str, int] = {}
+    neighbours = WordNeighbours()
+    for stored in draft.all_bullets():
+        mark = content_fingerprint(stored.bullet.content)
+        duplicate = remaining.get(slots.get(mark, -1))
+        if duplicate is None and threshold is not None:
             near, score = neighbours.nearest(stored.bullet.content)
-            twin = kept[near.slot] if near is not None and score >= threshold else None
-        if twin is None:
-            kept[stored.slot] = stored
-            marks.setdefault(mark, stored.slot)
+            duplicate = remaining[near.slot] if near is not None and score >= threshold else None
+        if duplicate is None:
+            remaining[stored.slot] = stored
+            slots.setdefault(mark, stored.slot)
             neighbours.put(stored)
         else:
-            kept[twin.slot] = absorb(draft, twin, stored, ballots_on(stored.slot))
-            merged.append((stored.bullet.id, twin.bullet.id))
+            remaining[duplicate.slot] = absorb(draft, duplicate, stored, ballots_on(stored.slot))
+            merged.append((stored.bullet.id, duplicate.bullet.id))
     return merged
 
 
-def absorb(draft: Draft, twin: Stored, other: Stored, ballots: Iterable[Ballot]) -> Stored:
-    """`twin` with the votes and the provenance of `other`, which goes."""
-    sources = joined_sources(twin.bullet.sources, other.bullet.sources)
-    if sources != twin.bullet.sources:
-        twin = draft.note_sources(twin, sources)
+def absorb(draft: Draft, duplicate: StoredBullet, other: StoredBullet, ballots: Iterable[Ballot]) -> StoredBullet:
+    """Remove `other` and add its votes and sources to `duplicate`; return `duplicate`."""
+    sources = join_sources(duplicate.bullet.sources, other.bullet.sources)
+    if sources != duplicate.bullet.sources:
+        duplicate = draft.note_sources(duplicate, sources)
     draft.remove(other)
     for ballot in ballots:
-        if not draft.voted(twin, ballot.trajectory, ballot.round):
-            twin = draft.count(
-                twin, Ballot(twin.slot, ballot.trajectory, ballot.round, ballot.helpful, ballot.harmful, ballot.reason)
+        if not draft.has_vote(duplicate, ballot.trajectory, ballot.round):
+            duplicate = draft.count_ballot(
+                duplicate,
+                Ballot(duplicate.slot, ballot.trajectory, ballot.round, ballot.helpful, ballot.harmful, ballot.reason),
             )
-    return twin
+    return duplicate

@@ -1,6 +1,6 @@
-"""The similarity of texts without a model: the cosine of their counted words and character pairs.
+"""Compare texts without a model, by the cosine of their counted words and character pairs.
 
-Words speak for languages that part them; pairs of neighbouring characters speak for Japanese, which does not. The
+Words are the features of languages that separate them; pairs of neighbouring characters are those of Japanese. The
 weight of a feature is 1 + ln(count) (sublinear term frequency; Salton & Buckley 1988).
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from libs.embedding.model import SimilarityThresholds
-from services.curator.domain.log import Stored
+from services.curator.domain.log import StoredBullet
 from services.curator.domain.similarity import Similarity
 
 # ASCII words; every other letter counts in pairs with its neighbour.
@@ -47,7 +47,7 @@ def _features(text: str) -> Iterable[str]:
 
 
 def _stem(word: str) -> str:
-    """Return the word without the endings that change with number and tense; enough to compare, not to read."""
+    """Return the word without its endings of number and tense."""
     for ending in ("ing", "ed", "es", "s"):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             return word[: -len(ending)]
@@ -60,12 +60,12 @@ class WordSimilarity(Similarity):
     name = "cosine of words"
     thresholds = SimilarityThresholds(same_meaning=0.8, same_subject=0.45)
 
-    def cosine(self, one: str, other: str) -> float:
+    def cosine(self, text: str, other: str) -> float:
         """Return the cosine of two texts, 0..1: 1 for the same features, 0 for none in common."""
-        small, large = sorted((word_weights(one), word_weights(other)), key=len)
+        small, large = sorted((word_weights(text), word_weights(other)), key=len)
         return min(1.0, sum(weight * large.get(feature, 0.0) for feature, weight in small.items()))
 
-    def rank(self, content: str, bullets: Sequence[Stored], limit: int) -> list[Stored]:
+    def rank(self, content: str, bullets: Sequence[StoredBullet], limit: int) -> list[StoredBullet]:
         """Return at most `limit` bullets that share words with `content`, by their cosine, best first."""
         cosines = ((self.cosine(content, stored.bullet.content), stored) for stored in bullets)
         found = [pair for pair in cosines if pair[0] > 0.0]

@@ -1,4 +1,4 @@
-"""The curation prompt from a user's template file, else from the built-in text."""
+"""Build the curation prompt from the template file of a user, else from the built-in template."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Literal
 
 from libs.prompts.templates import PromptTemplates
-from services.curator.domain.curation import Insight, SectionDefinition
-from services.curator.domain.playbook import Bullet, checked_dataset
+from services.curator.domain.curation import Lesson, SectionDefinition
+from services.curator.domain.playbook import Bullet, validate_dataset_name
 from services.curator.prompts.texts import BUILT_IN, OUTLINE, prompt_values
 
 
 class CuratorPromptBuilder:
-    """Fills `<prompts_dir>/<dataset>.txt`, else `<prompts_dir>/default.txt`, else the built-in text (C-44 to C-53)."""
+    """Fills `<prompts_dir>/<dataset>.txt`, else `<prompts_dir>/default.txt`, else the built-in one (C-44 to C-53)."""
 
     def __init__(self, prompts_dir: str | Path = "prompts/curator", language: Literal["ja", "en"] = "ja") -> None:
         self._outline = OUTLINE[language]
@@ -21,15 +21,15 @@ class CuratorPromptBuilder:
 
     def build(
         self,
-        insights: Sequence[Insight],
+        insights: Sequence[Lesson],
         bullets: Sequence[Bullet],
         sections: Sequence[SectionDefinition],
         dataset: str,
         others: Sequence[Bullet] = (),
     ) -> str:
-        """The finished text; braces in the values stay as they are (C-47). Of `others` it holds an outline.
+        """Return the prompt, with an outline of `others`; braces in the values are unchanged (C-47).
 
-        Errors: InvalidDatasetName.
+        Raises InvalidDatasetName.
         """
         values = prompt_values(insights, bullets, sections, others, self._outline)
-        return self._templates.filled((checked_dataset(dataset), "default"), values)
+        return self._templates.filled((validate_dataset_name(dataset), "default"), values)

@@ -13,14 +13,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from libs.storage.idempotency import IdempotencyKey
 from services.curator.adapters.sql.repository import SqlPlaybookStore
-from services.curator.domain.curation import DeltaContextItem, DeltaType, Proposal, Tag, Vote
-from services.curator.domain.log import Kind, Origin, fold
-from services.curator.usecases.commit import Batch, Committed, commit, run_once
+from services.curator.domain.curation import DeltaContextItem, DeltaType, Proposal, Vote, VoteTag
+from services.curator.domain.log import Origin, RevisionKind, fold
+from services.curator.usecases.commit import CommitResult, EditBatch, commit, run_once
 from services.curator.usecases.ports import DatasetTransaction
 from services.curator.usecases.restore import restore
 
 T = TypeVar("T")
-ORIGIN = Origin(Kind.APPLY, "machine")
+ORIGIN = Origin(RevisionKind.APPLY, "machine")
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Expected:
     name: str
     content: str
     updated: int
-    votes: frozenset[tuple[str, int, Tag]] = frozenset()
+    votes: frozenset[tuple[str, int, VoteTag]] = frozenset()
 
-    def counted(self, tag: Tag) -> int:
+    def counted(self, tag: VoteTag) -> int:
         return sum(1 for vote in self.votes if vote[2] == tag)
 
 
@@ -80,8 +80,8 @@ class PlaybookMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.dataset = f"machine-{next(self.datasets)}"
 
-    def apply(self, batch: Batch) -> Committed:
-        done: list[Committed] = []
+    def apply(self, batch: EditBatch) -> CommitResult:
+        done: list[CommitResult] = []
         number = len(self.requests)
         key = IdempotencyKey(f"{self.dataset}-{number}", "ApplyDeltas", b"%d" % number)
 
@@ -93,9 +93,9 @@ class PlaybookMachine(RuleBasedStateMachine):
         self.requests.append((key, work, answer))
         return done[0]
 
-    def edit(self, kind: DeltaType, bullet_id: str | None, content: str, base: int | None) -> Committed:
+    def edit(self, kind: DeltaType, bullet_id: str | None, content: str, base_revision: int | None) -> CommitResult:
         item = DeltaContextItem(type=kind, section="general", bullet_id=bullet_id, content=content, reasoning="")
-        return self.apply(Batch(ORIGIN, [Proposal(item)], base=base))
+        return self.apply(EditBatch(ORIGIN, [Proposal(item)], base_revision=base_revision))
 
     def put(self, bullets: list[Expected]) -> None:
         self.model.states.append(bullets)
@@ -111,10 +111,10 @@ class PlaybookMachine(RuleBasedStateMachine):
     @rule(data=st.data(), stale=st.booleans(), kind=st.sampled_from(["UPDATE", "DELETE"]))
     def change(self, data: st.DataObject, stale: bool, kind: DeltaType) -> None:
         target = data.draw(st.sampled_from(self.model.now))
-        base = data.draw(st.integers(0, self.model.revision)) if stale else None
+        base_revision = data.draw(st.integers(0, self.model.revision)) if stale else None
         content = f"better {next(self.names)}"
-        [operation] = self.edit(kind, target.name, content, base).operations
-        conflict = base is not None and target.updated > base
+        [operation] = self.edit(kind, target.name, content, base_revision).operations
+        conflict = base_revision is not None and target.updated > base_revision
         assert (operation.applied, operation.conflict is not None) == (not conflict, conflict)
         if conflict:
             return
@@ -124,12 +124,12 @@ class PlaybookMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.model.now)
     @rule(data=st.data(), tag=st.sampled_from(["helpful", "harmful", "neutral"]))
-    def vote(self, data: st.DataObject, tag: Tag) -> None:
+    def vote(self, data: st.DataObject, tag: VoteTag) -> None:
         target = data.draw(st.sampled_from(self.model.now))
         trajectory = data.draw(st.sampled_from(["run-a", "run-b"]))
         round_ = data.draw(st.integers(0, 1))
         known = any(vote[:2] == (trajectory, round_) for vote in target.votes)
-        done = self.apply(Batch(ORIGIN, votes=[Vote(target.name, tag, trajectory, round_)]))
+        done = self.apply(EditBatch(ORIGIN, votes=[Vote(target.name, tag, trajectory, round_)]))
         assert done.votes[0].applied != known
         if not known:
             voted = replace(target, votes=target.votes | {(trajectory, round_, tag)})

@@ -18,7 +18,7 @@ from services.curator.domain.curation import (
     DeltaContextItem,
     DeltaType,
     Evaluation,
-    Insight,
+    Lesson,
     Proposal,
     Reflection,
     SectionDefinition,
@@ -27,12 +27,12 @@ from services.curator.domain.errors import InvalidDatasetName
 from services.curator.domain.playbook import Bullet
 from services.curator.domain.snapshot import Snapshot
 from services.curator.prompts.builder import CuratorPromptBuilder
-from services.curator.usecases.curate import Curation, Curator, CuratorAgent, Proposed
+from services.curator.usecases.curate import Curation, Curator, CuratorAgent, ProposedEdits
 from services.curator.usecases.model_curator import ModelCurator
 from services.curator.usecases.rule_curator import RuleCurator
 from services.curator.usecases.similarity import WordSource
 
-INSIGHT = Insight("r", "e", "c", "a", "Set the identity before the first commit.", steps=(2,))
+INSIGHT = Lesson("r", "e", "c", "a", "Set the identity before the first commit.", steps=(2,))
 KEY = IdempotencyKey("id-1", "Curate", b"digest")
 
 
@@ -51,18 +51,18 @@ class Scripted:
 
     model = "scripted"
 
-    def __init__(self, *answers: Proposed | Exception | Callable[[Snapshot], Proposed]) -> None:
+    def __init__(self, *answers: ProposedEdits | Exception | Callable[[Snapshot], ProposedEdits]) -> None:
         self.answers = list(answers)
         self.asked: list[Snapshot] = []
 
     async def propose(
         self, reflection: Reflection, playbook: Snapshot, sections: Sequence[SectionDefinition]
-    ) -> Proposed:
+    ) -> ProposedEdits:
         self.asked.append(playbook)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return answer if isinstance(answer, Proposed) else answer(playbook)
+        return answer if isinstance(answer, ProposedEdits) else answer(playbook)
 
 
 class ScriptedModel:
@@ -92,11 +92,11 @@ def delta(kind: DeltaType, content: str = "", bullet_id: str | None = None) -> P
     return Proposal(item)
 
 
-def proposed(*proposals: Proposal) -> Proposed:
-    return Proposed(proposals)
+def proposed(*proposals: Proposal) -> ProposedEdits:
+    return ProposedEdits(proposals)
 
 
-def reflection(*insights: Insight, votes: Sequence[Evaluation] = (), **fields: Any) -> Reflection:
+def reflection(*insights: Lesson, votes: Sequence[Evaluation] = (), **fields: Any) -> Reflection:
     return Reflection(insights or (INSIGHT,), tuple(votes), **{"trajectory_id": "run-1", **fields})
 
 
@@ -275,7 +275,7 @@ class Meddled(Scripted):
 
     async def propose(
         self, reflection: Reflection, playbook: Snapshot, sections: Sequence[SectionDefinition]
-    ) -> Proposed:
+    ) -> ProposedEdits:
         self.asked.append(playbook)
         if len(self.asked) <= self.times:
             await meddle(self.store, f"theirs {len(self.asked)}")
@@ -302,7 +302,7 @@ async def test_what_a_trajectory_was_given_is_not_learned_from_it(store: SqlPlay
     await with_one(store)
     agent = agent_of(Scripted(proposed(delta("ADD", "one"))), store)
     curation = await agent.run(reflection(served=frozenset({"gene-00001"})), "d")
-    assert curation.operations[0].skipped == "the trajectory was given this lesson itself: gene-00001"
+    assert curation.operations[0].skipped_reason == "this lesson was served to the trajectory: gene-00001"
     assert (await bullets(store))[0].sources == ()
 
 
@@ -314,7 +314,7 @@ async def test_what_a_trajectory_was_given_is_not_learned_in_other_words(store: 
     served = await agent.run(reflection(trajectory_id="b", served=frozenset({"gene-00001", "gone"})), "d")
     other = await agent.run(reflection(trajectory_id="c"), "d")
     assert [one.operations[0].applied for one in (served, other)] == [False, True]
-    assert "was given this lesson itself" in served.operations[0].skipped
+    assert "lesson was served to the trajectory" in served.operations[0].skipped_reason
 
 
 def model_agent(store: SqlPlaybookStore, model: ScriptedModel) -> CuratorAgent:
@@ -372,8 +372,8 @@ def rules(store: SqlPlaybookStore) -> CuratorAgent:
     return agent_of(RuleCurator(BY_WORDS), store)
 
 
-def lesson(text: str, section: str = "general") -> Insight:
-    return Insight("r", "e", "c", "a", text, steps=(1,), section=section)
+def lesson(text: str, section: str = "general") -> Lesson:
+    return Lesson("r", "e", "c", "a", text, steps=(1,), section=section)
 
 
 async def test_rules_add_what_is_new_and_confirm_what_is_known(store: SqlPlaybookStore) -> None:

@@ -15,13 +15,13 @@ from services.curator.adapters.feed import CACHED_CHANGES, RevisionFeed
 from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.curation import DeltaContextItem, Proposal
 from services.curator.domain.errors import RevisionAhead, WatcherTooFarBehind
-from services.curator.domain.log import Kind, Origin, Revision
+from services.curator.domain.log import Origin, Revision, RevisionKind
 from services.curator.domain.snapshot import Snapshot
-from services.curator.usecases.commit import Batch, commit
+from services.curator.usecases.commit import EditBatch, commit
 from services.curator.usecases.ports import PlaybookStore
 from services.curator.usecases.watch import Progress, Watch
 
-ORIGIN = Origin(Kind.APPLY, "tester")
+ORIGIN = Origin(RevisionKind.APPLY, "tester")
 
 
 class Counted(SqlPlaybookStore):
@@ -45,7 +45,7 @@ class Room:
 
     async def commit(self, times: int = 1, size: int = 1) -> None:
         for _ in range(times):
-            batch = Batch(ORIGIN, [self.lesson() for _ in range(size)])
+            batch = EditBatch(ORIGIN, [self.lesson() for _ in range(size)])
             await self.store.write("d", partial(commit, batch=batch))
 
     def lesson(self) -> Proposal:

@@ -8,48 +8,48 @@ import pytest
 
 from libs.storage.errors import UndecodableRow
 from services.curator.adapters.sql.json_column import JsonColumn
-from services.curator.domain.log import Stamp, Stored
-from services.curator.domain.merge import joined_sources
+from services.curator.domain.log import Stamp, StoredBullet
+from services.curator.domain.merge import join_sources
 from services.curator.domain.playbook import MAX_SOURCES, Bullet, Source
 
 AT = Stamp(1, datetime(2026, 1, 2, tzinfo=UTC))
 
 
-def stored(content: str) -> Stored:
-    return Stored(0, Bullet(id="a", section="s", content=content, searchable_text=content), AT, AT, 1)
+def stored(content: str) -> StoredBullet:
+    return StoredBullet(0, Bullet(id="a", section="s", content=content, searchable_text=content), AT, AT, 1)
 
 
 def test_a_text_is_parsed_once_and_an_object_encoded_once() -> None:
-    column = JsonColumn(Stored, cached_characters=10_000)
+    column = JsonColumn(StoredBullet, cached_characters=10_000)
     value = stored("one")
     text = column.process_bind_param(value, None)
     assert text is not None
     assert column.process_result_value(str(text.encode(), "utf-8"), None) is value
     assert column.process_bind_param(value, None) is text
-    fresh = JsonColumn(Stored, cached_characters=10_000)
+    fresh = JsonColumn(StoredBullet, cached_characters=10_000)
     first = fresh.process_result_value(text, None)
     assert first == value
     assert fresh.process_result_value(text, None) is first
 
 
 def test_the_cache_is_bounded_and_leaves_nothing_wrong_behind() -> None:
-    column = JsonColumn(Stored, cached_characters=1_000)
+    column = JsonColumn(StoredBullet, cached_characters=1_000)
     for number in range(100):
         value = stored(f"lesson {number}")
         assert column.process_result_value(column.process_bind_param(value, None), None) == value
     long = stored("x" * 2_000)
     assert column.process_result_value(column.process_bind_param(long, None), None) == long
     for _ in range(2):
-        with pytest.raises(UndecodableRow, match="a stored Stored does not parse"):
+        with pytest.raises(UndecodableRow, match="a stored StoredBullet does not parse"):
             column.process_result_value("x", None)
 
 
 def test_sources_are_joined_by_trajectory_up_to_the_bound() -> None:
     known = tuple(Source(trajectory=f"t{number}", steps=(number,)) for number in range(MAX_SOURCES - 1))
-    again = joined_sources(known, (Source(trajectory="t1", steps=(7, 1, 7)),))
+    again = join_sources(known, (Source(trajectory="t1", steps=(7, 1, 7)),))
     assert again[1] == Source(trajectory="t1", steps=(1, 7))
     assert again[2:] == known[2:]
-    assert joined_sources(known, (Source(trajectory="t1", steps=(1,)),)) == known
-    full = joined_sources(known, (Source(trajectory="new", steps=(3, 3)),))
+    assert join_sources(known, (Source(trajectory="t1", steps=(1,)),)) == known
+    full = join_sources(known, (Source(trajectory="new", steps=(3, 3)),))
     assert full[-1] == Source(trajectory="new", steps=(3,))
-    assert joined_sources(full, (Source(trajectory="one more"),)) == full
+    assert join_sources(full, (Source(trajectory="one more"),)) == full

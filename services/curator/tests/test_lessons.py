@@ -12,27 +12,27 @@ from hypothesis import strategies as st
 
 from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.curation import (
-    OWN_WORD,
-    RULES,
+    OFFLINE_MODEL,
+    SELF_REPORT,
     Evaluation,
-    Insight,
+    Lesson,
     Proposal,
     Reflection,
     SectionDefinition,
 )
-from services.curator.domain.lessons import contains, distinct, is_attested, is_recipe
-from services.curator.domain.log import Stamp, Stored
+from services.curator.domain.lessons import contains, is_attested, is_recipe, merge_lessons
+from services.curator.domain.log import Stamp, StoredBullet
 from services.curator.domain.playbook import Bullet, Source
 from services.curator.domain.review import PendingState
 from services.curator.domain.snapshot import Snapshot
 from services.curator.domain.upkeep import eviction_order
 from services.curator.domain.word_similarity import WORDS
+from services.curator.usecases.corroboration import WAITS_ALREADY, WAITS_FOR_A_SECOND
 from services.curator.usecases.curate import Curation, CuratorAgent
 from services.curator.usecases.rule_curator import (
     HOLDS_FOR_ONE_TASK,
     RuleCurator,
 )
-from services.curator.usecases.second_opinion import WAITS_ALREADY, WAITS_FOR_A_SECOND
 from services.curator.usecases.similarity import WordSource
 
 LIMIT = 'Before `http GET`: space requests out, or `http GET` fails with "HTTP 429 Too Many Requests".'
@@ -46,19 +46,19 @@ RECIPE = f'For "{QUERY}": call `http` with {{"path": "/v1/orders?cursor=9"}}.'
 HABIT = "Check every number of an answer against a result."
 
 
-def insight(text: str, *steps: int) -> Insight:
-    return Insight("r", "e", "c", "a", text, steps=steps, section="s")
+def insight(text: str, *steps: int) -> Lesson:
+    return Lesson("r", "e", "c", "a", text, steps=steps, section="s")
 
 
-def bullet(number: int, content: str, helpful: int = 0, harmful: int = 0) -> Stored:
+def bullet(number: int, content: str, helpful: int = 0, harmful: int = 0) -> StoredBullet:
     stamp = Stamp(1, datetime(2026, 1, 1, tzinfo=UTC))
     kept = Bullet(
         id=f"s-{number:05}", section="s", content=content, searchable_text=content, helpful=helpful, harmful=harmful
     )
-    return Stored(number, kept, stamp, stamp, 1)
+    return StoredBullet(number, kept, stamp, stamp, 1)
 
 
-async def proposals(reflection: Reflection, *bullets: Stored) -> Sequence[Proposal]:
+async def proposals(reflection: Reflection, *bullets: StoredBullet) -> Sequence[Proposal]:
     return (await RuleCurator(WordSource()).propose(reflection, Snapshot("d", 1, bullets), [])).proposals
 
 
@@ -69,7 +69,11 @@ class NoSections:
 
 async def curated(store: SqlPlaybookStore, trajectory: str, *texts: str, signal: str = "reward") -> Curation:
     reflection = Reflection(
-        tuple(insight(text, 1) for text in texts), trajectory_id=trajectory, query=QUERY, signal=signal, model=RULES
+        tuple(insight(text, 1) for text in texts),
+        trajectory_id=trajectory,
+        query=QUERY,
+        signal=signal,
+        model=OFFLINE_MODEL,
     )
     by_words = WordSource()
     return await CuratorAgent(RuleCurator(by_words), store, NoSections(), by_words).run(reflection, "d")
@@ -133,7 +137,7 @@ def test_a_lesson_is_attested_by_what_a_tool_said() -> None:
 
 
 def test_of_one_run_each_lesson_is_told_once_in_its_better_wording() -> None:
-    kept = distinct([insight(LIMIT, 2), insight(HABIT, 9), insight(REPAIRED, 4), insight("  ")], WORDS)
+    kept = merge_lessons([insight(LIMIT, 2), insight(HABIT, 9), insight(REPAIRED, 4), insight("  ")], WORDS)
     assert [(one.key_insight, one.steps) for one in kept] == [(REPAIRED, (2, 4)), (HABIT, (9,))]
 
 
@@ -148,7 +152,7 @@ async def test_a_known_repair_is_an_update_also_of_a_confirmed_bullet(known: str
 async def test_a_worse_wording_confirms(store: SqlPlaybookStore) -> None:
     await curated(store, "a", REPAIRED)
     curation = await curated(store, "b", LIMIT)
-    assert [one.skipped for one in curation.operations] == ["the same lesson is already there: s-00001"]
+    assert [one.skipped_reason for one in curation.operations] == ["the same lesson is already there: s-00001"]
     similarity = f"the same tool and message, cosine of words {WORDS.cosine(LIMIT, REPAIRED):.2f}"
     assert curation.operations[0].delta.reasoning == f"confirms s-00001; the same lesson ({similarity})"
     [kept] = (await store.load("d")).bullet_list
@@ -163,23 +167,26 @@ async def test_lessons_on_different_messages_stand_side_by_side(store: SqlPlaybo
 
 async def test_a_recipe_is_declined_with_the_reason(store: SqlPlaybookStore) -> None:
     curation = await curated(store, "a", RECIPE, HABIT)
-    assert [(one.applied, one.skipped) for one in curation.operations] == [(False, HOLDS_FOR_ONE_TASK), (True, "")]
+    assert [(one.applied, one.skipped_reason) for one in curation.operations] == [
+        (False, HOLDS_FOR_ONE_TASK),
+        (True, ""),
+    ]
     assert [one.content for one in (await store.load("d")).bullet_list] == [HABIT]
 
 
 async def test_without_a_reliable_signal_only_what_tools_said_is_learned_at_once(store: SqlPlaybookStore) -> None:
-    curation = await curated(store, "a", LIMIT, HABIT, signal=OWN_WORD)
+    curation = await curated(store, "a", LIMIT, HABIT, signal=SELF_REPORT)
     assert [one.content for one in (await store.load("d")).bullet_list] == [LIMIT]
     [waiting] = curation.pending
     assert (waiting.proposal.delta.content, waiting.waits_because) == (HABIT, WAITS_FOR_A_SECOND)
 
 
 async def test_a_second_trajectory_lets_in_what_waited(store: SqlPlaybookStore) -> None:
-    await curated(store, "a", HABIT, signal=OWN_WORD)
-    again = await curated(store, "a", HABIT, signal=OWN_WORD)
-    assert [one.skipped for one in again.operations] == [WAITS_ALREADY]
+    await curated(store, "a", HABIT, signal=SELF_REPORT)
+    again = await curated(store, "a", HABIT, signal=SELF_REPORT)
+    assert [one.skipped_reason for one in again.operations] == [WAITS_ALREADY]
     assert (await store.load("d")).bullet_list == []
-    second = await curated(store, "b", HABIT, signal=OWN_WORD)
+    second = await curated(store, "b", HABIT, signal=SELF_REPORT)
     assert (
         second.operations[0].delta.reasoning == "a second trajectory teaches it (cosine of words 1.00); the first was a"
     )
@@ -193,10 +200,10 @@ async def test_without_a_reliable_signal_nothing_is_removed_or_reworded() -> Non
     avoid = "Never use a page size of 100 for the orders API"
     blamed = (Evaluation("s-00001", "harmful"),)
     trusted = Reflection((insight(avoid),), blamed, "b")
-    doubtful = Reflection((insight(avoid), insight(f"{HABIT} Compute it twice.")), blamed, "b", signal=OWN_WORD)
+    doubtful = Reflection((insight(avoid), insight(f"{HABIT} Compute it twice.")), blamed, "b", signal=SELF_REPORT)
     known = (bullet(1, use, harmful=3), bullet(2, HABIT))
     assert [one.delta.type for one in await proposals(trusted, *known)] == ["DELETE", "ADD"]
-    assert [(one.delta.type, one.confirms) for one in await proposals(doubtful, *known)] == [
+    assert [(one.delta.type, one.confirmed_id) for one in await proposals(doubtful, *known)] == [
         ("ADD", ""),
         ("ADD", "s-00002"),
     ]
@@ -205,6 +212,6 @@ async def test_without_a_reliable_signal_nothing_is_removed_or_reworded() -> Non
 def test_what_one_run_taught_gives_way_before_what_two_did() -> None:
     twice, once, praised = bullet(1, NO_EMAIL), bullet(2, NO_NAME), bullet(3, HABIT, helpful=1)
     sources = (Source(trajectory="a"), Source(trajectory="b"))
-    twice = replace(twice, bullet=twice.bullet.having(sources=sources))
-    once = replace(once, bullet=once.bullet.having(sources=sources[:1]))
+    twice = replace(twice, bullet=twice.bullet.replace_fields(sources=sources))
+    once = replace(once, bullet=once.bullet.replace_fields(sources=sources[:1]))
     assert [each.bullet.id for each in eviction_order([twice, praised, once])] == ["s-00002", "s-00001", "s-00003"]

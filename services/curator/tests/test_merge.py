@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.curator.domain.curation import DeltaContextItem, Proposal, Tag, Vote, summarised
+from services.curator.domain.curation import DeltaContextItem, Proposal, Vote, VoteTag, summarize_deltas
 from services.curator.domain.draft import Draft
 from services.curator.domain.ids import highest_number, new_id, slug
-from services.curator.domain.log import Stamp, Stored
-from services.curator.domain.merge import Terms, count_votes, merge_deltas
+from services.curator.domain.log import Stamp, StoredBullet
+from services.curator.domain.merge import MergeTerms, count_votes, merge_deltas
 from services.curator.domain.playbook import Bullet
 from services.curator.domain.snapshot import Snapshot
 
@@ -21,12 +21,16 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 def bullet(bullet_id: str, content: str = "", **fields: object) -> Bullet:
     content = content or f"lesson of {bullet_id}"
-    return Bullet(id=bullet_id, section="api_usage_patterns", content=content, searchable_text=content).having(**fields)
+    return Bullet(id=bullet_id, section="api_usage_patterns", content=content, searchable_text=content).replace_fields(
+        **fields
+    )
 
 
 def playbook(*bullets: Bullet, revision: int = 3) -> Snapshot:
     stamp = Stamp(revision, NOW)
-    return Snapshot("d", revision, [Stored(slot, one, stamp, stamp, revision) for slot, one in enumerate(bullets)])
+    return Snapshot(
+        "d", revision, [StoredBullet(slot, one, stamp, stamp, revision) for slot, one in enumerate(bullets)]
+    )
 
 
 def draft_of(snapshot: Snapshot) -> Draft:
@@ -42,7 +46,7 @@ def delta(kind: str, *, section: str = "", bullet_id: str | None = None, content
 
 
 def after(snapshot: Snapshot, draft: Draft) -> list[Bullet]:
-    return snapshot.after(draft.stamp.revision, draft.changes).bullet_list
+    return snapshot.advance(draft.stamp.revision, draft.changes).bullet_list
 
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=60).filter(str.strip)
@@ -65,8 +69,8 @@ def test_vector_of_section_7() -> None:  # C-61, C-66, C-67, C-81
     assert [operation.applied for operation in operations] == [True, False, True, False, False]
     assert [one.id for one in after(snapshot, draft)] == ["aup-00003", "er-00004"]
     assert (snapshot.bullets, draft.bullets) == (2, 2)
-    assert summarised(proposal.delta for proposal in deltas) == "ADD: 1, UPDATE: 2, DELETE: 2"
-    assert all(operation.skipped for operation in operations if not operation.applied)
+    assert summarize_deltas(proposal.delta for proposal in deltas) == "ADD: 1, UPDATE: 2, DELETE: 2"
+    assert all(operation.skipped_reason for operation in operations if not operation.applied)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +139,7 @@ def test_update_keeps_all_but_the_text() -> None:  # C-64
     snapshot = playbook(bullet("er-00000"), old, bullet("er-00002"))
     draft = draft_of(snapshot)
     merge_deltas(draft, [delta("UPDATE", section="else", bullet_id="er-00001", content="better")])
-    assert after(snapshot, draft)[1] == old.having(content="better", searchable_text="better")
+    assert after(snapshot, draft)[1] == old.replace_fields(content="better", searchable_text="better")
 
 
 def test_two_updates_of_one_bullet_in_a_batch_do_not_conflict_with_each_other() -> None:  # C-61
@@ -145,7 +149,7 @@ def test_two_updates_of_one_bullet_in_a_batch_do_not_conflict_with_each_other() 
         delta("UPDATE", bullet_id="er-00001", content="one"),
         delta("UPDATE", bullet_id="er-00001", content="two"),
     ]
-    operations = merge_deltas(draft, deltas, Terms(base=3))
+    operations = merge_deltas(draft, deltas, MergeTerms(base_revision=3))
     assert [operation.applied for operation in operations] == [True, True]
     assert after(snapshot, draft)[0].content == "two"
 
@@ -153,10 +157,10 @@ def test_two_updates_of_one_bullet_in_a_batch_do_not_conflict_with_each_other() 
 def test_an_update_of_a_bullet_changed_since_is_a_conflict() -> None:  # idea 4
     snapshot = playbook(bullet("er-00001", "as it is now"), revision=5)
     draft = draft_of(snapshot)
-    [operation] = merge_deltas(draft, [delta("UPDATE", bullet_id="er-00001")], Terms(base=4))
+    [operation] = merge_deltas(draft, [delta("UPDATE", bullet_id="er-00001")], MergeTerms(base_revision=4))
     assert operation.conflict is not None
     assert operation.conflict.present == snapshot.bullet_list[0]
-    assert (operation.applied, operation.conflict.changed_in, draft.empty) == (False, 5, True)
+    assert (operation.applied, operation.conflict.changed_in, draft.is_empty) == (False, 5, True)
 
 
 def test_an_exact_duplicate_only_adds_its_source() -> None:
@@ -177,11 +181,11 @@ def test_duplicate_ids_are_changed_at_the_first_match() -> None:  # C-21
 def test_votes_count_one_side_only(bullets: list[Bullet], data: st.DataObject) -> None:  # C-58, C-59
     # Feature: curator-agent, Property 3: helpful +1 / harmful +1 / neutral 0, the other counter unchanged
     target = data.draw(st.sampled_from(bullets))
-    tag: Tag = data.draw(st.sampled_from(["helpful", "harmful", "neutral"]))
+    tag: VoteTag = data.draw(st.sampled_from(["helpful", "harmful", "neutral"]))
     snapshot = playbook(*bullets)
     draft = draft_of(snapshot)
     [outcome] = count_votes(draft, [Vote(target.id, tag, "t")])
-    expected = target.having(helpful=int(tag == "helpful"), harmful=int(tag == "harmful"))
+    expected = target.replace_fields(helpful=int(tag == "helpful"), harmful=int(tag == "harmful"))
     changed = {one.id: one for one in after(snapshot, draft)}
     assert outcome.applied
     assert list(changed.values()) == [expected if one.id == target.id else one for one in bullets]
@@ -218,7 +222,7 @@ def test_update_replaces_content(bullets: list[Bullet], content: str, data: st.D
     snapshot = playbook(*bullets)
     draft = draft_of(snapshot)
     merge_deltas(draft, [delta("UPDATE", bullet_id=target.id, content=content)])
-    changed = target.having(content=content, searchable_text=content)
+    changed = target.replace_fields(content=content, searchable_text=content)
     assert after(snapshot, draft) == [changed if one.id == target.id else one for one in bullets]
 
 

@@ -18,9 +18,9 @@ from services.curator.domain.playbook import (
     Playbook,
     PlaybookMetadata,
     Source,
-    checked_bullet,
-    estimated_tokens,
+    estimate_tokens,
     shrunken_score,
+    validate_bullet,
 )
 
 text = st.text(st.characters(codec="utf-8"), max_size=40)
@@ -197,9 +197,9 @@ def test_a_playbook_that_never_used_provenance_has_the_plain_form() -> None:
     ],
 )
 def test_a_bullet_out_of_bounds_is_named(fields: dict[str, object], named: str) -> None:
-    bullet = Bullet(id="a", section="s", content="c", searchable_text="c").having(**fields)
+    bullet = Bullet(id="a", section="s", content="c", searchable_text="c").replace_fields(**fields)
     with pytest.raises(InvalidBullet) as caught:
-        checked_bullet(bullet)
+        validate_bullet(bullet)
     assert caught.value.message.startswith(named)
 
 
@@ -209,4 +209,4 @@ def test_the_shrunken_score_needs_evidence() -> None:
 
 
 def test_tokens_are_estimated_by_script() -> None:
-    assert (estimated_tokens(""), estimated_tokens("abcde"), estimated_tokens("日本語ab")) == (0, 2, 4)
+    assert (estimate_tokens(""), estimate_tokens("abcde"), estimate_tokens("日本語ab")) == (0, 2, 4)

@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.curator.adapters.sections import SHIPPED_FILE, SectionLoader
-from services.curator.domain.curation import Insight, SectionDefinition
+from services.curator.domain.curation import Lesson, SectionDefinition
 from services.curator.domain.errors import InvalidDatasetName
 from services.curator.domain.playbook import Bullet
 from services.curator.prompts.builder import CuratorPromptBuilder
 from services.curator.prompts.texts import OUTLINE_CHARS, OUTLINE_SECTIONS, outline
 
 
-def insight(key_insight: str) -> Insight:
-    return Insight("r", "e", "c", "a", key_insight)
+def insight(key_insight: str) -> Lesson:
+    return Lesson("r", "e", "c", "a", key_insight)
 
 
 def bullet(bullet_id: str, content: str) -> Bullet:
@@ -101,7 +101,7 @@ def test_a_template_is_never_looked_up_under_an_invalid_name(tmp_path: Path) -> 
 
 def test_of_bullets_that_are_not_shown_there_is_an_outline() -> None:
     others = [bullet(f"b-{number:05d}", f"lesson {number} of\nmany {'words ' * 20}") for number in range(500)]
-    others += [bullet("r-00001", "short {x}").having(section="rare")]
+    others += [bullet("r-00001", "short {x}").replace_fields(section="rare")]
     prompt = BUILT_IN.build([], [bullet("a", "one")], [], "d", others)
     assert "[a] general\none\n\n（502件のBulletのうち、関連する1件を上に示した。" in prompt
     [general, rare] = [line for line in prompt.splitlines() if line.startswith(("- general", "- rare"))]
@@ -116,7 +116,7 @@ def test_of_bullets_that_are_not_shown_there_is_an_outline() -> None:
 
 @given(st.lists(st.tuples(text, text), min_size=1, max_size=300))
 def test_an_outline_is_bounded(bullets: list[tuple[str, str]]) -> None:
-    told = outline([bullet("b", content).having(section=section) for section, content in bullets])
+    told = outline([bullet("b", content).replace_fields(section=section) for section, content in bullets])
     assert len(told) <= OUTLINE_CHARS + 100 * OUTLINE_SECTIONS
 
 

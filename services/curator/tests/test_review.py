@@ -10,13 +10,13 @@ import pytest
 from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.curation import DeltaContextItem, Proposal
 from services.curator.domain.errors import PendingChangeDecided
-from services.curator.domain.log import Kind, Origin
+from services.curator.domain.log import Origin, RevisionKind
+from services.curator.domain.policy import Policy, ReviewMode
 from services.curator.domain.review import PendingState
-from services.curator.domain.rules import Policy, ReviewMode
-from services.curator.usecases.commit import Batch, commit
-from services.curator.usecases.review import Verdict, decide
+from services.curator.usecases.commit import EditBatch, commit
+from services.curator.usecases.review import ReviewDecision, decide
 
-PROPOSER, REVIEWER = Origin(Kind.APPLY, "agent", request_id="r"), Origin(Kind.REVIEW, "ann", "fine")
+PROPOSER, REVIEWER = Origin(RevisionKind.APPLY, "agent", request_id="r"), Origin(RevisionKind.REVIEW, "ann", "fine")
 ADD = Proposal(DeltaContextItem(type="ADD", section="general", bullet_id=None, content="text", reasoning="why"))
 
 
@@ -43,7 +43,7 @@ async def store(database_url: str, clock: Clock) -> AsyncIterator[SqlPlaybookSto
 
 async def proposed(store: SqlPlaybookStore) -> str:
     """The id of a change that waits."""
-    await store.write("d", lambda transaction: commit(transaction, Batch(PROPOSER, [ADD])))
+    await store.write("d", lambda transaction: commit(transaction, EditBatch(PROPOSER, [ADD])))
     [change] = await store.pending("d", [PendingState.WAITING], "", 10)
     return change.id
 
@@ -56,14 +56,16 @@ async def test_what_nobody_decides_in_its_time_expires_and_is_counted(store: Sql
     clock.now += timedelta(microseconds=1)
     assert await store.expire_pending() == 1
     assert await store.pending_counts() == {PendingState.EXPIRED: 1}
-    with pytest.raises(PendingChangeDecided, match="is expired already"):
-        await store.write("d", lambda transaction: decide(transaction, [waiting], Verdict.APPROVE, REVIEWER))
+    with pytest.raises(PendingChangeDecided, match="is already expired"):
+        await store.write("d", lambda transaction: decide(transaction, [waiting], ReviewDecision.APPROVE, REVIEWER))
 
 
 async def test_a_change_that_expired_unnoticed_is_not_applied(store: SqlPlaybookStore, clock: Clock) -> None:
     waiting = await proposed(store)
     clock.now += timedelta(days=4)
-    decided = await store.write("d", lambda transaction: decide(transaction, [waiting], Verdict.APPROVE, REVIEWER))
+    decided = await store.write(
+        "d", lambda transaction: decide(transaction, [waiting], ReviewDecision.APPROVE, REVIEWER)
+    )
     assert [change.state for change in decided.changes] == [PendingState.EXPIRED]
     assert decided.revision == 0
     assert (await store.load("d")).bullet_list == []
@@ -72,6 +74,8 @@ async def test_a_change_that_expired_unnoticed_is_not_applied(store: SqlPlaybook
 async def test_a_change_that_is_approved_in_time_is_applied(store: SqlPlaybookStore, clock: Clock) -> None:
     waiting = await proposed(store)
     clock.now += timedelta(days=2)
-    decided = await store.write("d", lambda transaction: decide(transaction, [waiting], Verdict.APPROVE, REVIEWER))
+    decided = await store.write(
+        "d", lambda transaction: decide(transaction, [waiting], ReviewDecision.APPROVE, REVIEWER)
+    )
     assert [change.state for change in decided.changes] == [PendingState.APPROVED]
     assert [bullet.content for bullet in (await store.load("d")).bullet_list] == ["text"]

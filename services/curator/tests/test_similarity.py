@@ -17,10 +17,10 @@ from libs.embedding.hashing import Hashing
 from libs.embedding.minilm import THRESHOLDS as MINILM
 from libs.embedding.model import Float32s
 from libs.embedding.remote import STRICTEST
-from services.curator.domain.curation import Evaluation, Insight, Reflection
+from services.curator.domain.curation import Evaluation, Lesson, Reflection
 from services.curator.domain.embedding_similarity import EmbeddingSimilarity, TextMatrix
 from services.curator.domain.errors import SimilarityUnavailable
-from services.curator.domain.log import Change, Stamp, Stored
+from services.curator.domain.log import BulletChange, Stamp, StoredBullet
 from services.curator.domain.playbook import Bullet
 from services.curator.domain.similarity import Similarity, select_relevant
 from services.curator.domain.snapshot import Snapshot
@@ -57,7 +57,7 @@ def playbook(*contents: str, retired: str = "") -> Snapshot:
     if retired:
         bullets.append(Bullet(id="gone", section="s", content=retired, searchable_text=retired, retired="out-voted"))
     stamp = Stamp(7, datetime(2026, 1, 1, tzinfo=UTC))
-    return Snapshot("d", 7, [Stored(at, one, stamp, stamp, 7) for at, one in enumerate(bullets)])
+    return Snapshot("d", 7, [StoredBullet(at, one, stamp, stamp, 7) for at, one in enumerate(bullets)])
 
 
 def large(*contents: str, retired: str = "") -> Snapshot:
@@ -65,7 +65,7 @@ def large(*contents: str, retired: str = "") -> Snapshot:
 
 
 def reflection(*texts: str) -> Reflection:
-    return Reflection(tuple(Insight("r", "e", "c", "a", text, section="s") for text in texts), trajectory_id="run")
+    return Reflection(tuple(Lesson("r", "e", "c", "a", text, section="s") for text in texts), trajectory_id="run")
 
 
 def by_vectors(model: Known | None = None, same_meaning: float | None = None) -> EmbeddingSource:
@@ -75,11 +75,11 @@ def by_vectors(model: Known | None = None, same_meaning: float | None = None) ->
 async def test_what_vectors_say_is_the_same_is_confirmed_and_the_reason_says_how() -> None:
     curator = RuleCurator(by_vectors())
     confirmed, added = (await curator.propose(reflection(AUTO, BOAT), playbook(CAR), [])).proposals
-    assert (confirmed.confirms, confirmed.delta.reasoning) == (
+    assert (confirmed.confirmed_id, confirmed.delta.reasoning) == (
         "b-0",
         "confirms b-0; the same lesson (cosine of hashing-test 0.95)",
     )
-    assert (added.confirms, added.delta.reasoning) == (
+    assert (added.confirmed_id, added.delta.reasoning) == (
         "",
         "no bullet says this; similarity 0.00 with all (cosine of hashing-test)",
     )
@@ -93,7 +93,7 @@ async def test_lessons_are_compared_with_all_bullets_of_a_large_playbook_retired
     model = Known({**VECTORS, message: (0.6, 0.8), again: (0.6, 0.8)})
     book = large(message, BOAT, retired=AUTO)
     similarity = await by_vectors(model).compare([CAR, again], book)
-    found = [similarity.nearest(lesson, book.everything()) for lesson in (CAR, again)]
+    found = [similarity.nearest(lesson, book.all_bullets()) for lesson in (CAR, again)]
     assert [(stored.bullet.content if stored else "", round(score, 2)) for stored, score in found] == [
         (AUTO, 0.95),
         (message, 1.0),
@@ -103,14 +103,14 @@ async def test_lessons_are_compared_with_all_bullets_of_a_large_playbook_retired
 async def test_a_bullet_that_a_lesson_contradicts_and_votes_are_against_is_removed() -> None:
     wrong, right = "Park the car on the grass", "Never park the car on the grass"
     book = large(wrong)
-    first, *others = book.everything()
-    out_voted = Snapshot("d", 7, [replace(first, bullet=first.bullet.having(harmful=1)), *others])
+    first, *others = book.all_bullets()
+    out_voted = Snapshot("d", 7, [replace(first, bullet=first.bullet.replace_fields(harmful=1)), *others])
     model = Known({wrong: (1.0, 0.0), right: (0.9, 0.4359)})
     against = replace(reflection(right), evaluations=(Evaluation("b-0", "harmful"),))
     removed, added = (await RuleCurator(by_vectors(model)).propose(against, out_voted, [])).proposals
     assert (removed.delta.type, removed.delta.bullet_id, added.delta.type) == ("DELETE", "b-0", "ADD")
     assert removed.delta.reasoning == (
-        "contradicted by this run (cosine of hashing-test 0.90) and out-voted (2 harmful, 0 helpful)"
+        "contradicted by this trajectory (cosine of hashing-test 0.90) and outvoted (2 harmful, 0 helpful)"
     )
 
 
@@ -119,8 +119,8 @@ async def test_a_text_is_embedded_once_and_a_matrix_follows_its_playbook_by_diff
     source = by_vectors(model)
     await source.compare([AUTO, BOAT, AUTO], before := playbook(CAR, BOAT))
     stamp = before.slots[0].created
-    added = Stored(2, before.slots[0].bullet.having(id="b-2", content="new"), stamp, stamp, 8)
-    after = before.after(8, [Change(2, None, added)])
+    added = StoredBullet(2, before.slots[0].bullet.replace_fields(id="b-2", content="new"), stamp, stamp, 8)
+    after = before.advance(8, [BulletChange(2, None, added)])
     similarity = await source.compare([BOAT], after)
     assert model.embedded == [[AUTO, BOAT], [CAR], ["new"]]
     assert similarity.cosine(BOAT, CAR) == 0.0
@@ -131,15 +131,15 @@ async def test_a_matrix_drops_texts_that_left_the_playbook() -> None:
     await source.compare([CAR], playbook(*(f"text {number}" for number in range(SPARE_ROWS + 100))))
     await source.compare([CAR], book := playbook(BOAT, AUTO))
     assert len(source._matrices["d"]) == 2
-    found, score = (await source.compare([CAR], book)).nearest(CAR, book.everything())
-    assert found is book.everything()[1]
+    found, score = (await source.compare([CAR], book)).nearest(CAR, book.all_bullets())
+    assert found is book.all_bullets()[1]
     assert score == pytest.approx(0.95, abs=1e-4)
 
 
 async def test_without_the_model_nothing_is_compared() -> None:
     model = Known()
     model.error = EmbeddingFailed("HTTP 500")
-    with pytest.raises(SimilarityUnavailable, match=r"HTTP 500; CURATION_SIMILARITY=words does without"):
+    with pytest.raises(SimilarityUnavailable, match=r"HTTP 500; CURATION_SIMILARITY=words needs no"):
         await by_vectors(model).compare([CAR], playbook(BOAT))
 
 
@@ -159,9 +159,9 @@ async def test_thresholds_are_those_of_the_model_or_the_setting() -> None:
 async def test_of_many_bullets_the_most_similar_are_relevant_each_lesson_in_turn() -> None:
     book = large(BOAT, "park", AUTO)
     similarity = await by_vectors().compare([CAR, BOAT], book)
-    found = select_relevant(similarity, [CAR, BOAT], book.everything(), 2)
+    found = select_relevant(similarity, [CAR, BOAT], book.all_bullets(), 2)
     assert [stored.bullet.content for stored in found] == [BOAT, AUTO]
-    words = select_relevant(WORDS, [CAR], book.everything(), 3)
+    words = select_relevant(WORDS, [CAR], book.all_bullets(), 3)
     assert [stored.bullet.content for stored in words] == [BOAT, "park", AUTO]
 
 
@@ -190,8 +190,8 @@ def test_the_matrix_scores_as_pairs_do(lesson: str, contents: list[str], seed: i
     for text in dict.fromkeys(contents):
         matrix.append([text], by_text[text][np.newaxis])
     similarity = EmbeddingSimilarity("m", Hashing.thresholds, matrix, {lesson: by_text[lesson]})
-    found, score = similarity.nearest(lesson, book.everything())
-    expected, expected_score = Similarity.nearest(similarity, lesson, book.everything())
+    found, score = similarity.nearest(lesson, book.all_bullets())
+    expected, expected_score = Similarity.nearest(similarity, lesson, book.all_bullets())
     assert score == pytest.approx(expected_score, abs=1e-6)
     if found is not expected:
         assert found is not None

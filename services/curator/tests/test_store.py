@@ -24,12 +24,12 @@ from services.curator.domain.errors import (
     InvalidDatasetName,
     RevisionAhead,
 )
-from services.curator.domain.log import Kind, Origin, Revision, fold
+from services.curator.domain.log import Origin, Revision, RevisionKind, fold
 from services.curator.domain.playbook import Bullet, Source
-from services.curator.usecases.commit import Batch, Committed, commit, run_once
+from services.curator.usecases.commit import CommitResult, EditBatch, commit, run_once
 from services.curator.usecases.ports import DatasetTransaction
 
-ORIGIN = Origin(Kind.APPLY, "tester", "because", request_id="r", source_trajectory="t")
+ORIGIN = Origin(RevisionKind.APPLY, "tester", "because", request_id="r", source_trajectory="t")
 
 
 def delta(kind: DeltaType, bullet_id: str | None = None, content: str = "text", section: str = "general") -> Proposal:
@@ -41,10 +41,12 @@ async def apply(
     store: SqlPlaybookStore,
     *proposals: Proposal,
     votes: Sequence[Vote] = (),
-    base: int | None = None,
+    base_revision: int | None = None,
     dataset: str = "d",
-) -> Committed:
-    return await store.write(dataset, lambda transaction: commit(transaction, Batch(ORIGIN, proposals, votes, base)))
+) -> CommitResult:
+    return await store.write(
+        dataset, lambda transaction: commit(transaction, EditBatch(ORIGIN, proposals, votes, base_revision))
+    )
 
 
 async def bullets(store: SqlPlaybookStore, revision: int | None = None) -> list[Bullet]:
@@ -61,7 +63,7 @@ async def test_an_invalid_dataset_name_is_refused(store: SqlPlaybookStore, name:
     with pytest.raises(InvalidDatasetName):
         await store.load(name)
     with pytest.raises(ValueError, match="Invalid dataset name: '"):
-        await store.write(name, lambda transaction: commit(transaction, Batch(ORIGIN, [delta("ADD")])))
+        await store.write(name, lambda transaction: commit(transaction, EditBatch(ORIGIN, [delta("ADD")])))
 
 
 async def test_every_batch_is_a_revision_that_can_be_read_again(store: SqlPlaybookStore) -> None:
@@ -105,13 +107,13 @@ async def test_votes_count_once_per_bullet_trajectory_and_round(store: SqlPlaybo
 
 async def test_concurrent_updates_conflict_and_adds_and_votes_commute(store: SqlPlaybookStore) -> None:  # C-23, idea 4
     await apply(store, delta("ADD", content="one"))
-    await apply(store, delta("UPDATE", "gene-00001", "theirs"), base=1)
+    await apply(store, delta("UPDATE", "gene-00001", "theirs"), base_revision=1)
     mine = await apply(
         store,
         delta("UPDATE", "gene-00001", "mine"),
         delta("ADD", content="two"),
         votes=[Vote("gene-00001", "helpful", "run")],
-        base=1,
+        base_revision=1,
     )
     assert [operation.applied for operation in mine.operations] == [False, True]
     [conflict] = mine.conflicts
@@ -124,7 +126,7 @@ async def test_concurrent_updates_conflict_and_adds_and_votes_commute(store: Sql
 async def test_a_delete_since_the_base_is_a_conflict(store: SqlPlaybookStore) -> None:
     await apply(store, delta("ADD", content="one"))
     await apply(store, delta("DELETE", "gene-00001"))
-    outcome = await apply(store, delta("UPDATE", "gene-00001", "mine"), base=1)
+    outcome = await apply(store, delta("UPDATE", "gene-00001", "mine"), base_revision=1)
     [conflict] = outcome.conflicts
     assert conflict.conflict is not None
     assert (conflict.conflict.changed_in, conflict.conflict.present) == (2, None)
@@ -133,7 +135,7 @@ async def test_a_delete_since_the_base_is_a_conflict(store: SqlPlaybookStore) ->
 async def test_a_vote_does_not_make_an_update_conflict(store: SqlPlaybookStore) -> None:
     await apply(store, delta("ADD", content="one"))
     await apply(store, votes=[Vote("gene-00001", "helpful", "run")])
-    outcome = await apply(store, delta("UPDATE", "gene-00001", "better"), base=1)
+    outcome = await apply(store, delta("UPDATE", "gene-00001", "better"), base_revision=1)
     assert outcome.operations[0].applied
 
 
@@ -181,7 +183,7 @@ async def test_a_repeated_request_gets_the_stored_answer(store: SqlPlaybookStore
     answers = itertools.count()
 
     def work(transaction: DatasetTransaction) -> bytes:
-        commit(transaction, Batch(ORIGIN, [delta("ADD", content=f"lesson {next(answers)}")]))
+        commit(transaction, EditBatch(ORIGIN, [delta("ADD", content=f"lesson {next(answers)}")]))
         return b"answer %d" % transaction.revision
 
     first = await store.write("d", run_once(key, work, b"payload"))
@@ -199,7 +201,7 @@ async def test_work_that_fails_leaves_nothing_and_is_not_recorded(store: SqlPlay
     key = IdempotencyKey("id-1", "ApplyDeltas", b"digest")
 
     def work(transaction: DatasetTransaction) -> bytes:
-        commit(transaction, Batch(ORIGIN, [delta("ADD")]))
+        commit(transaction, EditBatch(ORIGIN, [delta("ADD")]))
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError, match="no"):
@@ -211,7 +213,7 @@ async def test_work_that_fails_leaves_nothing_and_is_not_recorded(store: SqlPlay
 async def test_many_writers_lose_nothing(store: SqlPlaybookStore, committed: list[Revision]) -> None:  # C-23
     async def writer(name: int) -> None:
         for number in range(10):
-            await apply(store, delta("ADD", content=f"lesson {name}.{number}"), base=0)
+            await apply(store, delta("ADD", content=f"lesson {name}.{number}"), base_revision=0)
 
     await asyncio.gather(*(writer(name) for name in range(20)))
     contents = [one.content for one in await bullets(store)]

@@ -1,4 +1,4 @@
-"""How a batch of votes and proposals enters a dataset, whoever sends it: merge, review, log, upkeep."""
+"""Commit a batch of votes and proposals to a dataset: merge, hold for review, log, enforce the policy."""
 
 from __future__ import annotations
 
@@ -9,46 +9,46 @@ from datetime import timedelta
 
 from chassis.logging import get_logger
 from libs.storage.idempotency import IdempotencyKey
-from services.curator.domain.curation import Operation, Proposal, Vote, VoteOutcome, summarised
+from services.curator.domain.curation import Operation, Proposal, Vote, VoteOutcome, summarize_deltas
 from services.curator.domain.draft import Draft
-from services.curator.domain.gate import waits_because
-from services.curator.domain.log import Kind, Origin, Stored
-from services.curator.domain.merge import Terms, count_votes, merge_deltas
-from services.curator.domain.neighbours import Neighbours
+from services.curator.domain.log import Origin, RevisionKind, StoredBullet
+from services.curator.domain.merge import MergeTerms, count_votes, merge_deltas
+from services.curator.domain.policy import Policy, Trust
 from services.curator.domain.review import PendingChange, PendingState
-from services.curator.domain.rules import Policy, Trust
+from services.curator.domain.review_rules import wait_reason_of
 from services.curator.domain.upkeep import evict, retire
+from services.curator.domain.word_neighbours import WordNeighbours
 from services.curator.usecases.ports import DatasetTransaction
 
 UPKEEP_AUTHOR = "hansei"
-# From this similarity on a lesson only says again what its trajectory was given.
-ECHO = 0.8
+ECHO_THRESHOLD = 0.8
+"""The similarity from which a lesson repeats a bullet that was served to its trajectory."""
 
 _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """What one caller wants to change in a dataset.
+class EditBatch:
+    """Votes and proposals of one request.
 
-    `base` is the revision the proposals were made against (None = the newest); `served` the ids of the bullets their
-    trajectory was given; `reliable` is False when nothing but the agent's own word says how the run ended; `threshold`
-    is the similarity of words from which a new lesson is one that came after `base`, which the curator could not know
-    (None = only the dataset's policy says what is the same).
+    The proposals are based on `base_revision` (None = the newest). `served` are the ids of the bullets that were served
+    to their trajectory. `is_reliable` is False if only the agent itself reports the outcome. `threshold` is the
+    similarity of words from which a new lesson equals one that was added after `base_revision` (None = only the policy
+    decides).
     """
 
     origin: Origin
     proposals: Sequence[Proposal] = ()
     votes: Sequence[Vote] = ()
-    base: int | None = None
+    base_revision: int | None = None
     served: frozenset[str] = frozenset()
-    reliable: bool = True
+    is_reliable: bool = True
     threshold: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
-    """What a batch did; `revision` is the newest one after it, upkeep included."""
+class CommitResult:
+    """The outcome of a batch; `revision` is the newest one, upkeep included."""
 
     revision: int
     bullets_before: int
@@ -59,14 +59,14 @@ class Committed:
 
     @property
     def conflicts(self) -> list[Operation]:
-        """The operations that lost to a later change."""
+        """Return the operations with a conflict."""
         return [operation for operation in self.operations if operation.conflict]
 
 
 def run_once(
     key: IdempotencyKey, work: Callable[[DatasetTransaction], bytes], payload: bytes = b""
 ) -> Callable[[DatasetTransaction], bytes]:
-    """Return `work` such that a repeated request gets the stored response and changes nothing (idea 3)."""
+    """Return `work` for one execution: a repeated request gets the stored response and changes nothing."""
 
     def run(dataset: DatasetTransaction) -> bytes:
         stored = dataset.stored_response(key)
@@ -79,73 +79,75 @@ def run_once(
     return run
 
 
-def commit(dataset: DatasetTransaction, batch: Batch, *, always: bool = False) -> Committed:
-    """Merges the batch into the newest state as one revision, then applies the dataset's own rules.
+def commit(dataset: DatasetTransaction, batch: EditBatch, *, always: bool = False) -> CommitResult:
+    """Merge the batch into the newest state as one revision, then enforce the policy of the dataset.
 
-    A batch that changes nothing makes no revision unless `always` (a curation leaves its trace, C-24).
+    A batch without changes makes no revision unless `always` (a curation is always logged, C-24).
     """
     policy = dataset.policy
     bullets_before = dataset.bullets
-    draft = dataset.draft()
-    votes = count_votes(draft, batch.votes, reliable=batch.reliable)
+    draft = dataset.new_draft()
+    votes = count_votes(draft, batch.votes, is_reliable=batch.is_reliable)
     operations = merge_deltas(draft, batch.proposals, _terms(dataset, policy, batch))
-    operations, pending = _kept_for_review(dataset, policy, batch, operations)
+    operations, pending = _hold_for_review(dataset, policy, batch, operations)
     _log_skipped(dataset.dataset, operations, votes)
-    if always or not draft.empty:
-        touched = [change.after for change in draft.changes if change.after]
-        summary = summarised(proposal.delta for proposal in batch.proposals)
+    if always or not draft.is_empty:
+        changed_bullets = [change.after for change in draft.changes if change.after]
+        summary = summarize_deltas(proposal.delta for proposal in batch.proposals)
         dataset.append(draft, batch.origin, summary, operations, votes)
-        keep_house(dataset, policy, touched)
-    return Committed(dataset.revision, bullets_before, dataset.bullets, tuple(operations), tuple(votes), tuple(pending))
-
-
-def _terms(dataset: DatasetTransaction, policy: Policy, batch: Batch) -> Terms:
-    trust = policy.trust_of(batch.origin.author) if batch.reliable else Trust.LOW
-    return Terms(
-        base=batch.base,
-        served=batch.served,
-        similar=_Similar(dataset, policy, batch),
-        waits=lambda proposal: waits_because(policy, trust, proposal),
+        enforce_policy(dataset, policy, changed_bullets)
+    return CommitResult(
+        dataset.revision, bullets_before, dataset.bullets, tuple(operations), tuple(votes), tuple(pending)
     )
 
 
-class _Similar:
-    """Finds the bullet that says nearly what an ADD says, by words: a transaction asks nobody.
+def _terms(dataset: DatasetTransaction, policy: Policy, batch: EditBatch) -> MergeTerms:
+    trust = policy.trust_of(batch.origin.author) if batch.is_reliable else Trust.LOW
+    return MergeTerms(
+        base_revision=batch.base_revision,
+        served=batch.served,
+        find_similar=_DuplicateFinder(dataset, policy, batch),
+        wait_reason=lambda proposal: wait_reason_of(policy, trust, proposal),
+    )
 
-    Among all bullets where the policy has a threshold for that; else among those that came after the curator read the
-    playbook, if it compares lessons itself; and in any case among those the trajectory was given: a run must not teach
-    a lesson back in other words (the loop guard).
+
+class _DuplicateFinder:
+    """Finds a bullet with nearly the lesson of an ADD, by words, because a transaction calls no model.
+
+    Candidates are all bullets if the policy has a threshold; else the bullets added after the base revision, if the
+    curator compares lessons itself; and always the bullets served to the trajectory, which must not teach them back.
     """
 
-    def __init__(self, dataset: DatasetTransaction, policy: Policy, batch: Batch) -> None:
-        thresholds = [one for one in (policy.duplicate_threshold, batch.threshold) if one is not None]
+    def __init__(self, dataset: DatasetTransaction, policy: Policy, batch: EditBatch) -> None:
+        thresholds = [value for value in (policy.duplicate_threshold, batch.threshold) if value is not None]
         self._threshold = min(thresholds, default=None)
-        self._known_until = -1 if policy.duplicate_threshold is not None or batch.base is None else batch.base
+        compares_all = policy.duplicate_threshold is not None
+        self._after_revision = -1 if compares_all or batch.base_revision is None else batch.base_revision
         self._served = batch.served
-        self._neighbours: Neighbours | None = None
+        self._neighbours: WordNeighbours | None = None
         self._next_slot = dataset.next_slot
 
-    def __call__(self, draft: Draft, content: str) -> Stored | None:
+    def __call__(self, draft: Draft, content: str) -> StoredBullet | None:
         if self._threshold is None and not self._served:
             return None
-        threshold = ECHO if self._threshold is None else self._threshold
-        found, score = self._known(draft).nearest(content)
-        if found is None or score < threshold:
+        threshold = ECHO_THRESHOLD if self._threshold is None else self._threshold
+        nearest, score = self._candidates(draft).nearest(content)
+        if nearest is None or score < threshold:
             return None
-        standing = draft.find(found.bullet.id)
-        return standing if standing is not None and standing.bullet.content == found.bullet.content else None
+        present = draft.find(nearest.bullet.id)
+        return present if present is not None and present.bullet.content == nearest.bullet.content else None
 
-    def _known(self, draft: Draft) -> Neighbours:
-        """The bullets to compare with; those this batch added are among them when all are."""
+    def _candidates(self, draft: Draft) -> WordNeighbours:
+        """Return the index of the candidates, with the bullets that this batch added."""
         if self._neighbours is None:
             served = (draft.find(bullet_id) for bullet_id in sorted(self._served))
-            compared = {stored.slot: stored for stored in served if stored is not None}
+            candidates = {stored.slot: stored for stored in served if stored is not None}
             if self._threshold is not None:
-                new = (stored for stored in draft.everything() if stored.updated.revision > self._known_until)
-                compared |= {stored.slot: stored for stored in new}
-            self._neighbours = Neighbours(compared.values())
+                new = (stored for stored in draft.all_bullets() if stored.updated.revision > self._after_revision)
+                candidates |= {stored.slot: stored for stored in new}
+            self._neighbours = WordNeighbours(candidates.values())
         if self._threshold is not None:
-            added = (draft.edited(slot) for slot in range(self._next_slot, draft.next_slot))
+            added = (draft.edited_bullet(slot) for slot in range(self._next_slot, draft.next_slot))
             for stored in added:
                 if stored is not None:
                     self._neighbours.put(stored)
@@ -153,56 +155,60 @@ class _Similar:
         return self._neighbours
 
 
-def _kept_for_review(
-    dataset: DatasetTransaction, policy: Policy, batch: Batch, operations: Sequence[Operation]
+def _hold_for_review(
+    dataset: DatasetTransaction, policy: Policy, batch: EditBatch, operations: Sequence[Operation]
 ) -> tuple[list[Operation], list[PendingChange]]:
-    kept: list[Operation] = []
+    outcomes: list[Operation] = []
     pending: list[PendingChange] = []
     for operation in operations:
-        if not operation.waits:
-            kept.append(operation)
+        if not operation.wait_reason:
+            outcomes.append(operation)
             continue
         change = PendingChange(
             id=_pending_id(dataset, batch, len(pending)),
             dataset=dataset.dataset,
             proposal=operation.proposal,
-            base=dataset.revision if batch.base is None else batch.base,
+            base_revision=dataset.revision if batch.base_revision is None else batch.base_revision,
             author=batch.origin.author,
             source_trajectory=batch.origin.source_trajectory,
-            waits_because=operation.waits,
+            waits_because=operation.wait_reason,
             state=PendingState.WAITING,
-            # Those of one batch are listed in its order: each is a microsecond younger than the one before.
+            # A microsecond between the changes of one batch keeps them in its order.
             proposed=dataset.now + timedelta(microseconds=len(pending)),
             expires=dataset.now + policy.pending_lifetime,
         )
-        dataset.keep_pending(change)
+        dataset.store_pending(change)
         pending.append(change)
-        kept.append(replace(operation, skipped=f"waits for review: {operation.waits}", pending_id=change.id))
-    return kept, pending
+        outcomes.append(
+            replace(operation, skipped_reason=f"waits for review: {operation.wait_reason}", pending_id=change.id)
+        )
+    return outcomes, pending
 
 
-def _pending_id(dataset: DatasetTransaction, batch: Batch, index: int) -> str:
-    """The id of the batch's n-th waiting change: a uuid that follows from the request, so a repeat names the same."""
+def _pending_id(dataset: DatasetTransaction, batch: EditBatch, index: int) -> str:
+    """Return a UUID derived from the request, so that a repeated request has the same one."""
     if not batch.origin.request_id:
         return str(uuid.uuid4())
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{dataset.dataset}/{batch.origin.request_id}/{index}"))
 
 
-def keep_house(dataset: DatasetTransaction, policy: Policy, touched: Sequence[Stored]) -> None:
-    """Retires what the votes of this batch turned against and evicts what exceeds the budget, as one revision."""
-    draft = dataset.draft()
+def enforce_policy(dataset: DatasetTransaction, policy: Policy, touched: Sequence[StoredBullet]) -> None:
+    """Retire the outvoted bullets among `touched` and evict bullets beyond the limits, as one revision."""
+    draft = dataset.new_draft()
     retired = retire(draft, touched, policy)
-    evicted = evict(draft, policy, dataset.tokens() if policy.max_tokens else 0)
-    if draft.empty:
+    evicted = evict(draft, policy, dataset.total_tokens() if policy.max_tokens else 0)
+    if draft.is_empty:
         return
-    reasons = [f"{what}: {len(ids)}" for what, ids in (("retired", retired), ("evicted", evicted)) if ids]
-    dataset.append(draft, Origin(Kind.UPKEEP, UPKEEP_AUTHOR, ", ".join(reasons)), ", ".join(reasons))
+    reasons = [f"{action}: {len(ids)}" for action, ids in (("retired", retired), ("evicted", evicted)) if ids]
+    dataset.append(draft, Origin(RevisionKind.UPKEEP, UPKEEP_AUTHOR, ", ".join(reasons)), ", ".join(reasons))
 
 
 def _log_skipped(dataset: str, operations: Sequence[Operation], votes: Sequence[VoteOutcome]) -> None:
     for operation in operations:
-        if operation.skipped:
-            _log.warning("delta not applied", dataset=dataset, delta=operation.delta.type, reason=operation.skipped)
+        if operation.skipped_reason:
+            _log.warning(
+                "delta not applied", dataset=dataset, delta=operation.delta.type, reason=operation.skipped_reason
+            )
     for vote in votes:
-        if vote.skipped:
-            _log.warning("vote not counted", dataset=dataset, reason=vote.skipped)
+        if vote.skipped_reason:
+            _log.warning("vote not counted", dataset=dataset, reason=vote.skipped_reason)

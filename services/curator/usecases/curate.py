@@ -1,17 +1,18 @@
-"""Curate: what a playbook learns from one reflection (section 4 of the curator's specification)."""
+"""Curate: edit a playbook by the lessons of one reflection."""
 
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from chassis.errors import AlreadyExists, HanseiError
 from chassis.logging import get_logger
 from libs.storage.idempotency import IdempotencyKey, RequestDone
 from services.curator.domain.curation import (
-    RULES,
+    OFFLINE_MODEL,
     CurationResult,
     Evaluation,
     Operation,
@@ -20,32 +21,35 @@ from services.curator.domain.curation import (
     SectionDefinition,
     Vote,
     VoteOutcome,
-    summarised,
+    summarize_deltas,
 )
 from services.curator.domain.errors import SimilarityUnavailable
-from services.curator.domain.log import Kind, Origin
+from services.curator.domain.log import Origin, RevisionKind
 from services.curator.domain.merge import new_texts
-from services.curator.domain.playbook import checked_dataset
+from services.curator.domain.playbook import validate_dataset_name
 from services.curator.domain.review import PendingChange
 from services.curator.domain.snapshot import Snapshot
-from services.curator.usecases.commit import Batch, Committed, commit
+from services.curator.usecases.commit import EditBatch, commit
+from services.curator.usecases.corroboration import CorroborationRule
 from services.curator.usecases.embed_new_texts import EmbedTexts, NewEmbeddings, embed_nothing
 from services.curator.usecases.ports import DatasetTransaction, PlaybookStore, SectionSource
-from services.curator.usecases.second_opinion import SecondOpinion
 from services.curator.usecases.similarity import SimilaritySource
 
 DEFAULT_AUTHOR = "curator"
 REASON_CHARS = 200
-# A curation whose deltas lost to another one is proposed anew, once, against the newer playbook.
+# A curation with conflicts is proposed once more, based on the newer playbook.
 ATTEMPTS = 2
 
 _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Proposed:
-    """What a curator wants to change. `problem` says why a reply was dropped; `threshold` is the similarity of words
-    from which a new lesson counts as one that came meanwhile (None = the dataset's own policy alone says so)."""
+class ProposedEdits:
+    """The edits that a curator proposes.
+
+    `problem` is the reason why a reply of the model was dropped. `threshold` is the similarity of words from which a
+    new lesson equals one that was added meanwhile (None = only the policy of the dataset decides).
+    """
 
     proposals: tuple[Proposal, ...] = ()
     problem: str = ""
@@ -53,41 +57,54 @@ class Proposed:
 
 
 class Curator(Protocol):
-    """Decides which edits follow from a reflection; `model` is `offline` for rules."""
+    """Proposes edits from a reflection; `model` is `offline` for rules."""
 
     model: str
 
     async def propose(
         self, reflection: Reflection, playbook: Snapshot, sections: Sequence[SectionDefinition]
-    ) -> Proposed:
-        """The edits, made against `playbook`. Anything it raises leaves the playbook as it is.
+    ) -> ProposedEdits:
+        """Return the edits, based on `playbook`.
 
-        SimilarityUnavailable reaches the caller, who may ask again; anything else is told in the result (C-38).
+        Raises SimilarityUnavailable, which reaches the client; other errors are reported in the curation (C-38).
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Curation:
-    """What Curate answers (C-77). Unless `saved`, nothing has changed and `error` says why."""
+    """The response of Curate (C-77). Unless `saved`, nothing has changed and `error` is the reason."""
 
     result: CurationResult
     saved: bool
     error: str
     revision: int
     model: str
-    base: int = 0
-    operations: tuple[Operation, ...] = field(default=())
-    votes: tuple[VoteOutcome, ...] = field(default=())
-    pending: tuple[PendingChange, ...] = field(default=())
+    base_revision: int = 0
+    operations: tuple[Operation, ...] = ()
+    votes: tuple[VoteOutcome, ...] = ()
+    pending: tuple[PendingChange, ...] = ()
 
 
-class _Outdated(Exception):
-    """The playbook changed under the proposals."""
+class _PlaybookChanged(Exception):
+    """Another commit changed bullets that the proposals edit."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A call of Curate; `encode` encodes the response that is stored with `payload` under `key`."""
+
+    reflection: Reflection
+    dataset: str
+    author: str
+    request_id: str
+    key: IdempotencyKey | None = None
+    encode: Callable[[Curation], bytes] = lambda curation: b""
+    payload: bytes = b""
+    prepared_revision: int | None = None
 
 
 class CuratorAgent:
-    """Loads, proposes, embeds, commits. All but the commit is done outside any lock; it merges into what is newest."""
+    """Loads a playbook; proposes, embeds and commits edits. Only the commit takes a lock."""
 
     def __init__(
         self,
@@ -100,15 +117,17 @@ class CuratorAgent:
         self._curator = curator
         self._store = playbook_store
         self._sections = section_source
-        self._second_opinion = SecondOpinion(playbook_store, similarity_source)
+        self._corroboration_rule = CorroborationRule(playbook_store, similarity_source)
         self._embed_new_texts = embed_new_texts
 
     async def run(self, reflection: Reflection, dataset: str, *, author: str = "") -> Curation:
-        """The curation.
+        """Return the curation of a reflection.
 
-        Errors: InvalidDatasetName (C-43), SimilarityUnavailable; all else is told in the result (C-38 to C-42).
+        Raises InvalidDatasetName (C-43), SimilarityUnavailable; other errors are reported in the curation (C-38 to
+        C-42).
         """
-        return await self._curated(reflection, dataset, author)
+        curation, _ = await self._curate(_Request(reflection, dataset, author, str(uuid.uuid4())))
+        return curation
 
     async def run_once(
         self,
@@ -121,165 +140,138 @@ class CuratorAgent:
         payload: bytes = b"",
         prepared_revision: int | None = None,
     ) -> bytes:
-        """Return the encoded curation, or the stored response when the request was done before.
+        """Return the encoded curation, or the stored response if the request was done before.
 
-        Response and payload are stored with what the curation changed. One that was not saved is not stored and may be
-        sent again. The commit itself finds out whether the request was done; only proposals that cost tokens are
-        preceded by a read, and that only if the dataset has changed since `prepared_revision`, at which the request
-        was not done. Raises InvalidDatasetName, RequestIdReused, SimilarityUnavailable.
+        Response and payload are stored in the transaction of the curation; a curation that was not saved is not stored,
+        and its request can be repeated. The commit itself detects a request that was done. Proposals that cost tokens
+        are preceded by a read, unless the dataset is still at `prepared_revision`, at which the request was not done.
+        Raises InvalidDatasetName, RequestIdReused, SimilarityUnavailable.
         """
-        record = _Record(key, payload, encode, prepared_revision)
+        request = _Request(reflection, dataset, author, key.request_id, key, encode, payload, prepared_revision)
         try:
             if prepared_revision is None:
-                await self._require_new(record)
-            curation = await self._curated(reflection, dataset, author, record)
+                await self._require_new(key)
+            curation, response = await self._curate(request)
         except RequestDone as done:
             return done.response
-        return encode(curation) if record.response is None else record.response
+        return encode(curation) if response is None else response
 
-    async def _curated(
-        self, reflection: Reflection, dataset: str, author: str, record: _Record | None = None
-    ) -> Curation:
-        checked_dataset(dataset)
-        request_id = record.key.request_id if record else str(uuid.uuid4())
+    async def _curate(self, request: _Request) -> tuple[Curation, bytes | None]:
+        """Return the curation, and its encoded form if it was stored."""
+        validate_dataset_name(request.dataset)
         bullets = revision = 0
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                snapshot = await self._store.load(dataset)
+                snapshot = await self._store.load(request.dataset)
                 bullets, revision = snapshot.bullets, snapshot.revision
-                if record and record.prepared_revision not in (None, revision):
-                    await self._require_new(record)
-                proposed = await self._proposed(reflection, snapshot)
-                embeddings = await self._embed_new_texts(new_texts(proposed.proposals))
-                work = _Work(self._curator.model, reflection, snapshot, proposed, embeddings, author, request_id)
-                patient = attempt < ATTEMPTS and self._curator.model != RULES
-                return await self._committed(work, record, patient=patient)
-            except _Outdated:
+                if request.prepared_revision not in (None, revision):
+                    await self._require_new(request.key)
+                edits = await self._propose(request.reflection, snapshot)
+                embeddings = await self._embed_new_texts(new_texts(edits.proposals))
+                is_repeatable = attempt < ATTEMPTS and self._curator.model != OFFLINE_MODEL
+                return await self._commit(request, snapshot, edits, embeddings, is_repeatable=is_repeatable)
+            except _PlaybookChanged:
                 continue
             except (AlreadyExists, RequestDone, SimilarityUnavailable):
                 raise
             except Exception as error:
-                return self._unsaved(dataset, bullets, revision, error)
+                return self._report_failure(request.dataset, bullets, revision, error), None
         raise AssertionError("the last attempt returns")
 
-    async def _require_new(self, record: _Record) -> None:
-        """Raise RequestDone when the request was done before, and a model would be asked for nothing."""
-        if self._curator.model == RULES:
+    async def _require_new(self, key: IdempotencyKey | None) -> None:
+        """Raise RequestDone if the request was done before, so that no model is called for it."""
+        if self._curator.model == OFFLINE_MODEL or key is None:
             return
         try:
-            stored = await self._store.stored_response(record.key)
+            stored = await self._store.stored_response(key)
         except AlreadyExists:
             raise
         except HanseiError:
-            return  # Loading fails for the same reason in a moment, and says so in the result.
+            return  # Loading fails next for the same reason, and the curation reports it.
         if stored is not None:
             raise RequestDone(stored)
 
-    async def _proposed(self, reflection: Reflection, snapshot: Snapshot) -> Proposed:
+    async def _propose(self, reflection: Reflection, snapshot: Snapshot) -> ProposedEdits:
         if not reflection.insights:
-            return Proposed()  # C-37
+            return ProposedEdits()  # C-37
         sections = await self._sections.read(snapshot.dataset)
-        proposed = await self._curator.propose(reflection, snapshot, sections)
-        allowed = await self._second_opinion.on(proposed.proposals, reflection, snapshot.dataset)
-        return replace(proposed, proposals=allowed)
+        edits = await self._curator.propose(reflection, snapshot, sections)
+        proposals = await self._corroboration_rule.apply(edits.proposals, reflection, snapshot.dataset)
+        return replace(edits, proposals=proposals)
 
-    async def _committed(self, work: _Work, record: _Record | None, *, patient: bool) -> Curation:
-        def write(transaction: DatasetTransaction) -> tuple[Curation, bytes | None]:
-            transaction.store_embeddings(work.embeddings)
-            committed = commit(transaction, work.batch, always=True)
-            if patient and committed.conflicts:
-                raise _Outdated
-            curation = work.told(committed)
-            if record is None:
+    async def _commit(
+        self,
+        request: _Request,
+        snapshot: Snapshot,
+        edits: ProposedEdits,
+        embeddings: NewEmbeddings,
+        *,
+        is_repeatable: bool,
+    ) -> tuple[Curation, bytes | None]:
+        batch = _edit_batch(request, self._curator.model, snapshot, edits)
+
+        def work(transaction: DatasetTransaction) -> tuple[Curation, bytes | None]:
+            transaction.store_embeddings(embeddings)
+            committed = commit(transaction, batch, always=True)
+            if is_repeatable and committed.conflicts:
+                raise _PlaybookChanged
+            deltas = [proposal.delta for proposal in edits.proposals]
+            before, after = committed.bullets_before, committed.bullets_after
+            summary = summarize_deltas(deltas)
+            curation = Curation(
+                CurationResult(deltas=deltas, bullets_before=before, bullets_after=after, summary=summary),
+                saved=True,
+                error=edits.problem,
+                revision=committed.revision,
+                model=self._curator.model,
+                base_revision=snapshot.revision,
+                operations=committed.operations,
+                votes=committed.votes,
+                pending=committed.pending,
+            )
+            if request.key is None:
                 return curation, None
-            response = record.encode(curation)
-            transaction.store_response(record.key, response, record.payload)
+            response = request.encode(curation)
+            transaction.store_response(request.key, response, request.payload)
             return curation, response
 
-        curation, response = await self._store.write(work.snapshot.dataset, write)
-        if record:
-            # Only now is it on disk: what a commit that failed would have said is not the response.
-            record.response = response
-        return curation
+        return await self._store.write(snapshot.dataset, work)
 
-    def _unsaved(self, dataset: str, bullets: int, revision: int, error: Exception) -> Curation:
+    def _report_failure(self, dataset: str, bullets: int, revision: int, error: Exception) -> Curation:
         _log.error("curation failed; nothing was saved", dataset=dataset, exc_info=error)
-        result = CurationResult(deltas=[], bullets_before=bullets, bullets_after=bullets, summary=summarised([]))
-        told = error.message if isinstance(error, HanseiError) else f"curation failed: {type(error).__name__}"
-        return Curation(result, saved=False, error=told, revision=revision, model=self._curator.model)
+        result = CurationResult(deltas=[], bullets_before=bullets, bullets_after=bullets, summary=summarize_deltas([]))
+        message = error.message if isinstance(error, HanseiError) else f"curation failed: {type(error).__name__}"
+        return Curation(result, saved=False, error=message, revision=revision, model=self._curator.model)
 
 
-@dataclass(slots=True)
-class _Record:
-    """How a response is encoded and stored; `response` is the one that was."""
-
-    key: IdempotencyKey
-    payload: bytes
-    encode: Callable[[Curation], bytes]
-    prepared_revision: int | None = None
-    response: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """One attempt: what was proposed, against what."""
-
-    model: str
-    reflection: Reflection
-    snapshot: Snapshot
-    proposed: Proposed
-    embeddings: NewEmbeddings
-    author: str
-    request_id: str
-
-    @property
-    def batch(self) -> Batch:
-        reflection = self.reflection
-        voter = reflection.trajectory_id or f"request:{self.request_id}"
-        return Batch(
-            origin=Origin(
-                Kind.CURATE,
-                self.author or DEFAULT_AUTHOR,
-                reason=reflection.query[:REASON_CHARS],
-                request_id=self.request_id,
-                source_trajectory=reflection.trajectory_id,
-                model=self.model,
-                signal=reflection.signal,
-            ),
-            proposals=self.proposed.proposals,
-            votes=numbered_votes(reflection.evaluations, voter),
-            base=self.snapshot.revision,
-            served=reflection.served,
-            reliable=reflection.reliable,
-            threshold=self.proposed.threshold,
-        )
-
-    def told(self, committed: Committed) -> Curation:
-        deltas = [proposal.delta for proposal in self.proposed.proposals]
-        return Curation(
-            CurationResult(
-                deltas=deltas,
-                bullets_before=committed.bullets_before,
-                bullets_after=committed.bullets_after,
-                summary=summarised(deltas),
-            ),
-            saved=True,
-            error=self.proposed.problem,
-            revision=committed.revision,
-            model=self.model,
-            base=self.snapshot.revision,
-            operations=committed.operations,
-            votes=committed.votes,
-            pending=committed.pending,
-        )
+def _edit_batch(request: _Request, model: str, snapshot: Snapshot, edits: ProposedEdits) -> EditBatch:
+    reflection = request.reflection
+    origin = Origin(
+        RevisionKind.CURATE,
+        request.author or DEFAULT_AUTHOR,
+        reason=reflection.query[:REASON_CHARS],
+        request_id=request.request_id,
+        source_trajectory=reflection.trajectory_id,
+        model=model,
+        signal=reflection.signal,
+    )
+    return EditBatch(
+        origin,
+        proposals=edits.proposals,
+        votes=number_votes(reflection.evaluations, reflection.trajectory_id or f"request:{request.request_id}"),
+        base_revision=snapshot.revision,
+        served=reflection.served,
+        is_reliable=reflection.is_reliable,
+        threshold=edits.threshold,
+    )
 
 
-def numbered_votes(evaluations: Sequence[Evaluation], trajectory: str) -> list[Vote]:
-    """Votes from evaluations; a bullet judged again within one reflection gets the next round (C-59)."""
-    rounds: dict[str, int] = {}
+def number_votes(evaluations: Sequence[Evaluation], trajectory: str) -> list[Vote]:
+    """Return votes from evaluations; each further evaluation of a bullet gets the next round (C-59)."""
+    rounds: Counter[str] = Counter()
     votes: list[Vote] = []
-    for one in evaluations:
-        number = rounds.get(one.bullet_id, 0)
-        rounds[one.bullet_id] = number + 1
-        votes.append(Vote(one.bullet_id, one.tag, trajectory, number, one.reason))
+    for evaluation in evaluations:
+        bullet_id = evaluation.bullet_id
+        votes.append(Vote(bullet_id, evaluation.tag, trajectory, rounds[bullet_id], evaluation.reason))
+        rounds[bullet_id] += 1
     return votes

@@ -1,4 +1,4 @@
-"""The vectors of new texts are made before the commit that brings them, outside any lock, and stored with it."""
+"""Embed new texts before their commit, outside any lock; the commit stores the vectors."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from libs.embedding.embedder import TextEmbedder
 from libs.embedding.model import Float32s, content_hash
 
 MAX_SECONDS = 10.0
-"""Seconds that a write waits for vectors at most, and at most half of what its caller has left."""
+"""The longest time that a write waits for vectors; half of its caller's remaining time if that is less."""
 PAUSE_SECONDS = 5.0
-"""Seconds for which writes do not wait for a model that embedded nothing."""
+"""The time for which writes do not wait after the model embedded nothing."""
 BATCH = 64
-"""Texts embedded at a time; what was embedded when the time is up is stored."""
+"""Texts in one call; finished batches are stored when the time is over."""
 
 _log = get_logger(__name__)
 
@@ -31,21 +31,21 @@ class NewEmbeddings:
     vectors: Mapping[bytes, Float32s]
 
 
-NOTHING = NewEmbeddings("", {})
+NO_EMBEDDINGS = NewEmbeddings("", {})
 
 EmbedTexts = Callable[[Iterable[str]], Awaitable[NewEmbeddings]]
 
 
 async def embed_nothing(texts: Iterable[str]) -> NewEmbeddings:
-    """Leave all texts to search."""
-    return NOTHING
+    """Return no vectors: search embeds all texts."""
+    return NO_EMBEDDINGS
 
 
 class EmbedNewTexts:
-    """Embeds what is about to be committed. No write fails for it: search embeds the texts that are left out.
+    """Embeds texts before their commit. No write fails because of it: search embeds texts without a vector.
 
-    `remaining` returns the seconds that the caller has left, None without a deadline; `count` receives how many texts
-    were embedded, and how many not.
+    `remaining` returns the remaining seconds of the caller, None without a deadline; `count` receives the numbers of
+    texts with and without a vector.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class EmbedNewTexts:
         self._paused_until = -math.inf
 
     async def __call__(self, texts: Iterable[str]) -> NewEmbeddings:
-        """Return the vectors of the texts, of all of them unless the model fails or takes too long."""
+        """Return the vectors of the texts; some are missing if the model fails or takes too long."""
         distinct = list(dict.fromkeys(texts))
         vectors = await self._embed(distinct) if distinct else {}
         self._count(len(vectors), len(distinct) - len(vectors))
@@ -71,19 +71,19 @@ class EmbedNewTexts:
         return NewEmbeddings(self._embedder.model.model_id, by_hash)
 
     async def _embed(self, texts: list[str]) -> Mapping[str, Float32s]:
-        made: dict[str, Float32s] = {}
+        embedded: dict[str, Float32s] = {}
         if self._clock() >= self._paused_until:
-            left = self._remaining()
+            remaining = self._remaining()
             try:
-                async with asyncio.timeout(MAX_SECONDS if left is None else min(MAX_SECONDS, left / 2)):
+                async with asyncio.timeout(MAX_SECONDS if remaining is None else min(MAX_SECONDS, remaining / 2)):
                     for start in range(0, len(texts), BATCH):
                         batch = texts[start : start + BATCH]
                         vectors = await self._embedder.embed_documents(batch, persist=False)
-                        made.update(zip(batch, vectors, strict=True))
-                return made
+                        embedded.update(zip(batch, vectors, strict=True))
+                return embedded
             except (HanseiError, TimeoutError) as error:
-                if not made:
+                if not embedded:
                     self._paused_until = self._clock() + PAUSE_SECONDS
-                missing, cause = len(texts) - len(made), str(error) or "it took too long"
+                missing, cause = len(texts) - len(embedded), str(error) or "the time is over"
                 _log.warning("embedding before the commit failed; search embeds", texts=missing, cause=str(cause))
-        return {**await self._embedder.cached(texts), **made}
+        return {**await self._embedder.cached(texts), **embedded}

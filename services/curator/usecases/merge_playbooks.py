@@ -1,4 +1,4 @@
-"""MergePlaybooks: several playbooks become one, and what could not be made one is reported."""
+"""MergePlaybooks: add the bullets of other datasets to one, and report conflicts."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from services.curator.domain.draft import Draft
-from services.curator.domain.log import Origin, Stored
-from services.curator.domain.merge import joined_sources
-from services.curator.domain.neighbours import Neighbours
+from services.curator.domain.log import Origin, StoredBullet
+from services.curator.domain.merge import join_sources
 from services.curator.domain.playbook import Bullet
+from services.curator.domain.word_neighbours import WordNeighbours
 from services.curator.domain.word_similarity import WORDS
-from services.curator.usecases.commit import keep_house
+from services.curator.usecases.commit import enforce_policy
 from services.curator.usecases.ports import DatasetTransaction
 
 SAME_ID = "both have this id, with different texts"
-CONTRADICTION = "both speak of the same thing, one of them with a negation"
+CONTRADICTION = "both are about the same subject, one of them with a negation"
 
 
 @dataclass(frozen=True, slots=True)
 class MergeConflict:
-    """Two bullets that a merge could not make one: `theirs` was added, as `new_id`."""
+    """Two bullets that a merge could not unite: `theirs` was added, as `new_id`."""
 
     ours: Bullet
     theirs: Bullet
@@ -30,8 +30,8 @@ class MergeConflict:
 
 
 @dataclass(slots=True)
-class Merged:
-    """What a merge did."""
+class MergeResult:
+    """The outcome of a merge."""
 
     revision: int = 0
     added: int = 0
@@ -41,61 +41,51 @@ class Merged:
 
 def merge_playbooks(
     dataset: DatasetTransaction, from_datasets: Sequence[str], threshold: float | None, origin: Origin
-) -> Merged:
-    """Adds the bullets of other datasets, in their order; a bullet that is there already gets their votes and sources.
+) -> MergeResult:
+    """Add the bullets of other datasets, in their order; a bullet that is already there gets their votes and sources.
 
-    Votes come as events, so one that both had counts once, and merging again changes nothing. `threshold` is the
-    similarity from which two bullets are the same lesson (None = exact duplicates only).
+    Votes are merged as events, so that a vote on both counts once and a repeated merge changes nothing. `threshold` is
+    the similarity from which two bullets are the same lesson (None = exact duplicates only).
     """
-    draft = dataset.draft()
-    told = Merged()
-    neighbours = Neighbours(draft.everything())
+    draft = dataset.new_draft()
+    result = MergeResult()
+    neighbours = WordNeighbours(draft.all_bullets())
     for name in from_datasets:
-        for theirs, ballots in dataset.foreign(name):
-            stored = _take_in(draft, theirs.bullet, neighbours, name, threshold, told)
+        for theirs, ballots in dataset.bullets_with_ballots(name):
+            stored = _merge_bullet(draft, theirs.bullet, neighbours, name, threshold, result)
             for ballot in ballots:
-                if not draft.voted(stored, ballot.trajectory, ballot.round):
-                    stored = draft.count(stored, replace(ballot, slot=stored.slot))
+                if not draft.has_vote(stored, ballot.trajectory, ballot.round):
+                    stored = draft.count_ballot(stored, replace(ballot, slot=stored.slot))
             neighbours.put(stored)
-    if not draft.empty:
+    if not draft.is_empty:
         names = ", ".join(from_datasets)
-        dataset.append(draft, origin, f"merged {names}: {told.added} added, {told.merged} merged")
-        keep_house(dataset, dataset.policy, [])
-    told.revision = dataset.revision
-    return told
+        dataset.append(draft, origin, f"merged {names}: {result.added} added, {result.merged} merged")
+        enforce_policy(dataset, dataset.policy, [])
+    result.revision = dataset.revision
+    return result
 
 
-def _take_in(
-    draft: Draft, theirs: Bullet, neighbours: Neighbours, name: str, threshold: float | None, told: Merged
-) -> Stored:
-    """The bullet that now stands for `theirs`: its twin, or a new one."""
-    near, score = neighbours.nearest(theirs.content)
-    twin = draft.twin(theirs.content)
-    if twin is None and near is not None and threshold is not None and score >= threshold:
-        twin = near
-    if twin is not None:
-        told.merged += 1
-        sources = joined_sources(twin.bullet.sources, theirs.sources)
-        return draft.note_sources(twin, sources) if sources != twin.bullet.sources else twin
-    told.added += 1
+def _merge_bullet(
+    draft: Draft, theirs: Bullet, neighbours: WordNeighbours, name: str, threshold: float | None, result: MergeResult
+) -> StoredBullet:
+    """Return the duplicate of `theirs`, with its sources, or a new bullet."""
+    nearest, score = neighbours.nearest(theirs.content)
+    duplicate = draft.find_duplicate(theirs.content)
+    if duplicate is None and nearest is not None and threshold is not None and score >= threshold:
+        duplicate = nearest
+    if duplicate is not None:
+        result.merged += 1
+        sources = join_sources(duplicate.bullet.sources, theirs.sources)
+        return draft.note_sources(duplicate, sources) if sources != duplicate.bullet.sources else duplicate
+    result.added += 1
     ours = draft.find(theirs.id)
-    stored = _added(draft, theirs, taken=ours is not None)
-    if ours is not None:
-        told.conflicts.append(MergeConflict(ours.bullet, theirs, name, stored.bullet.id, SAME_ID))
-    elif near is not None and WORDS.contradicts(near.bullet.content, theirs.content):
-        told.conflicts.append(MergeConflict(near.bullet, theirs, name, stored.bullet.id, CONTRADICTION))
+    if ours is None:
+        stored = draft.insert(theirs)
+    else:
+        fields = theirs.model_dump(exclude={"id", "section", "content", "helpful", "harmful", "confidence_score"})
+        stored = draft.add(theirs.section, theirs.content, **fields | {"sources": theirs.sources})
+        result.conflicts.append(MergeConflict(ours.bullet, theirs, name, stored.bullet.id, SAME_ID))
+        return stored
+    if nearest is not None and WORDS.contradicts(nearest.bullet.content, theirs.content):
+        result.conflicts.append(MergeConflict(nearest.bullet, theirs, name, stored.bullet.id, CONTRADICTION))
     return stored
-
-
-def _added(draft: Draft, bullet: Bullet, *, taken: bool) -> Stored:
-    if not taken:
-        return draft.place(bullet)
-    return draft.add(
-        bullet.section,
-        bullet.content,
-        searchable_text=bullet.searchable_text,
-        keywords=bullet.keywords,
-        source_trajectory=bullet.source_trajectory,
-        sources=bullet.sources,
-        retired=bullet.retired,
-    )

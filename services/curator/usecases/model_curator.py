@@ -1,9 +1,9 @@
-"""Proposals by a chat model: one prompt, one reply, checked before anyone acts on it."""
+"""Propose edits by a chat model: one prompt and one reply, which is checked."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
@@ -13,67 +13,53 @@ from chassis.logging import get_logger
 from libs.llm.errors import ReplyNotStructured
 from services.curator.domain.curation import (
     DeltaContextItem,
-    Insight,
     Proposal,
     Reflection,
     SectionDefinition,
 )
-from services.curator.domain.log import Stored
+from services.curator.domain.log import StoredBullet
 from services.curator.domain.playbook import MAX_CONTENT_CHARS, Bullet, Source
-from services.curator.domain.similarity import Similarity, select_relevant
+from services.curator.domain.similarity import select_relevant
 from services.curator.domain.snapshot import Snapshot
-from services.curator.usecases.curate import Proposed
+from services.curator.prompts.builder import CuratorPromptBuilder
+from services.curator.usecases.curate import ProposedEdits
 from services.curator.usecases.similarity import SimilaritySource
 
 S = TypeVar("S", bound=BaseModel)
 
-# A prompt that shows more bullets than this hides those that matter among those that do not.
 PROMPT_BULLETS = 200
+"""Bullets in a prompt; among more of them a model overlooks the relevant ones."""
 
-NOT_READ = "the model was not shown this bullet and cannot edit it"
+NOT_SHOWN = "the model was not shown this bullet and cannot edit it"
 
 _log = get_logger(__name__)
 
 
 class CuratorReply(BaseModel):
-    """What the model is asked for (C-55)."""
+    """The reply of the model (C-55)."""
 
     deltas: list[DeltaContextItem]
 
 
-class Model(Protocol):
-    """A chat model that answers in a given shape. Raises ReplyNotStructured when its reply has another."""
+class StructuredModel(Protocol):
+    """A chat model with structured output."""
 
     async def ainvoke_structured(
         self, messages: Sequence[tuple[str, str]], shape: type[S], *, describe_schema: bool = True, corrections: int = 1
     ) -> S:
-        """The reply as a `shape`."""
-        ...
-
-
-class PromptBuilder(Protocol):
-    """Writes the prompt (C-44)."""
-
-    def build(
-        self,
-        insights: Sequence[Insight],
-        bullets: Sequence[Bullet],
-        sections: Sequence[SectionDefinition],
-        dataset: str,
-        others: Sequence[Bullet] = (),
-    ) -> str:
-        """The finished text; of `others` it holds an outline."""
-        ...
+        """Return the reply as a `shape`. Raises ReplyNotStructured for a reply of another shape."""
 
 
 class ModelCurator:
-    """Asks a model which edits follow from the insights. Its text sets no id, counter, provenance or policy.
+    """Asks a model for the edits that follow from the insights. Its text sets no id, counter, source or policy.
 
-    Of a large playbook it sees what matters for the insights, and an outline of the rest. What it then proposes is
-    checked against the whole: it cannot edit what it did not read, nor add what it could not know is there.
+    Of a large playbook the model sees the most relevant bullets and an outline of the others. Its deltas are checked
+    against all bullets: it cannot edit a bullet that it did not see, nor add a lesson that such a bullet contains.
     """
 
-    def __init__(self, llm_client: Model, prompt_builder: PromptBuilder, model: str, source: SimilaritySource) -> None:
+    def __init__(
+        self, llm_client: StructuredModel, prompt_builder: CuratorPromptBuilder, model: str, source: SimilaritySource
+    ) -> None:
         self.model = model
         self._llm_client = llm_client
         self._prompt_builder = prompt_builder
@@ -81,16 +67,16 @@ class ModelCurator:
 
     async def propose(
         self, reflection: Reflection, playbook: Snapshot, sections: Sequence[SectionDefinition]
-    ) -> Proposed:
-        """The model's deltas; a reply that cannot be read gives none, and says why (C-39, C-54 to C-57).
+    ) -> ProposedEdits:
+        """Return the deltas of the model, or the problem of a reply that cannot be parsed (C-39, C-54 to C-57).
 
-        Raises what the model client raises (C-38), and SimilarityUnavailable.
+        Raises the errors of the model client (C-38), SimilarityUnavailable.
         """
         lessons = [insight.key_insight for insight in reflection.insights]
-        in_use = [stored for stored in playbook.everything() if not stored.bullet.retired]
+        in_use = [stored for stored in playbook.all_bullets() if not stored.bullet.retired]
         shown = in_use if len(in_use) <= PROMPT_BULLETS else await self._select(lessons, playbook, in_use)
         slots = {stored.slot for stored in shown}
-        others = [one for one in in_use if one.slot not in slots]
+        others = [stored for stored in in_use if stored.slot not in slots]
         prompt = self._prompt_builder.build(
             reflection.insights, _bullets(shown), sections, playbook.dataset, _bullets(others)
         )
@@ -100,39 +86,45 @@ class ModelCurator:
             )
         except ReplyNotStructured as error:
             _log.warning("reply of the curator model cannot be used", dataset=playbook.dataset, error=str(error))
-            return Proposed(problem=str(error))
+            return ProposedEdits(problem=str(error))
         steps = tuple(sorted({step for insight in reflection.insights for step in insight.steps}))
         sources = (Source(trajectory=reflection.trajectory_id, steps=steps),) if reflection.trajectory_id else ()
         proposals = tuple(Proposal(delta, sources) for delta in reply.deltas)
-        return Proposed(await self._checked(proposals, playbook, others) if others else proposals)
+        return ProposedEdits(await self._check_unseen(proposals, playbook, others) if others else proposals)
 
-    async def _select(self, lessons: Sequence[str], playbook: Snapshot, bullets: Sequence[Stored]) -> Sequence[Stored]:
-        """Return the bullets that matter most for the lessons, in playbook order."""
+    async def _select(
+        self, lessons: Sequence[str], playbook: Snapshot, bullets: Sequence[StoredBullet]
+    ) -> Sequence[StoredBullet]:
+        """Return the most relevant bullets for the lessons, in playbook order."""
         similarity = await self._source.compare(lessons, playbook)
         return await asyncio.to_thread(select_relevant, similarity, lessons, bullets, PROMPT_BULLETS)
 
-    async def _checked(
-        self, proposals: Sequence[Proposal], playbook: Snapshot, others: Sequence[Stored]
+    async def _check_unseen(
+        self, proposals: Sequence[Proposal], playbook: Snapshot, others: Sequence[StoredBullet]
     ) -> tuple[Proposal, ...]:
-        """The proposals beside the bullets that the model did not see."""
-        unseen = {stored.bullet.id for stored in others}
-        added = [one.delta.content for one in proposals if one.delta.type == "ADD" and _comparable(one.delta.content)]
-        similarity = await self._source.compare(added, playbook)
-        return tuple(_beside(proposal, unseen, others, similarity) for proposal in proposals)
+        """Decline edits of bullets that the model did not see, and mark additions that such bullets already contain."""
+        unseen_ids = {stored.bullet.id for stored in others}
+        deltas = [proposal.delta for proposal in proposals]
+        additions = [delta.content for delta in deltas if delta.type == "ADD" and _is_comparable(delta.content)]
+        similarity = await self._source.compare(additions, playbook)
+
+        def check(proposal: Proposal) -> Proposal:
+            delta = proposal.delta
+            if delta.type != "ADD":
+                return replace(proposal, decline_reason=NOT_SHOWN) if delta.bullet_id in unseen_ids else proposal
+            if not _is_comparable(delta.content):
+                return proposal
+            nearest, score = similarity.nearest(delta.content, others)
+            if nearest is None or score < similarity.thresholds.same_meaning:
+                return proposal
+            return replace(proposal, confirmed_id=nearest.bullet.id)
+
+        return tuple(check(proposal) for proposal in proposals)
 
 
-def _beside(proposal: Proposal, unseen: Container[str], others: Sequence[Stored], similarity: Similarity) -> Proposal:
-    delta = proposal.delta
-    if delta.type != "ADD":
-        return replace(proposal, declined=NOT_READ) if delta.bullet_id in unseen else proposal
-    found, score = similarity.nearest(delta.content, others) if _comparable(delta.content) else (None, 0.0)
-    same = found is not None and score >= similarity.thresholds.same_meaning
-    return replace(proposal, confirms=found.bullet.id) if found is not None and same else proposal
-
-
-def _comparable(content: str) -> bool:
+def _is_comparable(content: str) -> bool:
     return bool(content.strip()) and len(content) <= MAX_CONTENT_CHARS
 
 
-def _bullets(stored: Iterable[Stored]) -> list[Bullet]:
-    return [one.bullet for one in stored]
+def _bullets(stored_bullets: Iterable[StoredBullet]) -> list[Bullet]:
+    return [stored.bullet for stored in stored_bullets]

@@ -9,10 +9,10 @@ from typing import Protocol, TypeVar
 
 from libs.storage.idempotency import IdempotencyKey
 from services.curator.domain.curation import Operation, SectionDefinition, VoteOutcome
-from services.curator.domain.draft import Ballot, Draft, View
-from services.curator.domain.log import Change, Origin, Revision, Stored
+from services.curator.domain.draft import Ballot, DatasetView, Draft
+from services.curator.domain.log import BulletChange, Origin, Revision, StoredBullet
+from services.curator.domain.policy import Policy
 from services.curator.domain.review import PendingChange, PendingState
-from services.curator.domain.rules import Policy
 from services.curator.domain.snapshot import Snapshot
 from services.curator.usecases.embed_new_texts import NewEmbeddings
 
@@ -39,7 +39,7 @@ class DatasetHead:
     pending_changes: int = 0
 
 
-class DatasetTransaction(View, Protocol):
+class DatasetTransaction(DatasetView, Protocol):
     """A dataset inside a writing transaction, locked against other writers."""
 
     dataset: str
@@ -48,26 +48,26 @@ class DatasetTransaction(View, Protocol):
     def policy(self) -> Policy:
         """Return the policy of the dataset."""
 
-    def tokens(self) -> int:
+    def total_tokens(self) -> int:
         """Return the estimated tokens of all bullets."""
 
-    def changes_after(self, revision: int) -> list[Change]:
+    def changes_after(self, revision: int) -> list[BulletChange]:
         """Return the changes of all revisions after `revision`, in log order."""
 
     def revisions_of(self, trajectory: str) -> list[int]:
         """Return the revisions that came from one trajectory, oldest first, without its revocations."""
 
-    def revoked(self) -> set[str]:
+    def revoked_trajectories(self) -> set[str]:
         """Return the trajectories that were revoked."""
 
-    def has_voted(self, trajectory: str) -> bool:
+    def has_votes_of(self, trajectory: str) -> bool:
         """Return True if the trajectory ever voted here, also with votes that were withdrawn."""
 
-    def changes_of(self, slots: Sequence[int]) -> list[Change]:
+    def changes_of(self, slots: Sequence[int]) -> list[BulletChange]:
         """Return all changes of these slots, in log order."""
 
-    def changes_in(self, revisions: Sequence[int]) -> dict[int, list[Change]]:
-        """Return the changes of these revisions, by revision."""
+    def changes_in(self, revisions: Sequence[int]) -> list[BulletChange]:
+        """Return the changes of these revisions, in log order."""
 
     def ballots_of(self, trajectory: str) -> list[Ballot]:
         """Return the standing votes of one trajectory."""
@@ -81,7 +81,7 @@ class DatasetTransaction(View, Protocol):
     def ballots_on(self, slot: int) -> list[Ballot]:
         """Return the standing votes on one bullet."""
 
-    def foreign(self, dataset: str) -> list[tuple[Stored, list[Ballot]]]:
+    def bullets_with_ballots(self, dataset: str) -> list[tuple[StoredBullet, list[Ballot]]]:
         """Return the bullets of another dataset, in its order, with their standing votes."""
 
     def stored_response(self, key: IdempotencyKey) -> bytes | None:
@@ -96,7 +96,7 @@ class DatasetTransaction(View, Protocol):
     def store_embeddings(self, embeddings: NewEmbeddings) -> None:
         """Store the vectors of texts together with the changes of the request."""
 
-    def draft(self) -> Draft:
+    def new_draft(self) -> Draft:
         """Return an empty draft of the next revision."""
 
     def append(
@@ -118,7 +118,7 @@ class DatasetTransaction(View, Protocol):
     def pending(self, ids: Sequence[str]) -> list[PendingChange]:
         """Return the pending changes with these ids, in their order. Raises PendingChangeNotFound."""
 
-    def keep_pending(self, change: PendingChange) -> None:
+    def store_pending(self, change: PendingChange) -> None:
         """Store a pending change, new or decided."""
 
     @property
@@ -164,7 +164,7 @@ class PlaybookStore(Protocol):
     async def bullet_history(self, dataset: str, bullet_id: str) -> list[Revision]:
         """Return the revisions that changed a bullet, oldest first, each with only that bullet's changes."""
 
-    async def changes_between(self, dataset: str, low: int, high: int) -> list[Change]:
+    async def changes_between(self, dataset: str, low: int, high: int) -> list[BulletChange]:
         """Return the changes of the revisions in (low, high], in log order. Raises RevisionAhead."""
 
     async def revisions_after(self, dataset: str, revision: int, limit: int) -> list[Revision]:

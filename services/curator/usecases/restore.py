@@ -1,28 +1,28 @@
-"""RestoreRevision: an earlier revision's bullets and votes become current again, as a new revision."""
+"""RestoreRevision: make the bullets and votes of an earlier revision current again, as a new revision."""
 
 from __future__ import annotations
 
 from services.curator.domain.errors import RevisionAhead
-from services.curator.domain.log import Change, Origin, inverted, net
+from services.curator.domain.log import BulletChange, Origin, invert_changes, net_changes
 from services.curator.usecases.ports import DatasetTransaction
 
 
-def restore(dataset: DatasetTransaction, revision: int, origin: Origin) -> list[Change]:
-    """Undoes every change after `revision`; what that changed. Errors: RevisionAhead.
+def restore(dataset: DatasetTransaction, revision: int, origin: Origin) -> list[BulletChange]:
+    """Undo every change after `revision` and return the changes of the new revision. Raises RevisionAhead.
 
-    History stays: the undone revisions are still in the log, and the restoration can be undone in the same way.
+    The undone revisions stay in the log, and the restoration can be undone in the same way.
     """
     if revision > dataset.revision:
         raise RevisionAhead(dataset.dataset, revision, dataset.revision)
-    draft = dataset.draft()
-    for change in net(inverted(dataset.changes_after(revision))):
+    draft = dataset.new_draft()
+    for change in net_changes(invert_changes(dataset.changes_after(revision))):
         if change.before is None and change.after is not None:
             draft.bring_back(change.after)
         elif change.before is not None and change.after is None:
             draft.remove(change.before)
         elif change.before is not None and change.after is not None:
-            draft.turn_into(change.before, change.after.bullet)
-    # The counters came back with the bullets; here the events that make them up follow.
-    draft.withdrawn |= {(one.slot, one.trajectory, one.round) for one in dataset.ballots_since(revision)}
-    draft.cast |= {(one.slot, one.trajectory, one.round): one for one in dataset.ballots_withdrawn_since(revision)}
+            draft.revert(change.before, change.after.bullet)
+    # The bullets have their old counters again; their vote events follow.
+    draft.withdrawn_ballots |= {ballot.key for ballot in dataset.ballots_since(revision)}
+    draft.cast_ballots |= {ballot.key: ballot for ballot in dataset.ballots_withdrawn_since(revision)}
     return list(dataset.append(draft, origin, f"restored revision {revision}").changes)

@@ -1,4 +1,4 @@
-"""DecidePendingChanges: a person lets proposals into the playbook, or keeps them out."""
+"""DecidePendingChanges: approve or reject pending changes."""
 
 from __future__ import annotations
 
@@ -7,78 +7,80 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from chassis.errors import InvalidArgument, Violation, shorten
-from services.curator.domain.curation import Operation, summarised
+from services.curator.domain.curation import Operation, summarize_deltas
 from services.curator.domain.errors import PendingChangeDecided
 from services.curator.domain.log import Origin
-from services.curator.domain.merge import Terms, merge_deltas
+from services.curator.domain.merge import MergeTerms, merge_deltas
 from services.curator.domain.review import PendingChange, PendingState
-from services.curator.usecases.commit import keep_house
+from services.curator.usecases.commit import enforce_policy
 from services.curator.usecases.ports import DatasetTransaction
 
 
-class Verdict(StrEnum):
-    """What to do with pending changes."""
+class ReviewDecision(StrEnum):
+    """The decision of a person on pending changes."""
 
     APPROVE = "approve"
     REJECT = "reject"
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
-    """The pending changes as they stand now, and the newest revision."""
+class DecisionResult:
+    """The decided changes, and the newest revision."""
 
     revision: int
     changes: tuple[PendingChange, ...]
 
 
-def decide(dataset: DatasetTransaction, ids: Sequence[str], verdict: Verdict, origin: Origin) -> Decided:
-    """Approves or rejects pending changes, all or none.
+def decide(dataset: DatasetTransaction, ids: Sequence[str], decision: ReviewDecision, origin: Origin) -> DecisionResult:
+    """Approve or reject pending changes, all or none.
 
-    Approved ones are merged into the playbook as it is now, in one revision per source trajectory, so that each can be
-    revoked; one whose bullet changed since it was proposed becomes stale. Expired ones become so and are not applied.
-    Errors: PendingChangeNotFound, PendingChangeDecided, InvalidArgument for a rejection without a reason.
+    Approved changes are merged into the newest playbook, in one revision for each source trajectory, so that each can
+    be revoked; a change whose bullet changed since becomes stale. Expired changes are marked and not applied. Raises
+    PendingChangeNotFound, PendingChangeDecided, InvalidArgument for a rejection without a reason.
     """
-    if verdict is Verdict.REJECT and not origin.reason.strip():
+    if decision is ReviewDecision.REJECT and not origin.reason.strip():
         problem = "a rejection needs a reason"
         raise InvalidArgument(problem, reason="REASON_MISSING", violations=[Violation("reason", problem)])
     waiting = dataset.pending(list(dict.fromkeys(ids)))
     for change in waiting:
         if change.state is not PendingState.WAITING:
-            raise PendingChangeDecided(f'pending change "{shorten(change.id)}" is {change.state.value} already')
-    decided = {change.id: _expired(change, dataset) for change in waiting}
-    live = [change for change in decided.values() if change.state is PendingState.WAITING]
-    if verdict is Verdict.REJECT:
-        outcome = {change.id: PendingState.REJECTED for change in live}
+            raise PendingChangeDecided(f'pending change "{shorten(change.id)}" is already {change.state.value}')
+    decided = {change.id: _mark_if_expired(change, dataset) for change in waiting}
+    undecided = [change for change in decided.values() if change.state is PendingState.WAITING]
+    if decision is ReviewDecision.REJECT:
+        outcome = {change.id: PendingState.REJECTED for change in undecided}
     else:
-        outcome = _approved(dataset, live, origin)
+        outcome = _apply_approved(dataset, undecided, origin)
     decided |= {
         change.id: replace(change, state=outcome[change.id], decided_by=origin.author, decision_reason=origin.reason)
-        for change in live
+        for change in undecided
     }
     for change in decided.values():
-        dataset.keep_pending(change)
-    return Decided(dataset.revision, tuple(decided.values()))
+        dataset.store_pending(change)
+    return DecisionResult(dataset.revision, tuple(decided.values()))
 
 
-def _expired(change: PendingChange, dataset: DatasetTransaction) -> PendingChange:
+def _mark_if_expired(change: PendingChange, dataset: DatasetTransaction) -> PendingChange:
     return replace(change, state=PendingState.EXPIRED) if change.expires <= dataset.now else change
 
 
-def _approved(dataset: DatasetTransaction, changes: Sequence[PendingChange], origin: Origin) -> dict[str, PendingState]:
+def _apply_approved(
+    dataset: DatasetTransaction, changes: Sequence[PendingChange], origin: Origin
+) -> dict[str, PendingState]:
     states: dict[str, PendingState] = {}
     for trajectory in dict.fromkeys(change.source_trajectory for change in changes):
         group = [change for change in changes if change.source_trajectory == trajectory]
-        draft = dataset.draft()
+        draft = dataset.new_draft()
         operations: list[Operation] = []
         for change in group:
-            approved = replace(change.proposal, waits="")
-            [operation] = merge_deltas(draft, [approved], Terms(base=change.base))
+            approved = replace(change.proposal, wait_reason="")
+            [operation] = merge_deltas(draft, [approved], MergeTerms(base_revision=change.base_revision))
             operations.append(operation)
-            # What a person approved and is there already, or was removed meanwhile, is done all the same.
+            # An approved change without effect is approved: its lesson is there, or its bullet was removed.
             states[change.id] = PendingState.STALE if operation.conflict else PendingState.APPROVED
-        if not draft.empty:
-            touched = [one.after for one in draft.changes if one.after]
-            summary = summarised(change.proposal.delta for change in group)
+        if not draft.is_empty:
+            changed_bullets = [change.after for change in draft.changes if change.after]
+            summary = summarize_deltas(change.proposal.delta for change in group)
             dataset.append(draft, replace(origin, source_trajectory=trajectory), summary, operations)
-            keep_house(dataset, dataset.policy, touched)
+            enforce_policy(dataset, dataset.policy, changed_bullets)
     return states

@@ -1,25 +1,26 @@
-"""RevokeTrajectory: everything that came from one trajectory is taken back, as far as nothing else rests on it."""
+"""RevokeTrajectory: undo the bullets, edits and votes of one trajectory that nothing else supports."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from services.curator.domain.draft import Draft
-from services.curator.domain.log import Change, Origin, Stored
+from services.curator.domain.log import BulletChange, Origin, StoredBullet
+from services.curator.domain.playbook import Bullet, Source
 from services.curator.usecases.ports import DatasetTransaction
 
 
 @dataclass(slots=True)
 class Revocation:
-    """The blast radius: what changed, or would change.
+    """The effect of a revocation.
 
-    `removed` bullets came only from the trajectory; `reverted` ones lost its edits or came back from its removal;
-    `entangled` ones were edited by others on top of it, so a person should look at them.
+    `removed` bullets came only from the trajectory; `reverted` ones lost its edits or are restored after its removal;
+    `entangled` ones were edited by others after it, so that a person should check them.
     """
 
     revision: int = 0
-    changes: list[Change] = field(default_factory=list)
+    changes: list[BulletChange] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     reverted: list[str] = field(default_factory=list)
     votes_removed: int = 0
@@ -27,92 +28,93 @@ class Revocation:
 
 
 def revoke(dataset: DatasetTransaction, trajectory: str, origin: Origin, *, dry_run: bool) -> Revocation:
-    """Removes what came only from the trajectory, takes back its votes and edits. A dry run only reports."""
-    draft = dataset.draft()
-    told = Revocation(revision=dataset.revision)
-    own = set(dataset.revisions_of(trajectory))
-    touched = {change.slot for changes in dataset.changes_in(sorted(own)).values() for change in changes}
-    standing = {stored.slot: stored for stored in dataset.everything()}
-    touched |= {slot for slot, stored in standing.items() if stored.bullet.from_trajectory(trajectory)}
-    for ballot in dataset.ballots_of(trajectory):
-        if ballot.slot in standing:
-            standing[ballot.slot] = draft.uncount(standing[ballot.slot], ballot)
-            told.votes_removed += 1
-    histories = _by_slot(dataset.changes_of(sorted(touched)))
-    for slot in sorted(touched):
-        if slot in standing:
-            _take_back_text(draft, standing[slot], histories.get(slot, []), trajectory, own, told)
-        else:
-            _take_back_removal(dataset, draft, histories.get(slot, []), trajectory, own, told)
-    told.changes = draft.changes
-    # Also a revocation without effect is logged: a bullet that comes back later must come without its votes.
-    if not dry_run and (own or not draft.empty or dataset.has_voted(trajectory)):
-        revoked = replace(origin, source_trajectory=trajectory)
-        told.changes = list(dataset.append(draft, revoked, f"revoked trajectory {trajectory}").changes)
-        told.revision = dataset.revision
-    return told
+    """Remove bullets that came only from the trajectory; undo its votes and edits. A dry run changes nothing."""
+    return _Revoker(dataset, trajectory).revoke(origin, dry_run=dry_run)
 
 
-def _by_slot(changes: Iterable[Change]) -> dict[int, list[Change]]:
-    slots: dict[int, list[Change]] = {}
-    for change in changes:
-        slots.setdefault(change.slot, []).append(change)
-    return slots
+class _Revoker:
+    def __init__(self, dataset: DatasetTransaction, trajectory: str) -> None:
+        self.dataset = dataset
+        self.draft = dataset.new_draft()
+        self.trajectory = trajectory
+        self.revisions = set(dataset.revisions_of(trajectory))
+        self.revocation = Revocation(revision=dataset.revision)
+
+    def revoke(self, origin: Origin, *, dry_run: bool) -> Revocation:
+        dataset, revocation = self.dataset, self.revocation
+        bullets = {stored.slot: stored for stored in dataset.all_bullets()}
+        slots = {change.slot for change in dataset.changes_in(sorted(self.revisions))}
+        slots |= {slot for slot, stored in bullets.items() if stored.bullet.is_from_trajectory(self.trajectory)}
+        for ballot in dataset.ballots_of(self.trajectory):
+            if ballot.slot in bullets:
+                bullets[ballot.slot] = self.draft.withdraw_ballot(bullets[ballot.slot], ballot)
+                revocation.votes_removed += 1
+        histories: defaultdict[int, list[BulletChange]] = defaultdict(list)
+        for change in dataset.changes_of(sorted(slots)):
+            histories[change.slot].append(change)
+        for slot in sorted(slots):
+            if slot in bullets:
+                self._undo_edits(bullets[slot], histories[slot])
+            else:
+                self._undo_removal(histories[slot])
+        revocation.changes = self.draft.changes
+        # A revocation without effect is logged too: a bullet that is restored later must not get its votes back.
+        has_trace = self.revisions or not self.draft.is_empty or dataset.has_votes_of(self.trajectory)
+        if has_trace and not dry_run:
+            origin = replace(origin, source_trajectory=self.trajectory)
+            revision = dataset.append(self.draft, origin, f"revoked trajectory {self.trajectory}")
+            revocation.changes, revocation.revision = list(revision.changes), dataset.revision
+        return revocation
+
+    def _undo_edits(self, stored: StoredBullet, history: Sequence[BulletChange]) -> None:
+        """Undo the trajectory's edits of a bullet, unless another author edited it afterwards."""
+        bullet = stored.bullet
+        other_sources = self._other_sources(bullet)
+        edits = [change.after for change in history if change.after and _changes_content(change)]
+        other_edits = [edit for edit in edits if edit.touched_revision not in self.revisions]
+        if not other_edits and not other_sources:
+            self.draft.remove(stored)
+            self.revocation.removed.append(bullet.id)
+            return
+        if other_edits and edits[-1].touched_revision in self.revisions:
+            last = other_edits[-1].bullet
+            stored = self.draft.rewrite(
+                stored,
+                bullet.replace_fields(content=last.content, searchable_text=last.searchable_text, section=last.section),
+            )
+            self.revocation.reverted.append(bullet.id)
+        elif other_edits and len(other_edits) < len(edits):
+            self.revocation.entangled.append(bullet.id)
+        if other_sources != bullet.sources:
+            self.draft.note_sources(stored, other_sources)
+
+    def _undo_removal(self, history: Sequence[BulletChange]) -> None:
+        """Restore a bullet that the trajectory removed, with the votes of others, unless its id is used again."""
+        last = history[-1] if history else None
+        if last is None or last.before is None or last.after is not None:
+            return
+        removal = self.dataset.last_removal_after(last.bullet_id, last.before.touched_revision)
+        if removal not in self.revisions:
+            return
+        bullet = last.before.bullet
+        if self.draft.find(bullet.id) is not None:
+            self.revocation.entangled.append(bullet.id)
+            return
+        sources = self._other_sources(bullet)
+        if bullet.sources and not sources:
+            return
+        without_votes = bullet.replace_fields(helpful=0, harmful=0, sources=sources)
+        restored = self.draft.bring_back(replace(last.before, bullet=without_votes))
+        revoked = {self.trajectory, *self.dataset.revoked_trajectories()}
+        for ballot in self.dataset.ballots_withdrawn_since(removal - 1):
+            if ballot.slot == restored.slot and ballot.trajectory not in revoked:
+                restored = self.draft.count_ballot(restored, ballot)
+        self.revocation.reverted.append(bullet.id)
+
+    def _other_sources(self, bullet: Bullet) -> tuple[Source, ...]:
+        return tuple(source for source in bullet.sources if source.trajectory != self.trajectory)
 
 
-def _take_back_text(
-    draft: Draft, stored: Stored, history: Sequence[Change], trajectory: str, own: set[int], told: Revocation
-) -> None:
-    """Undoes the trajectory's edits of a bullet that stands, unless someone edited it after that."""
-    bullet = stored.bullet
-    others = tuple(source for source in bullet.sources if source.trajectory != trajectory)
-    edits = [change.after for change in history if change.after and _says_something_new(change)]
-    foreign = [edit for edit in edits if edit.touched not in own]
-    if not foreign and not others:
-        draft.remove(stored)
-        told.removed.append(bullet.id)
-        return
-    if edits and edits[-1].touched in own and foreign:
-        earlier = foreign[-1].bullet
-        back = bullet.having(content=earlier.content, searchable_text=earlier.searchable_text, section=earlier.section)
-        stored = draft.rewrite(stored, back)
-        told.reverted.append(bullet.id)
-    elif foreign and len(foreign) < len(edits):
-        told.entangled.append(bullet.id)
-    if others != bullet.sources:
-        draft.note_sources(stored, others)
-
-
-def _says_something_new(change: Change) -> bool:
+def _changes_content(change: BulletChange) -> bool:
     before, after = change.before, change.after
     return before is None or after is None or before.bullet.content != after.bullet.content
-
-
-def _take_back_removal(
-    dataset: DatasetTransaction,
-    draft: Draft,
-    history: Sequence[Change],
-    trajectory: str,
-    own: set[int],
-    told: Revocation,
-) -> None:
-    """Brings back a bullet that the trajectory removed, with the votes of others, unless its id is in use again."""
-    last = history[-1] if history else None
-    if last is None or last.before is None or last.after is not None:
-        return
-    removed_in = dataset.removed_after(last.bullet_id, last.before.touched)
-    if removed_in not in own:
-        return
-    bullet = last.before.bullet
-    if draft.find(bullet.id) is not None:
-        told.entangled.append(bullet.id)
-        return
-    sources = tuple(source for source in bullet.sources if source.trajectory != trajectory)
-    if bullet.sources and not sources:
-        return
-    back = draft.bring_back(replace(last.before, bullet=bullet.having(helpful=0, harmful=0, sources=sources)))
-    revoked = {trajectory, *dataset.revoked()}
-    for ballot in dataset.ballots_withdrawn_since(removed_in - 1):
-        if ballot.slot == back.slot and ballot.trajectory not in revoked:
-            back = draft.count(back, ballot)
-    told.reverted.append(bullet.id)

@@ -1,6 +1,6 @@
-"""Proposals by rules, without a model: add what is new, improve what says it worse, remove what is contradicted.
+"""Propose edits by rules, without a model: add new lessons, improve wordings, remove contradicted bullets.
 
-Deterministic: the same playbook and reflection give the same proposals, each with its reason.
+The rules are deterministic: equal playbooks and reflections give equal proposals, each with its reason.
 """
 
 from __future__ import annotations
@@ -10,151 +10,143 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.curator.domain.curation import (
-    RULES,
+    OFFLINE_MODEL,
     DeltaContextItem,
     DeltaType,
-    Insight,
+    Lesson,
     Proposal,
     Reflection,
     SectionDefinition,
 )
-from services.curator.domain.lessons import contains, distinct, is_attested, is_recipe, says_more
-from services.curator.domain.log import Stored
+from services.curator.domain.lessons import contains, is_attested, is_recipe, merge_lessons, says_more
+from services.curator.domain.log import StoredBullet
 from services.curator.domain.playbook import Bullet, Source
 from services.curator.domain.similarity import Similarity
 from services.curator.domain.snapshot import Snapshot
 from services.curator.domain.word_similarity import WORDS
-from services.curator.usecases.curate import Proposed
+from services.curator.usecases.curate import ProposedEdits
 from services.curator.usecases.similarity import SimilaritySource
 
-# A bullet needs this many harmful votes before a contradiction removes it.
-OUT_VOTED = 2
+MIN_HARMFUL_VOTES = 2
+"""The harmful votes from which a contradicted bullet is removed."""
 DEFAULT_SECTION = "others"
 
-HOLDS_FOR_ONE_TASK = "it tells the calls of one task; a playbook keeps what other tasks can use"
+HOLDS_FOR_ONE_TASK = "it lists the calls of one task; a playbook holds lessons for other tasks"
 
 
 class RuleCurator:
-    """Curation by the similarity of lessons; `model` is what a revision says of it."""
+    """Proposes edits by the similarity of lessons, without a model."""
 
-    model = RULES
+    model = OFFLINE_MODEL
 
     def __init__(self, source: SimilaritySource) -> None:
         self._source = source
 
     async def propose(
         self, reflection: Reflection, playbook: Snapshot, sections: Sequence[SectionDefinition]
-    ) -> Proposed:
-        """One proposal per lesson, and removals of bullets that lessons contradict and votes are against.
+    ) -> ProposedEdits:
+        """Return one proposal for each lesson, and removals of outvoted bullets that a lesson contradicts.
 
-        Where nothing but the agent's own word says how the run ended, no wording is changed for lessons that no tool's
-        words back, and nothing is removed. Raises SimilarityUnavailable.
+        If only the agent itself reports the outcome, nothing is removed, and only lessons that a tool's response
+        supports change a wording. Raises SimilarityUnavailable.
         """
         lessons = [insight.key_insight for insight in reflection.insights]
         similarity = await self._source.compare(lessons, playbook)
-        rules = _Rules(reflection, playbook.everything(), sections, similarity)
-        return Proposed(tuple(await asyncio.to_thread(rules.proposals)), threshold=WORDS.thresholds.same_meaning)
+        rules = _Rules(reflection, playbook.all_bullets(), sections, similarity)
+        return ProposedEdits(tuple(await asyncio.to_thread(rules.propose)), threshold=WORDS.thresholds.same_meaning)
 
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """The rules for one reflection against one state of a playbook."""
+    """The rules for one reflection and one state of a playbook."""
 
     reflection: Reflection
-    stored: Sequence[Stored]
+    bullets: Sequence[StoredBullet]
     sections: Sequence[SectionDefinition]
     similarity: Similarity
 
-    def proposals(self) -> list[Proposal]:
-        lessons = distinct(self.reflection.insights, self.similarity)
-        removals = self._contradicted(lessons) if self.reflection.reliable else []
-        gone = {proposal.delta.bullet_id for proposal in removals}
-        standing = [one for one in self.stored if one.bullet.id not in gone]
-        return [*removals, *(self._proposal(lesson, standing) for lesson in lessons)]
+    def propose(self) -> list[Proposal]:
+        lessons = merge_lessons(self.reflection.insights, self.similarity)
+        removals = self._propose_removals(lessons) if self.reflection.is_reliable else []
+        removed_ids = {proposal.delta.bullet_id for proposal in removals}
+        remaining = [stored for stored in self.bullets if stored.bullet.id not in removed_ids]
+        return [*removals, *(self._propose_edit(lesson, remaining) for lesson in lessons)]
 
-    def _proposal(self, lesson: Insight, standing: Sequence[Stored]) -> Proposal:
+    def _propose_edit(self, lesson: Lesson, bullets: Sequence[StoredBullet]) -> Proposal:
         text = lesson.key_insight
         if is_recipe(text, self.reflection.query):
-            return self._sourced(lesson, "ADD", lesson.section, None, HOLDS_FOR_ONE_TASK, declined=HOLDS_FOR_ONE_TASK)
-        near, score = self.similarity.nearest(text, standing)
-        if near is not None and (score >= self.similarity.thresholds.same_meaning or near.bullet.content == text):
-            return self._of_known(lesson, near.bullet)
-        section = lesson.section or self._section(text, near, score)
-        return self._sourced(lesson, "ADD", section, None, self._new(text, near, standing))
+            return self._proposal(lesson, "ADD", lesson.section, HOLDS_FOR_ONE_TASK, decline_reason=HOLDS_FOR_ONE_TASK)
+        nearest, score = self.similarity.nearest(text, bullets)
+        if nearest is None:
+            reason = f"no bullet says this; similarity 0.00 with all ({self.similarity.name})"
+            reason = reason if bullets else "the playbook is empty"
+            return self._proposal(lesson, "ADD", lesson.section or self._best_section(text), reason)
+        if score >= self.similarity.thresholds.same_meaning or nearest.bullet.content == text:
+            return self._propose_improvement(lesson, nearest.bullet)
+        is_same_subject = score >= self.similarity.thresholds.same_subject
+        section = lesson.section or (nearest.bullet.section if is_same_subject else self._best_section(text))
+        described = self.similarity.describe(text, nearest.bullet.content)
+        reason = f"no bullet says this; the nearest is {nearest.bullet.id} ({described})"
+        return self._proposal(lesson, "ADD", section, reason)
 
-    def _new(self, text: str, near: Stored | None, standing: Sequence[Stored]) -> str:
-        """Why a lesson is one that no bullet teaches."""
-        if not standing:
-            return "the playbook is empty"
-        if near is None:
-            return f"no bullet says this; similarity 0.00 with all ({self.similarity.name})"
-        described = self.similarity.describe(text, near.bullet.content)
-        return f"no bullet says this; the nearest is {near.bullet.id} ({described})"
-
-    def _of_known(self, lesson: Insight, known: Bullet) -> Proposal:
-        """What becomes of a lesson that a bullet teaches already: the better text stays, with the sources of both."""
+    def _propose_improvement(self, lesson: Lesson, bullet: Bullet) -> Proposal:
+        """Return an UPDATE of the bullet if the lesson has the better wording, else an ADD that confirms the bullet."""
         text = lesson.key_insight
-        alike = f"the same lesson ({self.similarity.describe(text, known.content)})"
-        trusted = self.reflection.reliable or (self.reflection.by_rules and is_attested(text, self.reflection.query))
-        if trusted and contains(text, known.content):
-            reason = f"says all that {known.id} says and more; {alike}"
-        elif trusted and says_more(text, known.content, self.similarity) and not known.helpful > known.harmful:
-            reason = f"says more than {known.id}, which no votes confirm; {alike}"
+        described = f"the same lesson ({self.similarity.describe(text, bullet.content)})"
+        is_attested_by_rules = self.reflection.is_from_rules and is_attested(text, self.reflection.query)
+        is_trusted = self.reflection.is_reliable or is_attested_by_rules
+        if is_trusted and contains(text, bullet.content):
+            reason = f"says all that {bullet.id} says and more; {described}"
+        elif is_trusted and says_more(text, bullet.content, self.similarity) and bullet.helpful <= bullet.harmful:
+            reason = f"says more than {bullet.id}, which no votes confirm; {described}"
         else:
-            reason = f"confirms {known.id}; {alike}"
-            return self._sourced(lesson, "ADD", known.section, None, reason, confirms=known.id)
-        return self._sourced(lesson, "UPDATE", known.section, known.id, reason)
+            reason = f"confirms {bullet.id}; {described}"
+            return self._proposal(lesson, "ADD", bullet.section, reason, confirmed_id=bullet.id)
+        return self._proposal(lesson, "UPDATE", bullet.section, reason, bullet.id)
 
-    def _contradicted(self, lessons: Sequence[Insight]) -> list[Proposal]:
-        """Removals of bullets that this run found harmful, that votes are against, and that a lesson contradicts."""
-        blamed = _blamed(self.reflection)
+    def _propose_removals(self, lessons: Sequence[Lesson]) -> list[Proposal]:
+        """Return removals of outvoted bullets that this trajectory found harmful and that a lesson contradicts."""
+        evaluations = self.reflection.evaluations
+        harmful_ids = {evaluation.bullet_id for evaluation in evaluations if evaluation.tag == "harmful"}
         removals: list[Proposal] = []
-        for one in self.stored:
-            bullet = one.bullet
+        for bullet in (stored.bullet for stored in self.bullets if stored.bullet.id in harmful_ids):
             harmful = bullet.harmful + 1
-            if bullet.id not in blamed or harmful < OUT_VOTED or harmful <= bullet.helpful:
+            if harmful < MIN_HARMFUL_VOTES or harmful <= bullet.helpful:
                 continue
-            lesson = next(
-                (lesson for lesson in lessons if self.similarity.contradicts(lesson.key_insight, bullet.content)), None
+            contradicting = (
+                lesson for lesson in lessons if self.similarity.contradicts(lesson.key_insight, bullet.content)
             )
+            lesson = next(contradicting, None)
             if lesson is not None:
-                alike = self.similarity.describe(lesson.key_insight, bullet.content)
+                described = self.similarity.describe(lesson.key_insight, bullet.content)
                 votes = f"{harmful} harmful, {bullet.helpful} helpful"
-                reason = f"contradicted by this run ({alike}) and out-voted ({votes})"
-                removals.append(self._sourced(lesson, "DELETE", bullet.section, bullet.id, reason))
+                reason = f"contradicted by this trajectory ({described}) and outvoted ({votes})"
+                removals.append(self._proposal(lesson, "DELETE", bullet.section, reason, bullet.id))
         return removals
 
-    def _sourced(
+    def _proposal(
         self,
-        lesson: Insight,
-        kind: DeltaType,
+        lesson: Lesson,
+        delta_type: DeltaType,
         section: str,
-        bullet_id: str | None,
         reason: str,
-        *,
-        declined: str = "",
-        confirms: str = "",
+        bullet_id: str | None = None,
+        **outcome: str,
     ) -> Proposal:
-        content = "" if kind == "DELETE" else lesson.key_insight
-        delta = DeltaContextItem(type=kind, section=section, bullet_id=bullet_id, content=content, reasoning=reason)
+        content = "" if delta_type == "DELETE" else lesson.key_insight
+        delta = DeltaContextItem(
+            type=delta_type, section=section, bullet_id=bullet_id, content=content, reasoning=reason
+        )
         trajectory = self.reflection.trajectory_id
-        own = (Source(trajectory=trajectory, steps=lesson.steps),) if trajectory else ()
-        return Proposal(delta, own, declined, confirms=confirms)
+        sources = (Source(trajectory=trajectory, steps=lesson.steps),) if trajectory else ()
+        return Proposal(delta, sources, **outcome)
 
-    def _section(self, text: str, near: Stored | None, score: float) -> str:
-        """The section of a bullet on the same subject, else the defined one whose words describe the text best."""
-        if near is not None and score >= self.similarity.thresholds.same_subject:
-            return near.bullet.section
-        described = [
-            (WORDS.cosine(text, f"{one.name.replace('_', ' ')} {one.description}"), one.name) for one in self.sections
+    def _best_section(self, text: str) -> str:
+        """Return the defined section whose words describe the text best, else a default."""
+        names = [section.name for section in self.sections]
+        cosines = [
+            WORDS.cosine(text, f"{section.name.replace('_', ' ')} {section.description}") for section in self.sections
         ]
-        best = max(described, key=lambda pair: pair[0], default=(0.0, ""))
-        if best[0] > 0.0:
-            return best[1]
-        names = {one.name for one in self.sections}
-        return DEFAULT_SECTION if not names or DEFAULT_SECTION in names else self.sections[-1].name
-
-
-def _blamed(reflection: Reflection) -> set[str]:
-    """The ids of the bullets that the run found harmful."""
-    return {one.bullet_id for one in reflection.evaluations if one.tag == "harmful"}
+        if cosines and max(cosines) > 0.0:
+            return names[cosines.index(max(cosines))]
+        return DEFAULT_SECTION if not names or DEFAULT_SECTION in names else names[-1]

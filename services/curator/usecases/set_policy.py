@@ -1,4 +1,4 @@
-"""SetPolicy: new rules for a dataset, which hold from now on and for what is there."""
+"""SetPolicy: replace the policy of a dataset and enforce it at once."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from datetime import timedelta
 
 from chassis.errors import Violation
 from services.curator.domain.errors import InvalidPolicy
-from services.curator.domain.log import Kind, Origin
-from services.curator.domain.rules import Policy
+from services.curator.domain.log import Origin, RevisionKind
+from services.curator.domain.policy import Policy
 from services.curator.domain.upkeep import merge_duplicates
-from services.curator.usecases.commit import UPKEEP_AUTHOR, keep_house
+from services.curator.usecases.commit import UPKEEP_AUTHOR, enforce_policy
 from services.curator.usecases.ports import DatasetTransaction
 
-# A threshold so low would make one bullet of everything.
+# Below this threshold different lessons would be merged.
 LOWEST_THRESHOLD = 0.5
 LONGEST_LIFETIME = timedelta(days=3650)
 
 
-def checked_policy(policy: Policy) -> Policy:
-    """`policy` if its values make sense, else InvalidPolicy."""
+def validate_policy(policy: Policy) -> Policy:
+    """Return `policy`. Raises InvalidPolicy for a value out of its range."""
     threshold = policy.duplicate_threshold
     if threshold is not None and not (math.isfinite(threshold) and LOWEST_THRESHOLD <= threshold <= 1):
         raise _invalid("duplicate_threshold", f"{threshold} is outside {LOWEST_THRESHOLD}..1")
@@ -34,13 +34,13 @@ def _invalid(field: str, problem: str) -> InvalidPolicy:
 
 
 def set_policy(dataset: DatasetTransaction, policy: Policy) -> Policy:
-    """Replaces the rules; duplicates they make, out-voted bullets and what exceeds the budget go at once."""
-    dataset.set_policy(checked_policy(policy))
+    """Replace the policy; merge duplicates, retire and evict bullets accordingly."""
+    dataset.set_policy(validate_policy(policy))
     if policy.duplicate_threshold is not None:
-        draft = dataset.draft()
+        draft = dataset.new_draft()
         merged = merge_duplicates(draft, policy.duplicate_threshold, dataset.ballots_on)
         if merged:
             reason = f"merged duplicates: {len(merged)}"
-            dataset.append(draft, Origin(Kind.UPKEEP, UPKEEP_AUTHOR, reason), reason)
-    keep_house(dataset, policy, list(dataset.everything()) if policy.retire_after_harmful else [])
+            dataset.append(draft, Origin(RevisionKind.UPKEEP, UPKEEP_AUTHOR, reason), reason)
+    enforce_policy(dataset, policy, list(dataset.all_bullets()) if policy.retire_after_harmful else [])
     return policy

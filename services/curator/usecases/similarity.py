@@ -1,4 +1,4 @@
-"""By what lessons are compared: the words they share, or the vectors of an embedding model."""
+"""Compare lessons by words or by the vectors of an embedding model."""
 
 from __future__ import annotations
 
@@ -19,24 +19,23 @@ from services.curator.domain.snapshot import Snapshot
 from services.curator.domain.word_similarity import WORDS
 
 CACHED_MATRICES = 16
-"""Matrices in memory, one per dataset; a playbook of 10,000 bullets takes 15 MB with `minilm`."""
+"""Matrices in memory, one for each dataset; 10,000 bullets take 15 MB with `minilm`."""
 SPARE_ROWS = 1024
-"""Rows of texts that left the playbook that a matrix may have beyond half of its rows."""
+"""Rows of removed texts that a matrix may have in addition to half of its rows."""
 
 
 class SimilaritySource(Protocol):
     """Makes the similarity by which the lessons of one reflection are compared."""
 
     async def compare(self, lessons: Sequence[str], playbook: Snapshot | None = None) -> Similarity:
-        """Return a similarity of the lessons, with each other and with the bullets of the playbook.
+        """Return the similarity of the lessons with each other and with the bullets of the playbook.
 
-        Raises `SimilarityUnavailable` when it takes a model that does not answer; never compares by other means.
+        Raises `SimilarityUnavailable` if the model does not answer; lessons are never compared by other means.
         """
-        ...
 
 
 class WordSource:
-    """Compares by words; needs no model."""
+    """Compares by words, without a model."""
 
     async def compare(self, lessons: Sequence[str], playbook: Snapshot | None = None) -> Similarity:
         """Return the similarity of words."""
@@ -44,14 +43,14 @@ class WordSource:
 
 
 class EmbeddingSource:
-    """Compares by vectors. `same_meaning` is the cosine from which two lessons are the same; None: the model's own."""
+    """Compares by vectors. `same_meaning` is the cosine from which lessons are the same; None: that of the model."""
 
     def __init__(self, embedder: TextEmbedder, same_meaning: float | None = None) -> None:
         self._embedder = embedder
         model = embedder.model
         self._thresholds = model.thresholds._replace(same_meaning=same_meaning or model.thresholds.same_meaning)
         self._matrices: LRUCache[str, TextMatrix] = LRUCache(CACHED_MATRICES)
-        self._filling = asyncio.Lock()
+        self._fill_lock = asyncio.Lock()
 
     async def compare(self, lessons: Sequence[str], playbook: Snapshot | None = None) -> Similarity:
         """Return the similarity of vectors. Bullets whose vectors are missing are embedded and stored first."""
@@ -65,17 +64,17 @@ class EmbeddingSource:
         return EmbeddingSimilarity(self._embedder.model.model_id, self._thresholds, matrix, by_text)
 
     async def _matrix(self, playbook: Snapshot) -> TextMatrix:
-        """Return the matrix of a playbook; only texts that came since the last time are added."""
-        texts = dict.fromkeys(stored.bullet.content for stored in playbook.everything())
+        """Return the matrix of a playbook; it gets the texts that were added since the last call."""
+        texts = dict.fromkeys(stored.bullet.content for stored in playbook.all_bullets())
         matrix = self._matrices.get(playbook.dataset)
         if matrix is not None and texts.keys() <= matrix.rows.keys() and len(matrix) <= 2 * len(texts) + SPARE_ROWS:
             return matrix
-        async with self._filling:
+        async with self._fill_lock:
             matrix = self._matrices.get(playbook.dataset, TextMatrix())
             absent = [text for text in texts if text not in matrix.rows]
             vectors = await self._embedder.embed_documents(absent)
             if len(matrix) > 2 * len(texts) + SPARE_ROWS:
-                matrix = matrix.keep(texts)
+                matrix = matrix.select(texts)
             if absent:
                 matrix.append(absent, vectors)
             self._matrices[playbook.dataset] = matrix

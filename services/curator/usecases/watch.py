@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from services.curator.domain.errors import RevisionAhead, WatcherTooFarBehind
 from services.curator.domain.log import Revision
-from services.curator.domain.playbook import checked_dataset
+from services.curator.domain.playbook import validate_dataset_name
 from services.curator.domain.snapshot import Snapshot
 from services.curator.usecases.ports import Feed, PlaybookStore
 
@@ -39,7 +39,7 @@ class Watch:
 
         Raises RevisionAhead for a start after the newest revision, WatcherTooFarBehind.
         """
-        current = await self._store.load(checked_dataset(dataset))
+        current = await self._store.load(validate_dataset_name(dataset))
         if from_revision > current.revision:
             raise RevisionAhead(dataset, from_revision, current.revision)
         cursor = from_revision

@@ -17,9 +17,9 @@ from libs.storage.errors import StoreUnavailable
 from services.curator.adapters.feed import RevisionFeed
 from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.curation import Vote
-from services.curator.domain.log import Kind, Origin, Revision, fold
+from services.curator.domain.log import Origin, Revision, RevisionKind, fold
 from services.curator.tests.playbook_machine import PlaybookMachine
-from services.curator.usecases.commit import Batch, Committed, commit
+from services.curator.usecases.commit import CommitResult, EditBatch, commit
 from tests.support.campaigns import campaign_size
 from tests.support.playbook_worker import DATASET, OPERATIONS_PER_REQUEST, delta
 from tests.support.postgres_server import PostgresServer
@@ -44,7 +44,7 @@ def url(database_location: str) -> str:
     return database_location if database_location.startswith("postgresql") else f"sqlite:///{database_location}"
 
 
-async def write(store: SqlPlaybookStore, batch: Batch) -> Committed:
+async def write(store: SqlPlaybookStore, batch: EditBatch) -> CommitResult:
     return await store.write(DATASET, lambda transaction: commit(transaction, batch))
 
 
@@ -141,14 +141,14 @@ def test_any_sequence_of_edits_on_postgresql(postgres: PostgresServer) -> None: 
 async def test_a_database_that_goes_away_and_comes_back(lone_postgres: PostgresServer) -> None:
     store = SqlPlaybookStore(lone_postgres.database())
     await store.open()
-    await write(store, Batch(Origin(Kind.APPLY, "me"), [delta("ADD", "one")]))
+    await write(store, EditBatch(Origin(RevisionKind.APPLY, "me"), [delta("ADD", "one")]))
     lone_postgres.stop()
     with pytest.raises(StoreUnavailable, match="does not answer"):
-        await write(store, Batch(Origin(Kind.APPLY, "me"), [delta("ADD", "two")]))
+        await write(store, EditBatch(Origin(RevisionKind.APPLY, "me"), [delta("ADD", "two")]))
     with pytest.raises(StoreUnavailable):
         await store.history(DATASET, None, 10)
     lone_postgres.start()
-    done = await write(store, Batch(Origin(Kind.APPLY, "me"), votes=[Vote("gene-00001", "helpful", "run")]))
+    done = await write(store, EditBatch(Origin(RevisionKind.APPLY, "me"), votes=[Vote("gene-00001", "helpful", "run")]))
     assert done.revision == 2
     assert [one.helpful for one in (await store.load(DATASET)).bullet_list] == [1]
     await store.close()
@@ -165,12 +165,15 @@ async def test_postgresql_notifies_of_other_processes_commits(postgres: Postgres
     while not seen:
         # The first commits may come before the listener does.
         await write(
-            writer, Batch(Origin(Kind.APPLY, "me"), [delta("ADD", f"lesson {(await writer.load(DATASET)).revision}")])
+            writer,
+            EditBatch(
+                Origin(RevisionKind.APPLY, "me"), [delta("ADD", f"lesson {(await writer.load(DATASET)).revision}")]
+            ),
         )
         seen = await feed.wait(DATASET, 0, seconds=0.2)
     head = (await writer.load(DATASET)).revision
     waiting = asyncio.create_task(feed.wait(DATASET, head, seconds=60))
-    await write(writer, Batch(Origin(Kind.APPLY, "me"), [delta("ADD", "the last")]))
+    await write(writer, EditBatch(Origin(RevisionKind.APPLY, "me"), [delta("ADD", "the last")]))
     assert await waiting
     assert [one.number for one in await feed.revisions_after(DATASET, head)] == [head + 1]
     listening.cancel()

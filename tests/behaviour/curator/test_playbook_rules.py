@@ -120,7 +120,7 @@ async def test_in_tiered_mode_plain_adds_pass_and_instructions_wait(stub: Stub) 
         "its text reads like an instruction to the reader"
     ] * 2
     low = await apply(stub, add("harmless"), author="bot")
-    assert low.pending[0].waits_because == "its source is trusted little"
+    assert low.pending[0].waits_because == "the trust in its author is low"
 
 
 async def test_the_budget_evicts_the_least_useful_as_a_revision_of_its_own(stub: Stub) -> None:

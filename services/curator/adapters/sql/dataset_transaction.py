@@ -1,4 +1,4 @@
-"""Add to the log of a dataset: a revision, its changes and votes, and their fold, in one transaction."""
+"""Append revisions to the log of a dataset, with their changes, votes and fold, in one transaction."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from services.curator.adapters.sql.notifications import notify
 from services.curator.domain.curation import Operation, VoteOutcome
 from services.curator.domain.draft import Draft
 from services.curator.domain.ids import number_of
-from services.curator.domain.log import Change, Origin, Revision, Stamp, Stored
-from services.curator.domain.playbook import estimated_tokens, fingerprint
+from services.curator.domain.log import BulletChange, Origin, Revision, Stamp, StoredBullet
+from services.curator.domain.playbook import content_fingerprint, estimate_tokens
+from services.curator.domain.policy import Policy
 from services.curator.domain.review import PendingChange
-from services.curator.domain.rules import Policy
 from services.curator.usecases.embed_new_texts import NewEmbeddings
 
-# Counting the bullets before a slot is a range scan; beyond this many it is cheaper to read all slots once.
 _POSITIONS_BY_COUNT = 16
+"""Positions that are counted by range scans; for more of them, reading all slots once is cheaper."""
 
 
 _ADD_BULLET = schema.bullet.insert()
@@ -49,7 +49,7 @@ _ADVANCE = (
 
 
 class SqlDatasetTransaction(LockedDataset):
-    """A locked dataset that can be written to. Implements `DatasetTransaction`; `revisions` are those it appended."""
+    """A locked dataset for writing. Implements `DatasetTransaction`; `revisions` are the appended ones."""
 
     def __init__(self, connection: Connection, dataset: str, now: datetime, policy: Policy) -> None:
         super().__init__(connection, dataset, now, policy)
@@ -60,15 +60,15 @@ class SqlDatasetTransaction(LockedDataset):
         return schema.requests.stored_response(self._connection, key)
 
     def store_response(self, key: IdempotencyKey, response: bytes, payload: bytes) -> None:
-        """Store the response, and the payload worth keeping with it. Raises RequestDone, RequestIdReused."""
+        """Store response and payload of a request. Raises RequestDone, RequestIdReused."""
         schema.requests.store_response(self._connection, key, response, self._now, payload)
 
     def store_embeddings(self, embeddings: NewEmbeddings) -> None:
-        """Store the vectors of texts together with what the request changes."""
+        """Store the vectors of texts together with the changes of the request."""
         insert_embeddings(self._connection, schema.embeddings, embeddings.model_id, embeddings.vectors)
 
-    def draft(self) -> Draft:
-        """Return a draft of the next revision."""
+    def new_draft(self) -> Draft:
+        """Return an empty draft of the next revision."""
         return Draft(self, Stamp(self.revision + 1, self.now))
 
     def append(
@@ -79,14 +79,14 @@ class SqlDatasetTransaction(LockedDataset):
         operations: Sequence[Operation] = (),
         votes: Sequence[VoteOutcome] = (),
     ) -> Revision:
-        """Adds the draft to the log as the next revision, and to the fold."""
+        """Append the draft to the log as the next revision, and update the fold."""
         if draft.stamp.revision != self.revision + 1:
             raise ValueError(f"the draft is for revision {draft.stamp.revision}, the next one is {self.revision + 1}")
         changes = draft.changes
         self._write_fold(changes)
         self._write_votes(draft, changes)
-        changes = self._placed(changes, draft.bullets)
-        written = Revision(
+        changes = self._set_positions(changes, draft.bullets)
+        revision = Revision(
             self.dataset,
             draft.stamp,
             origin,
@@ -97,28 +97,28 @@ class SqlDatasetTransaction(LockedDataset):
             votes=tuple(votes),
             changes=tuple(changes),
         )
-        self._write_log(written)
+        self._write_log(revision)
         self._retired += sum(_is_retired(change.after) - _is_retired(change.before) for change in changes)
         self._advance(draft)
-        notify(self._connection, self.dataset, written.number)
-        self.revisions.append(written)
-        return written
+        notify(self._connection, self.dataset, revision.number)
+        self.revisions.append(revision)
+        return revision
 
     def set_policy(self, policy: Policy) -> None:
-        """Replaces the rules of the dataset."""
+        """Replace the policy of the dataset."""
         self._policy = policy
         table = schema.dataset
         self._connection.execute(update(table).where(table.c.name == self.dataset).values(policy=policy))
 
     def set_created_at(self, created_at: datetime) -> None:
-        """Takes over the creation time of an imported playbook, as it is (C-20)."""
+        """Set the creation time to that of an imported playbook, unchanged (C-20)."""
         table = schema.dataset
         self._created_at = created_at.isoformat()
         values = {"created_at": self._created_at}
         self._connection.execute(update(table).where(table.c.name == self.dataset).values(**values))
 
-    def keep_pending(self, change: PendingChange) -> None:
-        """Stores a pending change, new or decided."""
+    def store_pending(self, change: PendingChange) -> None:
+        """Store a pending change, new or decided."""
         table = schema.pending
         self._connection.execute(table.delete().where(table.c.id == change.id))
         row = {
@@ -131,7 +131,7 @@ class SqlDatasetTransaction(LockedDataset):
         }
         self._connection.execute(table.insert(), row)
 
-    def _write_fold(self, changes: Sequence[Change]) -> None:
+    def _write_fold(self, changes: Sequence[BulletChange]) -> None:
         gone = [{"of_dataset": self.dataset, "in_slot": change.slot} for change in changes if change.before]
         if gone:
             self._connection.execute(_DROP_BULLET, gone)
@@ -139,18 +139,18 @@ class SqlDatasetTransaction(LockedDataset):
         if rows:
             self._connection.execute(_ADD_BULLET, rows)
 
-    def _row(self, stored: Stored) -> dict[str, object]:
+    def _row(self, stored: StoredBullet) -> dict[str, object]:
         return {
             "dataset": self.dataset,
             "slot": stored.slot,
             "bullet_id": stored.bullet.id,
             "number": number_of(stored.bullet.id),
-            "mark": fingerprint(stored.bullet.content),
-            "tokens": estimated_tokens(stored.bullet.content),
+            "fingerprint": content_fingerprint(stored.bullet.content),
+            "tokens": estimate_tokens(stored.bullet.content),
             "body": stored,
         }
 
-    def _write_votes(self, draft: Draft, changes: Sequence[Change]) -> None:
+    def _write_votes(self, draft: Draft, changes: Sequence[BulletChange]) -> None:
         table = schema.vote
         standing = (table.c.dataset == self.dataset, table.c.withdrawn_in.is_(None))
         withdraw = update(table).values(withdrawn_in=draft.stamp.revision)
@@ -159,11 +159,11 @@ class SqlDatasetTransaction(LockedDataset):
             self._connection.execute(withdraw.where(*standing, table.c.slot == bindparam("in_slot")), removed)
         withdrawn = [
             {"in_slot": slot, "of": trajectory, "in_round": round_}
-            for slot, trajectory, round_ in sorted(draft.withdrawn)
+            for slot, trajectory, round_ in sorted(draft.withdrawn_ballots)
         ]
         if withdrawn:
-            one = (table.c.slot == bindparam("in_slot"), table.c.trajectory == bindparam("of"))
-            self._connection.execute(withdraw.where(*standing, *one, table.c.round == bindparam("in_round")), withdrawn)
+            key = (table.c.slot == bindparam("in_slot"), table.c.trajectory == bindparam("of"))
+            self._connection.execute(withdraw.where(*standing, *key, table.c.round == bindparam("in_round")), withdrawn)
         cast = [
             {
                 "dataset": self.dataset,
@@ -175,26 +175,26 @@ class SqlDatasetTransaction(LockedDataset):
                 "harmful": ballot.harmful,
                 "reason": ballot.reason,
             }
-            for ballot in draft.cast.values()
+            for ballot in draft.cast_ballots.values()
         ]
         if cast:
             self._connection.execute(_ADD_VOTE, cast)
 
-    def _placed(self, changes: Sequence[Change], bullets_after: int) -> list[Change]:
-        """The changes with the place of each bullet: after the revision, or before it for a removed one."""
+    def _set_positions(self, changes: Sequence[BulletChange], bullets_after: int) -> list[BulletChange]:
+        """Return the changes with positions: after the revision, or before it for a removed bullet."""
         ranks = self._ranks(changes, bullets_after)
         removed = sorted(change.slot for change in changes if change.after is None)
         inserted = sorted(change.slot for change in changes if change.before is None)
 
-        def place(change: Change) -> int:
+        def position(change: BulletChange) -> int:
             if change.after is not None:
                 return ranks[change.slot]
             return ranks[change.slot] + bisect_left(removed, change.slot) - bisect_left(inserted, change.slot)
 
-        return [replace(change, position=place(change)) for change in changes]
+        return [replace(change, position=position(change)) for change in changes]
 
-    def _ranks(self, changes: Sequence[Change], bullets_after: int) -> dict[int, int]:
-        """How many bullets now stand before each changed slot."""
+    def _ranks(self, changes: Sequence[BulletChange], bullets_after: int) -> dict[int, int]:
+        """Return the number of present bullets before each changed slot."""
         appended = [change.slot for change in changes if change.slot >= self.next_slot]
         ranks = {slot: bullets_after - len(appended) + index for index, slot in enumerate(appended)}
         inner = [change.slot for change in changes if change.slot < self.next_slot]
@@ -208,37 +208,37 @@ class SqlDatasetTransaction(LockedDataset):
         standing = sorted(slots)
         return ranks | {slot: bisect_left(standing, slot) for slot in inner}
 
-    def _write_log(self, written: Revision) -> None:
-        origin = written.origin
+    def _write_log(self, revision: Revision) -> None:
+        origin = revision.origin
         self._connection.execute(
             _ADD_REVISION,
             {
                 "dataset": self.dataset,
-                "number": written.number,
-                "committed": written.stamp.at,
+                "number": revision.number,
+                "committed": revision.stamp.at,
                 "kind": origin.kind.value,
                 "author": origin.author,
                 "reason": origin.reason,
                 "request_id": origin.request_id,
                 "source_trajectory": origin.source_trajectory,
                 "model": origin.model,
-                "summary": written.summary,
-                "bullets_before": written.bullets_before,
-                "bullets_after": written.bullets_after,
-                "report": schema.BatchReport(written.operations, written.votes, written.origin.signal),
+                "summary": revision.summary,
+                "bullets_before": revision.bullets_before,
+                "bullets_after": revision.bullets_after,
+                "report": schema.BatchReport(revision.operations, revision.votes, revision.origin.signal),
             },
         )
         rows = [
             {
                 "dataset": self.dataset,
-                "revision": written.number,
+                "revision": revision.number,
                 "slot": change.slot,
                 "bullet_id": change.bullet_id,
                 "position": change.position,
                 "before": change.before,
                 "after": change.after,
             }
-            for change in written.changes
+            for change in revision.changes
         ]
         if rows:
             self._connection.execute(_ADD_CHANGE, rows)
@@ -260,5 +260,5 @@ class SqlDatasetTransaction(LockedDataset):
         self._connection.execute(_ADVANCE, values)
 
 
-def _is_retired(stored: Stored | None) -> bool:
+def _is_retired(stored: StoredBullet | None) -> bool:
     return stored is not None and bool(stored.bullet.retired)

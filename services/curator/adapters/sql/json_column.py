@@ -19,8 +19,8 @@ T = TypeVar("T")
 class JsonColumn(TypeDecorator[T], Generic[T]):
     """A column of immutable objects of one class. Reading one that does not parse raises UndecodableRow.
 
-    Texts of up to `cached_characters` in all are cached with their objects, for objects that are read or written again
-    soon: a bullet stands in the fold and in the changes that led to it.
+    Texts of up to `cached_characters` in all are cached with their objects, because a bullet is read and written again
+    soon: it is in the fold and in its changes.
     """
 
     impl = Text
@@ -39,35 +39,35 @@ class JsonColumn(TypeDecorator[T], Generic[T]):
         """Return the stored text."""
         if value is None:
             return None
-        return self._cached(self._by_identity, id(value), lambda: (value, self._encoded(value)))[1]
+        return self._lookup(self._by_identity, id(value), lambda: (value, self._encode(value)))[1]
 
     def process_result_value(self, value: Any, dialect: Any) -> T | None:
         """Return the object."""
         if value is None:
             return None
-        return self._cached(self._by_text, value, lambda: (self._decoded(value), value))[0]
+        return self._lookup(self._by_text, value, lambda: (self._decode(value), value))[0]
 
-    def _encoded(self, value: T) -> str:
+    def _encode(self, value: T) -> str:
         return self._adapter.dump_json(value, exclude_defaults=True).decode()
 
-    def _decoded(self, text: str) -> T:
+    def _decode(self, text: str) -> T:
         try:
             return self._adapter.validate_json(text)
         except ValidationError as error:
-            # The input stays out of the message: it is a user's text.
-            what = f"a stored {self.kind.__name__} does not parse"
-            raise UndecodableRow(f"{what}: {error.errors()[0]['msg']}") from error
+            # The message must not contain the input, which is a user's text.
+            message = f"a stored {self.kind.__name__} does not parse: {error.errors()[0]['msg']}"
+            raise UndecodableRow(message) from error
 
-    def _cached(
-        self, cache: LRUCache[Any, tuple[T, str]], key: Any, make: Callable[[], tuple[T, str]]
+    def _lookup(
+        self, cache: LRUCache[Any, tuple[T, str]], key: Any, create: Callable[[], tuple[T, str]]
     ) -> tuple[T, str]:
         with self._lock:
             entry = cache.get(key)
         if entry is None:
-            entry = make()
+            entry = create()
             if len(entry[1]) <= self.cached_characters:
                 with self._lock:
-                    # The entry holds its object, so that no other object can have its identity.
+                    # The entry refers to its object, so that no other object can get its identity.
                     self._by_text[entry[1]] = self._by_identity[id(entry[0])] = entry
         return entry
 

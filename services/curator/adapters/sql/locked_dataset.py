@@ -11,22 +11,22 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, Text, bindparam, 
 from chassis.errors import shorten
 from libs.storage.engines import insert_for
 from services.curator.adapters.sql import schema
-from services.curator.adapters.sql.queries import change_from, changes_where
+from services.curator.adapters.sql.queries import changes_where
 from services.curator.domain.draft import Ballot
 from services.curator.domain.errors import PendingChangeNotFound
-from services.curator.domain.log import Change, Kind, Stored
+from services.curator.domain.log import BulletChange, RevisionKind, StoredBullet
+from services.curator.domain.policy import Policy
 from services.curator.domain.review import PendingChange
-from services.curator.domain.rules import Policy
 
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
-_D = bindparam("of_dataset", type_=Text)
-_HEAD = select(schema.dataset).where(schema.dataset.c.name == _D).with_for_update()
-_ALL = select(schema.bullet.c.body).where(schema.bullet.c.dataset == _D).order_by(schema.bullet.c.slot)
-_NAMED = _ALL.where(schema.bullet.c.bullet_id == bindparam("id"))
-_WITH_CONTENT = _ALL.where(schema.bullet.c.mark == bindparam("mark"))
-_HIGHEST = select(func.max(schema.bullet.c.number)).where(schema.bullet.c.dataset == _D)
+_DATASET = bindparam("of_dataset", type_=Text)
+_HEAD = select(schema.dataset).where(schema.dataset.c.name == _DATASET).with_for_update()
+_ALL = select(schema.bullet.c.body).where(schema.bullet.c.dataset == _DATASET).order_by(schema.bullet.c.slot)
+_WITH_ID = _ALL.where(schema.bullet.c.bullet_id == bindparam("id"))
+_WITH_FINGERPRINT = _ALL.where(schema.bullet.c.fingerprint == bindparam("fingerprint"))
+_HIGHEST = select(func.max(schema.bullet.c.number)).where(schema.bullet.c.dataset == _DATASET)
 _STANDING_VOTE = select(schema.vote.c.cast_in).where(
-    schema.vote.c.dataset == _D,
+    schema.vote.c.dataset == _DATASET,
     schema.vote.c.slot == bindparam("in_slot"),
     schema.vote.c.trajectory == bindparam("of_trajectory"),
     schema.vote.c.round == bindparam("in_round"),
@@ -35,9 +35,9 @@ _STANDING_VOTE = select(schema.vote.c.cast_in).where(
 
 
 class LockedDataset:
-    """A dataset, locked against other writers until the transaction ends. Implements `View`.
+    """A dataset, locked against other writers until the transaction ends. Implements `DatasetView`.
 
-    The dataset's row is the lock: on PostgreSQL it is read FOR UPDATE; SQLite has one writer anyway.
+    The row of the dataset is the lock: PostgreSQL reads it FOR UPDATE; SQLite has only one writer.
     """
 
     def __init__(self, connection: Connection, dataset: str, now: datetime, policy: Policy) -> None:
@@ -54,26 +54,24 @@ class LockedDataset:
         self._created_at: str = row.created_at
         self._policy: Policy | None = row.policy
 
-    # What the dataset holds (View)
+    def bullets_with_id(self, bullet_id: str) -> Sequence[StoredBullet]:
+        """Return the bullets with this id, in playbook order."""
+        return self._bullets(_WITH_ID, id=bullet_id)
 
-    def named(self, bullet_id: str) -> Sequence[Stored]:
-        """The bullets with this id, in playbook order."""
-        return self._bullets(_NAMED, id=bullet_id)
+    def bullets_with_fingerprint(self, fingerprint: str) -> Sequence[StoredBullet]:
+        """Return the bullets whose content has this fingerprint, in playbook order."""
+        return self._bullets(_WITH_FINGERPRINT, fingerprint=fingerprint)
 
-    def with_content(self, mark: str) -> Sequence[Stored]:
-        """The bullets whose content has this fingerprint, in playbook order."""
-        return self._bullets(_WITH_CONTENT, mark=mark)
-
-    def everything(self) -> Sequence[Stored]:
-        """All bullets in playbook order."""
+    def all_bullets(self) -> Sequence[StoredBullet]:
+        """Return all bullets in playbook order."""
         return self._bullets(_ALL)
 
     def highest_number(self) -> int:
-        """The highest number in a bullet's id (C-71)."""
+        """Return the highest number in a bullet's id (C-71)."""
         return self._connection.execute(_HIGHEST, {"of_dataset": self.dataset}).scalar() or 0
 
-    def removed_after(self, bullet_id: str, revision: int) -> int | None:
-        """The newest revision after `revision` that removed the bullet with this id, None if none did."""
+    def last_removal_after(self, bullet_id: str, revision: int) -> int | None:
+        """Return the newest revision after `revision` that removed the bullet with this id, None if none did."""
         table = schema.change
         query = select(func.max(table.c.revision)).where(
             table.c.dataset == self.dataset,
@@ -83,88 +81,81 @@ class LockedDataset:
         )
         return self._connection.execute(query).scalar()
 
-    def voted(self, slot: int, trajectory: str, round_: int) -> bool:
-        """Whether this vote is counted already."""
+    def has_vote(self, slot: int, trajectory: str, round_: int) -> bool:
+        """Return True if this vote is already counted."""
         key = {"of_dataset": self.dataset, "in_slot": slot, "of_trajectory": trajectory, "in_round": round_}
         return self._connection.execute(_STANDING_VOTE, key).first() is not None
 
-    # Further reads inside the transaction
-
     @property
     def policy(self) -> Policy:
-        """The rules of the dataset."""
+        """Return the policy of the dataset."""
         return self._policy or self._default_policy
 
-    def tokens(self) -> int:
-        """The estimated tokens of all bullets."""
+    def total_tokens(self) -> int:
+        """Return the estimated tokens of all bullets."""
         query = select(func.sum(schema.bullet.c.tokens)).where(schema.bullet.c.dataset == self.dataset)
         return int(self._connection.execute(query).scalar() or 0)
 
     @property
     def now(self) -> datetime:
-        """The present, aware UTC, never before the newest revision: time never runs backwards in a log."""
+        """Return the present time, aware UTC, never before the newest revision."""
         return max(self._now, self._committed)
 
-    def changes_after(self, revision: int) -> list[Change]:
-        """The changes of all revisions after `revision`, in log order."""
+    def changes_after(self, revision: int) -> list[BulletChange]:
+        """Return the changes of all revisions after `revision`, in log order."""
         return self._changes(schema.change.c.revision > revision)
 
-    def changes_of(self, slots: Sequence[int]) -> list[Change]:
-        """All changes of these slots, in log order."""
+    def changes_of(self, slots: Sequence[int]) -> list[BulletChange]:
+        """Return all changes of these slots, in log order."""
         return self._changes(schema.change.c.slot.in_(slots))
 
     def revisions_of(self, trajectory: str) -> list[int]:
-        """The revisions that came from one trajectory, oldest first; its revocations aside."""
+        """Return the revisions that came from one trajectory, oldest first, without its revocations."""
         table = schema.revision
         query = select(table.c.number).where(
             table.c.dataset == self.dataset,
             table.c.source_trajectory == trajectory,
-            table.c.kind != Kind.REVOKE.value,
+            table.c.kind != RevisionKind.REVOKE.value,
         )
         return [number for (number,) in self._connection.execute(query.order_by(table.c.number))]
 
-    def revoked(self) -> set[str]:
-        """The trajectories that were revoked."""
+    def revoked_trajectories(self) -> set[str]:
+        """Return the trajectories that were revoked."""
         table = schema.revision
-        mine = (table.c.dataset == self.dataset, table.c.kind == Kind.REVOKE.value)
+        mine = (table.c.dataset == self.dataset, table.c.kind == RevisionKind.REVOKE.value)
         return set(self._connection.execute(select(table.c.source_trajectory).where(*mine)).scalars())
 
-    def has_voted(self, trajectory: str) -> bool:
-        """Whether the trajectory ever voted here, also with votes that were withdrawn."""
+    def has_votes_of(self, trajectory: str) -> bool:
+        """Return True if the trajectory ever voted here, also with votes that were withdrawn."""
         table = schema.vote
         query = select(table.c.slot).where(table.c.dataset == self.dataset, table.c.trajectory == trajectory)
         return self._connection.execute(query.limit(1)).first() is not None
 
-    def changes_in(self, revisions: Sequence[int]) -> dict[int, list[Change]]:
-        """The changes of these revisions."""
-        table = schema.change
-        changes: dict[int, list[Change]] = {number: [] for number in revisions}
-        query = select(table).where(table.c.dataset == self.dataset, table.c.revision.in_(revisions))
-        for row in self._connection.execute(query.order_by(table.c.revision, table.c.slot)):
-            changes[row.revision].append(change_from(row))
-        return changes
+    def changes_in(self, revisions: Sequence[int]) -> list[BulletChange]:
+        """Return the changes of these revisions, in log order."""
+        return self._changes(schema.change.c.revision.in_(revisions))
 
     def ballots_of(self, trajectory: str) -> list[Ballot]:
-        """The standing votes that one trajectory cast."""
+        """Return the standing votes of one trajectory."""
         table = schema.vote
         return self._ballots(table.c.trajectory == trajectory, table.c.withdrawn_in.is_(None))
 
     def ballots_since(self, revision: int) -> list[Ballot]:
-        """The standing votes cast after `revision`."""
+        """Return the standing votes cast after `revision`."""
         table = schema.vote
         return self._ballots(table.c.cast_in > revision, table.c.withdrawn_in.is_(None))
 
     def ballots_withdrawn_since(self, revision: int) -> list[Ballot]:
-        """The votes that stood at `revision` and were withdrawn after it."""
+        """Return the votes that stood at `revision` and were withdrawn after it."""
         table = schema.vote
         return self._ballots(table.c.cast_in <= revision, table.c.withdrawn_in > revision)
 
     def ballots_on(self, slot: int) -> list[Ballot]:
-        """The standing votes on one bullet."""
+        """Return the standing votes on one bullet."""
         return self._ballots(schema.vote.c.slot == slot, schema.vote.c.withdrawn_in.is_(None))
 
-    def foreign(self, dataset: str) -> list[tuple[Stored, list[Ballot]]]:
-        """The bullets of another dataset, in its order, with their standing votes."""
+    def bullets_with_ballots(self, dataset: str) -> list[tuple[StoredBullet, list[Ballot]]]:
+        """Return the bullets of another dataset, in its order, with their standing votes."""
         votes = schema.vote
         query = select(votes).where(votes.c.dataset == dataset, votes.c.withdrawn_in.is_(None))
         ballots: dict[int, list[Ballot]] = {}
@@ -174,16 +165,14 @@ class LockedDataset:
         return [(stored, ballots.get(stored.slot, [])) for stored in bullets]
 
     def pending(self, ids: Sequence[str]) -> list[PendingChange]:
-        """The pending changes with these ids, in their order. PendingChangeNotFound for an unknown one."""
+        """Return the pending changes with these ids, in their order. Raises PendingChangeNotFound."""
         table = schema.pending
         query = select(table.c.id, table.c.body).where(table.c.dataset == self.dataset, table.c.id.in_(ids))
-        known: dict[str, PendingChange] = {row.id: row.body for row in self._connection.execute(query)}
+        changes: dict[str, PendingChange] = {row.id: row.body for row in self._connection.execute(query)}
         for pending_id in ids:
-            if pending_id not in known:
-                raise PendingChangeNotFound(
-                    f'dataset "{self.dataset}" has no pending change "{shorten(pending_id)}": list them first'
-                )
-        return [known[pending_id] for pending_id in ids]
+            if pending_id not in changes:
+                raise PendingChangeNotFound(f'dataset "{self.dataset}" has no pending change "{shorten(pending_id)}"')
+        return [changes[pending_id] for pending_id in ids]
 
     def _select_for_update(self) -> Row[tuple[object, ...]] | None:
         return self._connection.execute(_HEAD, {"of_dataset": self.dataset}).first()
@@ -196,13 +185,13 @@ class LockedDataset:
         self._connection.execute(statement, counts | values)
         row = self._select_for_update()
         if row is None:
-            raise LookupError(f"dataset {self.dataset} vanished while it was created")
+            raise LookupError(f"dataset {self.dataset} disappeared while it was created")
         return row
 
-    def _bullets(self, query: Select[Any], **values: str) -> list[Stored]:
+    def _bullets(self, query: Select[Any], **values: str) -> list[StoredBullet]:
         return list(self._connection.execute(query, {"of_dataset": self.dataset, **values}).scalars())
 
-    def _changes(self, condition: ColumnElement[bool]) -> list[Change]:
+    def _changes(self, condition: ColumnElement[bool]) -> list[BulletChange]:
         return changes_where(self._connection, schema.change.c.dataset == self.dataset, condition)
 
     def _ballots(self, *conditions: ColumnElement[bool]) -> list[Ballot]:

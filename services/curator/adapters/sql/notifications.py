@@ -1,4 +1,4 @@
-"""Notify every curator of a commit at once (LISTEN/NOTIFY); polling finds what a lost connection missed."""
+"""Notify every curator of a commit (LISTEN/NOTIFY); polling finds the commits that a lost connection missed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The playbook store on SQL: `libs.storage` runs the transactions, and what was read last is cached."""
+"""The playbook store on SQL, with a cache of the newest snapshots."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from services.curator.adapters.sql import queries, schema
 from services.curator.adapters.sql.dataset_transaction import SqlDatasetTransaction
 from services.curator.adapters.sql.notifications import listen
 from services.curator.domain.errors import RevisionAhead
-from services.curator.domain.log import Change, Revision
-from services.curator.domain.playbook import checked_dataset, utc_now
+from services.curator.domain.log import BulletChange, Revision
+from services.curator.domain.playbook import utc_now, validate_dataset_name
+from services.curator.domain.policy import Policy
 from services.curator.domain.review import PendingChange, PendingState
-from services.curator.domain.rules import Policy
 from services.curator.domain.snapshot import Snapshot
 from services.curator.usecases.ports import Dataset, DatasetHead, DatasetTransaction
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 CACHED_SNAPSHOTS = 16
-"""Snapshots in memory, one per dataset; a playbook of 10,000 bullets takes some 15 MB."""
+"""Snapshots in memory, one for each dataset; 10,000 bullets take some 15 MB."""
 
 DELETED_AT_ONCE = 500
 """Vectors deleted in one transaction, so that no commit waits for all of them."""
@@ -59,7 +59,7 @@ class SqlPlaybookStore:
         self._snapshots: LRUCache[str, Snapshot] = LRUCache(CACHED_SNAPSHOTS)
 
     async def open(self) -> None:
-        """Bring the schema up to date and start the threads. Raises StoreCorrupt and its siblings."""
+        """Bring the schema up to date and start the threads. Raises the errors of `libs.storage.errors`."""
         await self.database.open()
 
     async def close(self) -> None:
@@ -76,8 +76,8 @@ class SqlPlaybookStore:
         await listen(self.database.url, on_commit)
 
     async def write(self, dataset: str, work: Callable[[DatasetTransaction], T]) -> T:
-        """Run `work` in a transaction on `dataset`; nothing of it stays when it raises."""
-        checked_dataset(dataset)
+        """Run `work` in a transaction on `dataset`; roll back when it raises."""
+        validate_dataset_name(dataset)
 
         def run(connection: Connection) -> tuple[T, list[Revision]]:
             transaction = SqlDatasetTransaction(connection, dataset, self._clock(), self._policy)
@@ -92,11 +92,11 @@ class SqlPlaybookStore:
         return await self._read(schema.requests.stored_response, key)
 
     async def stored_request(self, request_id: str, method: str) -> tuple[bytes, bytes] | None:
-        """Return the payload and the response of a request that is done, None when none is known."""
+        """Return the payload and the response of a request that is done, else None."""
         return await self._read(schema.requests.stored_request, request_id, method)
 
     async def delete_responses(self, older_than: timedelta) -> int:
-        """Delete responses stored longer ago than `older_than`; their requests could be done again."""
+        """Delete responses stored longer ago than `older_than`, and return their number."""
         limit = self._clock() - older_than
         return await self.database.write(lambda connection: schema.requests.delete_older(connection, limit))
 
@@ -110,7 +110,7 @@ class SqlPlaybookStore:
         return deleted
 
     async def expire_pending(self) -> int:
-        """Mark the pending changes that nobody decided in time and return their number."""
+        """Mark overdue pending changes as expired and return their number."""
         return await self.database.write(lambda connection: queries.expire_pending(connection, self._clock()))
 
     async def pending_counts(self) -> dict[PendingState, int]:
@@ -119,17 +119,17 @@ class SqlPlaybookStore:
 
     async def load(self, dataset: str, revision: int | None = None) -> Snapshot:
         """Return the bullets as of a revision (None = the newest). Raises RevisionAhead beyond the newest."""
-        cached = self._snapshots.get(checked_dataset(dataset))
+        cached = self._snapshots.get(validate_dataset_name(dataset))
         usable = cached if cached is not None and (revision is None or cached.revision <= revision) else None
         with _dataset_in_errors(dataset):
             loaded = await self._read(queries.snapshot, dataset, revision, usable)
-        return loaded if revision is not None else self._newest(loaded)
+        return loaded if revision is not None else self._cache_newest(loaded)
 
     async def load_with_request(
         self, dataset: str, request_id: str, method: str
     ) -> tuple[Snapshot, tuple[bytes, bytes] | None]:
         """Return the newest bullets, and payload and response of a request if it is done, from one read."""
-        cached = self._snapshots.get(checked_dataset(dataset))
+        cached = self._snapshots.get(validate_dataset_name(dataset))
 
         def read(connection: Connection) -> tuple[Snapshot, tuple[bytes, bytes] | None]:
             stored = schema.requests.stored_request(connection, request_id, method)
@@ -137,11 +137,11 @@ class SqlPlaybookStore:
 
         with _dataset_in_errors(dataset):
             loaded, stored = await self.database.read(read)
-        return self._newest(loaded), stored
+        return self._cache_newest(loaded), stored
 
     async def revision_at(self, dataset: str, at: datetime) -> int:
         """Return the newest revision committed at or before `at`, 0 if none."""
-        return await self._read(queries.revision_at, checked_dataset(dataset), at)
+        return await self._read(queries.revision_at, validate_dataset_name(dataset), at)
 
     async def datasets(self, after: str, limit: int) -> list[Dataset]:
         """Return datasets with a revision whose name sorts after `after`, by name."""
@@ -149,7 +149,7 @@ class SqlPlaybookStore:
 
     async def head(self, dataset: str) -> DatasetHead:
         """Return the newest state of a dataset without its bullets."""
-        return await self._read(queries.dataset_head, checked_dataset(dataset), self._policy)
+        return await self._read(queries.dataset_head, validate_dataset_name(dataset), self._policy)
 
     async def heads(self) -> dict[str, int]:
         """Return the newest revision of every dataset."""
@@ -157,17 +157,17 @@ class SqlPlaybookStore:
 
     async def history(self, dataset: str, before: int | None, limit: int) -> list[Revision]:
         """Return revisions below `before` (None = all), newest first."""
-        return await self._read(queries.history, checked_dataset(dataset), before, limit)
+        return await self._read(queries.history, validate_dataset_name(dataset), before, limit)
 
     async def bullet_history(self, dataset: str, bullet_id: str) -> list[Revision]:
         """Return the revisions that changed a bullet, oldest first, each with only that bullet's changes."""
-        return await self._read(queries.bullet_history, checked_dataset(dataset), bullet_id)
+        return await self._read(queries.bullet_history, validate_dataset_name(dataset), bullet_id)
 
-    async def changes_between(self, dataset: str, low: int, high: int) -> list[Change]:
+    async def changes_between(self, dataset: str, low: int, high: int) -> list[BulletChange]:
         """Return the changes of the revisions in (low, high], in log order. Raises RevisionAhead."""
-        checked_dataset(dataset)
+        validate_dataset_name(dataset)
 
-        def read(connection: Connection) -> list[Change]:
+        def read(connection: Connection) -> list[BulletChange]:
             head = queries.head_of(connection, dataset)
             newest = head.revision if head else 0
             if max(low, high) > newest:
@@ -178,31 +178,31 @@ class SqlPlaybookStore:
 
     async def revisions_after(self, dataset: str, revision: int, limit: int) -> list[Revision]:
         """Return revisions after `revision`, oldest first."""
-        return await self._read(queries.revisions_after, checked_dataset(dataset), revision, limit)
+        return await self._read(queries.revisions_after, validate_dataset_name(dataset), revision, limit)
 
     async def policy(self, dataset: str) -> Policy:
-        """Return the rules of a dataset, defaults filled in."""
-        return await self._read(queries.policy_of, checked_dataset(dataset)) or self._policy
+        """Return the policy of a dataset, defaults filled in."""
+        return await self._read(queries.policy_of, validate_dataset_name(dataset)) or self._policy
 
     async def pending(
         self, dataset: str, states: Sequence[PendingState], after: str, limit: int
     ) -> list[PendingChange]:
         """Return pending changes in these states, oldest first, after the one with id `after` (empty = all)."""
-        return await self._read(queries.pending, checked_dataset(dataset), states, after, limit)
+        return await self._read(queries.pending, validate_dataset_name(dataset), states, after, limit)
 
     def embedding_store(self) -> TableStore:
-        """Return the durable part of the cache of vectors."""
+        """Return the store of vectors."""
         return TableStore(schema.embeddings, self.database.read, self.database.write)
 
-    def _newest(self, loaded: Snapshot) -> Snapshot:
-        """Cache a snapshot of the newest revision, unless a later one was read meanwhile."""
+    def _cache_newest(self, loaded: Snapshot) -> Snapshot:
+        """Cache a snapshot of the newest revision, unless a later one is cached, and return it."""
         cached = self._snapshots.get(loaded.dataset)
         if loaded.revision >= (cached.revision if cached else 1):
             self._snapshots[loaded.dataset] = loaded
         return loaded
 
-    def _publish(self, written: tuple[object, list[Revision]]) -> None:
-        for revision in written[1]:
+    def _publish(self, outcome: tuple[object, list[Revision]]) -> None:
+        for revision in outcome[1]:
             self._on_commit(revision)
 
     async def _read(self, query: Callable[Concatenate[Connection, P], T], *arguments: P.args, **options: P.kwargs) -> T:
@@ -211,7 +211,7 @@ class SqlPlaybookStore:
 
 @contextmanager
 def _dataset_in_errors(dataset: str) -> Iterator[None]:
-    """Name the dataset that cannot be read in the error of a damaged store (C-74)."""
+    """Name the dataset in the error of a damaged store (C-74)."""
     try:
         yield
     except StoreCorrupt as error:

@@ -1,9 +1,9 @@
 """The tables of the playbook store, the same for SQLite and PostgreSQL.
 
-`revision`, `change` and `vote` are the log: rows are only added, and a vote is only ever marked as withdrawn. `bullet`
-is its fold, written in the same transaction, and could be rebuilt from it at any time. `embeddings` holds the vectors
-of texts, which could be made again. The two texts of `dataset` keep the times that an import brought, also one without
-a zone (C-20).
+`revision`, `change` and `vote` are the log: rows are only added, and a vote is only marked as withdrawn. `bullet` is
+the fold of the log, written in the same transaction, and can be rebuilt from it. `embeddings` holds the vectors of
+texts, which can be computed again. `created_at` and `updated_at` of `dataset` are texts, because imported times may be
+naive (C-20).
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from libs.storage.migrations import Migrations
 from libs.storage.timestamps import Timestamp
 from services.curator.adapters.sql.json_column import JsonColumn
 from services.curator.domain.curation import Operation, VoteOutcome
-from services.curator.domain.log import Stored
+from services.curator.domain.log import StoredBullet
+from services.curator.domain.policy import Policy
 from services.curator.domain.review import PendingChange
-from services.curator.domain.rules import Policy
 
 MIGRATIONS = Migrations(Path(__file__).with_name("migrations"), "curator_schema_version")
 
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """What a revision keeps of its batch beside the changes, and the signal its source trajectory rests on."""
+    """The outcomes of the deltas and votes of a revision, and the signal of its source trajectory."""
 
     operations: tuple[Operation, ...] = ()
     votes: tuple[VoteOutcome, ...] = ()
@@ -36,7 +36,7 @@ class BatchReport:
 
 
 metadata = MetaData()
-BULLET_BODY = JsonColumn(Stored, cached_characters=2_000_000)
+BULLET_BODY = JsonColumn(StoredBullet, cached_characters=2_000_000)
 
 dataset = Table(
     "dataset",
@@ -120,12 +120,12 @@ bullet = Table(
     Column("slot", BigInteger, primary_key=True, autoincrement=False),
     Column("bullet_id", Text, nullable=False),
     Column("number", BigInteger),
-    Column("mark", Text, nullable=False),
+    Column("fingerprint", Text, nullable=False),
     Column("tokens", Integer, nullable=False),
     Column("body", BULLET_BODY, nullable=False),
     Index("bullet_id", "dataset", "bullet_id", "slot"),
     Index("bullet_number", "dataset", "number"),
-    Index("bullet_mark", "dataset", "mark", "slot"),
+    Index("bullet_fingerprint", "dataset", "fingerprint", "slot"),
 )
 
 embeddings = embedding_table(metadata)

@@ -1,10 +1,10 @@
-"""Reflections as Curate takes them and curations as it returns them."""
+"""Convert reflections and curations from and to messages."""
 
 from __future__ import annotations
 
 from hansei.curator.v1 import curator_service_pb2 as curator_pb
 from hansei.reflector.v1 import trajectory_pb2
-from services.curator.domain.curation import Evaluation, Insight, Reflection
+from services.curator.domain.curation import Evaluation, Lesson, Reflection
 from services.curator.rpc.convert import playbook as convert
 from services.curator.usecases.curate import Curation
 
@@ -13,7 +13,7 @@ def reflection_from(message: trajectory_pb2.ReflectionResult) -> Reflection:
     """Return the reflection of a request."""
     return Reflection(
         insights=tuple(
-            Insight(
+            Lesson(
                 insight.reasoning,
                 insight.error_identification,
                 insight.root_cause_analysis,

@@ -1,4 +1,4 @@
-"""Between the messages of the playbook contract and the domain."""
+"""Convert between the messages of the playbook contract and the domain."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from services.curator.domain.curation import (
     DeltaType,
     Operation,
     Proposal,
-    Tag,
     Vote,
     VoteOutcome,
+    VoteTag,
 )
-from services.curator.domain.log import Change, Revision, Stored
+from services.curator.domain.log import BulletChange, Revision, StoredBullet
 from services.curator.domain.playbook import Bullet, Source
+from services.curator.domain.policy import DEFAULT_MAX_BULLETS, DEFAULT_PENDING_LIFETIME, Policy, ReviewMode, Trust
 from services.curator.domain.review import PendingChange, PendingState
-from services.curator.domain.rules import DEFAULT_MAX_BULLETS, DEFAULT_PENDING_LIFETIME, Policy, ReviewMode, Trust
 from services.curator.domain.snapshot import Snapshot
 from services.curator.usecases.ports import Dataset, DatasetHead
 
@@ -32,7 +32,7 @@ _DELTA_TYPES: dict[int, DeltaType] = {
     pb.DELTA_TYPE_UPDATE: "UPDATE",
     pb.DELTA_TYPE_DELETE: "DELETE",
 }
-_TAGS: dict[int, Tag] = {
+_TAGS: dict[int, VoteTag] = {
     pb.VOTE_TAG_HELPFUL: "helpful",
     pb.VOTE_TAG_HARMFUL: "harmful",
     pb.VOTE_TAG_NEUTRAL: "neutral",
@@ -46,7 +46,7 @@ _MODES: dict[int, ReviewMode] = {
 
 
 def timestamp(at: datetime | None) -> Timestamp | None:
-    """A time on the wire; one without a zone (C-20) is taken as UTC there."""
+    """Return the message of a time; a naive one (C-20) becomes UTC."""
     if at is None:
         return None
     message = Timestamp()
@@ -55,7 +55,7 @@ def timestamp(at: datetime | None) -> Timestamp | None:
 
 
 def bullet_message(bullet: Bullet) -> pb.Bullet:
-    """A bullet outside a store: without revisions and times."""
+    """Return the message of a bullet, without revisions and times."""
     return pb.Bullet(
         id=bullet.id,
         section=bullet.section,
@@ -71,8 +71,8 @@ def bullet_message(bullet: Bullet) -> pb.Bullet:
     )
 
 
-def stored_message(stored: Stored) -> pb.Bullet:
-    """A bullet as it stands in a playbook."""
+def stored_message(stored: StoredBullet) -> pb.Bullet:
+    """Return the message of a stored bullet."""
     message = bullet_message(stored.bullet)
     message.created_revision = stored.created.revision
     message.updated_revision = stored.updated.revision
@@ -82,13 +82,13 @@ def stored_message(stored: Stored) -> pb.Bullet:
 
 
 def source_message(source: Source) -> pb.Source:
-    """A trajectory and its steps."""
+    """Return the message of a source."""
     return pb.Source(trajectory_id=source.trajectory, steps=source.steps)
 
 
 def playbook_message(snapshot: Snapshot) -> pb.Playbook:
-    """All bullets of a dataset at one revision."""
-    return playbook_part(snapshot, snapshot.everything())
+    """Return the message of a whole playbook."""
+    return playbook_part(snapshot, snapshot.all_bullets())
 
 
 def embedding_message(model_id: str, vector: Float32s | None) -> pb.Embedding:
@@ -98,19 +98,19 @@ def embedding_message(model_id: str, vector: Float32s | None) -> pb.Embedding:
     return pb.Embedding(model_id=model_id, dimension=len(vector), values=vector.astype("<f4", copy=False).tobytes())
 
 
-def playbook_part(snapshot: Snapshot, stored: Sequence[Stored]) -> pb.Playbook:
-    """Some bullets of a dataset at one revision."""
+def playbook_part(snapshot: Snapshot, stored: Sequence[StoredBullet]) -> pb.Playbook:
+    """Return the message of some bullets of a playbook."""
     return pb.Playbook(
         dataset=snapshot.dataset,
         revision=snapshot.revision,
         created_at=timestamp(snapshot.created_at),
         updated_at=timestamp(snapshot.updated_at),
-        bullets=[stored_message(one) for one in stored],
+        bullets=[stored_message(bullet) for bullet in stored],
     )
 
 
 def proposal_from(message: pb.Delta, trajectory: str) -> Proposal:
-    """A delta of a request; without sources of its own it rests on the request's trajectory."""
+    """Return the proposal of a delta; one without sources gets the trajectory of its request."""
     delta = DeltaContextItem(
         type=_DELTA_TYPES[message.type],
         section=message.section,
@@ -118,14 +118,14 @@ def proposal_from(message: pb.Delta, trajectory: str) -> Proposal:
         content=message.content,
         reasoning=message.reasoning,
     )
-    sources = tuple(Source(trajectory=one.trajectory_id, steps=tuple(one.steps)) for one in message.sources)
+    sources = tuple(Source(trajectory=source.trajectory_id, steps=tuple(source.steps)) for source in message.sources)
     if not sources and trajectory:
         sources = (Source(trajectory=trajectory),)
     return Proposal(delta, sources)
 
 
 def delta_message(proposal: Proposal) -> pb.Delta:
-    """A delta as it was given."""
+    """Return the message of a delta."""
     delta = proposal.delta
     return pb.Delta(
         type=pb.DeltaType.Value(f"DELTA_TYPE_{delta.type}"),
@@ -137,18 +137,18 @@ def delta_message(proposal: Proposal) -> pb.Delta:
     )
 
 
-def tag_from(tag: int) -> Tag:
-    """A verdict."""
+def tag_from(tag: int) -> VoteTag:
+    """Return the tag of a vote."""
     return _TAGS[tag]
 
 
 def vote_from(message: pb.Vote) -> Vote:
-    """A vote of a request."""
+    """Return the vote of a message."""
     return Vote(message.bullet_id, _TAGS[message.tag], message.trajectory_id, message.round, message.reason)
 
 
 def vote_message(outcome: VoteOutcome) -> pb.VoteOutcome:
-    """What became of a vote."""
+    """Return the message of the outcome of a vote."""
     vote = outcome.vote
     return pb.VoteOutcome(
         vote=pb.Vote(
@@ -159,36 +159,36 @@ def vote_message(outcome: VoteOutcome) -> pb.VoteOutcome:
             reason=vote.reason,
         ),
         applied=outcome.applied,
-        skipped_reason=outcome.skipped,
+        skipped_reason=outcome.skipped_reason,
     )
 
 
 def operation_message(operation: Operation) -> pb.Operation:
-    """What became of a delta."""
+    """Return the message of the outcome of a delta."""
     return pb.Operation(
         delta=delta_message(operation.proposal),
         applied=operation.applied,
         bullet_id=operation.bullet_id,
-        skipped_reason=operation.skipped,
+        skipped_reason=operation.skipped_reason,
     )
 
 
 def conflict_messages(operations: Sequence[Operation]) -> list[pb.Conflict]:
-    """The deltas that lost against newer changes."""
+    """Return the messages of the conflicts of deltas."""
     return [
         pb.Conflict(
             delta=delta_message(operation.proposal),
-            base_revision=operation.conflict.base,
+            base_revision=operation.conflict.base_revision,
             present=None if operation.conflict.present is None else bullet_message(operation.conflict.present),
-            reason=operation.conflict.explained,
+            reason=operation.conflict.explanation,
         )
         for operation in operations
         if operation.conflict
     ]
 
 
-def change_message(change: Change) -> pb.BulletChange:
-    """How one bullet looked before and after."""
+def change_message(change: BulletChange) -> pb.BulletChange:
+    """Return the message of the change of a bullet."""
     return pb.BulletChange(
         bullet_id=change.bullet_id,
         before=None if change.before is None else stored_message(change.before),
@@ -198,7 +198,7 @@ def change_message(change: Change) -> pb.BulletChange:
 
 
 def revision_message(revision: Revision) -> pb.Revision:
-    """An entry of a dataset's log."""
+    """Return the message of a revision."""
     origin = revision.origin
     return pb.Revision(
         dataset=revision.dataset,
@@ -221,12 +221,12 @@ def revision_message(revision: Revision) -> pb.Revision:
 
 
 def pending_message(change: PendingChange, present: Bullet | None = None) -> review_pb2.PendingChange:
-    """A change that waits, or waited; `present` is its target as it stands now."""
+    """Return the message of a pending change; `present` is the present bullet that it edits."""
     return review_pb2.PendingChange(
         id=change.id,
         dataset=change.dataset,
         delta=delta_message(change.proposal),
-        base_revision=change.base,
+        base_revision=change.base_revision,
         author=change.author,
         source_trajectory=change.source_trajectory,
         waits_because=change.waits_because,
@@ -240,12 +240,12 @@ def pending_message(change: PendingChange, present: Bullet | None = None) -> rev
 
 
 def state_from(state: int) -> PendingState:
-    """Where a pending change stands."""
+    """Return the state of a pending change."""
     return PendingState[review_pb2.PendingState.Name(state).removeprefix("PENDING_STATE_")]  # type: ignore[arg-type]
 
 
 def policy_from(message: review_pb2.DatasetPolicy) -> Policy:
-    """The rules of a request; what is unset gets its default."""
+    """Return the policy of a message, defaults filled in."""
     lifetime = DEFAULT_PENDING_LIFETIME
     if message.HasField("pending_lifetime"):
         lifetime = message.pending_lifetime.ToTimedelta()
@@ -261,7 +261,7 @@ def policy_from(message: review_pb2.DatasetPolicy) -> Policy:
 
 
 def policy_message(policy: Policy) -> review_pb2.DatasetPolicy:
-    """The rules of a dataset."""
+    """Return the message of a policy."""
     message = review_pb2.DatasetPolicy(
         review_mode=review_pb2.ReviewMode.Value(f"REVIEW_MODE_{policy.review_mode.name}"),
         max_bullets=policy.max_bullets,

@@ -46,7 +46,7 @@ class CuratorServicer(curator_grpc.CuratorServiceServicer):
             committed = curator_pb.CommittedCuration(reflection_result=done.reflection_result, response=response)
             return curator_pb.PrepareCurationResponse(committed=committed, revision=snapshot.revision)
         ids = frozenset(request.bullet_ids)
-        served = [stored for stored in snapshot.everything() if stored.bullet.id in ids] if ids else []
+        served = [stored for stored in snapshot.all_bullets() if stored.bullet.id in ids] if ids else []
         return curator_pb.PrepareCurationResponse(
             bullets=[convert.stored_message(stored) for stored in served], revision=snapshot.revision
         )

@@ -1,4 +1,4 @@
-"""PlaybookService: playbooks as files, in chunks."""
+"""Import and export playbooks as files, in chunks."""
 
 from __future__ import annotations
 
@@ -10,29 +10,25 @@ from typing import Any
 from chassis.errors import InvalidArgument, Violation
 from hansei.playbook.v1 import playbook_service_pb2 as service_pb
 from libs.storage.idempotency import IdempotencyKey
-from services.curator.domain import forms
-from services.curator.domain.forms import Form
-from services.curator.domain.log import Kind
+from services.curator.domain import formats
+from services.curator.domain.formats import PlaybookFormat
+from services.curator.domain.log import RevisionKind
 from services.curator.domain.playbook import Playbook
 from services.curator.rpc.servicer.mutation import mutate, origin_of
 from services.curator.usecases.embed_new_texts import EmbedTexts
 from services.curator.usecases.ports import DatasetTransaction, PlaybookStore
 from services.curator.usecases.transfer import MAX_FILE_BYTES, chunks, import_playbook
 
-_FORMS: dict[int, Form] = {
-    service_pb.PLAYBOOK_FORMAT_JSON: Form.JSON,
-    service_pb.PLAYBOOK_FORMAT_TEXT_COUNTED: Form.COUNTED,
-    service_pb.PLAYBOOK_FORMAT_TEXT_PLAIN: Form.PLAIN,
+_FORMATS: dict[service_pb.PlaybookFormat.ValueType, PlaybookFormat] = {
+    service_pb.PLAYBOOK_FORMAT_JSON: PlaybookFormat.JSON,
+    service_pb.PLAYBOOK_FORMAT_TEXT_COUNTED: PlaybookFormat.COUNTED,
+    service_pb.PLAYBOOK_FORMAT_TEXT_PLAIN: PlaybookFormat.PLAIN,
 }
-_FORMATS = {
-    Form.JSON: service_pb.PLAYBOOK_FORMAT_JSON,
-    Form.COUNTED: service_pb.PLAYBOOK_FORMAT_TEXT_COUNTED,
-    Form.PLAIN: service_pb.PLAYBOOK_FORMAT_TEXT_PLAIN,
-}
+_FORMAT_NUMBERS = {form: number for number, form in _FORMATS.items()}
 
 
 class PlaybookFiles:
-    """Import and export."""
+    """The methods of PlaybookService for files."""
 
     def __init__(self, store: PlaybookStore, embed_new_texts: EmbedTexts) -> None:
         self._store = store
@@ -41,12 +37,12 @@ class PlaybookFiles:
     async def ImportPlaybook(
         self, request_iterator: AsyncIterator[service_pb.ImportPlaybookRequest], context: Any
     ) -> bytes:
-        """Reads the file, then writes it as one revision; a file with an error writes nothing."""
-        head, content = await _received(request_iterator)
+        """Import a file as one revision; a file with an error changes nothing."""
+        head, content = await _receive_file(request_iterator)
         digest = hashlib.sha256(IdempotencyKey.for_message(head).digest)
         digest.update(content)
-        form, playbook = await asyncio.to_thread(_parsed, content, head.format)
-        origin = origin_of(Kind.IMPORT, head)
+        format_, playbook = await asyncio.to_thread(_parse_file, content, head.format)
+        origin = origin_of(RevisionKind.IMPORT, head)
 
         def work(transaction: DatasetTransaction) -> service_pb.ImportPlaybookResponse:
             transaction.store_embeddings(embeddings)
@@ -56,10 +52,10 @@ class PlaybookFiles:
                 added=done.added,
                 updated=done.updated,
                 removed=done.removed,
-                format=_FORMATS[form],
+                format=_FORMAT_NUMBERS[format_],
             )
 
-        texts = (one.searchable_text for one in playbook.bullets if not one.retired)
+        texts = (bullet.searchable_text for bullet in playbook.bullets if not bullet.retired)
         embeddings = await self._embed_new_texts(texts)
         key = IdempotencyKey(head.request_id, "ImportPlaybook", digest.digest())
         return await mutate(self._store, head.dataset, key, work)
@@ -67,14 +63,16 @@ class PlaybookFiles:
     async def ExportPlaybook(
         self, request: service_pb.ExportPlaybookRequest, context: Any
     ) -> AsyncIterator[service_pb.ExportPlaybookResponse]:
-        """The file of a playbook."""
+        """Yield the chunks of the file of a playbook."""
         snapshot = await self._store.load(request.dataset, request.revision or None)
-        text = await asyncio.to_thread(forms.write, snapshot.playbook, _FORMS.get(request.format, Form.JSON))
+        text = await asyncio.to_thread(
+            formats.encode_playbook, snapshot.playbook, _FORMATS.get(request.format, PlaybookFormat.JSON)
+        )
         for chunk in chunks(text):
             yield service_pb.ExportPlaybookResponse(chunk=chunk)
 
 
-async def _received(
+async def _receive_file(
     requests: AsyncIterator[service_pb.ImportPlaybookRequest],
 ) -> tuple[service_pb.ImportHead, bytearray]:
     head: service_pb.ImportHead | None = None
@@ -82,27 +80,29 @@ async def _received(
     async for request in requests:
         if request.WhichOneof("part") == "head":
             if head is not None:
-                raise _refused("head", "must be sent once, as the first message")
+                raise _invalid_file("head", "must be sent once, as the first message")
             head = request.head
         elif head is None:
-            raise _refused("head", "must be the first message")
+            raise _invalid_file("head", "must be the first message")
         else:
             content += request.chunk
             if len(content) > MAX_FILE_BYTES:
-                raise _refused("chunk", f"the file is larger than {MAX_FILE_BYTES} bytes")
+                raise _invalid_file("chunk", f"the file is larger than {MAX_FILE_BYTES} bytes")
     if head is None:
-        raise _refused("head", "must be the first message")
+        raise _invalid_file("head", "must be the first message")
     return head, content
 
 
-def _parsed(content: bytes | bytearray, format_: int) -> tuple[Form, Playbook]:
+def _parse_file(
+    content: bytes | bytearray, format_: service_pb.PlaybookFormat.ValueType
+) -> tuple[PlaybookFormat, Playbook]:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _refused("chunk", f"the file is not UTF-8: byte {error.start}") from error
-    form = _FORMS.get(format_) or forms.form_of(text)
-    return form, forms.read(text, form)
+        raise _invalid_file("chunk", f"the file is not UTF-8: byte {error.start}") from error
+    form = _FORMATS.get(format_) or formats.detect_format(text)
+    return form, formats.parse_playbook(text, form)
 
 
-def _refused(field: str, problem: str) -> InvalidArgument:
+def _invalid_file(field: str, problem: str) -> InvalidArgument:
     return InvalidArgument(f"{field} {problem}", reason="UNREADABLE_PLAYBOOK", violations=[Violation(field, problem)])

@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 
 from chassis.idempotency import normalize_request_id
 from libs.storage.idempotency import IdempotencyKey
-from services.curator.domain.log import Kind, Origin
+from services.curator.domain.log import Origin, RevisionKind
 from services.curator.usecases.commit import run_once
 from services.curator.usecases.ports import DatasetTransaction, PlaybookStore
 
@@ -20,7 +20,7 @@ def encode_message(message: Message) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
-def origin_of(kind: Kind, request: object, source_trajectory: str = "") -> Origin:
+def origin_of(kind: RevisionKind, request: object, source_trajectory: str = "") -> Origin:
     """Return the origin of a revision that a request makes."""
     author: str = getattr(request, "author", "")
     reason: str = getattr(request, "reason", "")

@@ -15,7 +15,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Creates all tables."""
+    """Create all tables."""
     _log_tables()
     _vote_table()
     _other_tables()
@@ -121,14 +121,14 @@ def _other_tables() -> None:
         _big("slot"),
         _text("bullet_id"),
         sa.Column("number", sa.BigInteger),
-        _text("mark"),
+        _text("fingerprint"),
         _int("tokens"),
         _text("body"),
         sa.PrimaryKeyConstraint("dataset", "slot"),
     )
     op.create_index("bullet_id", "bullet", ["dataset", "bullet_id", "slot"])
     op.create_index("bullet_number", "bullet", ["dataset", "number"])
-    op.create_index("bullet_mark", "bullet", ["dataset", "mark", "slot"])
+    op.create_index("bullet_fingerprint", "bullet", ["dataset", "fingerprint", "slot"])
     op.create_table(
         "request",
         _text("request_id"),

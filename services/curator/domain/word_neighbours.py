@@ -1,27 +1,27 @@
-"""The bullets most similar to a text by words, found without comparing it with all of them."""
+"""Find the bullets most similar to a text by words, without comparing it with all bullets."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
 
-from services.curator.domain.log import Stored
+from services.curator.domain.log import StoredBullet
 from services.curator.domain.word_similarity import WORDS, word_weights
 
-# The true nearest is among this many of the most similar, whatever the rules of form say about them.
+# The nearest bullet by score is among this many bullets that are nearest by cosine.
 CANDIDATES = 16
 
 
-class Neighbours:
+class WordNeighbours:
     """An inverted index of bullets by the features of their texts."""
 
-    def __init__(self, bullets: Iterable[Stored] = ()) -> None:
-        self._bullets: dict[int, Stored] = {}
+    def __init__(self, bullets: Iterable[StoredBullet] = ()) -> None:
+        self._bullets: dict[int, StoredBullet] = {}
         self._slots: defaultdict[str, dict[int, float]] = defaultdict(dict)
         for stored in bullets:
             self.put(stored)
 
-    def put(self, stored: Stored) -> None:
+    def put(self, stored: StoredBullet) -> None:
         """Add a bullet, or replace the text of its slot."""
         self.drop(stored.slot)
         self._bullets[stored.slot] = stored
@@ -35,12 +35,12 @@ class Neighbours:
             for feature in word_weights(stored.bullet.content):
                 self._slots[feature].pop(slot, None)
 
-    def nearest(self, content: str) -> tuple[Stored | None, float]:
-        """Return the bullet most similar to `content`, the first of equals, and its score; (None, 0.0) for none."""
+    def nearest(self, content: str) -> tuple[StoredBullet | None, float]:
+        """Return the first bullet with the highest score, and the score; (None, 0.0) if every score is 0."""
         return WORDS.nearest(content, sorted(self._rank(content, CANDIDATES), key=lambda stored: stored.slot))
 
-    def _rank(self, content: str, limit: int) -> list[Stored]:
-        """Return the `limit` bullets most similar to `content` by words, best first; none that shares no word."""
+    def _rank(self, content: str, limit: int) -> list[StoredBullet]:
+        """Return at most `limit` bullets that share words with `content`, by their cosine, best first."""
         scores: defaultdict[int, float] = defaultdict(float)
         for feature, weight in word_weights(content).items():
             for slot, other in self._slots.get(feature, {}).items():

@@ -1,4 +1,4 @@
-"""The rules of one dataset: what waits for review, how large it may grow, when a bullet retires."""
+"""The policy of a dataset: review, growth, retirement of bullets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class ReviewMode(StrEnum):
-    """Which changes wait for approval."""
+    """The changes that wait for approval."""
 
     AUTO = "auto"
     REVIEW = "review"
@@ -17,7 +17,7 @@ class ReviewMode(StrEnum):
 
 
 class Trust(StrEnum):
-    """How far a source of changes is trusted."""
+    """The trust in an author of changes."""
 
     LOW = "low"
     MEDIUM = "medium"
@@ -30,7 +30,7 @@ DEFAULT_PENDING_LIFETIME = timedelta(days=30)
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The rules of a dataset.
+    """The policy of a dataset.
 
     `max_bullets` and `max_tokens` bound its growth (0 tokens = no limit). `duplicate_threshold` is the similarity in
     0..1 from which two bullets are the same lesson (None = exact duplicates only). A bullet with at least
@@ -47,5 +47,5 @@ class Policy:
     pending_lifetime: timedelta = DEFAULT_PENDING_LIFETIME
 
     def trust_of(self, author: str) -> Trust:
-        """How far `author` is trusted here."""
+        """Return the trust in `author`."""
         return self.trust.get(author, Trust.MEDIUM)

@@ -1,9 +1,9 @@
-"""The three written forms of a playbook: JSON, and two text dialects. All are read back as they were written.
+"""Encode and parse the three formats of a playbook: JSON and two text dialects. All are lossless.
 
 Text dialects have a heading `## SECTION` whenever the section changes, and one bullet a line: `[id] text`, or
 `[id] helpful=5 harmful=0 :: text` with counters. A section in snake case stands there in capitals with spaces
-(`others` as `OTHERS`); any other section stands as it is. A text of several lines goes on in lines that begin with
-four spaces. Blank lines between bullets mean nothing.
+(`others` as `OTHERS`); any other section stands as it is. Further lines of a text begin with four spaces. Blank lines
+between bullets have no meaning.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from chassis.errors import Violation, shorten
 from services.curator.domain.errors import InvalidBullet, NotWritableAsText, UnreadablePlaybook
-from services.curator.domain.playbook import Bullet, Playbook, checked_bullet
+from services.curator.domain.playbook import Bullet, Playbook, validate_bullet
 
 MAX_BULLETS = 100_000
 CONTINUED = "    "
@@ -28,39 +28,39 @@ _BULLET = re.compile(r"\[([^\]\n]+)\] ?(.*)", re.DOTALL)
 _COUNTED = re.compile(r"helpful=(\d{1,10}) harmful=(\d{1,10}) ::(?: (.*)|)", re.DOTALL)
 
 
-class Form(StrEnum):
-    """How a playbook is written."""
+class PlaybookFormat(StrEnum):
+    """A format of playbooks."""
 
     JSON = "json"
     COUNTED = "counted"
     PLAIN = "plain"
 
 
-def form_of(text: str) -> Form:
-    """The form a text is in, told by its first character and its first bullet."""
+def detect_format(text: str) -> PlaybookFormat:
+    """Return the format of a text, by its first character and its first bullet."""
     if text.lstrip().startswith("{"):
-        return Form.JSON
+        return PlaybookFormat.JSON
     for line in text.split("\n"):
         found = _BULLET.fullmatch(line)
         if found:
-            return Form.COUNTED if _COUNTED.fullmatch(found[2]) else Form.PLAIN
-    return Form.PLAIN
+            return PlaybookFormat.COUNTED if _COUNTED.fullmatch(found[2]) else PlaybookFormat.PLAIN
+    return PlaybookFormat.PLAIN
 
 
-def read(text: str, form: Form) -> Playbook:
-    """The playbook in `text`. Errors: UnreadablePlaybook naming line or field, InvalidBullet for a broken bound."""
+def parse_playbook(text: str, form: PlaybookFormat) -> Playbook:
+    """Return the playbook in `text`. Raises UnreadablePlaybook, which names line or field; InvalidBullet."""
     text = text.removeprefix("\ufeff")
-    playbook = _from_json(text) if form is Form.JSON else Playbook(bullets=list(_from_text(text, form)))
+    playbook = _from_json(text) if form is PlaybookFormat.JSON else Playbook(bullets=list(_from_text(text, form)))
     if len(playbook.bullets) > MAX_BULLETS:
         raise _unreadable("bullets", f"{len(playbook.bullets)} bullets, at most {MAX_BULLETS} are allowed")
     for index, bullet in enumerate(playbook.bullets):
-        checked_bullet(bullet, f"bullets[{index}]")
+        validate_bullet(bullet, f"bullets[{index}]")
     return playbook
 
 
-def write(playbook: Playbook, form: Form) -> str:
-    """`playbook` in the given form. Errors: NotWritableAsText for an id or section that would not be read back."""
-    if form is Form.JSON:
+def encode_playbook(playbook: Playbook, form: PlaybookFormat) -> str:
+    """Return the encoded playbook. Raises NotWritableAsText for an id or section that a dialect cannot hold."""
+    if form is PlaybookFormat.JSON:
         return playbook.model_dump_json(indent=2) + "\n"
     return "\n".join(_lines(playbook.bullets, form)) + "\n" if playbook.bullets else ""
 
@@ -74,7 +74,7 @@ def _from_json(text: str) -> Playbook:
         raise _unreadable(path or "the file", first["msg"]) from error
 
 
-def _from_text(text: str, form: Form) -> Iterator[Bullet]:
+def _from_text(text: str, form: PlaybookFormat) -> Iterator[Bullet]:
     section = SECTION_BEFORE_ANY
     head: tuple[int, str] | None = None
     body: list[str] = []
@@ -96,10 +96,10 @@ def _from_text(text: str, form: Form) -> Iterator[Bullet]:
         yield _bullet(head, "\n".join(body), section, form)
 
 
-def _bullet(head: tuple[int, str], text: str, section: str, form: Form) -> Bullet:
+def _bullet(head: tuple[int, str], text: str, section: str, form: PlaybookFormat) -> Bullet:
     number, bullet_id = head
     helpful = harmful = 0
-    if form is Form.COUNTED:
+    if form is PlaybookFormat.COUNTED:
         found = _COUNTED.fullmatch(text)
         if not found:
             raise _unreadable(f"line {number}", f"bullet {shorten(bullet_id)} has no `helpful=N harmful=N :: text`")
@@ -112,7 +112,7 @@ def _bullet(head: tuple[int, str], text: str, section: str, form: Form) -> Bulle
         raise InvalidBullet(f"line {number}", error.errors()[0]["msg"]) from error
 
 
-def _lines(bullets: Iterable[Bullet], form: Form) -> Iterator[str]:
+def _lines(bullets: Iterable[Bullet], form: PlaybookFormat) -> Iterator[str]:
     section: str | None = None
     for bullet in bullets:
         if bullet.section != section:
@@ -120,7 +120,7 @@ def _lines(bullets: Iterable[Bullet], form: Form) -> Iterator[str]:
             yield f"## {_heading_of(section, bullet)}"
         if "]" in bullet.id or "\n" in bullet.id:
             raise _not_writable(bullet, 'its id has "]" or a line break')
-        counters = f"helpful={bullet.helpful} harmful={bullet.harmful} :: " if form is Form.COUNTED else ""
+        counters = f"helpful={bullet.helpful} harmful={bullet.harmful} :: " if form is PlaybookFormat.COUNTED else ""
         text = f"\n{CONTINUED}".join(bullet.content.split("\n"))
         yield f"[{bullet.id}] {counters}{text}"
 
@@ -132,7 +132,7 @@ def _section_of(heading: str) -> str:
 def _heading_of(section: str, bullet: Bullet) -> str:
     heading = section.upper().replace("_", " ") if _SNAKE.fullmatch(section) else section
     if _section_of(heading) != section or "\n" in section:
-        raise _not_writable(bullet, f'its section "{shorten(section)}" would be read as another one')
+        raise _not_writable(bullet, f'its section "{shorten(section)}" would be parsed as another one')
     return heading
 
 

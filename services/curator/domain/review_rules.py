@@ -1,19 +1,19 @@
-"""Which proposals wait for a person (issue of record: review policy of a dataset)."""
+"""Decide which proposals wait for a person under the policy of a dataset."""
 
 from __future__ import annotations
 
 import re
 
 from services.curator.domain.curation import Proposal
-from services.curator.domain.rules import Policy, ReviewMode, Trust
+from services.curator.domain.policy import Policy, ReviewMode, Trust
 
 WAITS_FOR_ALL = "every change of this dataset waits for review"
 WAITS_AS_EDIT = "{type} waits for review in this dataset"
-WAITS_FOR_TRUST = "its source is trusted little"
+WAITS_FOR_TRUST = "the trust in its author is low"
 WAITS_AS_INSTRUCTION = "its text reads like an instruction to the reader: {phrase}"
 
-# Phrases by which a text addresses the model that reads it, rather than saying what was learned. They only decide what
-# a person looks at first, so a false alarm costs a look; they are no defence by themselves.
+# Phrases that instruct the reading model instead of stating a lesson. They only send a text to review, so a false alarm
+# costs a look of a person; they are no defence by themselves.
 _INSTRUCTIONS = re.compile(
     r"""
     \b(?:ignore|disregard|forget|override)\b[^.\n]{0,40}\b(?:previous|prior|above|earlier|all|your|system|other)\b
@@ -30,8 +30,8 @@ _INSTRUCTIONS = re.compile(
 )
 
 
-def waits_because(policy: Policy, trust: Trust, proposal: Proposal) -> str:
-    """Why the proposal waits under the dataset's policy; empty when it passes."""
+def wait_reason_of(policy: Policy, trust: Trust, proposal: Proposal) -> str:
+    """Return the reason why the policy makes the proposal wait for review; empty if it does not."""
     if policy.review_mode is ReviewMode.AUTO:
         return ""
     if policy.review_mode is ReviewMode.REVIEW:
@@ -40,13 +40,13 @@ def waits_because(policy: Policy, trust: Trust, proposal: Proposal) -> str:
         return ""
     if trust is Trust.LOW:
         return WAITS_FOR_TRUST
-    phrase = instruction_in(proposal.delta.content)
+    phrase = find_instruction(proposal.delta.content)
     if phrase:
         return WAITS_AS_INSTRUCTION.format(phrase=f'"{phrase}"')
     return "" if proposal.delta.type == "ADD" else WAITS_AS_EDIT.format(type=proposal.delta.type)
 
 
-def instruction_in(text: str) -> str:
-    """The first phrase of `text` that addresses the reading model; empty when none does. Linear in the text."""
+def find_instruction(text: str) -> str:
+    """Return the first phrase of `text` that instructs the reading model, or "". The time is linear in the text."""
     found = _INSTRUCTIONS.search(text)
     return " ".join(found[0].split()) if found else ""

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.curator.domain import forms
+from services.curator.domain import formats
 from services.curator.domain.errors import InvalidBullet, NotWritableAsText, UnreadablePlaybook
-from services.curator.domain.forms import Form
+from services.curator.domain.formats import PlaybookFormat
 from services.curator.domain.playbook import Bullet, Playbook
 
 lines = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=30)
@@ -32,35 +32,35 @@ plain = st.lists(st.builds(bullet, ids, sections, lines), max_size=6)
 
 @given(counted)
 def test_the_counted_dialect_is_lossless(bullets: list[Bullet]) -> None:
-    text = forms.write(Playbook(bullets=bullets), Form.COUNTED)
-    assert forms.read(text, Form.COUNTED).bullets == bullets
+    text = formats.encode_playbook(Playbook(bullets=bullets), PlaybookFormat.COUNTED)
+    assert formats.parse_playbook(text, PlaybookFormat.COUNTED).bullets == bullets
 
 
 @given(plain)
 def test_the_plain_dialect_is_lossless_but_for_counters(bullets: list[Bullet]) -> None:
-    text = forms.write(Playbook(bullets=bullets), Form.PLAIN)
-    assert forms.read(text, Form.PLAIN).bullets == bullets
+    text = formats.encode_playbook(Playbook(bullets=bullets), PlaybookFormat.PLAIN)
+    assert formats.parse_playbook(text, PlaybookFormat.PLAIN).bullets == bullets
 
 
 @given(counted)
 def test_the_json_form_is_lossless(bullets: list[Bullet]) -> None:  # C-17, C-19, C-21
     # Feature: self-reflection-system, Property 3: save then load gives an equal playbook except updated_at
     playbook = Playbook(bullets=bullets)
-    text = forms.write(playbook, Form.JSON)
-    assert forms.read(text, forms.form_of(text)) == playbook
+    text = formats.encode_playbook(playbook, PlaybookFormat.JSON)
+    assert formats.parse_playbook(text, formats.detect_format(text)) == playbook
 
 
 def test_json_is_indented_and_japanese_stays_as_it_is() -> None:  # C-17
-    text = forms.write(Playbook(bullets=[bullet("a", "s", "日本語")]), Form.JSON)
+    text = formats.encode_playbook(Playbook(bullets=[bullet("a", "s", "日本語")]), PlaybookFormat.JSON)
     assert '\n  "bullets": [\n    {\n      "id": "a",' in text
     assert '"content": "日本語"' in text
 
 
 def test_a_naive_time_stays_naive() -> None:  # C-20
     text = '{"metadata": {"created_at": "2024-01-02T03:04:05", "updated_at": "2024-01-02T03:04:05+09:00"}}'
-    playbook = forms.read(text, Form.JSON)
+    playbook = formats.parse_playbook(text, PlaybookFormat.JSON)
     assert playbook.metadata.created_at.tzinfo is None
-    assert '"created_at": "2024-01-02T03:04:05"' in forms.write(playbook, Form.JSON)
+    assert '"created_at": "2024-01-02T03:04:05"' in formats.encode_playbook(playbook, PlaybookFormat.JSON)
 
 
 def test_the_counted_dialect_as_it_is_written() -> None:
@@ -69,7 +69,7 @@ def test_the_counted_dialect_as_it_is_written() -> None:
         bullet("er-00002", "error_recovery", "First line\n\nthird"),
         bullet("x", "Odd: section", ""),
     ]
-    assert forms.write(Playbook(bullets=bullets), Form.COUNTED) == (
+    assert formats.encode_playbook(Playbook(bullets=bullets), PlaybookFormat.COUNTED) == (
         "## ERROR RECOVERY\n"
         "[er-00001] helpful=5 harmful=1 :: Retry once.\n"
         "[er-00002] helpful=0 harmful=0 :: First line\n    \n    third\n"
@@ -81,35 +81,35 @@ def test_the_counted_dialect_as_it_is_written() -> None:
 @pytest.mark.parametrize(
     ("text", "form"),
     [
-        ('\n {"bullets": []}', Form.JSON),
-        ("## A\n\n[a] helpful=1 harmful=0 :: text\n", Form.COUNTED),
-        ("## A\n[a] helpful=1 is what it says\n", Form.PLAIN),
-        ("", Form.PLAIN),
+        ('\n {"bullets": []}', PlaybookFormat.JSON),
+        ("## A\n\n[a] helpful=1 harmful=0 :: text\n", PlaybookFormat.COUNTED),
+        ("## A\n[a] helpful=1 is what it says\n", PlaybookFormat.PLAIN),
+        ("", PlaybookFormat.PLAIN),
     ],
 )
-def test_the_form_is_told_by_the_content(text: str, form: Form) -> None:
-    assert forms.form_of(text) is form
+def test_the_form_is_told_by_the_content(text: str, form: PlaybookFormat) -> None:
+    assert formats.detect_format(text) is form
 
 
 @pytest.mark.parametrize(
     ("text", "form", "named"),
     [
-        ("## A\n[a] fine\nneither\n", Form.PLAIN, 'line 3: "neither" is neither a heading nor a bullet'),
-        ("[a] no counters\n", Form.COUNTED, "line 1: bullet a has no `helpful=N harmful=N :: text`"),
-        ('{"bullets": [{"id": 1}]}', Form.JSON, "bullets[0].id:"),
-        ("{", Form.JSON, "the file: Invalid JSON"),
-        ('{"bullets": "x"}', Form.JSON, "bullets: "),
+        ("## A\n[a] fine\nneither\n", PlaybookFormat.PLAIN, 'line 3: "neither" is neither a heading nor a bullet'),
+        ("[a] no counters\n", PlaybookFormat.COUNTED, "line 1: bullet a has no `helpful=N harmful=N :: text`"),
+        ('{"bullets": [{"id": 1}]}', PlaybookFormat.JSON, "bullets[0].id:"),
+        ("{", PlaybookFormat.JSON, "the file: Invalid JSON"),
+        ('{"bullets": "x"}', PlaybookFormat.JSON, "bullets: "),
     ],
 )
-def test_what_cannot_be_read_is_named(text: str, form: Form, named: str) -> None:  # C-15
+def test_what_cannot_be_read_is_named(text: str, form: PlaybookFormat, named: str) -> None:  # C-15
     with pytest.raises(UnreadablePlaybook) as caught:
-        forms.read(text, form)
+        formats.parse_playbook(text, form)
     assert caught.value.message.startswith(named)
 
 
 def test_a_bullet_out_of_bounds_is_named() -> None:
     with pytest.raises(InvalidBullet, match=r"bullets\[1\]\.content"):
-        forms.read(f"[a] fine\n[b] {'x' * 20_001}\n", Form.PLAIN)
+        formats.parse_playbook(f"[a] fine\n[b] {'x' * 20_001}\n", PlaybookFormat.PLAIN)
 
 
 @pytest.mark.parametrize(
@@ -118,4 +118,4 @@ def test_a_bullet_out_of_bounds_is_named() -> None:
 )
 def test_what_text_cannot_hold_is_refused_not_bent(odd: Bullet) -> None:
     with pytest.raises(NotWritableAsText, match="export as JSON"):
-        forms.write(Playbook(bullets=[odd]), Form.PLAIN)
+        formats.encode_playbook(Playbook(bullets=[odd]), PlaybookFormat.PLAIN)

@@ -10,15 +10,22 @@ import pytest
 
 from libs.llm.client import LLMClient
 from services.curator.adapters.sql.repository import SqlPlaybookStore
-from services.curator.domain.curation import OWN_WORD, RULES, Evaluation, Insight, Reflection, SectionDefinition
-from services.curator.domain.merge import OWN_WORD_IS_NO_VOTE
+from services.curator.domain.curation import (
+    OFFLINE_MODEL,
+    SELF_REPORT,
+    Evaluation,
+    Lesson,
+    Reflection,
+    SectionDefinition,
+)
+from services.curator.domain.merge import SELF_REPORTED_VOTE
 from services.curator.domain.playbook import Bullet
 from services.curator.domain.review import PendingState
 from services.curator.prompts.builder import CuratorPromptBuilder
+from services.curator.usecases.corroboration import WAITS_ALREADY, WAITS_FOR_A_PERSON, WAITS_FOR_A_SECOND
 from services.curator.usecases.curate import Curation, CuratorAgent
-from services.curator.usecases.model_curator import NOT_READ, PROMPT_BULLETS, ModelCurator
+from services.curator.usecases.model_curator import NOT_SHOWN, PROMPT_BULLETS, ModelCurator
 from services.curator.usecases.rule_curator import RuleCurator
-from services.curator.usecases.second_opinion import WAITS_ALREADY, WAITS_FOR_A_PERSON, WAITS_FOR_A_SECOND
 from services.curator.usecases.similarity import WordSource
 
 LESSON = "Check every number of an answer against a result."
@@ -48,13 +55,13 @@ class Answering:
 
 
 async def curated(
-    store: SqlPlaybookStore, trajectory: str, *deltas: dict[str, Any], signal: str = OWN_WORD, votes: str = ""
+    store: SqlPlaybookStore, trajectory: str, *deltas: dict[str, Any], signal: str = SELF_REPORT, votes: str = ""
 ) -> Curation:
     by_words = WordSource()
     curator = ModelCurator(LLMClient(Answering(*deltas)), CuratorPromptBuilder("nowhere"), "gpt", by_words)
     evaluations = tuple(Evaluation("s-00001", tag) for tag in ("helpful", "harmful") if tag == votes)
     reflection = Reflection(
-        (Insight("r", "e", "c", "a", "x"),), evaluations, trajectory, QUERY, signal=signal, model="gpt"
+        (Lesson("r", "e", "c", "a", "x"),), evaluations, trajectory, QUERY, signal=signal, model="gpt"
     )
     return await CuratorAgent(curator, store, NoSections(), by_words).run(reflection, "d")
 
@@ -71,7 +78,7 @@ async def test_what_a_model_adds_waits_for_a_second_trajectory(store: SqlPlayboo
     first = await curated(store, "a", add(LESSON))
     assert [one.waits_because for one in first.pending] == [WAITS_FOR_A_SECOND]
     again = await curated(store, "a", add(IN_OTHER_WORDS))
-    assert [one.skipped for one in again.operations] == [WAITS_ALREADY]
+    assert [one.skipped_reason for one in again.operations] == [WAITS_ALREADY]
     assert await bullets(store) == []
     second = await curated(store, "b", add(IN_OTHER_WORDS))
     assert second.operations[0].delta.reasoning.startswith("a second trajectory teaches it (cosine of words 0.8")
@@ -113,17 +120,17 @@ async def test_its_votes_are_kept_and_do_not_count_until_something_reliable_says
 ) -> None:
     await curated(store, "a", add(LESSON), signal="reward")
     weak = await curated(store, "b", votes=tag)
-    assert [(one.applied, one.skipped) for one in weak.votes] == [(False, OWN_WORD_IS_NO_VOTE)]
+    assert [(one.applied, one.skipped_reason) for one in weak.votes] == [(False, SELF_REPORTED_VOTE)]
     [bullet] = await bullets(store)
     assert (bullet.helpful, bullet.harmful) == (0, 0)
     [revision] = await store.history("d", None, 1)
-    assert (revision.origin.signal, [one.vote.tag for one in revision.votes]) == (OWN_WORD, [tag])
+    assert (revision.origin.signal, [one.vote.tag for one in revision.votes]) == (SELF_REPORT, [tag])
     strong = await curated(store, "b", votes=tag, signal="reward")
     assert [one.applied for one in strong.votes] == [True]
     assert sum((await bullets(store))[0].model_dump(include={"helpful", "harmful"}).values()) == 1
 
 
-@pytest.mark.parametrize("signal", ["reward", "test_report", "ground_truth", OWN_WORD, ""])
+@pytest.mark.parametrize("signal", ["reward", "test_report", "ground_truth", SELF_REPORT, ""])
 async def test_the_strength_of_the_signal_is_in_the_log(store: SqlPlaybookStore, signal: str) -> None:
     await curated(store, "a", add(LESSON), signal=signal)
     [revision] = await store.history("d", None, 1)
@@ -140,9 +147,9 @@ async def test_of_a_large_playbook_a_model_cannot_edit_what_it_did_not_read(stor
     unread = "s-00201"
     edits = {"type": "UPDATE", "bullet_id": unread, "content": "new"}, {"type": "DELETE", "bullet_id": unread}
     curation = await curated(store, "b", *edits, {"type": "DELETE", "bullet_id": "s-00001"}, signal="reward")
-    assert [(one.applied, one.skipped) for one in curation.operations] == [
-        (False, NOT_READ),
-        (False, NOT_READ),
+    assert [(one.applied, one.skipped_reason) for one in curation.operations] == [
+        (False, NOT_SHOWN),
+        (False, NOT_SHOWN),
         (True, ""),
     ]
 
@@ -152,7 +159,7 @@ async def test_of_a_large_playbook_what_a_model_could_not_know_is_there_is_not_a
 ) -> None:
     await large(store)
     curation = await curated(store, "b", add(IN_OTHER_WORDS), add("Something else."), signal="reward")
-    assert [one.skipped for one in curation.operations] == ["the same lesson is already there: s-00201", ""]
+    assert [one.skipped_reason for one in curation.operations] == ["the same lesson is already there: s-00201", ""]
     assert (await bullets(store))[200].sources[-1].trajectory == "b"
 
 
@@ -160,14 +167,14 @@ async def test_of_a_large_playbook_the_prompt_holds_a_part_and_an_outline(store:
     await large(store)
     model, by_words = Answering(), WordSource()
     curator = ModelCurator(LLMClient(model), CuratorPromptBuilder("nowhere"), "gpt", by_words)
-    reflection = Reflection((Insight("r", "e", "c", "a", "x"),), (), "b", signal="reward")
+    reflection = Reflection((Lesson("r", "e", "c", "a", "x"),), (), "b", signal="reward")
     await CuratorAgent(curator, store, NoSections(), by_words).run(reflection, "d")
     [prompt] = model.prompts
     assert prompt.count("] s\n") == PROMPT_BULLETS
     assert f"- s (1): [s-00201] {LESSON[:48]}…" in prompt
 
 
-@pytest.mark.parametrize("signal", ["reward", OWN_WORD])
+@pytest.mark.parametrize("signal", ["reward", SELF_REPORT])
 async def test_what_speaks_to_the_reader_waits_for_a_person_however_the_run_ended(
     store: SqlPlaybookStore, signal: str
 ) -> None:
@@ -177,7 +184,7 @@ async def test_what_speaks_to_the_reader_waits_for_a_person_however_the_run_ende
         RuleCurator(by_words),
         ModelCurator(LLMClient(Answering(add(told))), CuratorPromptBuilder("nowhere"), "gpt", by_words),
     ):
-        reflection = Reflection((Insight("r", "e", "c", "a", told),), (), "a", signal=signal, model=RULES)
+        reflection = Reflection((Lesson("r", "e", "c", "a", told),), (), "a", signal=signal, model=OFFLINE_MODEL)
         curation = await CuratorAgent(curator, store, NoSections(), by_words).run(reflection, "d")
         [waiting] = curation.pending
         assert waiting.waits_because.endswith('"ignore all previous"')
