@@ -57,7 +57,7 @@ class GenerateRequest(_message.Message):
     STYLE_FIELD_NUMBER: _builtins.int
     INSTRUCTION_FIELD_NUMBER: _builtins.int
     query: _builtins.str
-    """What is asked."""
+    """The question."""
     dataset: _builtins.str
     """Selects the prompt template."""
     style: Global___GenerateStyle.ValueType

@@ -34,7 +34,7 @@ class GeneratorServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> GeneratorServiceAsyncStub: ...
     Generate: _grpc.UnaryUnaryMultiCallable[_generator_service_pb2.GenerateRequest, _generator_service_pb2.GenerateResponse]
-    """Answers a query and says which bullets it was given and which it cites. A failed model call is not an error of the
+    """Answers a query and returns the bullets of the request and those that the answer cites. A failed model call is not an error of the
     RPC: it comes back as a trajectory with status FAILURE (P-121).
     """
 
@@ -44,7 +44,7 @@ class GeneratorServiceAsyncStub(GeneratorServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Generate: _aio.UnaryUnaryMultiCallable[_generator_service_pb2.GenerateRequest, _generator_service_pb2.GenerateResponse]  # type: ignore[assignment]
-    """Answers a query and says which bullets it was given and which it cites. A failed model call is not an error of the
+    """Answers a query and returns the bullets of the request and those that the answer cites. A failed model call is not an error of the
     RPC: it comes back as a trajectory with status FAILURE (P-121).
     """
 
@@ -57,7 +57,7 @@ class GeneratorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _generator_service_pb2.GenerateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_generator_service_pb2.GenerateResponse, _abc.Awaitable[_generator_service_pb2.GenerateResponse]]:
-        """Answers a query and says which bullets it was given and which it cites. A failed model call is not an error of the
+        """Answers a query and returns the bullets of the request and those that the answer cites. A failed model call is not an error of the
         RPC: it comes back as a trajectory with status FAILURE (P-121).
         """
 

@@ -34,7 +34,7 @@ class CreatePlanRequest(_message.Message):
     hints: _builtins.str
     """Hints for the model; they reach its prompt only. Empty: none."""
     prefix: _builtins.str
-    """What the names of the datasets and collections the plan may see, and its id, begin with; ends in a hyphen. Empty: all."""
+    """Prefix of all datasets and collections that the plan may access, and of its id; ends in a hyphen. Empty: no restriction."""
     def __init__(
         self,
         *,
@@ -62,7 +62,7 @@ class CreatePlanResponse(_message.Message):
     from_template: _builtins.bool
     """Whether it is the template: the query is simple, the mode is offline, or the model gave no usable plan."""
     template_reason: _builtins.str
-    """Why the model's plan was not used. Empty: it was used or not asked for."""
+    """Why the plan of the model was not used. Empty: it was used or not needed."""
     @_builtins.property
     def plan(self) -> _planner_pb2.Plan:
         """The plan."""
@@ -92,9 +92,9 @@ class RefinePlanRequest(_message.Message):
     FEEDBACK_FIELD_NUMBER: _builtins.int
     PREFIX_FIELD_NUMBER: _builtins.int
     feedback: _builtins.str
-    """What to change, in words."""
+    """Description of the change."""
     prefix: _builtins.str
-    """What the plan's id begins with, and so all it may see; of a plan without an id, what its new id begins with. Empty: not checked."""
+    """Prefix of the plan's id and of all names that it may access; a plan without an id gets one with this prefix. Empty: not checked."""
     @_builtins.property
     def plan(self) -> _planner_pb2.Plan:
         """The plan."""
@@ -255,14 +255,14 @@ class RunPlanRequest(_message.Message):
     request_id: _builtins.str
     """UUID of this request; a replay gives the result of the one execution."""
     prefix: _builtins.str
-    """What the plan's id begins with, and so all it may see; of a plan without an id, what its new id begins with. Empty: not checked."""
+    """Prefix of the plan's id and of all names that it may access; a plan without an id gets one with this prefix. Empty: not checked."""
     @_builtins.property
     def plan(self) -> _planner_pb2.Plan:
         """The plan."""
 
     @_builtins.property
     def budget(self) -> _planner_pb2.Budget:
-        """What it may use up."""
+        """Its limits."""
 
     def __init__(
         self,
@@ -282,7 +282,7 @@ Global___RunPlanRequest: _TypeAlias = RunPlanRequest  # noqa: Y015
 
 @_typing.final
 class RunPlanResponse(_message.Message):
-    """What the execution gave."""
+    """The result of the execution."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -317,14 +317,14 @@ class ExecutePlanRequest(_message.Message):
     request_id: _builtins.str
     """UUID of this request; a replay follows the one execution from its start."""
     prefix: _builtins.str
-    """What the plan's id begins with, and so all it may see; of a plan without an id, what its new id begins with. Empty: not checked."""
+    """Prefix of the plan's id and of all names that it may access; a plan without an id gets one with this prefix. Empty: not checked."""
     @_builtins.property
     def plan(self) -> _planner_pb2.Plan:
         """The plan."""
 
     @_builtins.property
     def budget(self) -> _planner_pb2.Budget:
-        """What it may use up."""
+        """Its limits."""
 
     def __init__(
         self,
@@ -784,7 +784,7 @@ Global___AuditExecutionRequest: _TypeAlias = AuditExecutionRequest  # noqa: Y015
 
 @_typing.final
 class AuditExecutionResponse(_message.Message):
-    """What the audit found."""
+    """The findings of an audit."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -798,7 +798,7 @@ class AuditExecutionResponse(_message.Message):
     """Events replayed."""
     @_builtins.property
     def findings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What is wrong. Empty: nothing."""
+        """The differences. Empty: none."""
 
     @_builtins.property
     def execution(self) -> _planner_pb2.Execution:
@@ -862,7 +862,7 @@ Global___SubmitFeedbackRequest: _TypeAlias = SubmitFeedbackRequest  # noqa: Y015
 
 @_typing.final
 class SubmitFeedbackResponse(_message.Message):
-    """What follows from the feedback."""
+    """The effect of the feedback."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -27,7 +27,7 @@ if _version_not_supported:
 
 class PlannerServiceStub:
     """Plans and their executions. The id of an execution is the id of its plan: no plan runs twice. A plan looks only in
-    datasets and collections whose names begin with what its id begins with, which keeps tenants apart.
+    datasets and collections whose names begin with the prefix of its id, which separates tenants.
     """
 
     def __init__(self, channel):
@@ -115,7 +115,7 @@ class PlannerServiceStub:
 
 class PlannerServiceServicer:
     """Plans and their executions. The id of an execution is the id of its plan: no plan runs twice. A plan looks only in
-    datasets and collections whose names begin with what its id begins with, which keeps tenants apart.
+    datasets and collections whose names begin with the prefix of its id, which separates tenants.
     """
 
     def CreatePlan(self, request, context):
@@ -126,7 +126,7 @@ class PlannerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RefinePlan(self, request, context):
-        """Makes a plan anew with feedback; gives the same plan when that fails.
+        """Makes a plan again with feedback; returns the same plan if that fails.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -154,7 +154,7 @@ class PlannerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ExecutePlan(self, request, context):
-        """Executes a plan and streams its events until it pauses or ends. The execution goes on when the caller leaves.
+        """Executes a plan and streams its events until it pauses or ends. The execution continues when the caller disconnects.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -189,7 +189,7 @@ class PlannerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CancelExecution(self, request, context):
-        """Cancels an execution: running tools are told, nothing starts afterwards.
+        """Cancels an execution: running tools are cancelled, and nothing starts afterwards.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -217,7 +217,7 @@ class PlannerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetThresholds(self, request, context):
-        """Tells the thresholds in force and what they rest on.
+        """Returns the current thresholds and the number of feedback records behind them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -311,7 +311,7 @@ def add_PlannerServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class PlannerService:
     """Plans and their executions. The id of an execution is the id of its plan: no plan runs twice. A plan looks only in
-    datasets and collections whose names begin with what its id begins with, which keeps tenants apart.
+    datasets and collections whose names begin with the prefix of its id, which separates tenants.
     """
 
     @staticmethod

@@ -28,7 +28,7 @@ GRPC_VERSION: str
 
 class PlannerServiceStub:
     """Plans and their executions. The id of an execution is the id of its plan: no plan runs twice. A plan looks only in
-    datasets and collections whose names begin with what its id begins with, which keeps tenants apart.
+    datasets and collections whose names begin with the prefix of its id, which separates tenants.
     """
 
     @_typing.overload
@@ -38,7 +38,7 @@ class PlannerServiceStub:
     CreatePlan: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.CreatePlanRequest, _planner_service_pb2.CreatePlanResponse]
     """Turns a query into a plan. Never fails for a non-blank query: without a usable model answer it gives the two-step template."""
     RefinePlan: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.RefinePlanRequest, _planner_service_pb2.RefinePlanResponse]
-    """Makes a plan anew with feedback; gives the same plan when that fails."""
+    """Makes a plan again with feedback; returns the same plan if that fails."""
     EstimateComplexity: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.EstimateComplexityRequest, _planner_service_pb2.EstimateComplexityResponse]
     """Tells how demanding a query is."""
     DrawPlan: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.DrawPlanRequest, _planner_service_pb2.DrawPlanResponse]
@@ -46,7 +46,7 @@ class PlannerServiceStub:
     RunPlan: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.RunPlanRequest, _planner_service_pb2.RunPlanResponse]
     """Executes a plan with no person available and answers with its result."""
     ExecutePlan: _grpc.UnaryStreamMultiCallable[_planner_service_pb2.ExecutePlanRequest, _planner_service_pb2.ExecutePlanResponse]
-    """Executes a plan and streams its events until it pauses or ends. The execution goes on when the caller leaves."""
+    """Executes a plan and streams its events until it pauses or ends. The execution continues when the caller disconnects."""
     ResumePlan: _grpc.UnaryStreamMultiCallable[_planner_service_pb2.ResumePlanRequest, _planner_service_pb2.ResumePlanResponse]
     """Answers the open question of a paused execution and streams its events until it pauses again or ends."""
     WatchExecution: _grpc.UnaryStreamMultiCallable[_planner_service_pb2.WatchExecutionRequest, _planner_service_pb2.WatchExecutionResponse]
@@ -56,7 +56,7 @@ class PlannerServiceStub:
     ListExecutions: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.ListExecutionsRequest, _planner_service_pb2.ListExecutionsResponse]
     """Lists executions, newest first."""
     CancelExecution: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.CancelExecutionRequest, _planner_service_pb2.CancelExecutionResponse]
-    """Cancels an execution: running tools are told, nothing starts afterwards."""
+    """Cancels an execution: running tools are cancelled, and nothing starts afterwards."""
     AddInformation: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.AddInformationRequest, _planner_service_pb2.AddInformationResponse]
     """Adds information to a running or paused execution; it replans before its next step."""
     AuditExecution: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.AuditExecutionRequest, _planner_service_pb2.AuditExecutionResponse]
@@ -64,19 +64,19 @@ class PlannerServiceStub:
     SubmitFeedback: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.SubmitFeedbackRequest, _planner_service_pb2.SubmitFeedbackResponse]
     """Tells whether a confidence was justified; the thresholds of the next decision follow from it."""
     GetThresholds: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.GetThresholdsRequest, _planner_service_pb2.GetThresholdsResponse]
-    """Tells the thresholds in force and what they rest on."""
+    """Returns the current thresholds and the number of feedback records behind them."""
 
 @_typing.type_check_only
 class PlannerServiceAsyncStub(PlannerServiceStub):
     """Plans and their executions. The id of an execution is the id of its plan: no plan runs twice. A plan looks only in
-    datasets and collections whose names begin with what its id begins with, which keeps tenants apart.
+    datasets and collections whose names begin with the prefix of its id, which separates tenants.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreatePlan: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.CreatePlanRequest, _planner_service_pb2.CreatePlanResponse]  # type: ignore[assignment]
     """Turns a query into a plan. Never fails for a non-blank query: without a usable model answer it gives the two-step template."""
     RefinePlan: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.RefinePlanRequest, _planner_service_pb2.RefinePlanResponse]  # type: ignore[assignment]
-    """Makes a plan anew with feedback; gives the same plan when that fails."""
+    """Makes a plan again with feedback; returns the same plan if that fails."""
     EstimateComplexity: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.EstimateComplexityRequest, _planner_service_pb2.EstimateComplexityResponse]  # type: ignore[assignment]
     """Tells how demanding a query is."""
     DrawPlan: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.DrawPlanRequest, _planner_service_pb2.DrawPlanResponse]  # type: ignore[assignment]
@@ -84,7 +84,7 @@ class PlannerServiceAsyncStub(PlannerServiceStub):
     RunPlan: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.RunPlanRequest, _planner_service_pb2.RunPlanResponse]  # type: ignore[assignment]
     """Executes a plan with no person available and answers with its result."""
     ExecutePlan: _aio.UnaryStreamMultiCallable[_planner_service_pb2.ExecutePlanRequest, _planner_service_pb2.ExecutePlanResponse]  # type: ignore[assignment]
-    """Executes a plan and streams its events until it pauses or ends. The execution goes on when the caller leaves."""
+    """Executes a plan and streams its events until it pauses or ends. The execution continues when the caller disconnects."""
     ResumePlan: _aio.UnaryStreamMultiCallable[_planner_service_pb2.ResumePlanRequest, _planner_service_pb2.ResumePlanResponse]  # type: ignore[assignment]
     """Answers the open question of a paused execution and streams its events until it pauses again or ends."""
     WatchExecution: _aio.UnaryStreamMultiCallable[_planner_service_pb2.WatchExecutionRequest, _planner_service_pb2.WatchExecutionResponse]  # type: ignore[assignment]
@@ -94,7 +94,7 @@ class PlannerServiceAsyncStub(PlannerServiceStub):
     ListExecutions: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.ListExecutionsRequest, _planner_service_pb2.ListExecutionsResponse]  # type: ignore[assignment]
     """Lists executions, newest first."""
     CancelExecution: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.CancelExecutionRequest, _planner_service_pb2.CancelExecutionResponse]  # type: ignore[assignment]
-    """Cancels an execution: running tools are told, nothing starts afterwards."""
+    """Cancels an execution: running tools are cancelled, and nothing starts afterwards."""
     AddInformation: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.AddInformationRequest, _planner_service_pb2.AddInformationResponse]  # type: ignore[assignment]
     """Adds information to a running or paused execution; it replans before its next step."""
     AuditExecution: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.AuditExecutionRequest, _planner_service_pb2.AuditExecutionResponse]  # type: ignore[assignment]
@@ -102,11 +102,11 @@ class PlannerServiceAsyncStub(PlannerServiceStub):
     SubmitFeedback: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.SubmitFeedbackRequest, _planner_service_pb2.SubmitFeedbackResponse]  # type: ignore[assignment]
     """Tells whether a confidence was justified; the thresholds of the next decision follow from it."""
     GetThresholds: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.GetThresholdsRequest, _planner_service_pb2.GetThresholdsResponse]  # type: ignore[assignment]
-    """Tells the thresholds in force and what they rest on."""
+    """Returns the current thresholds and the number of feedback records behind them."""
 
 class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
     """Plans and their executions. The id of an execution is the id of its plan: no plan runs twice. A plan looks only in
-    datasets and collections whose names begin with what its id begins with, which keeps tenants apart.
+    datasets and collections whose names begin with the prefix of its id, which separates tenants.
     """
 
     @_abc_1.abstractmethod
@@ -123,7 +123,7 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _planner_service_pb2.RefinePlanRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_planner_service_pb2.RefinePlanResponse, _abc.Awaitable[_planner_service_pb2.RefinePlanResponse]]:
-        """Makes a plan anew with feedback; gives the same plan when that fails."""
+        """Makes a plan again with feedback; returns the same plan if that fails."""
 
     @_abc_1.abstractmethod
     def EstimateComplexity(
@@ -155,7 +155,7 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _planner_service_pb2.ExecutePlanRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_planner_service_pb2.ExecutePlanResponse], _abc.AsyncIterator[_planner_service_pb2.ExecutePlanResponse]]:
-        """Executes a plan and streams its events until it pauses or ends. The execution goes on when the caller leaves."""
+        """Executes a plan and streams its events until it pauses or ends. The execution continues when the caller disconnects."""
 
     @_abc_1.abstractmethod
     def ResumePlan(
@@ -195,7 +195,7 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _planner_service_pb2.CancelExecutionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_planner_service_pb2.CancelExecutionResponse, _abc.Awaitable[_planner_service_pb2.CancelExecutionResponse]]:
-        """Cancels an execution: running tools are told, nothing starts afterwards."""
+        """Cancels an execution: running tools are cancelled, and nothing starts afterwards."""
 
     @_abc_1.abstractmethod
     def AddInformation(
@@ -227,6 +227,6 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _planner_service_pb2.GetThresholdsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_planner_service_pb2.GetThresholdsResponse, _abc.Awaitable[_planner_service_pb2.GetThresholdsResponse]]:
-        """Tells the thresholds in force and what they rest on."""
+        """Returns the current thresholds and the number of feedback records behind them."""
 
 def add_PlannerServiceServicer_to_server(servicer: PlannerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -57,7 +57,7 @@ class ToolServiceServicer:
     """
 
     def ListTools(self, request, context):
-        """Describes the tools served here. Asked at the planner's start and after it lost the connection.
+        """Describes the tools of this service. The planner calls it until it succeeds once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -34,7 +34,7 @@ class ToolServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ToolServiceAsyncStub: ...
     ListTools: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.ListToolsRequest, _tool_service_pb2.ListToolsResponse]
-    """Describes the tools served here. Asked at the planner's start and after it lost the connection."""
+    """Describes the tools of this service. The planner calls it until it succeeds once."""
     CallTool: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.CallToolRequest, _tool_service_pb2.CallToolResponse]
     """Performs one call. The deadline and the cancellation of the RPC are those of the step."""
     FindOutcome: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.FindOutcomeRequest, _tool_service_pb2.FindOutcomeResponse]
@@ -46,7 +46,7 @@ class ToolServiceAsyncStub(ToolServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListTools: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.ListToolsRequest, _tool_service_pb2.ListToolsResponse]  # type: ignore[assignment]
-    """Describes the tools served here. Asked at the planner's start and after it lost the connection."""
+    """Describes the tools of this service. The planner calls it until it succeeds once."""
     CallTool: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.CallToolRequest, _tool_service_pb2.CallToolResponse]  # type: ignore[assignment]
     """Performs one call. The deadline and the cancellation of the RPC are those of the step."""
     FindOutcome: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.FindOutcomeRequest, _tool_service_pb2.FindOutcomeResponse]  # type: ignore[assignment]
@@ -61,7 +61,7 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _tool_service_pb2.ListToolsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_tool_service_pb2.ListToolsResponse, _abc.Awaitable[_tool_service_pb2.ListToolsResponse]]:
-        """Describes the tools served here. Asked at the planner's start and after it lost the connection."""
+        """Describes the tools of this service. The planner calls it until it succeeds once."""
 
     @_abc_1.abstractmethod
     def CallTool(
