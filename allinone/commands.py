@@ -79,14 +79,14 @@ def failed_calls(trajectory: Trajectory) -> list[dict[str, str]]:
 
     Each has the last message of a user before it, the operation, the arguments, and the error without variable parts.
     """
-    from services.reflector.rpc.convert import trajectory_from
+    from services.reflector.rpc.convert import parse_trajectory
 
-    return failed_calls_of(trajectory_from(trajectory, "trajectory").transcript)
+    return failed_calls_of(parse_trajectory(trajectory, "trajectory").transcript)
 
 
 def failed_calls_of(steps: Sequence[Step]) -> list[dict[str, str]]:
     """Return the same for the steps of a trajectory of the reflector's domain."""
-    from services.reflector.domain.actions import actions_of
+    from services.reflector.domain.actions import extract_actions
 
     def last_user_message(call_step: int) -> str:
         earlier = reversed(steps[:call_step])
@@ -99,7 +99,7 @@ def failed_calls_of(steps: Sequence[Step]) -> list[dict[str, str]]:
             "arguments": call.arguments,
             "error": call.error.kind,
         }
-        for call in actions_of(steps)
+        for call in extract_actions(steps)
         if call.error is not None
     ]
 

@@ -2,11 +2,10 @@
 
 `python -m bench.attribution FILE` prints the weights fitted on all logs, how often the rules in use name the labelled
 step and agent, and how often weights fitted on nine tenths of the logs do so on the other tenth (ten-fold, several
-shuffles). To see whether the rules know more than the form of these logs, they are asked again with turns of another
-system in between, on which the labels are silent: `dispatched`, a dispatcher with a ledger hands out every turn, and
-`browsed`, twenty turns of a web browser come first as well. The model is a conditional logit: within a log, the
-probability that a step is to blame is the softmax of the weights of its signs (McFadden 1974). Seeds are fixed, so the
-figures can be had again.
+shuffles). Two variations test whether the rules depend on the form of these logs: `dispatched`, where a dispatcher with
+a ledger hands out every turn, and `browsed`, where twenty turns of a web browser come first as well. The model is a
+conditional logit: within a log, the probability that a step is to blame is the softmax of the weights of its signs
+(McFadden 1974). Seeds are fixed, so the figures are reproducible.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ import numpy.typing as npt
 
 from bench.report import machine, write
 from services.reflector.adapters.importers.labels import read_labelled
-from services.reflector.domain.actions import actions_of
-from services.reflector.domain.attribution import WEIGHTS, candidates
-from services.reflector.domain.recorded_run import LabelledRun
+from services.reflector.domain.actions import extract_actions
+from services.reflector.domain.attribution import WEIGHTS, find_candidates
+from services.reflector.domain.recorded_trajectory import LabelledTrajectory
 from services.reflector.domain.trajectory import Role, Step
-from services.reflector.usecases.evaluate_blame import Accuracy, evaluate_blame
+from services.reflector.usecases.evaluate_blame import Accuracy, BlameScores, evaluate_blame
 
 FOLDS = 10
 SHUFFLES = 5
@@ -46,20 +45,20 @@ class Case:
     labelled: int | None
     steps: tuple[int, ...]
     agents: tuple[str, ...]
-    run: LabelledRun
+    run: LabelledTrajectory
 
 
-def case_of(run: LabelledRun) -> Case:
-    """The case of a labelled run."""
-    found = candidates(run.trajectory.steps, actions_of(run.trajectory.steps))
-    steps = tuple(candidate.step.index for candidate in found)
-    signs = np.array([[float(sign in candidate.signs) for sign in WEIGHTS] for candidate in found])
+def build_case(run: LabelledTrajectory) -> Case:
+    """Return the case of a labelled run."""
+    candidates = find_candidates(run.trajectory.steps, extract_actions(run.trajectory.steps))
+    steps = tuple(candidate.step.index for candidate in candidates)
+    signs = np.array([[float(sign in candidate.signs) for sign in WEIGHTS] for candidate in candidates])
     labelled = steps.index(run.step) if run.step in steps else None
-    return Case(signs, labelled, steps, tuple(candidate.step.speaker for candidate in found), run)
+    return Case(signs, labelled, steps, tuple(candidate.step.speaker for candidate in candidates), run)
 
 
-def fitted(cases: Sequence[Case]) -> Floats:
-    """The weights that make the labels most likely under the penalty, by Newton's method."""
+def fit_weights(cases: Sequence[Case]) -> Floats:
+    """Return the weights that make the labels most likely under the penalty, by Newton's method."""
     weights = np.zeros(len(WEIGHTS))
     for _ in range(_ROUNDS):
         gradient, curvature = PENALTY * weights, PENALTY * np.eye(len(WEIGHTS))
@@ -75,29 +74,29 @@ def fitted(cases: Sequence[Case]) -> Floats:
 
 
 def accuracy(cases: Sequence[Case], weights: Floats) -> tuple[int, int]:
-    """How many steps and how many agents `weights` name as the labels do."""
+    """Return the numbers of steps and of agents that `weights` name correctly."""
     best = [int(np.argmax(case.signs @ weights)) for case in cases]
-    steps = sum(case.steps[place] == case.run.step for case, place in zip(cases, best, strict=True))
-    agents = sum(case.agents[place] == case.run.agent for case, place in zip(cases, best, strict=True))
+    steps = sum(case.steps[candidate] == case.run.step for case, candidate in zip(cases, best, strict=True))
+    agents = sum(case.agents[candidate] == case.run.agent for case, candidate in zip(cases, best, strict=True))
     return steps, agents
 
 
-def cross_validated(cases: Sequence[Case]) -> Accuracy:
+def cross_validate(cases: Sequence[Case]) -> Accuracy:
     """Shares named right by weights that never saw the log, over all folds and shuffles."""
     steps = agents = 0
     for seed in range(SHUFFLES):
         order = list(cases)
         random.Random(seed).shuffle(order)
         for fold in range(FOLDS):
-            kept = [case for place, case in enumerate(order) if place % FOLDS != fold]
-            right = accuracy(order[fold::FOLDS], fitted(kept))
+            training = [case for index, case in enumerate(order) if index % FOLDS != fold]
+            right = accuracy(order[fold::FOLDS], fit_weights(training))
             steps, agents = steps + right[0], agents + right[1]
     total = SHUFFLES * len(cases)
     return Accuracy(steps / total, agents / total)
 
 
-def dispatched(run: LabelledRun, opening: Sequence[Step] = ()) -> LabelledRun:
-    """The run with a user's question and `opening` first, and a dispatcher's ledger and order before every turn."""
+def add_dispatcher(run: LabelledTrajectory, opening: Sequence[Step] = ()) -> LabelledTrajectory:
+    """Return the log with a question and `opening` first, and a dispatcher's ledger and order before every turn."""
     steps = [_turn("user", "human", run.trajectory.query), *opening]
     labelled = run.step
     for step in run.trajectory.steps:
@@ -110,13 +109,13 @@ def dispatched(run: LabelledRun, opening: Sequence[Step] = ()) -> LabelledRun:
     return replace(run, step=labelled, trajectory=run.trajectory.model_copy(update={"steps": numbered}))
 
 
-def browsed(run: LabelledRun) -> LabelledRun:
-    """The same with twenty pages visited first."""
+def add_pages(run: LabelledTrajectory) -> LabelledTrajectory:
+    """Return the log of `add_dispatcher` with twenty visited pages first."""
     opening: list[Step] = []
     for page in range(20):
         shown = f"I clicked 'link {page}'.\n\nHere is a screenshot of [page {page}](https://example.org). {37 * page}"
         opening += [_turn("assistant", "Dispatcher", "Open the next page."), _turn("assistant", "Browser", shown)]
-    return dispatched(run, opening)
+    return add_dispatcher(run, opening)
 
 
 def _turn(role: Role, name: str, content: str) -> Step:
@@ -124,23 +123,19 @@ def _turn(role: Role, name: str, content: str) -> Step:
 
 
 def main(file: Path) -> None:
-    """Prints and writes the figures for the logs in `file`."""
+    """Print and write the figures for the logs in `file`."""
     runs = read_labelled(file.read_bytes())
-    cases = [case for run in runs if len((case := case_of(run)).steps)]
-    scores, validated = evaluate_blame(runs), cross_validated(cases)
-    weights = dict(zip(WEIGHTS, fitted(cases).round(2).tolist(), strict=True))
-    others = {"dispatched": evaluate_blame([dispatched(run) for run in runs])}
-    others["browsed"] = evaluate_blame([browsed(run) for run in runs])
+    cases = [case for run in runs if len((case := build_case(run)).steps)]
+    scores, cross_validation = evaluate_blame(runs), cross_validate(cases)
+    weights = dict(zip(WEIGHTS, fit_weights(cases).round(2).tolist(), strict=True))
+    others = {"dispatched": evaluate_blame([add_dispatcher(run) for run in runs])}
+    others["browsed"] = evaluate_blame([add_pages(run) for run in runs])
+    all_scores: dict[str, Accuracy | BlameScores] = {"weights in use": scores, "ten-fold": cross_validation}
+    all_scores |= {f"weights in use, {name}": variant for name, variant in others.items()}
+    all_scores |= scores.baselines
     rows = [
-        {"rule": "weights in use", "step": scores.step_accuracy, "agent": scores.agent_accuracy},
-        {"rule": "ten-fold", "step": validated.step_accuracy, "agent": validated.agent_accuracy},
-        *({"rule": f"weights in use, {name}", "step": one.step_accuracy, "agent": one.agent_accuracy}
-          for name, one in others.items()),
-        *({"rule": name, "step": one.step_accuracy, "agent": one.agent_accuracy}
-          for name, one in scores.baselines.items()),
-    ]  # fmt: skip
-    rows = [
-        {name: round(value, 3) if isinstance(value, float) else value for name, value in row.items()} for row in rows
+        {"rule": rule, "step": round(found.step_accuracy, 3), "agent": round(found.agent_accuracy, 3)}
+        for rule, found in all_scores.items()
     ]
     results = {"machine": machine(), "logs": len(runs), "fitted_weights": weights, "rows": rows}
     write("attribution", results)

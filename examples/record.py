@@ -1,4 +1,4 @@
-"""Records the example trajectories again: `python -m examples.record [ID ...] [--out DIRECTORY]`."""
+"""Records the example trajectories: `python -m examples.record [ID ...] [--out DIRECTORY]`."""
 
 import argparse
 from collections.abc import Sequence
@@ -6,39 +6,39 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from examples.recorder import tasks_git, tasks_http, tasks_python, tasks_sqlite
-from examples.recorder.task import Attempt, record
+from examples.recorder.task import Script, record
 
 TRAJECTORIES = Path(__file__).parent / "trajectories"
-ATTEMPTS: tuple[Attempt, ...] = (
-    *tasks_git.ATTEMPTS,
-    *tasks_sqlite.ATTEMPTS,
-    *tasks_python.ATTEMPTS,
-    *tasks_http.ATTEMPTS,
+SCRIPTS: tuple[Script, ...] = (
+    *tasks_git.SCRIPTS,
+    *tasks_sqlite.SCRIPTS,
+    *tasks_python.SCRIPTS,
+    *tasks_http.SCRIPTS,
 )
-# The recorder's own clock: one attempt every ten minutes, so that recording again changes no time.
+# The recorder's own clock: one trajectory every ten minutes, so that a new recording changes no time.
 FIRST_ATTEMPT = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 BETWEEN_ATTEMPTS = timedelta(minutes=10)
 
 
 def record_into(directory: Path, ids: Sequence[str] = ()) -> list[Path]:
-    """Record the attempts named by `ids` (none: all) as JSON files in `directory` and return the files.
+    """Record the scripts named by `ids` (none: all) as JSON files in `directory` and return the files.
 
     Raises ValueError for an unknown id, before anything is recorded.
     """
-    unknown = sorted(set(ids) - {attempt.id for attempt in ATTEMPTS})
+    unknown = sorted(set(ids) - {script.id for script in SCRIPTS})
     if unknown:
-        raise ValueError(f"unknown attempt {unknown[0]!r}; known: {', '.join(attempt.id for attempt in ATTEMPTS)}")
+        raise ValueError(f"unknown script {unknown[0]!r}; known: {', '.join(script.id for script in SCRIPTS)}")
     directory.mkdir(parents=True, exist_ok=True)
     paths = []
-    for number, attempt in enumerate(ATTEMPTS):
-        if not ids or attempt.id in ids:
+    for number, script in enumerate(SCRIPTS):
+        if not ids or script.id in ids:
             created_at = (FIRST_ATTEMPT + number * BETWEEN_ATTEMPTS).strftime("%Y-%m-%dT%H:%M:%SZ")
-            paths.append(record(attempt, created_at).save(directory))
+            paths.append(record(script, created_at).save(directory))
     return paths
 
 
 def main() -> None:
-    """Record from the command line and print the files written."""
+    """Record from the command line and print the paths of the files."""
     parser = argparse.ArgumentParser(prog="python -m examples.record", description=__doc__)
     parser.add_argument("ids", nargs="*", metavar="ID", help="attempts to record (default: all)")
     parser.add_argument("--out", type=Path, default=TRAJECTORIES, metavar="DIRECTORY", help="where the files go")

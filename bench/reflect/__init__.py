@@ -1,1 +1,1 @@
-"""What reflecting and learning cost without a model."""
+"""The costs of reflecting and learning without a model."""

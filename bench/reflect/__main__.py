@@ -35,8 +35,8 @@ from hansei.gateway.v1 import gateway_service_pb2, gateway_service_pb2_grpc
 from hansei.reflector.v1 import reflector_service_pb2, reflector_service_pb2_grpc, trajectory_pb2
 from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.trajectory import Trajectory
-from services.reflector.rpc.convert import trajectory_from
-from services.reflector.usecases.reflect_offline import reflection_of
+from services.reflector.rpc.convert import parse_trajectory
+from services.reflector.usecases.reflect_offline import reflect_by_rules
 from tests.support import systems
 
 DATASET = "bench"
@@ -50,8 +50,8 @@ LONG_RESULT_CHARS = 4_000
 TIMES = 5
 
 
-def run_of(steps: int, chars: int = RESULT_CHARS) -> trajectory_pb2.Trajectory:
-    """A failed run of this many steps."""
+def build_recorded_trajectory(steps: int, chars: int = RESULT_CHARS) -> trajectory_pb2.Trajectory:
+    """Return a failed run of this many steps."""
     log = [trajectory_pb2.Step(role=trajectory_pb2.STEP_ROLE_USER, content="Sum up all open orders")]
     while len(log) < steps - 1:
         number = len(log) // 2
@@ -65,8 +65,8 @@ def run_of(steps: int, chars: int = RESULT_CHARS) -> trajectory_pb2.Trajectory:
             if failed
             else f'{{"orders": [{{"id": "o-{number}", "eur": {number}}}]}}'
         )
-        told = trajectory_pb2.STEP_ROLE_TOOL
-        log.append(trajectory_pb2.Step(role=told, tool_call_id=str(number), content=body.ljust(chars)))
+        role = trajectory_pb2.STEP_ROLE_TOOL
+        log.append(trajectory_pb2.Step(role=role, tool_call_id=str(number), content=body.ljust(chars)))
     log = log[: steps - 1]
     log.append(trajectory_pb2.Step(role=trajectory_pb2.STEP_ROLE_ASSISTANT, content="All orders come to 4711 EUR."))
     return trajectory_pb2.Trajectory(
@@ -78,23 +78,23 @@ def run_of(steps: int, chars: int = RESULT_CHARS) -> trajectory_pb2.Trajectory:
 def main() -> None:
     """Measure and write."""
     load = os.getloadavg()[0]
-    measured = uvloop.run(_called())
+    measured = uvloop.run(_measure_calls())
     echo = measured[0]
     calls = [
         {
-            "what": one.what,
-            "p50_ms": round(one.p50_ms, 3),
-            "cpu_ms": round(one.cpu_ms, 3),
-            "to_echo": round(one.p50_ms / echo.p50_ms, 2),
-            "cpu_to_echo": round(one.cpu_ms / echo.cpu_ms, 2),
+            "what": method.what,
+            "p50_ms": round(method.p50_ms, 3),
+            "cpu_ms": round(method.cpu_ms, 3),
+            "to_echo": round(method.p50_ms / echo.p50_ms, 2),
+            "cpu_to_echo": round(method.cpu_ms / echo.cpu_ms, 2),
         }
-        for one in measured
+        for method in measured
     ]
     write("reflect-calls", {"machine": machine(), "load_before": load, "rows": calls})
     write("reflect-length", {"machine": machine(), "load_before": load, "rows": list(_lengths())})
 
 
-async def _called() -> list[Measured]:
+async def _measure_calls() -> list[Measured]:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         data = Path(folder)
         quiet = {"HANSEI_LOG_LEVEL": "ERROR"}
@@ -111,7 +111,7 @@ async def _called() -> list[Measured]:
 
 @contextmanager
 def _process(module: str, data: Path) -> Iterator[tuple[str, int]]:
-    """A service in a process of its own: its address and its process id."""
+    """Return a service in a process of its own: its address and its process id."""
     address = f"127.0.0.1:{systems.free_port()}"
     own = {"HANSEI_LISTEN_ADDRESS": address, "HANSEI_LOG_LEVEL": "ERROR", "LLM_PROVIDER": "offline"}
     process = subprocess.Popen([sys.executable, "-m", module], cwd=systems.ROOT, env=os.environ | own)
@@ -134,7 +134,7 @@ async def _reflect(address: str, pid: int) -> Measured:
     async with grpc.aio.insecure_channel(address) as channel:
         await channel.channel_ready()
         stub: Any = reflector_service_pb2_grpc.ReflectorServiceStub(channel)
-        request = reflector_service_pb2.ReflectRequest(dataset=DATASET, trajectory=run_of(STEPS))
+        request = reflector_service_pb2.ReflectRequest(dataset=DATASET, trajectory=build_recorded_trajectory(STEPS))
         what = f"Reflect, {STEPS} steps"
         return await measure(what, lambda _: stub.Reflect(request), pid=pid, callers=1, calls=CALLS["reflect"])
 
@@ -142,12 +142,12 @@ async def _reflect(address: str, pid: int) -> Measured:
 async def _learn(address: str, pid: int) -> Measured:
     async with grpc.aio.insecure_channel(address) as channel:
         stub: Any = gateway_service_pb2_grpc.GatewayServiceStub(channel)
-        run = run_of(STEPS)
+        run = build_recorded_trajectory(STEPS)
 
         async def learn(_: int) -> object:
             run.id = uuid.uuid4().hex
-            asked = gateway_service_pb2.LearnRequest(request_id=str(uuid.uuid4()), dataset=DATASET, trajectory=run)
-            response = await stub.Learn(asked)
+            request = gateway_service_pb2.LearnRequest(request_id=str(uuid.uuid4()), dataset=DATASET, trajectory=run)
+            response = await stub.Learn(request)
             assert response.curation.saved, response.curation.error
             return response
 
@@ -155,27 +155,27 @@ async def _learn(address: str, pid: int) -> Measured:
 
 
 def _lengths() -> Iterator[dict[str, Any]]:
-    """The costs of one reflection, by length. The run is read beforehand; what reading costs is in the calls above."""
+    """Yield the costs of one reflection by length, without parsing the trajectory."""
     for chars, lengths in ((RESULT_CHARS, LENGTHS), (LONG_RESULT_CHARS, LONG_LENGTHS)):
-        runs = [trajectory_from(run_of(steps, chars), "trajectory") for steps in lengths]
+        runs = [parse_trajectory(build_recorded_trajectory(steps, chars), "trajectory") for steps in lengths]
         seconds = [_seconds(run) / len(run.steps) for run in runs]
-        for run, each in zip(runs, seconds, strict=True):
+        for run, step_seconds in zip(runs, seconds, strict=True):
             yield {
                 "steps": len(run.steps),
                 "megabytes": round(sum(len(step.content) for step in run.steps) / 1e6, 2),
-                "us_per_step": round(each * 1e6, 1),
+                "us_per_step": round(step_seconds * 1e6, 1),
                 "peak_kb_per_step": round(_peak_bytes(run) / 1024 / len(run.steps), 2),
-                "to_500": round(each / seconds[lengths.index(500)], 2),
+                "to_500": round(step_seconds / seconds[lengths.index(500)], 2),
             }
 
 
 def _seconds(run: Trajectory) -> float:
-    """The best of several times: what others do on this machine only ever adds."""
+    """Return the shortest of several times: other processes only add to it."""
     best = float("inf")
     for _ in range(TIMES):
         gc.collect()
         began = time.process_time()
-        reflection_of(ReflectionRequest(run, DATASET))
+        reflect_by_rules(ReflectionRequest(run, DATASET))
         best = min(best, time.process_time() - began)
     return best
 
@@ -183,7 +183,7 @@ def _seconds(run: Trajectory) -> float:
 def _peak_bytes(run: Trajectory) -> int:
     gc.collect()
     tracemalloc.start()
-    reflection_of(ReflectionRequest(run, DATASET))
+    reflect_by_rules(ReflectionRequest(run, DATASET))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return peak

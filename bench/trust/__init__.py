@@ -1,1 +1,1 @@
-"""What wrong labels do to what is learned, and whether trust in them keeps harm out."""
+"""The effect of wrong labels on learning, and of distrusting them."""

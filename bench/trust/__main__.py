@@ -54,7 +54,7 @@ from services.curator.usecases.similarity import EmbeddingSource
 from services.reflector.adapters.importers.files import read_trajectories
 from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.trajectory import Trajectory
-from services.reflector.usecases.reflect_offline import reflection_of
+from services.reflector.usecases.reflect_offline import reflect_by_rules
 
 DATASET = "trust"
 SHARES = (0.0, 0.1, 0.3, 0.5)
@@ -73,8 +73,8 @@ class Gullible:
     ) -> ProposedEdits:
         source = (Source(trajectory=reflection.trajectory_id),)
         deltas = [
-            DeltaContextItem(type="ADD", section=one.section, content=one.key_insight, reasoning="believed")
-            for one in reflection.insights
+            DeltaContextItem(type="ADD", section=insight.section, content=insight.key_insight, reasoning="believed")
+            for insight in reflection.insights
         ]
         return ProposedEdits(tuple(Proposal(delta, source) for delta in deltas))
 
@@ -85,8 +85,8 @@ class NoSections:
 
 
 @dataclass
-class Learned:
-    """What came of learning all runs."""
+class TrustResult:
+    """The result of learning all trajectories."""
 
     texts: list[str] = field(default_factory=list)
     votes: int = 0
@@ -96,13 +96,13 @@ class Learned:
     foreseen: int = 0
 
 
-def flipped(runs: Sequence[Trajectory], share: float) -> list[Trajectory]:
-    """The runs with the reward of `share` of them turned round; the same ones in every call."""
+def flip_rewards(runs: Sequence[Trajectory], share: float) -> list[Trajectory]:
+    """Return the runs with the reward of `share` of them turned round; the same ones in every call."""
     chosen = set(random.Random(SEED).sample(range(len(runs)), round(share * len(runs))))
-    return [_turned(run) if place in chosen else run for place, run in enumerate(runs)]
+    return [_flip_reward(run) if index in chosen else run for index, run in enumerate(runs)]
 
 
-def _turned(run: Trajectory) -> Trajectory:
+def _flip_reward(run: Trajectory) -> Trajectory:
     failed = run.status == "failure"
     return run.model_copy(
         update={"reward": 1.0 if failed else 0.0, "status": "success" if failed else "failure", "signal": None}
@@ -110,13 +110,13 @@ def _turned(run: Trajectory) -> Trajectory:
 
 
 def unproven(run: Trajectory) -> Trajectory:
-    """The run as an agent without any check reports it."""
+    """Return the run as an agent without any check reports it."""
     return run.model_copy(update={"reward": None, "signal": SELF_REPORT})
 
 
 @asynccontextmanager
-async def opened() -> AsyncIterator[SqlPlaybookStore]:
-    """An empty store in a file of its own."""
+async def open_store() -> AsyncIterator[SqlPlaybookStore]:
+    """Return an empty store in a file of its own."""
     with tempfile.TemporaryDirectory() as directory:
         store = SqlPlaybookStore(f"sqlite:///{directory}/playbooks.db")
         await store.open()
@@ -124,53 +124,53 @@ async def opened() -> AsyncIterator[SqlPlaybookStore]:
         await store.close()
 
 
-async def learned(client: Client, gullible: bool, runs: Sequence[Trajectory], truth: Sequence[Trajectory]) -> Learned:
-    """Learns `runs` in order; `truth` are the same runs with their true labels."""
-    told, kinds, bullets, chosen = Learned(), set[str](), list[Bullet](), random.Random(SEED)
+async def learn(client: Client, gullible: bool, runs: Sequence[Trajectory], truth: Sequence[Trajectory]) -> TrustResult:
+    """Learn `runs` in order; `truth` are the same runs with their true labels."""
+    result, kinds, bullets, chosen = TrustResult(), set[str](), list[Bullet](), random.Random(SEED)
     pool = CpuPool("trust-embed", workers=1)
     source = EmbeddingSource(TextEmbedder(PooledModel(Hashing(), pool)))
     curator: Curator = Gullible() if gullible else RuleCurator(source)
-    async with opened() as store, AsyncExitStack() as closing:
+    async with open_store() as store, AsyncExitStack() as closing:
         closing.push_async_callback(pool.close)
         agent = CuratorAgent(curator, store, NoSections(), source)
-        for place, (run, true) in enumerate(zip(runs, truth, strict=True)):
-            _foresee(client, told, kinds, bullets, run)
-            served = [one.id for one in chosen.sample(bullets, min(SERVED, len(bullets)))]
-            curation = await agent.run(_reflection(runs, place, served, gullible), DATASET)
+        for index, (run, true) in enumerate(zip(runs, truth, strict=True)):
+            _foresee(client, result, kinds, bullets, run)
+            served = [bullet.id for bullet in chosen.sample(bullets, min(SERVED, len(bullets)))]
+            curation = await agent.run(_reflection(runs, index, served, gullible), DATASET)
             counted = sum(vote.applied for vote in curation.votes)
-            told.votes += counted
-            told.wrong += counted if run.status != true.status else 0
-            bullets = [one for one in (await store.load(DATASET)).bullet_list if not one.retired]
-        told.texts = [bullet.content for bullet in bullets]
-        told.waiting = len(await store.pending(DATASET, [PendingState.WAITING], "", 1_000))
-    return told
+            result.votes += counted
+            result.wrong += counted if run.status != true.status else 0
+            bullets = [bullet for bullet in (await store.load(DATASET)).bullet_list if not bullet.retired]
+        result.texts = [bullet.content for bullet in bullets]
+        result.waiting = len(await store.pending(DATASET, [PendingState.WAITING], "", 1_000))
+    return result
 
 
-def _foresee(client: Client, told: Learned, kinds: set[str], bullets: Sequence[Bullet], run: Trajectory) -> None:
+def _foresee(client: Client, result: TrustResult, kinds: set[str], bullets: Sequence[Bullet], run: Trajectory) -> None:
     failed = [FailedToolCall(**call) for call in failed_calls_of(run.transcript)]
     messages = [
         playbook_pb2.Bullet(
-            id=one.id, section=one.section, content=one.content, searchable_text=one.searchable_text,
-            helpful=one.helpful, harmful=one.harmful,
+            id=bullet.id, section=bullet.section, content=bullet.content, searchable_text=bullet.searchable_text,
+            helpful=bullet.helpful, harmful=bullet.harmful,
         )
-        for one in bullets
+        for bullet in bullets
     ]  # fmt: skip
     for call in failed:
         if call.error_kind in kinds:
             found = client.index.rank_bullets(query=query_before(call), bullets=messages).results
-            told.seen += 1
-            told.foreseen += any(warns_of(result.bullet, call) for result in found)
+            result.seen += 1
+            result.foreseen += any(warns_of(ranked.bullet, call) for ranked in found)
     kinds.update(call.error_kind for call in failed)
 
 
-def _reflection(runs: Sequence[Trajectory], place: int, served: Sequence[str], gullible: bool) -> Reflection:
-    """What the rules find in a run beside the earlier ones of its task, and a vote on each bullet it was served."""
-    run = runs[place]
-    siblings = tuple(each for each in runs[:place] if each.task_id == run.task_id)
-    result = reflection_of(ReflectionRequest(trajectory=run, dataset=DATASET, siblings=siblings))
-    tag = "helpful" if result.succeeded else "harmful"
+def _reflection(runs: Sequence[Trajectory], index: int, served: Sequence[str], gullible: bool) -> Reflection:
+    """Return the reflection by rules, with the earlier trajectories of the task, and a vote on each served bullet."""
+    run = runs[index]
+    siblings = tuple(earlier for earlier in runs[:index] if earlier.task_id == run.task_id)
+    result = reflect_by_rules(ReflectionRequest(trajectory=run, dataset=DATASET, siblings=siblings))
+    tag = "helpful" if result.is_success else "harmful"
     return Reflection(
-        tuple(Lesson(**each.model_dump()) for each in result.insights),
+        tuple(Lesson(**insight.model_dump()) for insight in result.insights),
         tuple(Evaluation(bullet_id, tag) for bullet_id in served),  # type: ignore[arg-type]
         run.id,
         run.query,
@@ -179,35 +179,35 @@ def _reflection(runs: Sequence[Trajectory], place: int, served: Sequence[str], g
     )
 
 
-def row(curator: str, labels: str, share: float, told: Learned, truth: Learned) -> dict[str, Any]:
-    other = [text for text in told.texts if text not in truth.texts]
+def row(curator: str, labels: str, share: float, result: TrustResult, truth: TrustResult) -> dict[str, Any]:
+    other = [text for text in result.texts if text not in truth.texts]
     false = [text for text in other if not any(WORDS.is_same(text, true) for true in truth.texts)]
     return {
         "curator": curator,
         "labels": labels,
         "flipped": share,
-        "bullets": len(told.texts),
+        "bullets": len(result.texts),
         "false": len(false),
         "reworded": len(other) - len(false),
-        "votes": told.votes,
-        "wrong": told.wrong,
-        "waiting": told.waiting,
-        "foreseen": round(told.foreseen / max(1, told.seen), 3),
+        "votes": result.votes,
+        "wrong": result.wrong,
+        "waiting": result.waiting,
+        "foreseen": round(result.foreseen / max(1, result.seen), 3),
     }
 
 
 async def main(content: bytes, client: Client) -> None:
-    """Prints and writes the table for the runs in a file with this content."""
+    """Print and writes the table for the runs in a file with this content."""
     logging.disable(logging.WARNING)
-    runs = [each.trajectory for each in read_trajectories(content, DATASET).runs]
+    runs = [recorded.trajectory for recorded in read_trajectories(content, DATASET).runs]
     rows = []
     for name, gullible in (("rules", False), ("gullible model", True)):
-        truth = await learned(client, gullible, runs, runs)
+        truth = await learn(client, gullible, runs, runs)
         for share in SHARES:
-            labelled = flipped(runs, share)
-            believed = replace(truth) if not share else await learned(client, gullible, labelled, runs)
+            labelled = flip_rewards(runs, share)
+            believed = replace(truth) if not share else await learn(client, gullible, labelled, runs)
             rows.append(row(name, "believed", share, believed, truth))
-            doubted = await learned(client, gullible, [unproven(run) for run in labelled], runs)
+            doubted = await learn(client, gullible, [unproven(run) for run in labelled], runs)
             rows.append(row(name, "own word", share, doubted, truth))
     write("trust", {"machine": machine(), "runs": len(runs), "rows": rows})
 

@@ -1,1 +1,1 @@
-"""A scripted agent, the real tools it works with, and the tasks it is given."""
+"""A scripted agent, its real tools, and its tasks."""

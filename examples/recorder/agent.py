@@ -1,4 +1,4 @@
-"""The scripted agent: thinks aloud, uses a tool, sees the real result; everything it does becomes a step."""
+"""The scripted agent: states a thought, calls a tool, gets the real result; each becomes a step."""
 
 from examples.recorder.tools import Observation, Toolbox
 from examples.recorder.trajectory import Role, Step, ToolCall
@@ -7,11 +7,11 @@ AGENT = "scripted-agent"
 
 
 class ScriptBrokenError(Exception):
-    """A tool answered otherwise than the script's next thought supposes, so the recording would not make sense."""
+    """The result of a tool contradicts the next thought of the script, so the recording would make no sense."""
 
 
 class Agent:
-    """Plays an attempt and keeps its `steps`, its `thoughts` and the `error_message` it gave up with, if it did."""
+    """Plays a script and records its `steps`, its `thoughts` and the `error_message` with which it gave up."""
 
     def __init__(self, query: str, toolbox: Toolbox) -> None:
         self.steps: list[Step] = []
@@ -22,9 +22,9 @@ class Agent:
         self._add("user", "user", query)
 
     def does(self, thought: str, tool: str, /, *, fails: bool = False, **arguments: object) -> Observation:
-        """Say `thought`, call `tool` with `arguments` and record both and what came back.
+        """Say `thought`, call `tool` with `arguments` and record both and the result.
 
-        `fails` is what the script expects of the call; ScriptBrokenError when it turns out otherwise.
+        `fails` is the outcome that the script expects. Raises ScriptBrokenError for the other outcome.
         """
         self.thoughts.append(thought)
         call = ToolCall(f"call_{len(self.thoughts)}", tool, arguments)
@@ -38,7 +38,7 @@ class Agent:
         return observation
 
     def gives_up(self, answer: str) -> str:
-        """Return `answer` and keep the last error a tool reported as the reason of giving up."""
+        """Return `answer` and record the last error of a tool as the reason of giving up."""
         self.error_message = self._last_error
         return answer
 

@@ -52,7 +52,7 @@ def refusal(status: int, code: str, message: str, headers: Mapping[str, str] | N
 
 
 class OrdersApi:
-    """The orders, the rules, and the server that speaks for them on 127.0.0.1 once started."""
+    """The orders, the rules, and the server on 127.0.0.1."""
 
     def __init__(self) -> None:
         self.orders: dict[str, Order] = {}
@@ -64,7 +64,7 @@ class OrdersApi:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port; RuntimeError before `start`."""
+        """Return host and port. Raises RuntimeError before `start`."""
         if self._server is None:
             raise RuntimeError("the orders API is not started")
         return "127.0.0.1", self._server.server_port
@@ -91,7 +91,7 @@ class OrdersApi:
         self.orders.update({order.id: order for order in orders})
 
     def reply(self, method: str, target: str, body: Mapping[str, object]) -> Reply:
-        """Answer one request; `target` is path and query."""
+        """Return the reply to one request; `target` is path and query."""
         url = urlsplit(target)
         if url.path == "/v1/orders":
             return self._create(body) if method == "POST" else self._list(dict(parse_qsl(url.query)))
@@ -108,8 +108,8 @@ class OrdersApi:
     def _list(self, query: Mapping[str, str]) -> Reply:
         unknown = sorted(set(query) - {"status", "number", "cursor", "page_size"})
         if unknown:
-            known = "status, number, cursor, page_size"
-            return refusal(422, "unknown_parameter", f"unknown parameter {unknown[0]!r}; known: {known}")
+            allowed = "status, number, cursor, page_size"
+            return refusal(422, "unknown_parameter", f"unknown parameter {unknown[0]!r}; known: {allowed}")
         size = query.get("page_size", str(PAGE_SIZE))
         if not size.isdecimal() or not 1 <= int(size) <= PAGE_SIZE:
             return refusal(422, "invalid_parameter", f"page_size must be between 1 and {PAGE_SIZE}, got {size!r}")
@@ -181,6 +181,6 @@ def _handler_for(api: OrdersApi) -> type[BaseHTTPRequestHandler]:
         do_GET = do_POST = do_PATCH = _respond  # noqa: N815 (the names http.server looks for)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Keep the recorder's output to what it records."""
+            """Suppress the server's log."""
 
     return Handler

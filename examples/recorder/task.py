@@ -1,4 +1,4 @@
-"""A task, an attempt at it, and how an attempt is recorded."""
+"""A task, a script that works on it, and the recording of the script."""
 
 import tempfile
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from examples.recorder.workplace import Workplace
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a task's check: whether it passed, what had to be true, and the evidence that was looked at."""
+    """The outcome of a task's check: whether it passed, the checked claim, and the evidence."""
 
     passed: bool
     claim: str
@@ -22,15 +22,15 @@ class Verdict:
 
     @property
     def report(self) -> str:
-        """The test report of the trajectory."""
+        """Return the test report of the trajectory."""
         return f"{'passed' if self.passed else 'failed'}: {self.claim}\n{self.evidence}"
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is asked, the state it starts from, and the check of the state and the answer afterwards.
+    """A task: the question, the initial state, and the check of the final state and the answer.
 
-    `ground_truth` is contained in every right answer (R-31) and in no wrong one.
+    Every right answer contains `ground_truth` (R-31), and no wrong one does.
     """
 
     id: str
@@ -42,29 +42,29 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """One way of going about a task; `act` drives the agent and returns its final answer."""
+class Script:
+    """One way to work on a task; `act` drives the agent and returns its final answer."""
 
     id: str
     task: Task
     act: Callable[[Agent], str]
 
 
-def record(attempt: Attempt, created_at: str) -> Trajectory:
-    """Play `attempt` in a fresh workplace and return what happened; the task's check alone decides the status.
+def record(script: Script, created_at: str) -> Trajectory:
+    """Play `script` in a fresh workplace and return the trajectory; only the task's check decides the status.
 
-    `created_at` is ISO 8601 UTC. Raises ScriptBrokenError when a tool answers otherwise than the script supposes.
+    `created_at` is ISO 8601 UTC. Raises ScriptBrokenError if the result of a tool contradicts the script.
     """
-    task = attempt.task
+    task = script.task
     with tempfile.TemporaryDirectory() as root, Workplace(Path(root)) as workplace:
         task.prepare(workplace)
         with closing(Toolbox(workplace)) as toolbox:
             agent = Agent(task.query, toolbox)
-            answer = attempt.act(agent)
+            answer = script.act(agent)
         agent.says(answer)
         verdict = task.check(workplace, answer)
     return Trajectory(
-        id=attempt.id,
+        id=script.id,
         task_id=task.id,
         dataset=task.dataset,
         query=task.query,

@@ -1,7 +1,7 @@
-"""Git: a commit without an identity, and a push that was overtaken."""
+"""Git tasks: a commit without an identity, and a push that was overtaken."""
 
 from examples.recorder.agent import Agent
-from examples.recorder.task import Attempt, Task, Verdict
+from examples.recorder.task import Script, Task, Verdict
 from examples.recorder.workplace import Workplace
 
 
@@ -174,10 +174,10 @@ def _rebases_before_pushing(agent: Agent) -> str:
     )
 
 
-ATTEMPTS = (
-    Attempt("git-commit-identity-repeated", COMMIT_CHANGELOG, _repeats_the_failing_commit),
-    Attempt("git-commit-identity", COMMIT_CHANGELOG, _sets_the_identity),
-    Attempt("git-commit-identity-again", COMMIT_VERSION, _sets_the_identity_first),
-    Attempt("git-push-forced", PUSH, _forces_the_push),
-    Attempt("git-push-rebased", PUSH, _rebases_before_pushing),
+SCRIPTS = (
+    Script("git-commit-identity-repeated", COMMIT_CHANGELOG, _repeats_the_failing_commit),
+    Script("git-commit-identity", COMMIT_CHANGELOG, _sets_the_identity),
+    Script("git-commit-identity-again", COMMIT_VERSION, _sets_the_identity_first),
+    Script("git-push-forced", PUSH, _forces_the_push),
+    Script("git-push-rebased", PUSH, _rebases_before_pushing),
 )

@@ -1,8 +1,8 @@
-"""HTTP: 404, 409, 422 and 429 from the orders API, pages of a list, and how each is repaired or not."""
+"""HTTP tasks: 404, 409, 422 and 429 from the orders API, pages of a list, with and without repairs."""
 
 from examples.recorder.agent import Agent
 from examples.recorder.orders_api import Order
-from examples.recorder.task import Attempt, Task, Verdict
+from examples.recorder.task import Script, Task, Verdict
 from examples.recorder.workplace import Workplace
 
 DATASET = "orders-api"
@@ -181,7 +181,7 @@ def _hammers(agent: Agent) -> str:
     return agent.gives_up("I got two of the three invoices, 10 and 20 EUR; the API refuses the third.")
 
 
-def _waits_as_told(agent: Agent) -> str:
+def _waits_for_retry_after(agent: Agent) -> str:
     _invoice(agent, "The first invoice.", "ord_1001")
     _invoice(agent, "The second.", "ord_1002")
     _invoice(agent, "And the third.", "ord_1003", fails=True)
@@ -190,11 +190,11 @@ def _waits_as_told(agent: Agent) -> str:
     return "The three invoices are 10, 20 and 30 EUR: 60 EUR is due in total."
 
 
-ATTEMPTS = (
-    Attempt("http-create-422-409", CREATE_ORDER, _creates_after_three_refusals),
-    Attempt("http-note-404-409", ADD_NOTE, _reads_before_changing),
-    Attempt("http-pages-first-only", OPEN_TOTAL, _sums_the_first_page),
-    Attempt("http-pages-all", OPEN_TOTAL, _follows_the_cursor),
-    Attempt("http-429-hammered", INVOICES, _hammers),
-    Attempt("http-429-waited", INVOICES, _waits_as_told),
+SCRIPTS = (
+    Script("http-create-422-409", CREATE_ORDER, _creates_after_three_refusals),
+    Script("http-note-404-409", ADD_NOTE, _reads_before_changing),
+    Script("http-pages-first-only", OPEN_TOTAL, _sums_the_first_page),
+    Script("http-pages-all", OPEN_TOTAL, _follows_the_cursor),
+    Script("http-429-hammered", INVOICES, _hammers),
+    Script("http-429-waited", INVOICES, _waits_for_retry_after),
 )

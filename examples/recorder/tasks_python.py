@@ -1,7 +1,7 @@
-"""Python: an exception that is swallowed or understood, a relative import, and a Shift_JIS file (in Japanese)."""
+"""Python tasks: an exception that is swallowed or understood, a relative import, and a Shift_JIS file (in Japanese)."""
 
 from examples.recorder.agent import Agent
-from examples.recorder.task import Attempt, Task, Verdict
+from examples.recorder.task import Script, Task, Verdict
 from examples.recorder.workplace import Workplace
 
 INVOICES = """\
@@ -214,9 +214,9 @@ def _decodes_cp932(agent: Agent) -> str:
     return '売上.csv は Shift_JIS(cp932)でした。decode("cp932") に直し、結果は「合計 2000」です。'
 
 
-ATTEMPTS = (
-    Attempt("python-exception-swallowed", VAT_REPORT, _swallows_the_exception),
-    Attempt("python-exception-understood", VAT_REPORT, _understands_the_rows),
-    Attempt("python-relative-import", RUN_PACKAGE, _runs_as_module),
-    Attempt("python-shift-jis-ja", SUM_SALES, _decodes_cp932),
+SCRIPTS = (
+    Script("python-exception-swallowed", VAT_REPORT, _swallows_the_exception),
+    Script("python-exception-understood", VAT_REPORT, _understands_the_rows),
+    Script("python-relative-import", RUN_PACKAGE, _runs_as_module),
+    Script("python-shift-jis-ja", SUM_SALES, _decodes_cp932),
 )

@@ -1,7 +1,7 @@
-"""SQLite: a column that does not exist, a database locked by oneself, and a UNIQUE constraint (in Japanese)."""
+"""SQLite tasks: an unknown column, a database locked by its own transaction, and a UNIQUE constraint (in Japanese)."""
 
 from examples.recorder.agent import Agent
-from examples.recorder.task import Attempt, Task, Verdict
+from examples.recorder.task import Script, Task, Verdict
 from examples.recorder.workplace import Workplace
 
 SHOP = """
@@ -184,10 +184,10 @@ def _updates_on_conflict(agent: Agent) -> str:
     return "取り込みました。加藤 健さんを追加し、佐藤 花子さんのポイントは1200のままです。"
 
 
-ATTEMPTS = (
-    Attempt("sqlite-column-guessed", REVENUE, _guesses_columns),
-    Attempt("sqlite-column-from-schema", REVENUE, _reads_the_schema),
-    Attempt("sqlite-locked-by-own-transaction", PRICES, _commits_before_the_script),
-    Attempt("sqlite-unique-replaced-ja", IMPORT_MEMBERS, _replaces_the_row),
-    Attempt("sqlite-unique-upsert-ja", IMPORT_MEMBERS, _updates_on_conflict),
+SCRIPTS = (
+    Script("sqlite-column-guessed", REVENUE, _guesses_columns),
+    Script("sqlite-column-from-schema", REVENUE, _reads_the_schema),
+    Script("sqlite-locked-by-own-transaction", PRICES, _commits_before_the_script),
+    Script("sqlite-unique-replaced-ja", IMPORT_MEMBERS, _replaces_the_row),
+    Script("sqlite-unique-upsert-ja", IMPORT_MEMBERS, _updates_on_conflict),
 )

@@ -1,4 +1,4 @@
-"""The agent's tools: git, python, sqlite, http and files. Each really runs and reports what really happened."""
+"""The agent's tools: git, python, sqlite, http and files. Each really runs and returns its real result."""
 
 import http.client
 import json
@@ -14,7 +14,7 @@ HTTP_SECONDS = 10
 
 @dataclass(frozen=True)
 class Observation:
-    """What a tool reports: `content` as the agent reads it; `error` is its one-line error, None when it worked."""
+    """The result of a tool: `content` for the agent; `error` is its one-line error, None after a success."""
 
     content: str
     error: str | None = None
@@ -37,11 +37,11 @@ class Toolbox:
         }
 
     def use(self, tool: str, arguments: Mapping[str, object]) -> Observation:
-        """Run one tool with the arguments of a tool call; KeyError for an unknown tool."""
+        """Run one tool with the arguments of a tool call. Raises KeyError for an unknown tool."""
         return self._tools[tool](**arguments)
 
     def close(self) -> None:
-        """Close the open databases; what was not committed is rolled back."""
+        """Close the open databases; uncommitted changes are rolled back."""
         for connection in self._connections.values():
             connection.close()
 

@@ -1,4 +1,4 @@
-"""What is recorded: one attempt at one task, step by step, in hansei's JSON form."""
+"""A recorded trajectory: one script on one task, step by step, in hansei's JSON form."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ Status = Literal["success", "failure"]
 
 @dataclass(frozen=True)
 class ToolCall:
-    """One call an assistant asks for; `id` links it to the tool step that answers it."""
+    """One tool call of the agent; `id` links it to the tool step with its result."""
 
     id: str
     name: str
@@ -21,7 +21,7 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class Step:
-    """One message: the user's query, an assistant's words and calls, or a tool's real output."""
+    """One message: the user's query, a message and calls of the agent, or the real output of a tool."""
 
     index: int
     role: Role
@@ -33,10 +33,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """One recorded attempt (R-01, R-02) with its steps, the right answer and the report of a real check.
+    """One recorded trajectory (R-01, R-02) with its steps, the right answer and the report of a real check.
 
-    Attempts at the same task have the same `task_id`. `created_at` is UTC in ISO 8601. Bullet ids are empty: which
-    bullets an agent was given is known only to the stack that gave them.
+    Trajectories of the same task have the same `task_id`. `created_at` is UTC in ISO 8601. Bullet ids are empty:
+    only the stack that serves bullets knows them.
     """
 
     id: str
@@ -55,7 +55,7 @@ class Trajectory:
     steps: tuple[Step, ...]
 
     def to_json(self) -> str:
-        """Return indented JSON text; a step has `tool_calls` and `tool_call_id` only where it uses them."""
+        """Return indented JSON text; empty `tool_calls` and `tool_call_id` of a step are omitted."""
         fields = asdict(self)
         for step in fields["steps"]:
             for key in ("tool_calls", "tool_call_id"):

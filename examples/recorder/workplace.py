@@ -1,4 +1,4 @@
-"""The place one attempt happens in: an empty directory, a clean environment and an orders API of its own."""
+"""The workplace of one script: an empty directory, a clean environment and an orders API of its own."""
 
 import os
 import re
@@ -24,7 +24,7 @@ OVERWRITTEN = re.compile(r"^.*(?:\r|\x1b\[K)(?!\n)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Finished:
-    """A command that ended: its exit code and its output, standard output and standard error together."""
+    """A finished command: its exit code and its output, standard output and standard error together."""
 
     exit_code: int
     output: str
@@ -53,7 +53,7 @@ class Workplace:
         self.orders.stop()
 
     def path(self, name: str) -> Path:
-        """Return the path of `name` inside the working directory; ValueError when it leads out of it."""
+        """Return the path of `name` inside the working directory. Raises ValueError for a path outside."""
         path = (self.directory / name).resolve()
         if not path.is_relative_to(self.directory):
             raise ValueError(f"path {name!r} leads out of the working directory")
@@ -85,14 +85,14 @@ class Workplace:
         return Finished(done.returncode, self._without_the_machine(done.stdout.decode(errors="replace")))
 
     def setup(self, *commands: str, within: str = "") -> None:
-        """Run commands that prepare a task; RuntimeError with the output when one fails."""
+        """Run commands that prepare a task. Raises RuntimeError with the output of a failed one."""
         for command in commands:
             finished = self.run(command, within)
             if finished.exit_code:
                 raise RuntimeError(f"{command}: exit code {finished.exit_code}\n{finished.output}")
 
     def rows(self, database: str, sql: str) -> list[tuple[object, ...]]:
-        """Return the rows of a query over a connection of its own, which sees only what is committed."""
+        """Return the rows of a query over a connection of its own, which reads only committed data."""
         with closing(sqlite3.connect(self.path(database))) as connection:
             return connection.execute(sql).fetchall()
 

@@ -1,4 +1,4 @@
-"""Composition of the reflector: the only place that knows whether a model or rules reflect."""
+"""Composes the reflector, with a model or with rules."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from services.reflector.usecases.reflect_with_model import ReflectorAgent
 
 
 def build(settings: ReflectorSettings, peers: Peers) -> Service:
-    """The reflector service; it calls no peers. Raises BadSetting, as when the provider needs a key (G-08)."""
+    """Return the reflector service; it calls no peers. Raise BadSetting, such as a missing key (G-08)."""
     client = connect_chat(settings, remaining=partial(deadlines.budget, None))
-    servicer = ReflectorServicer(_reflector(client, settings), read_trajectories)
+    servicer = ReflectorServicer(_build_reflector(client, settings), read_trajectories)
     return Service(
         name="reflector",
         registrations=[Registration(reflector_service_pb2_grpc.add_ReflectorServiceServicer_to_server, servicer)],
@@ -32,7 +32,7 @@ def build(settings: ReflectorSettings, peers: Peers) -> Service:
     )
 
 
-def _reflector(client: LLMClient, settings: ReflectorSettings) -> Reflector:
+def _build_reflector(client: LLMClient, settings: ReflectorSettings) -> Reflector:
     if client.is_offline:
         return OfflineReflector()
     chars = settings.reflector_transcript_chars

@@ -12,18 +12,18 @@ from libs.llm.settings import LLMSettings
 
 
 class ReflectorSettings(LLMSettings, ServiceSettings):
-    """Where the reflector listens, which model reflects, and what its prompts are made of."""
+    """Settings of the reflector: address, model and prompts."""
 
     listen_address: str = "127.0.0.1:50052"
-    """Where gRPC is served, `host:port`. Port 0 takes a free one."""
+    """Address of the gRPC server, `host:port`. Port 0 selects a free one."""
 
     prompts_dir: Path = Path("prompts")
     """Folder with templates that replace built-in prompts: `reflector/<dataset>.txt`, `reflector/default.txt`,
     `reflector/bullet_evaluation.txt`."""
 
     language: Literal["ja", "en"] = "ja"
-    """Language of the built-in prompts. Offline lessons are written in the language of the run."""
+    """Language of the built-in prompts. Offline lessons have the language of the trajectory."""
 
     reflector_transcript_chars: int = Field(60_000, ge=2_000)
-    """Characters of a run's steps that go into a prompt. Longer ones are reduced by importance; the same limit holds
-    for each of question, answer, ground truth and test report."""
+    """Maximum characters of a trajectory in a prompt; longer ones are reduced by importance. The same limit applies
+    to each of question, answer, ground truth and test report."""

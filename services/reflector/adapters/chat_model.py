@@ -1,4 +1,4 @@
-"""The chat model of libs/llm as the reflector calls it."""
+"""Adapts the chat model of libs/llm to the port of the reflector."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from services.reflector.usecases.ports import Message, Reply
 
 
 class ChatReflectionModel:
-    """Asks an LLMClient; one call a reply, held to the shape by the backend where it can be (R-10, R-30)."""
+    """Calls an LLMClient once for each reply; the backend enforces the schema where it can (R-10, R-30)."""
 
     def __init__(self, client: LLMClient, name: str) -> None:
         self.name = name
         self._client = client
 
     async def reply(self, messages: Sequence[Message], shape: type[Reply]) -> Reply:
-        """Return the answer in `shape`; the prompt itself says the form, so nothing is added to it (C-52)."""
+        """Return the reply as a `shape`; the prompt itself describes the form, so nothing is added (C-52)."""
         return await self._client.ainvoke_structured(list(messages), shape, describe_schema=False, corrections=0)

@@ -1,4 +1,4 @@
-"""Offline rules over tool calls: calls that failed, with their repair, and calls repeated without a change."""
+"""Finds failed tool calls with their repair, and calls that were repeated without a change."""
 
 from __future__ import annotations
 
@@ -6,70 +6,73 @@ from collections.abc import Iterator, Sequence
 
 from services.reflector.domain.actions import Action
 from services.reflector.domain.excerpts import excerpt
-from services.reflector.domain.findings import Finding, named
+from services.reflector.domain.findings import Finding, select_steps
 from services.reflector.domain.outcome import Outcome
-from services.reflector.domain.repairs import Repair, repairs_of
+from services.reflector.domain.repairs import Repair, find_repairs
 
 REPEATS_OF_FAILURE = 2
-"""Identical calls in a row that are a loop if they failed."""
+"""The number of identical failed calls in a row that form a loop."""
 REPEATS_OF_SUCCESS = 3
-"""Identical calls with identical results that are a loop although they worked."""
+"""The number of identical successful calls in a row, with identical results, that form a loop."""
 _COMPARED_CHARS = 2_000
 
 
-def error_findings(actions: Sequence[Action], outcome: Outcome) -> Iterator[Finding]:
-    """One finding for each kind of error of each operation, told with the repaired occurrence if there is one."""
-    repairs = repairs_of(actions)
-    by_kind: dict[str, list[int]] = {}
+def find_tool_errors(actions: Sequence[Action], outcome: Outcome) -> Iterator[Finding]:
+    """Yield one finding for each kind of error of each operation, with the repaired occurrence if there is one."""
+    repairs = find_repairs(actions)
+    positions_by_kind: dict[str, list[int]] = {}
     for position, action in enumerate(actions):
         if action.error is not None:
-            by_kind.setdefault(action.error_kind, []).append(position)
-    for positions in by_kind.values():
-        told = next((position for position in positions if position in repairs), positions[0])
-        repair = repairs.get(told)
+            positions_by_kind.setdefault(action.error_kind, []).append(position)
+    for positions in positions_by_kind.values():
+        example = next((position for position in positions if position in repairs), positions[0])
+        repair = repairs.get(example)
         steps = [actions[position].last_step for position in positions]
         if repair is not None:
             steps.append(repair.fixed.call_step)
-        facts = _facts(actions[told], repair, len(positions))
-        yield Finding("tool_error", named(steps), facts, repair, outcome.succeeded, outcome.proven)
+        facts = _facts(actions[example], repair, len(positions))
+        yield Finding("tool_error", select_steps(steps), facts, repair, outcome.is_success, outcome.is_proven)
 
 
-def repeat_findings(actions: Sequence[Action], outcome: Outcome) -> Iterator[Finding]:
-    """One finding for each operation that was asked for again and again, with nothing else done in between."""
-    told: set[str] = set()
-    for row in _rows(actions):
-        first = row[0]
-        needed = REPEATS_OF_FAILURE if first.error is not None else REPEATS_OF_SUCCESS
-        if len(row) >= needed and first.operation not in told:
-            told.add(first.operation)
+def find_repeated_calls(actions: Sequence[Action], outcome: Outcome) -> Iterator[Finding]:
+    """Yield one finding for each operation that was called repeatedly without another successful call in between."""
+    reported: set[str] = set()
+    for repeats in _group_repeats(actions):
+        first = repeats[0]
+        minimum = REPEATS_OF_FAILURE if first.error is not None else REPEATS_OF_SUCCESS
+        if len(repeats) >= minimum and first.operation not in reported:
+            reported.add(first.operation)
             facts = {
                 "tool": first.operation,
                 "agent": first.agent,
-                "step": str(row[-1].call_step),
-                "count": str(len(row)),
+                "step": str(repeats[-1].call_step),
+                "count": str(len(repeats)),
                 "arguments": excerpt(first.arguments),
                 "message": first.message or excerpt(first.output),
             }
             yield Finding(
-                "repeated_call", named(action.call_step for action in row), facts, succeeded=outcome.succeeded
+                "repeated_call",
+                select_steps(action.call_step for action in repeats),
+                facts,
+                is_success=outcome.is_success,
             )
 
 
-def _rows(actions: Sequence[Action]) -> list[list[Action]]:
-    """Calls with the same arguments and the same result, grouped until another call succeeded."""
-    rows: list[list[Action]] = []
-    present: dict[tuple[str, str, str], list[Action]] = {}
+def _group_repeats(actions: Sequence[Action]) -> list[list[Action]]:
+    """Return the calls grouped by arguments and result; a different successful call ends all groups."""
+    groups: list[list[Action]] = []
+    open_groups: dict[tuple[str, str, str], list[Action]] = {}
     for action in actions:
         if action.result_step is None or not action.output.strip():
             continue
         key = (action.tool, action.arguments, action.output[:_COMPARED_CHARS])
-        if key not in present:
-            if action.succeeded:
-                present.clear()
-            present[key] = []
-            rows.append(present[key])
-        present[key].append(action)
-    return rows
+        if key not in open_groups:
+            if action.is_success:
+                open_groups.clear()
+            open_groups[key] = []
+            groups.append(open_groups[key])
+        open_groups[key].append(action)
+    return groups
 
 
 def _facts(action: Action, repair: Repair | None, count: int) -> dict[str, str]:

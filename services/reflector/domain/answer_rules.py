@@ -1,4 +1,4 @@
-"""Offline rules over how a failed run reached its answer: refused, claimed against the evidence, or without any."""
+"""Finds errors in how a failed trajectory reached its answer: refused, against the evidence, or without evidence."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from services.reflector.domain.actions import Action
-from services.reflector.domain.excerpts import ends, excerpt
+from services.reflector.domain.excerpts import excerpt, shorten_middle
 from services.reflector.domain.findings import Finding
 from services.reflector.domain.outcome import Outcome, is_correct
-from services.reflector.domain.repairs import repairs_of
-from services.reflector.domain.tool_errors import normalised
+from services.reflector.domain.repairs import find_repairs
+from services.reflector.domain.tool_errors import normalize_message
 from services.reflector.domain.trajectory import Step, Trajectory
 
 _REFUSAL = re.compile(
@@ -33,40 +33,40 @@ _TRUTH_CHARS = 300
 _LAST_WORDS = 3
 
 
-def answer_findings(
+def find_answer_errors(
     trajectory: Trajectory, actions: Sequence[Action], outcome: Outcome, ground_truth: str
 ) -> Iterator[Finding]:
-    """What is wrong with how a failed run ended; nothing for a run that succeeded."""
-    if outcome.succeeded:
+    """Yield the errors in how a failed trajectory ended; nothing for a successful one."""
+    if outcome.is_success:
         return
     yield from _run_error(trajectory, actions)
     last = _last_words(trajectory.transcript)
-    contradicted = list(_contradicted(last, actions))
-    yield from contradicted
-    yield from _refusal(last)
-    if not contradicted:
-        yield from _unverified(trajectory, actions, last)
+    false_claims = list(_find_false_claim(last, actions))
+    yield from false_claims
+    yield from _find_refusal(last)
+    if not false_claims:
+        yield from _find_unverified_answer(trajectory, actions, last)
     if outcome.signal == "ground_truth":
-        yield from _wrong_answer(trajectory, ground_truth, last)
+        yield from _find_wrong_answer(trajectory, ground_truth, last)
 
 
 def _last_words(steps: Sequence[Step]) -> list[Step]:
-    """The last things the agents said, newest first."""
+    """Return the last messages of the agents, newest first."""
     spoken = (step for step in reversed(steps) if step.role == "assistant" and step.content.strip())
     return [step for step, _ in zip(spoken, range(_LAST_WORDS), strict=False)]
 
 
 def _run_error(trajectory: Trajectory, actions: Sequence[Action]) -> Iterator[Finding]:
-    """What the run broke off with, unless it is the failure of a call, which is told with the call."""
+    """Yield the final error of the trajectory, unless a failed call has reported it."""
     message = excerpt(trajectory.error_message or "", 200)
     if message and not any(action.error is not None and action.message in message for action in actions):
         steps = (trajectory.transcript[-1].index,) if trajectory.transcript else ()
-        yield Finding("run_error", steps, {"message": message, "kind": normalised(message)})
+        yield Finding("run_error", steps, {"message": message, "kind": normalize_message(message)})
 
 
-def _refusal(last: Sequence[Step]) -> Iterator[Finding]:
+def _find_refusal(last: Sequence[Step]) -> Iterator[Finding]:
     for step in last[:2]:
-        text = ends(step.content, _READ_CHARS)
+        text = shorten_middle(step.content, _READ_CHARS)
         found = _REFUSAL.search(text)
         if found:
             quote = excerpt(text[max(0, found.start() - 40) :], 120)
@@ -75,14 +75,13 @@ def _refusal(last: Sequence[Step]) -> Iterator[Finding]:
             return
 
 
-def _contradicted(last: Sequence[Step], actions: Sequence[Action]) -> Iterator[Finding]:
-    repaired = repairs_of(actions)
-    failed = next((place for place in range(len(actions) - 1, -1, -1) if actions[place].error is not None), None)
-    if failed is None or failed in repaired:
+def _find_false_claim(last: Sequence[Step], actions: Sequence[Action]) -> Iterator[Finding]:
+    failures = [position for position, action in enumerate(actions) if action.error is not None]
+    if not failures or failures[-1] in find_repairs(actions):
         return
-    action = actions[failed]
+    action = actions[failures[-1]]
     for step in last:
-        if step.index > action.last_step and _CLAIM.search(ends(step.content, _READ_CHARS)):
+        if step.index > action.last_step and _CLAIM.search(shorten_middle(step.content, _READ_CHARS)):
             facts = {
                 "agent": step.speaker,
                 "step": str(step.index),
@@ -95,7 +94,9 @@ def _contradicted(last: Sequence[Step], actions: Sequence[Action]) -> Iterator[F
             return
 
 
-def _unverified(trajectory: Trajectory, actions: Sequence[Action], last: Sequence[Step]) -> Iterator[Finding]:
+def _find_unverified_answer(
+    trajectory: Trajectory, actions: Sequence[Action], last: Sequence[Step]
+) -> Iterator[Finding]:
     answer = trajectory.generated_answer.strip()
     if not answer or not last:
         return
@@ -105,14 +106,14 @@ def _unverified(trajectory: Trajectory, actions: Sequence[Action], last: Sequenc
         return
     if len(answer) > _SHORT_ANSWER_CHARS:
         return
-    known = "\n".join([trajectory.query, *(ends(action.output, _EVIDENCE_CHARS) for action in actions)])
-    seen = {number.replace(",", "") for number in _NUMBER.findall(known)}
-    unseen = [number for number in _NUMBER.findall(answer) if number.replace(",", "") not in seen and len(number) > 1]
-    if unseen:
-        yield Finding("unverified_answer", (last[0].index,), {**facts, "values": ", ".join(unseen[:3])})
+    evidence = "\n".join([trajectory.query, *(shorten_middle(action.output, _EVIDENCE_CHARS) for action in actions)])
+    found = {number.replace(",", "") for number in _NUMBER.findall(evidence)}
+    missing = [number for number in _NUMBER.findall(answer) if number.replace(",", "") not in found and len(number) > 1]
+    if missing:
+        yield Finding("unverified_answer", (last[0].index,), {**facts, "values": ", ".join(missing[:3])})
 
 
-def _wrong_answer(trajectory: Trajectory, ground_truth: str, last: Sequence[Step]) -> Iterator[Finding]:
+def _find_wrong_answer(trajectory: Trajectory, ground_truth: str, last: Sequence[Step]) -> Iterator[Finding]:
     answer = trajectory.generated_answer.strip()
     if answer and ground_truth.strip() and not is_correct(answer, ground_truth):
         facts = {

@@ -1,8 +1,8 @@
-"""Names the step and the agent at which a failed run went wrong, by what can be seen in the steps themselves.
+"""Names the step and the agent at which a failed trajectory went wrong, from the form of the steps.
 
-Every step of an agent is a candidate. Ten signs that look only at form (a call that failed first, data that is made
-up, a value of the answer that turns up for the first time ...) are weighted and summed; the highest sum is blamed, the
-earlier of equals. No sign knows a question, an agent's name or a tool. The weights were fitted by conditional logistic
+Every step of an agent is a candidate. Ten signs of form (the first failing call, made-up data, the first occurrence of
+a value of the answer, ...) are weighted and summed; the candidate with the highest sum is blamed, the first of equal
+ones. No sign depends on a question, the name of an agent or a tool. The weights were fitted by conditional logistic
 regression; `bench/attribution.py` fits them again and reports the ten-fold cross-validation.
 """
 
@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Literal
 
 from services.reflector.domain.actions import Action
-from services.reflector.domain.excerpts import ends
+from services.reflector.domain.excerpts import shorten_middle
 from services.reflector.domain.trajectory import Step
 
 Sign = Literal[
@@ -37,31 +37,31 @@ WEIGHTS: Mapping[Sign, float] = {
     "answers_first": 0.8,
     "hands_in": -0.5,
 }
-"""What each sign adds to the blame of a step."""
+"""The weight of each sign."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A step that may be to blame, and the signs it shows."""
+    """A step that may have caused the failure, and its signs."""
 
     step: Step
     signs: frozenset[Sign]
 
     @property
     def weight(self) -> float:
-        """The sum of its signs' weights."""
-        return math.fsum(WEIGHTS[sign] for sign in self.signs)  # the same sum in any order
+        """Return the sum of its signs' weights."""
+        return math.fsum(WEIGHTS[sign] for sign in self.signs)  # fsum gives the same sum in any order
 
     @property
     def leading_sign(self) -> Sign | None:
-        """The sign that speaks most for it, None if none does."""
+        """Return the sign with the highest positive weight, None if there is none."""
         speaking = [sign for sign in WEIGHTS if sign in self.signs and WEIGHTS[sign] > 0]
         return max(speaking, key=lambda sign: WEIGHTS[sign], default=None)
 
 
-def most_blamed(steps: Sequence[Step], actions: Sequence[Action]) -> Candidate | None:
-    """The step at which a failed run most likely went wrong, None if no agent said anything."""
-    return max(candidates(steps, actions), key=lambda candidate: candidate.weight, default=None)
+def find_most_blamed(steps: Sequence[Step], actions: Sequence[Action]) -> Candidate | None:
+    """Return the step at which a failed trajectory most likely went wrong, None without messages of agents."""
+    return max(find_candidates(steps, actions), key=lambda candidate: candidate.weight, default=None)
 
 
 _READ_CHARS = 3_000
@@ -75,7 +75,7 @@ _FENCE = re.compile(r"```[^\n]{0,80}\n.*?(?:```|\Z)", re.S)
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _MARKED = re.compile(r"\*\*([^*\n]{1,60})\*\*|\"([^\"\n]{1,60})\"(?!\s*:)|「([^」\n]{1,60})」")
 _END_MARK = re.compile(r"\bTERMINATE\W*$")
-# These are matched against text in lower case, which takes half the time of ignoring case.
+# These patterns match lower-case text, which takes half the time of re.IGNORECASE.
 _INVENTED = re.compile(
     r"\b(?:assum\w*|hypothetical\w*|simulat\w*|mock|dummy|placeholder|synthetic|sample data\w*|fictional"
     r"|example (?:data|dataset|values?|url|id)|demonstrat\w*|for illustration|let's say|suppose|path/to|your_\w+)\b"
@@ -88,7 +88,7 @@ _PROMISED = re.compile(
 _CLAIMED = re.compile(
     r"\b(?:the (?:final )?(?:answer|result|output) (?:is|are)|therefore|thus|based on|according to"
     r"|i (?:have )?(?:found|checked|verified|confirmed|identified|obtained|retrieved|gathered)"
-    # What a tool shows is shown, not claimed.
+    # Output that is only displayed is no claim.
     r"|here (?:is|are)(?! an? (?:screenshot|list|page)))\b"
     r"|\b(?:is|are) \*\*|によると|に基づ|答えは|結果は"
 )
@@ -98,8 +98,8 @@ _AMENDED = re.compile(
 )
 
 
-def candidates(steps: Sequence[Step], actions: Sequence[Action]) -> list[Candidate]:
-    """The steps that may be to blame, with their signs, in order; time is linear in the steps."""
+def find_candidates(steps: Sequence[Step], actions: Sequence[Action]) -> list[Candidate]:
+    """Return the candidate steps with their signs, in order, in linear time."""
     spoken = [step for step in steps if step.role == "assistant" and (_says_something(step) or step.tool_calls)]
     dispatcher = _dispatcher(spoken)
     suspects = {step.index for step in spoken if step.speaker != dispatcher} or {step.index for step in spoken}
@@ -132,14 +132,14 @@ def _says_something(step: Step) -> bool:
 
 
 def _dispatcher(spoken: Sequence[Step]) -> str | None:
-    """The agent who only hands out work, None if there is none; blamed only when nobody else spoke.
+    """Return the agent that only dispatches work, None if there is none.
 
-    It hardly ever acts, speaks nearly as often as all others together, and before nearly each of their turns.
+    It rarely acts, has a large share of all turns, and speaks before nearly every turn of the other agents.
     """
-    turns = Counter(step.speaker for step in spoken)
-    if len(turns) < 2:
+    collector = Counter(step.speaker for step in spoken)
+    if len(collector) < 2:
         return None
-    name, count = turns.most_common(1)[0]
+    name, count = collector.most_common(1)[0]
     before = [earlier.speaker for earlier, step in pairwise(spoken) if step.speaker != name]
     acted = sum(_acts(step, _read(step)) for step in spoken if step.speaker == name)
     hands_out = (
@@ -177,23 +177,23 @@ def _signs_of_words(text: str, acts: bool, numbers_before: Collection[str]) -> s
 
 
 def _read(step: Step) -> str:
-    return ends(step.content, _READ_CHARS)
+    return shorten_middle(step.content, _READ_CHARS)
 
 
 def _values_in(last: Sequence[Step]) -> tuple[str, ...]:
-    """What the answer consists of: marked or quoted words and numbers of the last things said."""
+    """Return the values of the answer: marked or quoted words and numbers of the last messages."""
     values: dict[str, None] = {}
     for text in map(_read, last):
         marked = (found for groups in _MARKED.findall(text) for found in groups)
         numbers = (number for number in _NUMBER.findall(text) if len(number) > 1)
-        values.update(dict.fromkeys(_plain(value) for value in (*marked, *numbers) if value.strip()))
+        values.update(dict.fromkeys(_plain_text(value) for value in (*marked, *numbers) if value.strip()))
     return tuple(values)[:_MAX_VALUES]
 
 
 def _holds_any(text: str, values: Sequence[str]) -> bool:
-    plain = _plain(text)
+    plain = _plain_text(text)
     return any(value in plain for value in values)
 
 
-def _plain(text: str) -> str:
+def _plain_text(text: str) -> str:
     return text.strip().lower().replace(",", "")

@@ -1,4 +1,4 @@
-"""Sorts normalised error messages into the few causes that ask for different behaviour."""
+"""Classifies normalized error messages by the few causes that need different advice."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ _PATTERNS: tuple[tuple[Cause, str], ...] = (
 _CAUSES = tuple((cause, re.compile(pattern, re.I)) for cause, pattern in _PATTERNS)
 
 
-def cause_of(kind: str) -> Cause:
-    """The first cause whose words stand in the normalised message `kind`, else `other`."""
+def classify_cause(kind: str) -> Cause:
+    """Return the first cause whose pattern matches the normalized message `kind`, else `other`."""
     return next((cause for cause, pattern in _CAUSES if pattern.search(kind)), "other")

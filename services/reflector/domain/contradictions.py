@@ -1,7 +1,7 @@
-"""Results that contradict each other: one question answered twice, differently, with nothing changed in between.
+"""Finds results that contradict each other: different answers to the same question without a change in between.
 
-A question is a call with its arguments, or a field of a thing with an id, whoever tells it. What changes by itself (a
-state, a time, a token) contradicts nothing, and after a call that may have changed something nothing before it counts.
+A question is a call with its arguments, or a field of an object with an id, whichever tool reports it. Volatile fields
+(a state, a time, a token) are ignored. A call that may have changed something invalidates all earlier facts.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from services.reflector.domain.actions import Action, signature
+from services.reflector.domain.actions import Action, call_signature
 from services.reflector.domain.excerpts import excerpt
-from services.reflector.domain.findings import Finding, named
-from services.reflector.domain.tool_errors import json_of, normalised
+from services.reflector.domain.findings import Finding, select_steps
+from services.reflector.domain.tool_errors import normalize_message, parse_json_container
 
 MAX_FACTS_OF_A_RESULT = 64
 MAX_FACTS = 50_000
-"""Facts remembered of a run; beyond, nothing new is noted until a call changes something."""
+"""The facts of a trajectory that are remembered; further ones are ignored until a call changes something."""
 _MAX_LEVELS = 6
 _TEXT_CHARS = 2_000
 _NAME_CHARS = 60
@@ -55,99 +56,99 @@ Question = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Fact:
-    """One thing a result says: the question it answers, its name for people, and the answer."""
+    """One fact of a result: the question that it answers, its readable name, and the answer."""
 
     question: Question
     name: str
     value: str
 
 
-def contradiction_findings(actions: Sequence[Action]) -> Iterator[Finding]:
-    """One finding for each fact of each operation on which results disagree; linear in the actions."""
-    told: set[tuple[str, str]] = set()
-    known: dict[Question, tuple[str, Action]] = {}
+def find_contradictions(actions: Sequence[Action]) -> Iterator[Finding]:
+    """Yield one finding for each fact of each operation on which results disagree, in linear time."""
+    reported: set[tuple[str, str]] = set()
+    answers: dict[Question, tuple[str, Action]] = {}
     for action in actions:
-        facts = _facts(action) if action.succeeded else []
+        facts = _facts(action) if action.is_success else []
         if not _reads(action):
-            known = _kept(known, facts, action)
+            answers = _drop_invalid(answers, facts, action)
         for fact in facts:
-            value, earlier = known.get(fact.question, (fact.value, action))
-            if value != fact.value and (action.operation, fact.name) not in told:
-                told.add((action.operation, fact.name))
+            value, earlier = answers.get(fact.question, (fact.value, action))
+            if value != fact.value and (action.operation, fact.name) not in reported:
+                reported.add((action.operation, fact.name))
                 yield _finding(earlier, action, fact, value)
-            if fact.question in known or len(known) < MAX_FACTS:
-                known[fact.question] = (fact.value, action)
+            if fact.question in answers or len(answers) < MAX_FACTS:
+                answers[fact.question] = (fact.value, action)
 
 
-def _kept(
-    known: Mapping[Question, tuple[str, Action]], facts: Sequence[_Fact], action: Action
+def _drop_invalid(
+    answers: Mapping[Question, tuple[str, Action]], facts: Sequence[_Fact], action: Action
 ) -> dict[Question, tuple[str, Action]]:
-    """What is still known after a call that may have changed something: of one that nobody knows, its own answers."""
+    """Return the facts that remain valid after a call that may have changed something: at most those in its result."""
     if _writes(action):
         return {}
-    return {fact.question: known[fact.question] for fact in facts if fact.question in known}
+    return {fact.question: answers[fact.question] for fact in facts if fact.question in answers}
 
 
 def _reads(action: Action) -> bool:
-    """Whether the operation's name says that it only reads."""
-    return bool(_words(action) & _READS) and not _writes(action)
+    """Return whether the operation's name indicates that it only reads."""
+    return bool(_words(action.operation) & _READS) and not _writes(action)
 
 
 def _writes(action: Action) -> bool:
-    """Whether the name says that it changes something; a line of several commands is taken to."""
+    """Return whether the operation's name indicates a change; a command line with several commands counts as one."""
     is_command = not action.operation.startswith(action.tool)
-    return bool(_words(action) & _WRITES) or (is_command and bool(_CHAINED.search(action.arguments)))
+    return bool(_words(action.operation) & _WRITES) or (is_command and bool(_CHAINED.search(action.arguments)))
 
 
-def _words(action: Action) -> frozenset[str]:
-    return frozenset(word.lower() for word in _WORD.findall(action.operation))
+@lru_cache(maxsize=1024)
+def _words(operation: str) -> frozenset[str]:
+    return frozenset(word.lower() for word in _WORD.findall(operation))
 
 
 def _facts(action: Action) -> list[_Fact]:
-    """What a result says, at most `MAX_FACTS_OF_A_RESULT` things."""
-    call = signature(action)
-    value = json_of(action.output)
+    """Return the facts of a result, at most `MAX_FACTS_OF_A_RESULT`."""
+    call = call_signature(action)
+    value = parse_json_container(action.output)
     if value is None:
         return _facts_of_text(call, action.output)
-    asked = _arguments(action.arguments)
+    arguments = _arguments(action.arguments)
     found: dict[Question, _Fact] = {}
     for path, name, owner, answer in _leaves(value):
         if len(found) >= MAX_FACTS_OF_A_RESULT:
             break
         if not _VOLATILE.search(name):
-            told = excerpt(name, _NAME_CHARS)
-            fact = _Fact((*call, *path), told, answer)
+            fact = _Fact((*call, *path), name, answer)
             found.setdefault(fact.question, fact)
             thing = _identity(owner, name)
             if thing is not None:
-                others = frozenset(item for item in asked.items() if item[1] != thing[1])
+                others = frozenset(item for item in arguments.items() if item[1] != thing[1])
                 question = ("thing", *thing, others, name)
-                found.setdefault(question, _Fact(question, told, answer))
+                found.setdefault(question, _Fact(question, name, answer))
     return list(found.values())
 
 
 def _facts_of_text(call: tuple[str, str], output: str) -> list[_Fact]:
-    """The lines of a short text: what they say is their numbers, what they are about all the rest."""
+    """Return the lines of a short text as facts: the numbers are the answer, the rest of the line is the question."""
     if len(output) > _TEXT_CHARS:
         return []
     facts: dict[Question, _Fact] = {}
     for line in output.splitlines()[:MAX_FACTS_OF_A_RESULT]:
         numbers = _NUMBER.findall(_PASSING.sub("", line))
-        about = normalised(line.strip())
+        about = normalize_message(line.strip())
         if numbers and about:
-            fact = _Fact((*call, about), excerpt(about, _NAME_CHARS), ", ".join(numbers))
+            fact = _Fact((*call, about), about, ", ".join(numbers))
             facts.setdefault(fact.question, fact)
     return list(facts.values())
 
 
 def _leaves(value: object) -> Iterator[tuple[tuple[object, ...], str, Mapping[str, object], str]]:
-    """Path, name, owning object and text of each plain value, level by level down to `_MAX_LEVELS`."""
+    """Yield path, name, owning object and text of each plain value, level by level down to `_MAX_LEVELS`."""
     level: list[tuple[tuple[object, ...], object]] = [((), value)]
     for _ in range(_MAX_LEVELS):
         below: list[tuple[tuple[object, ...], object]] = []
         for path, part in level:
             if isinstance(part, list):
-                # A list is a set of things: what stands at a place in it says nothing of that place.
+                # A list is treated as a set: an item is identified by its id where it has one.
                 below.extend(
                     (((*path, _place(item, at)), item)) for at, item in enumerate(part[:MAX_FACTS_OF_A_RESULT])
                 )
@@ -166,7 +167,7 @@ def _place(item: object, at: int) -> object:
 
 
 def _identity(owner: Mapping[str, object], name: str) -> tuple[str, str] | None:
-    """The field that says which thing this is, and its value; None if the object has none beside the field `name`."""
+    """Return the id field of an object and its value, None if it has none besides the field `name`."""
     for key, value in owner.items():
         if key != name and (key == "id" or key.endswith("_id")) and isinstance(value, str | int):
             return key, str(value)
@@ -174,7 +175,7 @@ def _identity(owner: Mapping[str, object], name: str) -> tuple[str, str] | None:
 
 
 def _arguments(arguments: str) -> dict[str, str]:
-    value = json_of(arguments)
+    value = parse_json_container(arguments)
     return {name: str(item) for name, item in value.items()} if isinstance(value, dict) else {"": arguments}
 
 
@@ -182,10 +183,10 @@ def _finding(earlier: Action, later: Action, fact: _Fact, before: str) -> Findin
     facts = {
         "tool": later.operation,
         "agent": later.agent,
-        "fact": fact.name.replace('"', "'"),
+        "fact": excerpt(fact.name, _NAME_CHARS).replace('"', "'"),
         "before": excerpt(before.strip('"')),
         "after": excerpt(fact.value.strip('"')),
         "first_step": str(earlier.last_step),
         "step": str(later.last_step),
     }
-    return Finding("contradicted_result", named([earlier.last_step, later.last_step]), facts)
+    return Finding("contradicted_result", select_steps([earlier.last_step, later.last_step]), facts)

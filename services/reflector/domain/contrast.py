@@ -1,68 +1,74 @@
-"""Compares a failed run with a successful one of the same task: where they parted, and what only one of them did."""
+"""Compares a failed trajectory with a successful one of the same task."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from services.reflector.domain.actions import Action, signature
+from services.reflector.domain.actions import Action, call_signature
 from services.reflector.domain.excerpts import excerpt
-from services.reflector.domain.findings import Finding, named
-from services.reflector.domain.repairs import Change, changes_between
+from services.reflector.domain.findings import Finding, select_steps
+from services.reflector.domain.repairs import ArgumentChange, compare_arguments
 
-_MAX_TOLD = 3
+_MAX_CHANGES = 3
 _QUERY_CHARS = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Parting:
-    """The calls that differ: what the failed and the successful run did there, None for the one that did not."""
+class Divergence:
+    """The calls that differ, of the failed and of the successful trajectory; None where one made no such call."""
 
     failed: Action | None
     worked: Action | None
 
 
-def contrast(query: str, failed: Sequence[Action], worked: Sequence[Action], *, told_by_failed: bool) -> Finding | None:
-    """What set the successful run apart, None if both did the same.
+def find_contrast(
+    query: str, failed: Sequence[Action], worked: Sequence[Action], *, reflects_failed: bool
+) -> Finding | None:
+    """Return the difference that explains the success, None if both did the same.
 
-    The step the finding names is one of the run that tells it, which is the failed one if `told_by_failed`.
+    The finding names a step of the reflected trajectory, which is the failed one if `reflects_failed`.
     """
-    parting = _parting(_effective(failed), _effective(worked))
-    if parting is None:
+    divergence = _find_divergence(_effective(failed), _effective(worked))
+    if divergence is None:
         return None
-    own, teller = (parting.failed, failed) if told_by_failed else (parting.worked, worked)
-    there = own or (teller[-1] if teller else None)
+    own, reflected = (divergence.failed, failed) if reflects_failed else (divergence.worked, worked)
+    action = own or (reflected[-1] if reflected else None)
     facts = {
         "query": excerpt(query, _QUERY_CHARS),
-        "worked_tool": parting.worked.operation if parting.worked else "",
-        "worked_arguments": excerpt(parting.worked.arguments, 200) if parting.worked else "",
-        "failed_tool": parting.failed.operation if parting.failed else "",
-        "failed_arguments": excerpt(parting.failed.arguments, 200) if parting.failed else "",
-        "changes": ", ".join(f"`{change.argument}`" for change in _changes(parting) if change.argument),
+        "worked_tool": divergence.worked.operation if divergence.worked else "",
+        "worked_arguments": excerpt(divergence.worked.arguments, 200) if divergence.worked else "",
+        "failed_tool": divergence.failed.operation if divergence.failed else "",
+        "failed_arguments": excerpt(divergence.failed.arguments, 200) if divergence.failed else "",
+        "changes": ", ".join(f"`{change.argument}`" for change in _changes(divergence) if change.argument),
     }
-    return Finding("contrast", named([there.call_step] if there else []), facts)
+    return Finding("contrast", select_steps([action.call_step] if action else []), facts)
 
 
 def _effective(actions: Sequence[Action]) -> list[Action]:
-    return [action for action in actions if action.succeeded]
+    return [action for action in actions if action.is_success]
 
 
-def _parting(failed: Sequence[Action], worked: Sequence[Action]) -> Parting | None:
-    """The last call that only the successful run made, beside the failed run's own last call for that operation.
+def _find_divergence(failed: Sequence[Action], worked: Sequence[Action]) -> Divergence | None:
+    """Return the last call that only the successful trajectory made, with the failed one's last call for its operation.
 
-    The last one, because what a run does to the world comes after what it looks up. If the successful run did nothing
-    of its own, the last call that only the failed run made.
+    The last one, because changes come after lookups. If the successful trajectory has no call of its own, return
+    the last call that only the failed trajectory made.
     """
-    in_failed = {signature(action) for action in failed}
-    in_worked = {signature(action) for action in worked}
-    own = next((action for action in reversed(worked) if signature(action) not in in_failed), None)
-    others = [action for action in reversed(failed) if signature(action) not in in_worked]
+    in_failed = {call_signature(action) for action in failed}
+    in_worked = {call_signature(action) for action in worked}
+    own = next((action for action in reversed(worked) if call_signature(action) not in in_failed), None)
+    others = [action for action in reversed(failed) if call_signature(action) not in in_worked]
     if own is None:
-        return Parting(others[0], None) if others else None
-    return Parting(next((action for action in others if action.operation == own.operation), None), own)
+        return Divergence(others[0], None) if others else None
+    return Divergence(next((action for action in others if action.operation == own.operation), None), own)
 
 
-def _changes(parting: Parting) -> tuple[Change, ...]:
-    if parting.failed is None or parting.worked is None or parting.failed.operation != parting.worked.operation:
+def _changes(divergence: Divergence) -> tuple[ArgumentChange, ...]:
+    if (
+        divergence.failed is None
+        or divergence.worked is None
+        or divergence.failed.operation != divergence.worked.operation
+    ):
         return ()
-    return changes_between(parting.failed.arguments, parting.worked.arguments)[:_MAX_TOLD]
+    return compare_arguments(divergence.failed.arguments, divergence.worked.arguments)[:_MAX_CHANGES]

@@ -1,16 +1,16 @@
-"""The rule for dataset names (C-13), which also choose a template file (R-29)."""
+"""The rule for dataset names (C-13), which also select a template file (R-29)."""
 
 from __future__ import annotations
 
 import re
 
-from services.reflector.domain.errors import InvalidDatasetName
+from services.reflector.domain.errors import InvalidTrajectoryDataset
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def check_dataset(name: str) -> str:
-    """`name` itself if it is a dataset name (C-13); raises InvalidDatasetName otherwise."""
+    """Return `name` if it is a dataset name (C-13). Raise InvalidTrajectoryDataset otherwise."""
     if not _NAME.fullmatch(name):
-        raise InvalidDatasetName(name)
+        raise InvalidTrajectoryDataset(name)
     return name

@@ -1,11 +1,4 @@
-"""What the reflector refuses, and why.
-
-InvalidArgument
-├── InvalidDatasetName     C-13, R-29
-├── InvalidMaxIterations   R-07
-├── MalformedTrajectory    an imported file or a request does not describe a trajectory
-└── UnknownFormat          a file is in none of the formats; says what speaks against each
-"""
+"""Errors of the reflector; all of them are invalid arguments."""
 
 from __future__ import annotations
 
@@ -15,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from chassis.errors import InvalidArgument, Violation, shorten
 
 
-class InvalidDatasetName(InvalidArgument):
+class InvalidTrajectoryDataset(InvalidArgument):
     """A dataset name that does not match `[A-Za-z0-9_-]+` (C-13)."""
 
     reason = "INVALID_DATASET_NAME"
@@ -26,7 +19,7 @@ class InvalidDatasetName(InvalidArgument):
 
 
 class InvalidMaxIterations(InvalidArgument):
-    """Fewer than one iteration was asked for (R-07)."""
+    """`max_iterations` is less than one (R-07)."""
 
     reason = "MAX_ITERATIONS_TOO_SMALL"
 
@@ -36,7 +29,7 @@ class InvalidMaxIterations(InvalidArgument):
 
 
 class MalformedTrajectory(InvalidArgument):
-    """Input that does not describe a trajectory: the field, the value (shortened) and the broken rule."""
+    """Input that is no valid trajectory; names the field, the value (shorten) and the violated rule."""
 
     reason = "MALFORMED_TRAJECTORY"
 
@@ -47,12 +40,12 @@ class MalformedTrajectory(InvalidArgument):
 
 
 class UnknownFormat(InvalidArgument):
-    """A record that no format fits: its fields, and what speaks against each format that was tried."""
+    """A record that matches no format; names its fields, and the reason for each format that was tried."""
 
     reason = "UNKNOWN_TRAJECTORY_FORMAT"
 
-    def __init__(self, where: str, fields: Sequence[str], against: Mapping[str, str]) -> None:
+    def __init__(self, location: str, fields: Sequence[str], reasons: Mapping[str, str]) -> None:
         shown = shorten(", ".join(fields)) or "none"
-        message = f"{where} is in none of the formats {', '.join(against)}; its fields are {shown}"
-        violations = [Violation(f"as {name}", shorten(complaint, 400)) for name, complaint in against.items()]
+        message = f"{location} is in none of the formats {', '.join(reasons)}; its fields are {shown}"
+        violations = [Violation(f"as {name}", shorten(reason, 400)) for name, reason in reasons.items()]
         super().__init__(message, violations=violations)

@@ -1,4 +1,4 @@
-"""Short, printable pieces of untrusted text: the only form in which a run's text enters a lesson."""
+"""Short, printable excerpts of untrusted text: the only form in which the text of a trajectory enters a lesson."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ EXCERPT_CHARS = 80
 
 
 def excerpt(text: str, chars: int = EXCERPT_CHARS) -> str:
-    """The beginning of `text` on one line: control characters and doubled blanks removed, cut to `chars`."""
-    clean = " ".join("".join(char if char.isprintable() else " " for char in text[: 4 * chars]).split())
+    """Return the beginning of `text` on one line, printable and at most `chars` long."""
+    start = text[: 4 * chars]
+    printable = start if start.isprintable() else "".join(char if char.isprintable() else " " for char in start)
+    clean = " ".join(printable.split())
     cut = len(clean) > chars or len(text) > 4 * chars
     return clean[: chars - 1].rstrip() + "…" if cut else clean
 
 
-def first_line(text: str, chars: int) -> str:
-    """The first line of `text` with something on it, as an excerpt."""
+def excerpt_first_line(text: str, chars: int) -> str:
+    """Return the first non-blank line of `text` as an excerpt."""
     return next((clean for line in text.splitlines() if (clean := excerpt(line, chars))), "")
 
 
-def ends(text: str, chars: int) -> str:
-    """`text`, or its first and last `chars` characters if it is longer than both together."""
+def shorten_middle(text: str, chars: int) -> str:
+    """Return `text`, or its first and last `chars` characters if it is longer than both together."""
     return text if len(text) <= 2 * chars else f"{text[:chars]}\n{text[-chars:]}"

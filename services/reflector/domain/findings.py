@@ -1,4 +1,4 @@
-"""What a rule saw in a run: the kind of thing, the steps it stands on and the facts to tell it with."""
+"""The observations of the rules: the kind, the steps that show it, and the facts for the lesson."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Finding:
     steps: tuple[int, ...]
     facts: Mapping[str, str] = field(default_factory=dict)
     repair: Repair | None = None
-    succeeded: bool = False
-    """Whether the run ended well in spite of it."""
-    proven: bool = True
-    """Whether more than the run's own word says how it ended."""
+    is_success: bool = False
+    """True if the trajectory succeeded nevertheless."""
+    is_proven: bool = True
+    """True if more than the trajectory's own status proves its outcome."""
 
 
-def named(steps: Iterable[int]) -> tuple[int, ...]:
-    """The steps a finding names: sorted, each once; of many the first ones and the last."""
+def select_steps(steps: Iterable[int]) -> tuple[int, ...]:
+    """Return the steps that a finding names: sorted, unique, and at most the first seven and the last."""
     unique = sorted(set(steps))
     return tuple(unique if len(unique) <= MAX_STEPS_NAMED else [*unique[: MAX_STEPS_NAMED - 1], unique[-1]])

@@ -1,4 +1,4 @@
-"""Which of the two languages lessons are written in a trajectory uses."""
+"""Detects whether lessons for a trajectory are written in Japanese or in English."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _LATIN_WORD = re.compile(r"[A-Za-z]+")
 _READ_CHARS = 2_000
 _READ_STEPS = 20
 _JAPANESE_SHARE = 0.3
-"""Japanese characters among Japanese characters and Latin words; one word says as much as about two characters."""
+"""Share of Japanese characters among Japanese characters and Latin words; a word carries as much as two characters."""
 
 
-def language_of(trajectory: Trajectory) -> Language:
-    """Japanese if the people and agents of the run write it (kana, not only Chinese characters), else English."""
+def detect_language(trajectory: Trajectory) -> Language:
+    """Return Japanese if people and agents write it (kana, not only Chinese characters), else English."""
     spoken = [step.content for step in trajectory.transcript if step.role in ("user", "assistant")][:_READ_STEPS]
     texts = [trajectory.query, trajectory.generated_answer, *spoken]
     sample = "\n".join(text[:_READ_CHARS] for text in texts)

@@ -1,4 +1,4 @@
-"""Names what a call asks a tool for, where one tool does many things: `git commit`, `http POST`, `sqlite INSERT`."""
+"""Names the operation of a call, where one tool has many: `git commit`, `http POST`, `sqlite INSERT`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _PROGRAM = re.compile(r"[A-Za-z][\w.+-]{0,40}")
 _SUBCOMMAND = re.compile(r"[a-z][a-z-]{0,30}")
 
 
-def operation_of(tool: str, arguments: str) -> str:
-    """The tool's name, with what it is asked to do where the form of `arguments` tells it."""
+def name_operation(tool: str, arguments: str) -> str:
+    """Return the tool's name with the requested operation, as far as the form of `arguments` shows it."""
     if arguments.lstrip()[:1] != "{":
         return (_command(arguments) or tool) if tool.lower() in _SHELLS else tool
     if len(arguments) > _MAX_JSON_CHARS:
@@ -32,10 +32,10 @@ def operation_of(tool: str, arguments: str) -> str:
         fields = json.loads(arguments)
     except (ValueError, RecursionError):
         return tool
-    return _asked(tool, fields) if isinstance(fields, dict) else tool
+    return _name_request(tool, fields) if isinstance(fields, dict) else tool
 
 
-def _asked(tool: str, fields: dict[str, object]) -> str:
+def _name_request(tool: str, fields: dict[str, object]) -> str:
     method = _first_text(fields, _METHOD_FIELDS)
     if _METHOD.fullmatch(method):
         return f"{tool} {method.upper()}"

@@ -1,4 +1,4 @@
-"""How a run ended, and how reliably that is known (R-31, R-32)."""
+"""The outcome of a trajectory and the signal that proves it (R-31, R-32)."""
 
 from __future__ import annotations
 
@@ -19,40 +19,42 @@ _READ_CHARS = 20_000
 
 
 def is_correct(generated_answer: str, ground_truth: str) -> bool:
-    """The stripped ground truth is non-empty and contained in the answer (R-31)."""
+    """Return whether the stripped ground truth is non-empty and contained in the answer (R-31)."""
     truth = ground_truth.strip()
     return bool(truth) and truth in generated_answer
 
 
-def report_for(generated_answer: str, ground_truth: str) -> str:
-    """The report the system builds itself (R-32)."""
+def build_test_report(generated_answer: str, ground_truth: str) -> str:
+    """Return the test report that the system generates itself (R-32)."""
     return "正解" if is_correct(generated_answer, ground_truth) else f"不正解（正解: {ground_truth}）"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Whether a run succeeded, and what says so."""
+    """The outcome of a trajectory and the signal it is based on."""
 
-    succeeded: bool
+    is_success: bool
     signal: Signal
 
     @property
-    def proven(self) -> bool:
-        """Whether more than the run's own word says so."""
+    def is_proven(self) -> bool:
+        """Return whether more than the trajectory's own status proves the outcome."""
         return self.signal != "self_report"
 
 
-def outcome_of(trajectory: Trajectory, ground_truth: str, test_report: str) -> Outcome:
-    """How the run ended, by the strongest signal there is: reward, test report, ground truth, the run's own status.
+def determine_outcome(trajectory: Trajectory, ground_truth: str, test_report: str) -> Outcome:
+    """Return the outcome by the strongest signal: reward, test report, ground truth, or the trajectory's own status.
 
-    A run that says what its status rests on is believed.
+    A trajectory that names the signal of its status is trusted.
     """
     if trajectory.signal is not None:
         return Outcome(trajectory.status == "success", trajectory.signal)
     if trajectory.reward is not None:
         return Outcome(trajectory.reward > REWARD_OF_SUCCESS, "reward")
-    built_here = bool(ground_truth.strip()) and test_report == report_for(trajectory.generated_answer, ground_truth)
-    verdict = None if built_here else _verdict(test_report)
+    built_here = bool(ground_truth.strip()) and test_report == build_test_report(
+        trajectory.generated_answer, ground_truth
+    )
+    verdict = None if built_here else _parse_report(test_report)
     if verdict is not None:
         return Outcome(verdict, "test_report")
     if ground_truth.strip():
@@ -60,15 +62,15 @@ def outcome_of(trajectory: Trajectory, ground_truth: str, test_report: str) -> O
     return Outcome(trajectory.status == "success", "self_report")
 
 
-def _verdict(test_report: str) -> bool | None:
-    """What a report says, None if it says neither or nothing. Its first line counts before what it quotes below."""
+def _parse_report(test_report: str) -> bool | None:
+    """Return the verdict of a report, None without one. The first line takes precedence over the rest."""
     text = test_report[:_READ_CHARS].strip()
     headline = text.partition("\n")[0]
-    verdict = _verdict_of(headline)
-    return _verdict_of(text) if verdict is None else verdict
+    verdict = _parse_verdict(headline)
+    return _parse_verdict(text) if verdict is None else verdict
 
 
-def _verdict_of(text: str) -> bool | None:
+def _parse_verdict(text: str) -> bool | None:
     text = _NO_FAILURE.sub(" pass ", text)
     if _NEGATIVE.search(text) or _NOT_POSITIVE.search(text):
         return False

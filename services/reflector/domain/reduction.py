@@ -1,8 +1,8 @@
-"""Fits a long transcript into a prompt: what matters most stays whole, and what is left out is said.
+"""Reduces a long transcript to the size of a prompt by importance.
 
-Importance, highest first: failing calls with their results and what repaired them, and results that contradict each
-other; the question and the last words; what agents decided and called; what people said; results of calls that worked;
-instructions. Nothing is cut blindly: a step is shown whole, with its beginning and end, or not at all.
+Importance, highest first: failing calls with their results and repairs, and contradicting results; the question and the
+last messages; messages and calls of agents; messages of people; results of successful calls; instructions. A step is
+shown whole, with its beginning and end, or not at all, and the prompt names the shortened and omitted steps.
 """
 
 from __future__ import annotations
@@ -11,58 +11,58 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from services.reflector.domain.actions import Action
-from services.reflector.domain.contradictions import contradiction_findings
-from services.reflector.domain.excerpts import ends
-from services.reflector.domain.repairs import repairs_of
+from services.reflector.domain.contradictions import find_contradictions
+from services.reflector.domain.excerpts import shorten_middle
+from services.reflector.domain.repairs import find_repairs
 from services.reflector.domain.trajectory import Step, Trajectory
 
 _SHORT_CHARS = 160
-"""Characters at each end of a step that is not shown whole."""
+"""Characters at each end of a shortened step."""
 _LONG_SHARE = 8
-"""No step takes more than this part (one eighth) of the budget."""
+"""The budget divided by this is the longest that one step may be."""
 _LAST_STEPS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """A transcript as a prompt shows it, and the numbers of the steps that are shortened or not there at all."""
+    """A transcript for a prompt, and the numbers of the shortened and of the omitted steps."""
 
     text: str
-    shorten: tuple[int, ...] = ()
+    shortened: tuple[int, ...] = ()
     omitted: tuple[int, ...] = ()
 
 
-def reduced(trajectory: Trajectory, actions: Sequence[Action], budget: int) -> Transcript:
-    """The transcript in at most about `budget` characters; whole if it fits. Numbers are those of the prompt."""
+def reduce_transcript(trajectory: Trajectory, actions: Sequence[Action], budget: int) -> Transcript:
+    """Return the transcript in about `budget` characters, unreduced if it fits."""
     steps = trajectory.transcript
     lines = [_line(step, trajectory) for step in steps]
     if sum(len(line) + 1 for line in lines) <= budget:
         return Transcript("\n".join(lines))
     importance = _importance(steps, actions)
     longest = budget // _LONG_SHARE
-    short = [ends(line, _SHORT_CHARS) if len(line) > 2 * _SHORT_CHARS else line for line in lines]
+    short = [shorten_middle(line, _SHORT_CHARS) if len(line) > 2 * _SHORT_CHARS else line for line in lines]
     shown: dict[int, str] = {}
     left = budget
-    order = sorted(range(len(steps)), key=lambda place: (-importance[place], place))
-    for place in order:
-        if len(short[place]) + 1 <= left:
-            shown[place] = short[place]
-            left -= len(short[place]) + 1
-    for place in order:
-        whole = ends(lines[place], longest // 2)
-        if place in shown and len(whole) - len(shown[place]) <= left:
-            left -= len(whole) - len(shown[place])
-            shown[place] = whole
+    order = sorted(range(len(steps)), key=lambda index: (-importance[index], index))
+    for index in order:
+        if len(short[index]) + 1 <= left:
+            shown[index] = short[index]
+            left -= len(short[index]) + 1
+    for index in order:
+        whole = shorten_middle(lines[index], longest // 2)
+        if index in shown and len(whole) - len(shown[index]) <= left:
+            left -= len(whole) - len(shown[index])
+            shown[index] = whole
     first = trajectory.first_step_number
     return Transcript(
-        "\n".join(shown[place] for place in sorted(shown)),
-        shorten=tuple(place + first for place in sorted(shown) if len(shown[place]) < len(lines[place])),
-        omitted=tuple(place + first for place in range(len(steps)) if place not in shown),
+        "\n".join(shown[index] for index in sorted(shown)),
+        shortened=tuple(index + first for index in sorted(shown) if len(shown[index]) < len(lines[index])),
+        omitted=tuple(index + first for index in range(len(steps)) if index not in shown),
     )
 
 
 def _line(step: Step, trajectory: Trajectory) -> str:
-    """A step as a prompt shows it; reasoning steps as R-25 says."""
+    """Return a step as text for a prompt; reasoning steps follow R-25."""
     if not trajectory.steps:
         return f"{step.index + 1}. {step.content}"
     name = f" {step.name}" if step.name else ""
@@ -73,24 +73,21 @@ def _line(step: Step, trajectory: Trajectory) -> str:
 def _importance(steps: Sequence[Step], actions: Sequence[Action]) -> list[int]:
     role: Mapping[str, int] = {"assistant": 3, "user": 2, "tool": 1, "system": 0}
     importance = [role[step.role] for step in steps]
-    repairs = repairs_of(actions)
-    for place, action in enumerate(actions):
-        if action.error is not None:
-            importance[action.call_step] = importance[action.last_step] = 5
-        if place in repairs:
-            importance[repairs[place].fixed.call_step] = importance[repairs[place].fixed.last_step] = 5
-    for finding in contradiction_findings(actions):
-        for place in finding.steps:
-            importance[place] = 5
-    asked = next((place for place, step in enumerate(steps) if step.role == "user"), None)
-    for place in (asked, *range(max(0, len(steps) - _LAST_STEPS), len(steps))):
-        if place is not None:
-            importance[place] = max(importance[place], 4)
+    repairs = find_repairs(actions)
+    failing = [action for action in actions if action.error is not None]
+    for action in (*failing, *(repair.fixed for repair in repairs.values())):
+        importance[action.call_step] = importance[action.last_step] = 5
+    for finding in find_contradictions(actions):
+        for index in finding.steps:
+            importance[index] = 5
+    questions = [index for index, step in enumerate(steps) if step.role == "user"]
+    for index in (*questions[:1], *range(max(0, len(steps) - _LAST_STEPS), len(steps))):
+        importance[index] = max(importance[index], 4)
     return importance
 
 
-def ranges(numbers: Sequence[int]) -> str:
-    """Ascending numbers in short: `1, 4-6`."""
+def format_ranges(numbers: Sequence[int]) -> str:
+    """Return ascending numbers in short form: `1, 4-6`."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and number == parts[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""What reflecting on a trajectory yields: lessons, votes and the step that went wrong (R-03 to R-05)."""
+"""The result of reflecting on a trajectory: lessons, votes and the step that went wrong (R-03 to R-05)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 Tag = Literal["helpful", "harmful", "neutral"]
 
 Signal = Literal["self_report", "ground_truth", "test_report", "reward"]
-"""What the outcome of a run rests on, weakest first. The agent's own word is the only one that cannot be relied on."""
+"""The signal that proves the outcome of a trajectory, weakest first. Only the agent's own report is unreliable."""
 
 
-class Bullet(BaseModel):
-    """A lesson of the playbook as the caller supplies it (R-08)."""
+class UsedBullet(BaseModel):
+    """A bullet of the playbook that the trajectory used (R-08)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -23,7 +23,7 @@ class Bullet(BaseModel):
 
 
 class Insight(BaseModel):
-    """A lesson (R-03), the indices of the ``steps`` it rests on, and the ``section`` it would fit."""
+    """A lesson (R-03), the indices of the ``steps`` that support it, and the ``section`` it fits."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -47,7 +47,7 @@ class BulletEvaluation(BaseModel):
 
 
 class Attribution(BaseModel):
-    """The step and the agent at which a failed run went wrong, and what speaks for it."""
+    """The step and the agent at which a failed trajectory went wrong, and the reason."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -57,7 +57,7 @@ class Attribution(BaseModel):
 
 
 class ReflectionResult(BaseModel):
-    """The outcome of one reflection (R-05), what it knows of the run, and who reflected (``offline`` for rules)."""
+    """The outcome of one reflection (R-05), with the model that reflected (``offline`` for rules)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -68,7 +68,7 @@ class ReflectionResult(BaseModel):
     iteration_count: int = 1
     trajectory_id: str = ""
     attribution: Attribution | None = None
-    succeeded: bool = False
+    is_success: bool = False
     signal: Signal = "self_report"
     model: str = ""
     used_bullet_ids: tuple[str, ...] = ()

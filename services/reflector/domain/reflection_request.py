@@ -1,4 +1,4 @@
-"""The request to reflect on one run."""
+"""The request to reflect on one trajectory."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 from services.reflector.domain.dataset import check_dataset
 from services.reflector.domain.errors import InvalidMaxIterations
-from services.reflector.domain.reflection import Bullet
+from services.reflector.domain.reflection import UsedBullet
 from services.reflector.domain.trajectory import Trajectory
 
 
 @dataclass(frozen=True, slots=True)
 class ReflectionRequest:
-    """One trajectory to reflect on, with what is known of its outcome (R-07 to R-09, R-29).
+    """One trajectory to reflect on, with data about its outcome (R-07 to R-09, R-29).
 
-    ``bullets`` is the playbook in which used bullets are looked up, ``siblings`` other runs of the same task to
-    contrast with. Raises InvalidMaxIterations and InvalidDatasetName.
+    ``bullets`` holds the used bullets of the playbook, ``siblings`` other trajectories of the same task to compare
+    with. Raises InvalidMaxIterations and InvalidTrajectoryDataset.
     """
 
     trajectory: Trajectory
@@ -23,7 +23,7 @@ class ReflectionRequest:
     ground_truth: str = ""
     test_report: str = ""
     max_iterations: int = 1
-    bullets: tuple[Bullet, ...] = ()
+    bullets: tuple[UsedBullet, ...] = ()
     siblings: tuple[Trajectory, ...] = ()
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Finds what repaired a failing action: the later call for the same operation that worked, and what differed."""
+"""Finds the repair of a failing action: the later successful call for the same operation, and the differences."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from services.reflector.domain.excerpts import EXCERPT_CHARS, excerpt
 from services.reflector.domain.operations import COMMAND_FIELDS
 
 MIN_SIMILARITY = 0.3
-"""Share of common words from which a later call counts as another try of the same thing."""
+"""The share of common words from which a later call counts as a repetition."""
 _CANDIDATES = 8
-"""Later successes of the same operation that are looked at."""
+"""The number of later successes of the same operation that are compared."""
 _READ_CHARS = 4_000
 _CONTEXT_CHARS = 20
 _NAME_CHARS = 60
@@ -27,8 +27,8 @@ _WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """An argument that differed between the failing and the working call; text is shortened."""
+class ArgumentChange:
+    """An argument that differs between the failing and the successful call; texts are shortened."""
 
     argument: str
     before: str
@@ -37,16 +37,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """The call that worked after `failed` did not, what differed, and the other operations that worked in between."""
+    """The successful call after `failed`, the differences, and the other operations that succeeded in between."""
 
     failed: Action
     fixed: Action
-    changes: tuple[Change, ...]
+    changes: tuple[ArgumentChange, ...]
     operations_between: tuple[str, ...]
 
     @property
     def options_added(self) -> tuple[str, ...]:
-        """The options of a command line that only the working call has."""
+        """Return the command-line options that only the successful call has."""
         change = next((change for change in self.changes if change.argument in ("", *COMMAND_FIELDS)), None)
         if change is None:
             return ()
@@ -55,16 +55,16 @@ class Repair:
         return tuple(dict.fromkeys(added))[:_MAX_OPTIONS]
 
 
-def repairs_of(actions: Sequence[Action]) -> dict[int, Repair]:
-    """The repair of each failing action that has one, by the action's position in `actions`.
+def find_repairs(actions: Sequence[Action]) -> dict[int, Repair]:
+    """Return the repair of each failing action that has one, by the action's position in `actions`.
 
-    Every failing action looks at a fixed number of later successes, so the cost is linear in the actions.
+    Every failing action is compared with a fixed number of later successes, so the cost is linear in the actions.
     """
     later: dict[str, list[int]] = {}
     found: dict[int, Repair] = {}
     for position in range(len(actions) - 1, -1, -1):
         action = actions[position]
-        if action.succeeded:
+        if action.is_success:
             later.setdefault(action.operation, []).append(position)
         elif action.error is not None:
             words = _words(action.arguments)
@@ -78,15 +78,15 @@ def repairs_of(actions: Sequence[Action]) -> dict[int, Repair]:
 def _repair(actions: Sequence[Action], failed: int, fixed: int) -> Repair:
     between: list[str] = []
     for action in actions[failed + 1 : fixed][-_BETWEEN_READ:]:
-        told = action.succeeded and action.output.strip() and action.operation != actions[failed].operation
-        if told and action.operation not in between:
+        counts = action.is_success and action.output.strip() and action.operation != actions[failed].operation
+        if counts and action.operation not in between:
             between.append(action.operation)
-    changes = changes_between(actions[failed].arguments, actions[fixed].arguments)
+    changes = compare_arguments(actions[failed].arguments, actions[fixed].arguments)
     return Repair(actions[failed], actions[fixed], changes, tuple(between[-_MAX_BETWEEN:]))
 
 
-def changes_between(before: str, after: str) -> tuple[Change, ...]:
-    """What differs between two argument texts: by argument where both are JSON objects, else the texts themselves."""
+def compare_arguments(before: str, after: str) -> tuple[ArgumentChange, ...]:
+    """Return the differences of two argument texts: by argument if both are JSON objects, else of the whole texts."""
     if before == after:
         return ()
     try:
@@ -95,7 +95,7 @@ def changes_between(before: str, after: str) -> tuple[Change, ...]:
         return (_change("", before, after),)
 
 
-def _changed_arguments(old: dict[str, object], new: dict[str, object]) -> tuple[Change, ...]:
+def _changed_arguments(old: dict[str, object], new: dict[str, object]) -> tuple[ArgumentChange, ...]:
     names = [*old, *(name for name in new if name not in old)]
     return tuple(
         _change(excerpt(name, _NAME_CHARS), _as_text(old.get(name, "")), _as_text(new.get(name, "")))
@@ -104,19 +104,19 @@ def _changed_arguments(old: dict[str, object], new: dict[str, object]) -> tuple[
     )
 
 
-def _change(argument: str, before: str, after: str) -> Change:
-    """The change, told from a little before the first difference on: long values often begin alike."""
+def _change(argument: str, before: str, after: str) -> ArgumentChange:
+    """Return the change as excerpts from shortly before the first difference: long values often begin alike."""
     start = 0
     if max(len(before), len(after)) > EXCERPT_CHARS:
         pairs = zip(before[:_READ_CHARS], after[:_READ_CHARS], strict=False)
-        alike = next((place for place, (one, other) in enumerate(pairs) if one != other), 0)
-        start = max(0, alike - _CONTEXT_CHARS)
+        difference = next((index for index, (old, new) in enumerate(pairs) if old != new), 0)
+        start = max(0, difference - _CONTEXT_CHARS)
     lead = "…" if start else ""
-    return Change(argument, lead + excerpt(before[start:]), lead + excerpt(after[start:]))
+    return ArgumentChange(argument, lead + excerpt(before[start:]), lead + excerpt(after[start:]))
 
 
 def _as_object(text: str) -> dict[str, object]:
-    """The JSON object of `text`. Raises ValueError for anything else, RecursionError for too deep a one."""
+    """Return the JSON object of `text`. Raise ValueError for anything else, RecursionError for deep nesting."""
     value = json.loads(text) if len(text) <= _MAX_JSON_CHARS else None
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
@@ -131,6 +131,6 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text[:_READ_CHARS].lower()))
 
 
-def _similarity(one: frozenset[str], other: frozenset[str]) -> float:
-    union = one | other
-    return len(one & other) / len(union) if union else 1.0
+def _similarity(left: frozenset[str], right: frozenset[str]) -> float:
+    union = left | right
+    return len(left & right) / len(union) if union else 1.0

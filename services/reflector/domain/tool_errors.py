@@ -1,6 +1,6 @@
-"""Recognises that a tool result is a failure, and names its kind so that the same failure is the same everywhere.
+"""Detects errors in tool results and normalizes their messages, so that equal errors have the same kind.
 
-Only the head and the tail of a result are read, so the cost of a step does not grow with its size.
+Only the beginning and the end of a result are read, so the cost of a step does not grow with its size.
 """
 
 from __future__ import annotations
@@ -11,36 +11,36 @@ import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from services.reflector.domain.excerpts import ends, first_line
+from services.reflector.domain.excerpts import excerpt_first_line, shorten_middle
 
 READ_CHARS = 6_000
-"""Characters read at each end of a tool result."""
+"""Characters that are read at each end of a tool result."""
 MAX_MESSAGE_CHARS = 200
 _MARGIN_CHARS = 500
-"""Characters at each end of a result in which an exit code is looked for."""
+"""Characters at each end of a result that are searched for an exit code."""
 _MAX_JSON_CHARS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class ToolError:
-    """A failure a tool reported: its first telling line, and that line without its variable parts (the kind)."""
+    """An error that a tool reported: its most informative line, and that line without variable parts (the kind)."""
 
     message: str
     kind: str
 
 
-def tool_error(output: str) -> ToolError | None:
-    """The failure reported by a tool's `output`, None if it reports none."""
-    value = json_of(output)
+def detect_tool_error(output: str) -> ToolError | None:
+    """Return the error that a tool's `output` reports, None if it reports none."""
+    value = parse_json_container(output)
     message = _failure_in_text(output) if value is None else _failure_in(value)
     if message is None:
         return None
-    line = first_line(message, MAX_MESSAGE_CHARS) or "failed without a message"
-    return ToolError(line, normalised(line))
+    line = excerpt_first_line(message, MAX_MESSAGE_CHARS) or "failed without a message"
+    return ToolError(line, normalize_message(line))
 
 
 def _failure_in_text(output: str) -> str | None:
-    text = ends(output, READ_CHARS).strip()
+    text = shorten_middle(output, READ_CHARS).strip()
     if not text:
         return None
     return next((message for rule in _TEXT_RULES if (message := rule(text)) is not None), None)
@@ -61,8 +61,8 @@ _WORD = re.compile(r"[^\W\d]+")
 _QUOTED = re.compile(r"(?<!\w)([\"'`])([^\"'`]{1,200})\1(?!\w)")
 
 
-def normalised(message: str) -> str:
-    """`message` with what changes from run to run replaced: urls, dates, numbers, paths, ids and quoted phrases."""
+def normalize_message(message: str) -> str:
+    """Return `message` with its variable parts replaced: urls, dates, numbers, paths, ids and quoted phrases."""
     for pattern, placeholder in _PLACEHOLDERS:
         message = pattern.sub(placeholder, message)
     return _QUOTED.sub(lambda found: found.group(0) if _WORD.fullmatch(found.group(2)) else "<value>", message)
@@ -102,8 +102,8 @@ _MAX_LEVELS = 5
 _BAD_STATUS = frozenset({"error", "failed", "failure", "fail", "denied", "rejected"})
 
 
-def json_of(output: str) -> dict[str, object] | list[object] | None:
-    """The JSON object or list that a text is, None if it is none or too long to read."""
+def parse_json_container(output: str) -> dict[str, object] | list[object] | None:
+    """Return the JSON object or list of a text, None if it is neither or too long."""
     if len(output) > _MAX_JSON_CHARS or output.lstrip()[:1] not in ("{", "["):
         return None
     try:
@@ -114,20 +114,20 @@ def json_of(output: str) -> dict[str, object] | list[object] | None:
 
 
 def _failure_in(value: object) -> str | None:
-    """What a JSON result says went wrong; a list says nothing."""
+    """Return the error message of a JSON result; a list has none."""
     if not isinstance(value, dict):
         return None
-    told = next((value[key] for key in _ERROR_FIELDS if value.get(key) and value[key] is not True), None)
-    said = next((value[key] for key in _MESSAGE_FIELDS if value.get(key)), None)
-    if told is not None:
-        message = _as_message(told)
-        # A slug such as "not_found" says less than the sentence beside it.
-        return message if said is None or " " in message else f"{message}: {_as_message(said)}"
+    error = next((value[key] for key in _ERROR_FIELDS if value.get(key) and value[key] is not True), None)
+    detail = next((value[key] for key in _MESSAGE_FIELDS if value.get(key)), None)
+    if error is not None:
+        message = _as_message(error)
+        # An identifier such as "not_found" is less informative than the sentence beside it.
+        return message if detail is None or " " in message else f"{message}: {_as_message(detail)}"
     if _is_refusal(value):
-        return _as_message(said) if said is not None else "the tool reported no success"
+        return _as_message(detail) if detail is not None else "the tool reported no success"
     shown = next((text for key in _OUTPUT_FIELDS if isinstance(text := value.get(key), str) and text.strip()), "")
     if any(value.get(key) not in (None, 0, "0", False) for key in _EXIT_FIELDS):
-        return _telling_line(ends(shown, READ_CHARS)) or "the program failed"
+        return _telling_line(shorten_middle(shown, READ_CHARS)) or "the program failed"
     return _failure_in_text(shown)
 
 
@@ -143,7 +143,7 @@ def _is_refusal(value: dict[str, object]) -> bool:
 
 
 def _as_message(detail: object) -> str:
-    """The text in `detail`, looked for a few levels down."""
+    """Return the text in `detail`, searched a few levels deep."""
     for _ in range(_MAX_LEVELS):
         if isinstance(detail, list) and detail:
             detail = detail[0]
@@ -153,7 +153,7 @@ def _as_message(detail: object) -> str:
 
 
 def _exit_code(text: str) -> str | None:
-    found = _EXIT_CODE.search(ends(text, _MARGIN_CHARS))
+    found = _EXIT_CODE.search(shorten_middle(text, _MARGIN_CHARS))
     if found is None or int(found.group(1)) == 0:
         return None
     return _telling_line(text) or f"exit code {found.group(1)}"
@@ -166,12 +166,12 @@ def _traceback(text: str) -> str | None:
 
 
 def _error_line(text: str) -> str | None:
-    """A line that says error by its form; a bare "Error ..." counts only as the first one."""
-    for place, line in enumerate(text.splitlines()[:_LINES_READ]):
+    """Return the first line with the form of an error; a bare "Error ..." counts only in the first line."""
+    for number, line in enumerate(text.splitlines()[:_LINES_READ]):
         stripped = _LABEL.sub("", line.strip())
         if _ERROR_LINE.match(stripped) or _EXCEPTION_LINE.match(stripped):
             return stripped
-        if place == 0 and _ERROR_HEADLINE.match(stripped):
+        if number == 0 and _ERROR_HEADLINE.match(stripped):
             return stripped
         if _HTTP_LINE.search(stripped[:200]):
             return _with_body(stripped, text)
@@ -179,7 +179,7 @@ def _error_line(text: str) -> str | None:
 
 
 def _with_body(status_line: str, text: str) -> str:
-    """An HTTP status line with what the JSON body under it says."""
+    """Return an HTTP status line with the error message of the JSON body below it."""
     start = text.find("{")
     if start < 0 or len(status_line) > MAX_MESSAGE_CHARS // 2:
         return status_line
@@ -187,8 +187,8 @@ def _with_body(status_line: str, text: str) -> str:
         body, _ = json.JSONDecoder().raw_decode(text, start)
     except (ValueError, RecursionError):
         return status_line
-    said = _failure_in(body)
-    return f"{status_line}: {said}" if said is not None else status_line
+    message = _failure_in(body)
+    return f"{status_line}: {message}" if message is not None else status_line
 
 
 def _shell_words(text: str) -> str | None:
@@ -202,7 +202,7 @@ _TEXT_RULES: tuple[Callable[[str], str | None], ...] = (_traceback, _exit_code, 
 
 
 def _telling_line(text: str) -> str | None:
-    """The line of a failing program's output that says why: the last exception, else an error line, else the last."""
+    """Return the most informative line of a failing program: last exception, error line or last line."""
     lines = [_LABEL.sub("", line.strip()) for line in text.splitlines() if line.strip()]
     for line in reversed(lines):
         if _EXCEPTION_LINE.match(line):

@@ -1,8 +1,7 @@
-"""What one agent run looked like: the question, the steps it took and how it ended (R-01, R-02)."""
+"""A trajectory: the recorded run of one agent, with the question, the steps and the outcome (R-01, R-02)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Annotated, Literal
@@ -17,16 +16,16 @@ Status = Literal["success", "failure"]
 
 MAX_STEPS = 10_000
 MAX_CONTENT_CHARS = 4_000_000
-"""Characters of one step."""
+"""Maximum characters of one step."""
 MAX_ARGUMENTS_CHARS = 1_000_000
 MAX_TOOL_CALLS = 128
-"""Tool calls of one step."""
+"""Maximum tool calls of one step."""
 MAX_TRAJECTORY_CHARS = 20_000_000
-"""Characters of all steps of a trajectory together."""
+"""Maximum characters of all steps together."""
 MAX_TEXT_CHARS = 1_000_000
-"""Characters of the answer and of each reasoning step."""
+"""Maximum characters of the answer and of each reasoning step."""
 MAX_QUERY_CHARS = 100_000
-"""Characters of the query and of the error message."""
+"""Maximum characters of the query and of the error message."""
 MAX_ID_CHARS = 256
 MAX_BULLET_IDS = 1_000
 
@@ -37,7 +36,7 @@ Utc = Annotated[AwareDatetime, AfterValidator(lambda moment: moment.astimezone(U
 
 
 class ToolCall(BaseModel):
-    """A call of a tool as the agent wrote it; ``arguments`` is text, usually JSON, and never evaluated."""
+    """A tool call of the agent; ``arguments`` is text, usually JSON, and never evaluated."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -47,9 +46,9 @@ class ToolCall(BaseModel):
 
 
 class Step(BaseModel):
-    """One turn of a run. ``index`` is its place in the recorded log, ``name`` the agent or tool that speaks.
+    """One turn of a trajectory. ``index`` is its position in the recorded log, ``name`` the agent or tool that speaks.
 
-    ``source`` is where it stands in the file it was read from, where that is another place than ``index``.
+    ``source`` is the position in the source file, if it differs from ``index``.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -64,16 +63,16 @@ class Step(BaseModel):
 
     @property
     def speaker(self) -> str:
-        """The agent or tool that speaks, or else the role."""
+        """Return the agent or tool that speaks, or else the role."""
         return self.name or self.role
 
 
 class Trajectory(BaseModel):
     """One answer attempt and its outcome (R-01, R-02).
 
-    ``steps`` is the recorded log; a run that only kept its ``reasoning_steps`` has none. ``task_id`` is the same for
-    several runs of one task. ``reward`` is what an environment said (1 full success, 0 none), ``signal`` what
-    ``status`` rests on; None lets both be told from the rest (see `outcome`).
+    ``steps`` is the recorded log; it is empty if only ``reasoning_steps`` were recorded. Trajectories of one task
+    share a ``task_id``. ``reward`` comes from an environment (1 full success, 0 none); ``signal`` names the basis
+    of ``status``, None lets both be derived from the rest (see `outcome`).
     """
 
     model_config = ConfigDict(frozen=True)
@@ -95,19 +94,23 @@ class Trajectory(BaseModel):
 
     @model_validator(mode="after")
     def _check_steps(self) -> Trajectory:
-        _check_indices(self.steps)
-        _check_size(self.steps)
+        for position, step in enumerate(self.steps):
+            if step.index != position:
+                raise ValueError(f"steps[{position}].index is {step.index}, it must be the step's position, {position}")
+        size = sum(len(step.content) + sum(len(call.arguments) for call in step.tool_calls) for step in self.steps)
+        if size > MAX_TRAJECTORY_CHARS:
+            raise ValueError(f"the steps have {size} characters, at most {MAX_TRAJECTORY_CHARS} are allowed")
         return self
 
     @property
     def content_id(self) -> str:
-        """A name made of the content, the same whenever the same run comes in again."""
+        """Return an id derived from the content, equal for equal trajectories."""
         content = self.model_dump_json(exclude={"id": True, "created_at": True, "steps": {"__all__": {"source"}}})
         return f"trj-{sha256(content.encode()).hexdigest()[:24]}"
 
     @property
     def transcript(self) -> tuple[Step, ...]:
-        """The steps that lessons refer to: the log, or else the reasoning steps as steps of the agent."""
+        """Return the steps that lessons refer to: the log, or else the reasoning steps as steps of the agent."""
         if self.steps:
             return self.steps
         return tuple(
@@ -116,17 +119,5 @@ class Trajectory(BaseModel):
 
     @property
     def first_step_number(self) -> int:
-        """The number the first step of the transcript has in a prompt: 0 in a log, 1 in reasoning steps (R-25)."""
+        """Return the number of the first step in a prompt: 0 in a log, 1 in reasoning steps (R-25)."""
         return 0 if self.steps else 1
-
-
-def _check_indices(steps: Iterable[Step]) -> None:
-    for place, step in enumerate(steps):
-        if step.index != place:
-            raise ValueError(f"steps[{place}].index is {step.index}, it must be the step's place in the log, {place}")
-
-
-def _check_size(steps: Iterable[Step]) -> None:
-    size = sum(len(step.content) + sum(len(call.arguments) for call in step.tool_calls) for step in steps)
-    if size > MAX_TRAJECTORY_CHARS:
-        raise ValueError(f"the steps have {size} characters, at most {MAX_TRAJECTORY_CHARS} are allowed")

@@ -1,22 +1,27 @@
-"""Turns a finding into a lesson in plain sentences. The same kind of error always gets the same words.
+"""Writes the lesson of a finding in plain sentences. The same kind of error always gets the same words.
 
-The texts of each language are in `wording_en` and `wording_ja`; values are put in once and never read as a template.
+`wording_en.yaml` and `wording_ja.yaml` hold the texts; values are inserted once and never used as a template.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import yaml
 
 from services.reflector.domain.attribution import Candidate, Sign
-from services.reflector.domain.causes import Cause, cause_of
+from services.reflector.domain.causes import Cause, classify_cause
 from services.reflector.domain.findings import Finding, FindingKind
+from services.reflector.domain.language import Language
 from services.reflector.domain.reflection import Attribution, Insight
-from services.reflector.domain.repairs import Change, Repair
+from services.reflector.domain.repairs import ArgumentChange, Repair
 
 MAX_LESSON_CHARS = 2_000
-"""Characters of each text of a lesson."""
-_CHANGES_TOLD = 3
+"""Maximum characters of each text of a lesson."""
+_MAX_CHANGES = 3
 
 PITFALLS = "troubleshooting_and_pitfalls"
 STRATEGIES = "strategies_and_hard_rules"
@@ -46,7 +51,7 @@ class LessonText:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What a cause asks for: why such calls fail, and what to do before calling (an imperative without full stop)."""
+    """Advice about a cause: why such calls fail, and what to do before calling (an imperative without full stop)."""
 
     why: str
     do: str
@@ -57,57 +62,59 @@ class Wording:
     """All texts of one language."""
 
     lessons: Mapping[str, LessonText]
-    """By finding kind; where there are variants, `<kind>.<variant>`."""
+    """The texts by finding kind; a variant has the key `<kind>.<variant>`."""
     advice: Mapping[Cause, Advice]
-    succeeded: str
-    failed: str
-    and_: str
+    outcome_success: str
+    outcome_failure: str
+    list_separator: str
     changed: str
-    """How the working call differed: `{argument}`, `{before}`, `{after}`."""
+    """A difference of the working call: `{argument}`, `{before}`, `{after}`."""
     changed_text: str
     unchanged: str
     operations_between: str
     caution: str
-    """Said of a repair in a run that failed all the same."""
+    """Added to a repair in a trajectory that failed all the same."""
     key_options: str
     key_changed: str
     key_between: str
     blame: Mapping[Sign | None, str]
-    """Why a step is blamed, by its leading sign."""
+    """The reason why a step is blamed, by its leading sign."""
 
 
-def lesson(finding: Finding, wording: Wording) -> Insight:
-    """The lesson of `finding` in the words of `wording`."""
-    advice = wording.advice[cause_of(finding.facts.get("kind", ""))]
+@cache
+def load_wording(language: Language) -> Wording:
+    """Return the texts of a language."""
+    texts = yaml.safe_load(Path(__file__).with_name(f"wording_{language}.yaml").read_text(encoding="utf-8"))
+    texts["lessons"] = {variant: LessonText(**lesson) for variant, lesson in texts["lessons"].items()}
+    texts["advice"] = {cause: Advice(**advice) for cause, advice in texts["advice"].items()}
+    return Wording(**texts)
+
+
+def write_lesson(finding: Finding, wording: Wording) -> Insight:
+    """Return the lesson of `finding` in the words of `wording`."""
+    advice = wording.advice[classify_cause(finding.facts.get("kind", ""))]
     values = {
         **finding.facts,
-        "outcome": wording.succeeded if finding.succeeded else wording.failed,
+        "outcome": wording.outcome_success if finding.is_success else wording.outcome_failure,
         "why": advice.why,
         "do": advice.do,
-        "repair": _repair_told(finding.repair, wording),
-        "key_repair": _repair_in_short(finding, wording),
-        "caution": "" if finding.succeeded else wording.caution,
+        "repair": _describe_repair(finding.repair, wording),
+        "key_repair": _summarize_repair(finding, wording),
+        "caution": "" if finding.is_success else wording.caution,
     }
     texts = wording.lessons[_variant(finding)]
-    return Insight(
-        reasoning=_filled(texts.reasoning, values),
-        error_identification=_filled(texts.error_identification, values),
-        root_cause_analysis=_filled(texts.root_cause_analysis, values),
-        correct_approach=_filled(texts.correct_approach, values),
-        key_insight=_filled(texts.key_insight, values),
-        steps=finding.steps,
-        section=_SECTION[finding.kind],
-    )
+    lesson = {name: _fill(getattr(texts, name), values) for name in LessonText.__slots__}
+    return Insight(**lesson, steps=finding.steps, section=_SECTION[finding.kind])
 
 
-def attribution(candidate: Candidate, wording: Wording) -> Attribution:
-    """Whom the signs blame, and the sign that speaks most for it."""
+def write_attribution(candidate: Candidate, wording: Wording) -> Attribution:
+    """Return the blamed step and agent, with the strongest sign as the reason."""
     step = candidate.step
     return Attribution(step=step.index, agent=step.speaker, reason=wording.blame[candidate.leading_sign])
 
 
-def _filled(template: str, values: Mapping[str, str]) -> str:
-    """The text with its values, which come from outside: printable, and never longer than a lesson may be."""
+def _fill(template: str, values: Mapping[str, str]) -> str:
+    """Return the text with the untrusted values inserted, printable and at most `MAX_LESSON_CHARS` long."""
     text = template.format_map(values)[:MAX_LESSON_CHARS].strip()
     return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
 
@@ -127,39 +134,37 @@ def _variant(finding: Finding) -> str:
             return kind
 
 
-def _repair_told(repair: Repair | None, wording: Wording) -> str:
+def _describe_repair(repair: Repair | None, wording: Wording) -> str:
     if repair is None:
         return ""
-    told = [_change_told(change, wording) for change in repair.changes[:_CHANGES_TOLD]]
-    if not told:
-        told = [wording.unchanged]
+    parts = [_describe_change(change, wording) for change in repair.changes[:_MAX_CHANGES]] or [wording.unchanged]
     if repair.operations_between:
-        told.append(wording.operations_between.format_map({"tools": _listed(repair.operations_between, wording)}))
-    return wording.and_.join(told)
+        parts.append(wording.operations_between.format_map({"tools": _join_names(repair.operations_between, wording)}))
+    return wording.list_separator.join(parts)
 
 
-def _change_told(change: Change, wording: Wording) -> str:
+def _describe_change(change: ArgumentChange, wording: Wording) -> str:
     template = wording.changed if change.argument else wording.changed_text
     return template.format_map({"argument": change.argument, "before": change.before, "after": change.after})
 
 
-def _repair_in_short(finding: Finding, wording: Wording) -> str:
-    """Only the names of what to change: values belong to one run, and would make every run's lesson another.
+def _summarize_repair(finding: Finding, wording: Wording) -> str:
+    """Return the names of the changed arguments, without values: those would make every trajectory's lesson different.
 
-    Options are named only after a run proven to have ended well: another may have got past the error by force.
+    Options are named only if the success of the trajectory is proven: others may have bypassed the error by force.
     """
     repair = finding.repair
     if repair is None:
         return ""
-    if repair.options_added and finding.succeeded and finding.proven:
-        return wording.key_options.format_map({"options": _listed(repair.options_added, wording)})
-    names = [change.argument for change in repair.changes if change.argument][:_CHANGES_TOLD]
+    if repair.options_added and finding.is_success and finding.is_proven:
+        return wording.key_options.format_map({"options": _join_names(repair.options_added, wording)})
+    names = [change.argument for change in repair.changes if change.argument][:_MAX_CHANGES]
     if names:
-        return wording.key_changed.format_map({"arguments": _listed(names, wording)})
+        return wording.key_changed.format_map({"arguments": _join_names(names, wording)})
     if not repair.changes and repair.operations_between:
-        return wording.key_between.format_map({"tools": _listed(repair.operations_between, wording)})
+        return wording.key_between.format_map({"tools": _join_names(repair.operations_between, wording)})
     return ""
 
 
-def _listed(names: Sequence[str], wording: Wording) -> str:
-    return wording.and_.join(f"`{name}`" for name in names)
+def _join_names(names: Sequence[str], wording: Wording) -> str:
+    return wording.list_separator.join(f"`{name}`" for name in names)

@@ -1,9 +1,10 @@
-"""Between the messages of ReflectorService and the reflector's own types."""
+"""Converts between the messages of ReflectorService and the domain types."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -11,71 +12,51 @@ from hansei.playbook.v1 import playbook_pb2
 from hansei.reflector.v1 import reflector_service_pb2 as pb
 from hansei.reflector.v1 import trajectory_pb2 as tpb
 from services.reflector.domain.errors import MalformedTrajectory
-from services.reflector.domain.recorded_run import Format, RecordedRun, TrajectoryFile
-from services.reflector.domain.reflection import Bullet, Insight, ReflectionResult, Signal, Tag
+from services.reflector.domain.recorded_trajectory import Format, RecordedTrajectory, TrajectoryFile
+from services.reflector.domain.reflection import Insight, ReflectionResult, Signal, Tag, UsedBullet
 from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.trajectory import Role, Status, Step, ToolCall, Trajectory
 
-_STATUSES: Mapping[tpb.TrajectoryStatus.ValueType, Status] = {
-    tpb.TRAJECTORY_STATUS_SUCCESS: "success",
-    tpb.TRAJECTORY_STATUS_FAILURE: "failure",
-}
-_ROLES: Mapping[tpb.StepRole.ValueType, Role] = {
-    tpb.STEP_ROLE_SYSTEM: "system",
-    tpb.STEP_ROLE_USER: "user",
-    tpb.STEP_ROLE_ASSISTANT: "assistant",
-    tpb.STEP_ROLE_TOOL: "tool",
-}
-_SIGNALS: Mapping[tpb.SignalStrength.ValueType, Signal] = {
-    tpb.SIGNAL_STRENGTH_SELF_REPORT: "self_report",
-    tpb.SIGNAL_STRENGTH_GROUND_TRUTH: "ground_truth",
-    tpb.SIGNAL_STRENGTH_TEST_REPORT: "test_report",
-    tpb.SIGNAL_STRENGTH_REWARD: "reward",
-}
-_FORMATS: Mapping[pb.TrajectoryFormat.ValueType, Format] = {
-    pb.TRAJECTORY_FORMAT_HANSEI: "hansei",
-    pb.TRAJECTORY_FORMAT_OPENAI: "openai",
-    pb.TRAJECTORY_FORMAT_TAU_BENCH: "tau_bench",
-    pb.TRAJECTORY_FORMAT_WHO_AND_WHEN: "who_and_when",
-    pb.TRAJECTORY_FORMAT_ANTHROPIC: "anthropic",
-    pb.TRAJECTORY_FORMAT_LANGCHAIN: "langchain",
-    pb.TRAJECTORY_FORMAT_SWE_AGENT: "swe_agent",
-    pb.TRAJECTORY_FORMAT_ATIF: "atif",
-    pb.TRAJECTORY_FORMAT_OTEL: "otel",
-}
-_TAGS: Mapping[Tag, playbook_pb2.VoteTag.ValueType] = {
-    "helpful": playbook_pb2.VOTE_TAG_HELPFUL,
-    "harmful": playbook_pb2.VOTE_TAG_HARMFUL,
-    "neutral": playbook_pb2.VOTE_TAG_NEUTRAL,
-}
+
+def _enum_names(enum: Any, prefix: str) -> dict[Any, Any]:
+    """Return the domain's name of each value of an enum: `success` for `TRAJECTORY_STATUS_SUCCESS`."""
+    return {number: name.removeprefix(prefix).lower() for name, number in enum.items() if number}
+
+
+_STATUSES: Mapping[tpb.TrajectoryStatus.ValueType, Status] = _enum_names(tpb.TrajectoryStatus, "TRAJECTORY_STATUS_")
+_ROLES: Mapping[tpb.StepRole.ValueType, Role] = _enum_names(tpb.StepRole, "STEP_ROLE_")
+_SIGNALS: Mapping[tpb.SignalStrength.ValueType, Signal] = _enum_names(tpb.SignalStrength, "SIGNAL_STRENGTH_")
+_FORMATS: Mapping[pb.TrajectoryFormat.ValueType, Format] = _enum_names(pb.TrajectoryFormat, "TRAJECTORY_FORMAT_")
+_TAGS: Mapping[playbook_pb2.VoteTag.ValueType, Tag] = _enum_names(playbook_pb2.VoteTag, "VOTE_TAG_")
 _STATUS_MESSAGES = {status: number for number, status in _STATUSES.items()}
 _ROLE_MESSAGES = {role: number for number, role in _ROLES.items()}
 _SIGNAL_MESSAGES = {signal: number for number, signal in _SIGNALS.items()}
+_TAG_MESSAGES = {tag: number for number, tag in _TAGS.items()}
 _FORMAT_MESSAGES = {format_: number for number, format_ in _FORMATS.items()}
 
 
-def request_from(message: pb.ReflectRequest) -> ReflectionRequest:
-    """What is to be reflected on, with the bullets the run used. Raises InvalidArgument naming the field (R-33)."""
-    used = frozenset(message.trajectory.used_bullet_ids)
-    bullets = (item for item in message.bullets if item.id in used)
+def parse_request(message: pb.ReflectRequest) -> ReflectionRequest:
+    """Return the request, with the bullets that the trajectory used. Raise InvalidArgument with the field (R-33)."""
+    used_ids = frozenset(message.trajectory.used_bullet_ids)
+    bullets = (item for item in message.bullets if item.id in used_ids)
     return ReflectionRequest(
-        trajectory=trajectory_from(message.trajectory, "trajectory"),
+        trajectory=parse_trajectory(message.trajectory, "trajectory"),
         dataset=message.dataset,
         ground_truth=message.ground_truth,
         test_report=message.test_report,
         max_iterations=message.max_iterations if message.HasField("max_iterations") else 1,
-        bullets=tuple(Bullet(id=item.id, section=item.section, content=item.content) for item in bullets),
-        siblings=tuple(trajectory_from(item, f"siblings[{place}]") for place, item in enumerate(message.siblings)),
+        bullets=tuple(UsedBullet(id=item.id, section=item.section, content=item.content) for item in bullets),
+        siblings=tuple(parse_trajectory(item, f"siblings[{index}]") for index, item in enumerate(message.siblings)),
     )
 
 
-def format_from(format_: pb.TrajectoryFormat.ValueType) -> Format | None:
-    """The format asked for, None to tell it by the content."""
+def parse_format(format_: pb.TrajectoryFormat.ValueType) -> Format | None:
+    """Return the requested format, None to detect it."""
     return _FORMATS.get(format_)
 
 
-def trajectory_from(message: tpb.Trajectory, field: str) -> Trajectory:
-    """The run in `message`, with an id of its content if it has none. Raises MalformedTrajectory naming the field."""
+def parse_trajectory(message: tpb.Trajectory, field: str) -> Trajectory:
+    """Return the trajectory in `message`, with an id if it has none. Raise MalformedTrajectory with the field."""
     try:
         trajectory = Trajectory(
             id=message.id,
@@ -122,12 +103,12 @@ def _step_from(index: int, message: tpb.Step) -> Step:
     )
 
 
-def result_message(result: ReflectionResult) -> tpb.ReflectionResult:
-    """What was learned, as a message."""
+def encode_result(result: ReflectionResult) -> tpb.ReflectionResult:
+    """Return the message of a reflection result."""
     message = tpb.ReflectionResult(
         insights=[_insight_message(insight) for insight in result.insights],
         bullet_evaluations=[
-            tpb.BulletEvaluation(bullet_id=vote.bullet_id, tag=_TAGS[vote.tag], reason=vote.reason)
+            tpb.BulletEvaluation(bullet_id=vote.bullet_id, tag=_TAG_MESSAGES[vote.tag], reason=vote.reason)
             for vote in result.bullet_evaluations
         ],
         trajectory_query=result.trajectory_query,
@@ -136,7 +117,7 @@ def result_message(result: ReflectionResult) -> tpb.ReflectionResult:
         trajectory_id=result.trajectory_id,
         signal=_SIGNAL_MESSAGES[result.signal],
         model=result.model,
-        status=_STATUS_MESSAGES["success" if result.succeeded else "failure"],
+        status=_STATUS_MESSAGES["success" if result.is_success else "failure"],
         used_bullet_ids=result.used_bullet_ids,
     )
     if result.attribution is not None:
@@ -157,15 +138,15 @@ def _insight_message(insight: Insight) -> tpb.Insight:
     )
 
 
-def file_message(file: TrajectoryFile) -> pb.ParseTrajectoriesResponse:
-    """The runs of a file, as a message."""
+def encode_file(file: TrajectoryFile) -> pb.ParseTrajectoriesResponse:
+    """Return the message of a trajectory file."""
     return pb.ParseTrajectoriesResponse(
         trajectories=[_recorded_message(run) for run in file.runs],
         format=_FORMAT_MESSAGES[file.format],
     )
 
 
-def _recorded_message(run: RecordedRun) -> pb.ParsedTrajectory:
+def _recorded_message(run: RecordedTrajectory) -> pb.ParsedTrajectory:
     return pb.ParsedTrajectory(
         trajectory=_trajectory_message(run.trajectory), ground_truth=run.ground_truth, test_report=run.test_report
     )

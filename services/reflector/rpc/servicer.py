@@ -1,4 +1,4 @@
-"""ReflectorService: runs come in, lessons and votes go out; nothing is kept (R-33, R-38)."""
+"""Serves ReflectorService, which is stateless (R-33, R-38)."""
 
 from __future__ import annotations
 
@@ -8,34 +8,39 @@ from typing import Any
 
 from hansei.reflector.v1 import reflector_service_pb2 as pb
 from hansei.reflector.v1 import reflector_service_pb2_grpc as rpc
-from services.reflector.domain.recorded_run import Format, TrajectoryFile
-from services.reflector.rpc.convert import file_message, format_from, request_from, result_message
+from services.reflector.domain.recorded_trajectory import Format, TrajectoryFile
+from services.reflector.rpc.convert import encode_file, encode_result, parse_format, parse_request
 from services.reflector.usecases.ports import Reflector
 
 ReadTrajectories = Callable[[bytes, str, Format | None], TrajectoryFile]
-"""Reads a file for a dataset in a format, None to tell the format by the content."""
+"""A function that reads a file for a dataset; the format None means that it is detected."""
+
+
+_SMALL_BYTES = 64_000
+"""A request of at most this size is converted on the event loop: a thread would cost more than the conversion."""
 
 
 class ReflectorServicer(rpc.ReflectorServiceServicer):
-    """Reflects with a reflector and reads files.
+    """Reflects on trajectories and parses files.
 
-    A run may have 10 MB, so messages are converted in a thread and the event loop stays free.
+    Large messages, up to 10 MB, are converted in a thread, so that the event loop is not blocked.
     """
 
     def __init__(self, reflector: Reflector, read_trajectories: ReadTrajectories) -> None:
-        self._reflector = reflector
+        self._build_reflector = reflector
         self._read_trajectories = read_trajectories
 
     async def Reflect(self, request: pb.ReflectRequest, context: Any) -> pb.ReflectResponse:
-        """Draws lessons from one run and votes on the bullets it used."""
-        asked = await asyncio.to_thread(request_from, request)
-        return pb.ReflectResponse(result=result_message(await self._reflector.run(asked)))
+        """Reflect on one trajectory."""
+        is_small = request.ByteSize() <= _SMALL_BYTES
+        reflection_request = parse_request(request) if is_small else await asyncio.to_thread(parse_request, request)
+        return pb.ReflectResponse(result=encode_result(await self._build_reflector.run(reflection_request)))
 
     async def ParseTrajectories(
         self, request: pb.ParseTrajectoriesRequest, context: Any
     ) -> pb.ParseTrajectoriesResponse:
-        """Reads trajectories from a file of any format the service knows."""
-        return await asyncio.to_thread(self._parsed, request)
+        """Parse a trajectory file of any supported format."""
+        return await asyncio.to_thread(self._parse_file, request)
 
-    def _parsed(self, request: pb.ParseTrajectoriesRequest) -> pb.ParseTrajectoriesResponse:
-        return file_message(self._read_trajectories(request.content, request.dataset, format_from(request.format)))
+    def _parse_file(self, request: pb.ParseTrajectoriesRequest) -> pb.ParseTrajectoriesResponse:
+        return encode_file(self._read_trajectories(request.content, request.dataset, parse_format(request.format)))

@@ -11,8 +11,8 @@ from services.reflector.domain.trajectory import Step, ToolCall, Trajectory
 
 MakeStep = Callable[[int], Step]
 
-FAILED = Outcome(succeeded=False, signal="reward")
-SUCCEEDED = Outcome(succeeded=True, signal="reward")
+FAILED = Outcome(is_success=False, signal="reward")
+SUCCEEDED = Outcome(is_success=True, signal="reward")
 
 
 def says(content: str, name: str = "agent") -> MakeStep:
@@ -38,8 +38,8 @@ def steps(*makers: MakeStep) -> tuple[Step, ...]:
 
 
 def run(*makers: MakeStep, **fields: Any) -> Trajectory:
-    """A failed run of the given steps."""
-    given: dict[str, Any] = {
+    """Return a failed run of the given steps."""
+    defaults: dict[str, Any] = {
         "query": "do the task",
         "dataset": "test",
         "generated_answer": "",
@@ -47,4 +47,4 @@ def run(*makers: MakeStep, **fields: Any) -> Trajectory:
         "used_bullet_ids": (),
         "status": "failure",
     }
-    return Trajectory(**{**given, "steps": steps(*makers), **fields})
+    return Trajectory(**{**defaults, "steps": steps(*makers), **fields})

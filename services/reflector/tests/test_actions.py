@@ -3,13 +3,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.reflector.domain.actions import actions_of
+from services.reflector.domain.actions import extract_actions
 from services.reflector.domain.trajectory import Step, ToolCall
 from services.reflector.tests.runs import MakeStep, asks, calls, returns, says, steps
 
 
-def told(*makers: MakeStep) -> list[tuple[int, int | None, str, str]]:
-    return [(action.call_step, action.result_step, action.tool, action.output) for action in actions_of(steps(*makers))]
+def paired_calls(*makers: MakeStep) -> list[tuple[int, int | None, str, str]]:
+    return [
+        (action.call_step, action.result_step, action.tool, action.output) for action in extract_actions(steps(*makers))
+    ]
 
 
 def test_a_call_gets_the_result_with_its_id() -> None:
@@ -18,40 +20,46 @@ def test_a_call_gets_the_result_with_its_id() -> None:
     def parallel(index: int) -> Step:
         return Step(index=index, role="assistant", tool_calls=both)
 
-    assert told(parallel, returns("B", call_id="2"), returns("A", call_id="1")) == [(0, 2, "a", "A"), (0, 1, "b", "B")]
+    assert paired_calls(parallel, returns("B", call_id="2"), returns("A", call_id="1")) == [
+        (0, 2, "a", "A"),
+        (0, 1, "b", "B"),
+    ]
 
 
 def test_a_repeated_id_belongs_to_the_newest_call() -> None:
     log = [calls("a", call_id="1"), calls("b", call_id="1"), returns("y", call_id="1"), returns("x", call_id="1")]
-    assert told(*log) == [(0, 3, "a", "x"), (1, 2, "b", "y")]
+    assert paired_calls(*log) == [(0, 3, "a", "x"), (1, 2, "b", "y")]
 
 
 def test_without_an_id_the_tools_name_decides_and_else_the_order() -> None:
-    assert told(calls("a"), calls("b"), returns("B", tool="b"), returns("A")) == [(0, 3, "a", "A"), (1, 2, "b", "B")]
+    assert paired_calls(calls("a"), calls("b"), returns("B", tool="b"), returns("A")) == [
+        (0, 3, "a", "A"),
+        (1, 2, "b", "B"),
+    ]
 
 
 def test_a_call_that_nothing_answers_stays_open() -> None:
-    assert told(calls("a"), says("well")) == [(0, None, "a", "")]
-    assert not actions_of(steps(calls("a")))[0].succeeded
+    assert paired_calls(calls("a"), says("well")) == [(0, None, "a", "")]
+    assert not extract_actions(steps(calls("a")))[0].is_success
 
 
 def test_a_result_without_a_call_belongs_to_the_code_before_it() -> None:
     code = says("I run it.\n```python\nprint(1)\n```", name="Coder")
-    actions = actions_of(steps(code, returns("exitcode: 0\n1", tool="terminal")))
+    actions = extract_actions(steps(code, returns("exitcode: 0\n1", tool="terminal")))
     assert [(action.agent, action.tool, action.arguments) for action in actions] == [("Coder", "python", "print(1)\n")]
-    assert told(returns("x", tool="t")) == [(0, 0, "t", "x")]
-    assert told(says("no code"), returns("x", tool="t")) == [(0, 1, "t", "x")]
+    assert paired_calls(returns("x", tool="t")) == [(0, 0, "t", "x")]
+    assert paired_calls(says("no code"), returns("x", tool="t")) == [(0, 1, "t", "x")]
 
 
 def test_actions_and_observations_written_in_prose_are_read() -> None:
-    action, *rest = actions_of(steps(says("Action: search(rent 2024)"), says("Observation: Error: timeout")))
+    action, *rest = extract_actions(steps(says("Action: search(rent 2024)"), says("Observation: Error: timeout")))
     assert rest == []
     assert (action.tool, action.result_step, action.message) == ("search", 1, "Error: timeout")
 
 
 def test_the_kind_of_an_error_names_the_operation() -> None:
     arguments = {"command": "git commit -m 'x'"}
-    action = actions_of(steps(calls("git", arguments), returns("exit code 128\nfatal: no email was given")))[0]
+    action = extract_actions(steps(calls("git", arguments), returns("exit code 128\nfatal: no email was given")))[0]
     assert action.operation == "git commit"
     assert action.error_kind == "git commit: fatal: no email was given"
 
@@ -67,7 +75,7 @@ makers = st.one_of(
 @given(st.lists(makers, max_size=12))
 def test_every_call_and_every_result_is_told_exactly_once(log: list[MakeStep]) -> None:
     whole = steps(*log)
-    actions = actions_of(whole)
+    actions = extract_actions(whole)
     results = [action.result_step for action in actions if action.result_step is not None]
     assert len(results) == len(set(results))
     assert set(results) >= {step.index for step in whole if step.role == "tool"}
@@ -80,7 +88,7 @@ def test_code_runs_as_its_authors_action_whoever_orders_it() -> None:
         says("```python\nprint(1)\n```", name="Coder"), says("Terminal, run it.", name="Lead"), returns("1"),
         says("Look at it.", name="Lead"), returns("seen", tool="viewer"),
     )  # fmt: skip
-    assert [(action.call_step, action.agent, action.tool) for action in actions_of(log)] == [
+    assert [(action.call_step, action.agent, action.tool) for action in extract_actions(log)] == [
         (0, "Coder", "python"),
         (3, "Lead", "viewer"),
     ]

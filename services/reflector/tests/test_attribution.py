@@ -7,29 +7,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.reflector.adapters.importers.files import read_trajectories
-from services.reflector.domain.actions import actions_of
-from services.reflector.domain.attribution import WEIGHTS, Candidate, Sign, candidates, most_blamed
-from services.reflector.domain.recorded_run import LabelledRun
+from services.reflector.domain.actions import extract_actions
+from services.reflector.domain.attribution import WEIGHTS, Candidate, Sign, find_candidates, find_most_blamed
+from services.reflector.domain.recorded_trajectory import LabelledTrajectory
 from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.tests.runs import MakeStep, asks, calls, returns, run, says, steps
 from services.reflector.usecases.evaluate_blame import Accuracy, evaluate_blame
-from services.reflector.usecases.reflect_offline import reflection_of
+from services.reflector.usecases.reflect_offline import reflect_by_rules
 
 
-def shown(*makers: MakeStep) -> dict[int, frozenset[Sign]]:
+def find_signs(*makers: MakeStep) -> dict[int, frozenset[Sign]]:
     log = steps(*makers)
-    return {candidate.step.index: candidate.signs for candidate in candidates(log, actions_of(log))}
+    return {candidate.step.index: candidate.signs for candidate in find_candidates(log, extract_actions(log))}
 
 
-def blamed(*makers: MakeStep) -> Candidate:
+def find_blamed(*makers: MakeStep) -> Candidate:
     log = steps(*makers)
-    candidate = most_blamed(log, actions_of(log))
+    candidate = find_most_blamed(log, extract_actions(log))
     assert candidate is not None
     return candidate
 
 
 def test_a_call_that_fails_first_shows_it() -> None:
-    signs = shown(asks("q"), calls("a", {}), returns("ok"), calls("b", {}), returns("Error: x"), calls("b", {}))
+    signs = find_signs(asks("q"), calls("a", {}), returns("ok"), calls("b", {}), returns("Error: x"), calls("b", {}))
     assert "fails_first" not in signs[1]
     assert signs[3] >= {"acts", "fails_first"}
     assert "fails_first" not in signs[5]
@@ -49,18 +49,18 @@ def test_a_call_that_fails_first_shows_it() -> None:
     ],
 )
 def test_signs_are_read_from_form(text: str, sign: Sign) -> None:
-    assert sign in shown(asks("q"), says("Hello."), says(text))[2]
+    assert sign in find_signs(asks("q"), says("Hello."), says(text))[2]
 
 
 def test_the_step_where_the_answers_value_turns_up_first_shows_it() -> None:
-    signs = shown(asks("how many"), says("Let me see."), says("It was 4,250."), says("So **4250** it is."))
+    signs = find_signs(asks("how many"), says("Let me see."), says("It was 4,250."), says("So **4250** it is."))
     assert [index for index, sign in signs.items() if "answers_first" in sign] == [2]
 
 
 def test_made_up_data_are_blamed_over_what_follows_from_them() -> None:
     log = [asks("average rent"), says("Let me look for it."), says("I assume a sample: the rents are 900 and 1100, "
            "therefore the average is 1000."), says("The average of 900 and 1100 is 1000. TERMINATE")]  # fmt: skip
-    assert blamed(*log).step.index == 2
+    assert find_blamed(*log).step.index == 2
 
 
 def test_an_agent_who_only_hands_out_work_is_not_blamed() -> None:
@@ -68,8 +68,8 @@ def test_an_agent_who_only_hands_out_work_is_not_blamed() -> None:
     for number in range(4):
         log += [says(f"Plan {number}: here is what we know.", name="Lead"), says("Search for it.", name="Lead")]
         log += [says(f"I opened page {number}.", name="Reader")]
-    assert blamed(*log).step.speaker == "Reader"
-    assert blamed(asks("find it"), says("It is 7.", name="Lead")).step.speaker == "Lead"
+    assert find_blamed(*log).step.speaker == "Reader"
+    assert find_blamed(asks("find it"), says("It is 7.", name="Lead")).step.speaker == "Lead"
 
 
 GUESSED: list[MakeStep] = [
@@ -81,8 +81,8 @@ GUESSED: list[MakeStep] = [
 ]
 
 
-def ordered(log: list[MakeStep]) -> list[MakeStep]:
-    """The log with a question first and a dispatcher's ledger and order before every turn."""
+def add_dispatcher(log: list[MakeStep]) -> list[MakeStep]:
+    """Return the log with a question first and a dispatcher's ledger and order before every turn."""
     turns: list[MakeStep] = [asks("how many")]
     for turn in log:
         turns += [says('{"is_request_satisfied": false}', name="Lead"), says("Please continue.", name="Lead"), turn]
@@ -91,13 +91,13 @@ def ordered(log: list[MakeStep]) -> list[MakeStep]:
 
 @pytest.mark.parametrize("log", [GUESSED, GUESSED[1:], [*GUESSED[:3], *GUESSED[4:]]])
 def test_a_dispatcher_between_the_turns_changes_nothing(log: list[MakeStep]) -> None:
-    plain, among = blamed(*log), blamed(*ordered(log))
+    plain, among = find_blamed(*log), find_blamed(*add_dispatcher(log))
     assert (among.step.content, among.signs) == (plain.step.content, plain.signs)
 
 
 def test_visited_pages_before_the_mistake_claim_nothing() -> None:
     pages = [says(f"I clicked 'link {n}'.\n\nHere is a screenshot of [page {n}](x). {n}", name="Web") for n in range(9)]
-    assert blamed(*pages, *GUESSED).step.index == blamed(*GUESSED).step.index + len(pages)
+    assert find_blamed(*pages, *GUESSED).step.index == find_blamed(*GUESSED).step.index + len(pages)
 
 
 def test_a_log_whose_speakers_stand_in_the_roles_is_blamed_by_agent() -> None:
@@ -107,17 +107,20 @@ def test_a_log_whose_speakers_stand_in_the_roles_is_blamed_by_agent() -> None:
              ("WebSurfer", "I clicked. Here is the answer: 361."), ("Orchestrator (thought)", "Done."),
              ("Orchestrator (-> WebSurfer)", "Confirm."), ("WebSurfer", "I see 361."),
              ("Orchestrator (thought)", "The answer is 361.")]  # fmt: skip
-    log = {"question": "How tall is it?", "history": [{"role": role, "content": content} for role, content in turns]}
+    log = {
+        "question": "How tall is it?",
+        "history": [{"role": role, "content": content} for role, content in turns],
+    }
     (recorded,) = read_trajectories(json.dumps(log).encode(), "test").runs
-    blame = reflection_of(ReflectionRequest(recorded.trajectory, "test")).attribution
-    assert blame is not None
-    assert (blame.step, blame.agent) == (6, "WebSurfer")
+    attribution = reflect_by_rules(ReflectionRequest(recorded.trajectory, "test")).attribution
+    assert attribution is not None
+    assert (attribution.step, attribution.agent) == (6, "WebSurfer")
 
 
 def test_the_earlier_of_equals_is_blamed_and_bare_closing_marks_never() -> None:
-    assert blamed(says("Therefore it is so."), says("Therefore it is so.")).step.index == 0
-    assert list(shown(says("TERMINATE"), says("Hello"))) == [1]
-    assert most_blamed(steps(asks("q")), ()) is None
+    assert find_blamed(says("Therefore it is so."), says("Therefore it is so.")).step.index == 0
+    assert list(find_signs(says("TERMINATE"), says("Hello"))) == [1]
+    assert find_most_blamed(steps(asks("q")), ()) is None
 
 
 def test_every_sign_has_a_weight() -> None:
@@ -127,12 +130,12 @@ def test_every_sign_has_a_weight() -> None:
 @given(st.lists(st.builds(says, st.text(max_size=80), st.sampled_from(["A", "B", "C"])), min_size=1, max_size=12))
 def test_the_names_of_agents_do_not_matter(log: list[MakeStep]) -> None:
     renamed = {"A": "Zoe", "B": "Yan", "C": "Xia"}
-    one = most_blamed(steps(*log), ())
+    original = find_most_blamed(steps(*log), ())
     other_steps = tuple(step.model_copy(update={"name": renamed[step.name]}) for step in steps(*log))
-    other = most_blamed(other_steps, ())
-    assert (one is None) == (other is None)
-    if one is not None and other is not None:
-        assert one.step.index == other.step.index
+    with_new_names = find_most_blamed(other_steps, ())
+    assert (original is None) == (with_new_names is None)
+    if original is not None and with_new_names is not None:
+        assert original.step.index == with_new_names.step.index
 
 
 def test_scores_are_shares_beside_those_of_one_line_rules() -> None:
@@ -140,7 +143,7 @@ def test_scores_are_shares_beside_those_of_one_line_rules() -> None:
         says("Here is the task.", name="A"), says("I will do it.", name="B"),
         says("```python\nrun()\n```", name="B"), returns("exitcode: 1\nValueError: x", tool="shell"),
     )  # fmt: skip
-    scores = evaluate_blame([LabelledRun(log, 2, "B"), LabelledRun(log, 0, "A")])
+    scores = evaluate_blame([LabelledTrajectory(log, 2, "B"), LabelledTrajectory(log, 0, "A")])
     assert (scores.n, scores.step_accuracy, scores.agent_accuracy) == (2, 0.5, 0.5)
     assert scores.baselines["turn_before_first_error"] == Accuracy(0.5, 0.5)
     assert scores.baselines["first_turn"] == Accuracy(0.5, 0.5)

@@ -8,63 +8,65 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.reflector.domain.actions import actions_of
-from services.reflector.domain.contradictions import contradiction_findings
+from services.reflector.domain.actions import extract_actions
+from services.reflector.domain.contradictions import find_contradictions
 from services.reflector.domain.findings import Finding
 from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.tests.runs import MakeStep, calls, returns, run, says, steps
-from services.reflector.usecases.reflect_offline import reflection_of
+from services.reflector.usecases.reflect_offline import reflect_by_rules
 
 ENDS = ("failure", "success")
 STOCK = {"id": "p-1", "stock": 7, "name": "lamp"}
 
 
-def found(*log: MakeStep) -> list[Finding]:
-    return list(contradiction_findings(actions_of(steps(*log))))
+def find_in(*log: MakeStep) -> list[Finding]:
+    return list(find_contradictions(extract_actions(steps(*log))))
 
 
-def asked(tool: str, answer: object, **arguments: object) -> list[MakeStep]:
+def ask(tool: str, answer: object, **arguments: object) -> list[MakeStep]:
     return [calls(tool, arguments), returns(answer if isinstance(answer, str) else json.dumps(answer))]
 
 
 def test_one_call_with_two_answers_is_told_with_both_steps() -> None:
-    [finding] = found(*asked("get_stock", STOCK, id="p-1"), *asked("get_stock", {**STOCK, "stock": 4}, id="p-1"))
+    [finding] = find_in(*ask("get_stock", STOCK, id="p-1"), *ask("get_stock", {**STOCK, "stock": 4}, id="p-1"))
     assert (finding.kind, finding.steps) == ("contradicted_result", (1, 3))
-    told = [finding.facts[name] for name in ("tool", "fact", "before", "after")]
-    assert told == ["get_stock", "stock", "7", "4"]
+    facts = [finding.facts[name] for name in ("tool", "fact", "before", "after")]
+    assert facts == ["get_stock", "stock", "7", "4"]
 
 
 def test_two_tools_that_disagree_on_one_thing_are_told() -> None:
-    [finding] = found(*asked("list_products", [STOCK]), *asked("get_product", {**STOCK, "stock": 4}, id="p-1"))
+    [finding] = find_in(*ask("list_products", [STOCK]), *ask("get_product", {**STOCK, "stock": 4}, id="p-1"))
     assert (finding.facts["fact"], finding.steps) == ("stock", (1, 3))
 
 
 @pytest.mark.parametrize("text", ["Seats left: {}", "There are {} seats as of 2026-01-0{} 10:0{}"])
 def test_texts_that_differ_in_a_number_are_told(text: str) -> None:
-    [finding] = found(*asked("get_seats", text.format(3, 1, 1)), *asked("get_seats", text.format(5, 2, 2)))
+    [finding] = find_in(*ask("get_seats", text.format(3, 1, 1)), *ask("get_seats", text.format(5, 2, 2)))
     assert (finding.facts["before"], finding.facts["after"]) == ("3", "5")
 
 
 @pytest.mark.parametrize("tool", ["update_stock", "http POST", "bash", "python", "sell"])
 def test_what_may_have_changed_in_between_contradicts_nothing(tool: str) -> None:
-    between = asked(tool, "done", x=1)
-    log = [*asked("get_stock", STOCK, id="p-1"), *between, *asked("get_stock", {**STOCK, "stock": 4}, id="p-1")]
-    assert found(*log) == []
+    between = ask(tool, "done", x=1)
+    log = [*ask("get_stock", STOCK, id="p-1"), *between, *ask("get_stock", {**STOCK, "stock": 4}, id="p-1")]
+    assert find_in(*log) == []
 
 
-@pytest.mark.parametrize(("command", "told"), [("cat count.txt", 1), ("cat count.txt; rm count.txt", 0)])
-def test_a_command_line_may_do_more_than_it_begins_with(command: str, told: int) -> None:
-    assert len(found(*asked("bash", "lines: 3", command=command), *asked("bash", "lines: 4", command=command))) == told
+@pytest.mark.parametrize(("command", "findings"), [("cat count.txt", 1), ("cat count.txt; rm count.txt", 0)])
+def test_a_command_line_may_do_more_than_it_begins_with(command: str, findings: int) -> None:
+    assert (
+        len(find_in(*ask("bash", "lines: 3", command=command), *ask("bash", "lines: 4", command=command))) == findings
+    )
 
 
 def test_a_call_that_broke_off_may_have_changed_something_too() -> None:
     failed = [calls("update_stock", {"id": "p-1"}), returns("Error: timed out")]
-    log = [*asked("get_stock", STOCK, id="p-1"), *failed, *asked("get_stock", {**STOCK, "stock": 4}, id="p-1")]
-    assert found(*log) == []
+    log = [*ask("get_stock", STOCK, id="p-1"), *failed, *ask("get_stock", {**STOCK, "stock": 4}, id="p-1")]
+    assert find_in(*log) == []
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ({"state": "pending", "job_status": "queued"}, {"state": "done", "job_status": "ok"}),
         ({"updated_at": "1", "token": "a", "total_time": 1}, {"updated_at": "2", "token": "b", "total_time": 2}),
@@ -74,32 +76,34 @@ def test_a_call_that_broke_off_may_have_changed_something_too() -> None:
         ({"hits": [{"id": "a", "n": 1}, {"id": "b", "n": 2}]}, {"hits": [{"id": "b", "n": 2}, {"id": "a", "n": 1}]}),
     ],
 )
-def test_what_changes_by_itself_or_only_reads_otherwise_contradicts_nothing(one: object, other: object) -> None:
-    assert found(*asked("get_x", one, q="x"), *asked("get_x", other, q="x")) == []
+def test_what_changes_by_itself_or_only_reads_otherwise_contradicts_nothing(first: object, second: object) -> None:
+    assert find_in(*ask("get_x", first, q="x"), *ask("get_x", second, q="x")) == []
 
 
 def test_other_arguments_are_another_question() -> None:
-    euros = asked("get_price", {"id": "p-1", "price": 10}, id="p-1", currency="EUR")
-    dollars = asked("get_price", {"id": "p-1", "price": 11}, id="p-1", currency="USD")
-    assert found(*euros, *dollars) == []
+    euros = ask("get_price", {"id": "p-1", "price": 10}, id="p-1", currency="EUR")
+    dollars = ask("get_price", {"id": "p-1", "price": 11}, id="p-1", currency="USD")
+    assert find_in(*euros, *dollars) == []
 
 
 def test_a_tool_that_nobody_knows_contradicts_itself_only() -> None:
-    weather = [asked("weather", {"degrees": degrees}, city="Oslo") for degrees in (3, 9)]
-    assert [one.facts["fact"] for one in found(*weather[0], *weather[1])] == ["degrees"]
-    assert found(*weather[0], *asked("oracle", {"says": 1}), *weather[1]) == []
+    weather = [ask("weather", {"degrees": degrees}, city="Oslo") for degrees in (3, 9)]
+    assert [finding.facts["fact"] for finding in find_in(*weather[0], *weather[1])] == ["degrees"]
+    assert find_in(*weather[0], *ask("oracle", {"says": 1}), *weather[1]) == []
 
 
 def test_a_fact_is_told_once_and_taught_by_a_failed_run_only() -> None:
-    log = [step for stock in (1, 2, 3) for step in asked("get_stock", {**STOCK, "stock": stock}, id="p-1")]
-    assert len(found(*log)) == 1
-    told = [reflection_of(ReflectionRequest(run(*log, status=status), "test")).insights for status in ENDS]
-    assert [len(insights) for insights in told] == [1, 0]
+    log = [step for stock in (1, 2, 3) for step in ask("get_stock", {**STOCK, "stock": stock}, id="p-1")]
+    assert len(find_in(*log)) == 1
+    insights_by_status = [
+        reflect_by_rules(ReflectionRequest(run(*log, status=status), "test")).insights for status in ENDS
+    ]
+    assert [len(insights) for insights in insights_by_status] == [1, 0]
 
 
 def test_the_lesson_names_tool_and_fact_and_not_their_values() -> None:
-    log = [*asked("get_stock", STOCK, id="p-1"), *asked("get_stock", {**STOCK, "stock": 4}, id="p-1")]
-    [insight] = reflection_of(ReflectionRequest(run(*log, says("Seven.")), "test")).insights
+    log = [*ask("get_stock", STOCK, id="p-1"), *ask("get_stock", {**STOCK, "stock": 4}, id="p-1")]
+    [insight] = reflect_by_rules(ReflectionRequest(run(*log, says("Seven.")), "test")).insights
     assert "`get_stock`" in insight.key_insight
     assert '"stock"' in insight.key_insight
     assert not any(value in insight.key_insight for value in "74")
@@ -117,7 +121,7 @@ json_values = st.recursive(
 
 @given(st.lists(json_values, max_size=5))
 def test_any_results_are_compared_and_the_same_never_disagree(values: list[object]) -> None:
-    log = [step for value in values for step in asked("get_x", json.dumps(value))]
-    assert len(found(*log)) <= 64 * len(values)
+    log = [step for value in values for step in ask("get_x", json.dumps(value))]
+    assert len(find_in(*log)) <= 64 * len(values)
     if values:
-        assert found(*asked("get_x", json.dumps(values[0])), *asked("get_x", json.dumps(values[0]))) == []
+        assert find_in(*ask("get_x", json.dumps(values[0])), *ask("get_x", json.dumps(values[0]))) == []

@@ -15,10 +15,10 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from chassis.errors import HanseiError
 from services.reflector.adapters.importers.files import read_trajectories
-from services.reflector.domain.actions import actions_of
+from services.reflector.domain.actions import extract_actions
 from services.reflector.domain.errors import MalformedTrajectory, UnknownFormat
-from services.reflector.domain.outcome import outcome_of
-from services.reflector.domain.recorded_run import Format, RecordedRun
+from services.reflector.domain.outcome import determine_outcome
+from services.reflector.domain.recorded_trajectory import Format, RecordedTrajectory
 from services.reflector.domain.trajectory import Step
 
 FILES = Path(__file__).parent / "files"
@@ -28,7 +28,7 @@ def load(name: str) -> Any:
     return json.loads((FILES / name).read_text(encoding="utf-8"))
 
 
-def read(value: object, expected: Format) -> RecordedRun:
+def read(value: object, expected: Format) -> RecordedTrajectory:
     file = read_trajectories(json.dumps(value).encode(), "given")
     assert file.format == expected
     (run,) = file.runs
@@ -67,8 +67,8 @@ class TestAtif:
         assert trajectory.steps[8].content == "subagent audit-1"
 
     def test_calls_meet_their_results_and_errors_are_seen(self) -> None:
-        found = actions_of(read(load("atif.json"), "atif").trajectory.steps)
-        assert [(action.tool, action.arguments, action.succeeded) for action in found[:3]] == [
+        found = extract_actions(read(load("atif.json"), "atif").trajectory.steps)
+        assert [(action.tool, action.arguments, action.is_success) for action in found[:3]] == [
             ("get_customer", '{"id": 7}', True),
             ("create_order", '{"customer": 7, "pens": "two"}', False),
             ("create_order", '{"customer": 7, "pens": 2}', True),
@@ -94,7 +94,7 @@ class TestAtif:
         out_of_order, nobody = load("atif.json"), load("atif.json")
         out_of_order["steps"][1]["step_id"] = 7
         nobody["steps"][1]["source"] = "robot"
-        assert refusal(out_of_order) == "trajectory.steps[1].step_id: '7' must be the step's place, 2"
+        assert refusal(out_of_order) == "trajectory.steps[1].step_id: '7' must be the step's number, 2"
         assert refusal(nobody) == "trajectory.steps[1].source: 'robot' must be one of system, user, agent"
         with pytest.raises(UnknownFormat, match="none of the formats"):
             read_trajectories(json.dumps({"schema_version": "ATIF-v2.0", "agent": {}}).encode(), "given")
@@ -116,8 +116,8 @@ class TestSweAgent:
         assert trajectory.query == "Fix the failing import in shop/cart.py."
         assert trajectory.generated_answer.startswith("diff --git")
         assert trajectory.status == "success"
-        first, second, _ = actions_of(trajectory.steps)
-        assert (first.operation, first.succeeded, second.operation, second.succeeded) == (
+        first, second, _ = extract_actions(trajectory.steps)
+        assert (first.operation, first.is_success, second.operation, second.is_success) == (
             "pytest",
             False,
             "python",
@@ -135,7 +135,7 @@ class TestSweAgent:
     def test_a_verdict_beside_it_goes_first(self) -> None:
         run = read(load("swe_agent.traj") | {"reward": 0, "test_report": "2 failed"}, "swe_agent")
         assert (run.trajectory.status, run.test_report) == ("failure", "2 failed")
-        assert not outcome_of(run.trajectory, run.ground_truth, run.test_report).succeeded
+        assert not determine_outcome(run.trajectory, run.ground_truth, run.test_report).is_success
 
     def test_the_task_is_found_without_a_history(self) -> None:
         file = load("swe_agent.traj")
@@ -166,7 +166,7 @@ class TestAnthropic:
         )
 
     def test_a_result_that_is_marked_as_an_error_is_one(self) -> None:
-        found = actions_of(read(load("anthropic.json"), "anthropic").trajectory.steps)
+        found = extract_actions(read(load("anthropic.json"), "anthropic").trajectory.steps)
         assert [(action.arguments, action.message) for action in found] == [
             ('{"city": "Kyoto"}', ""),
             ('{"city": "Olso"}', "Error: no city of that name"),
@@ -185,12 +185,12 @@ class TestAnthropic:
             {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [found]},
             {"type": "text", "text": "In Japan."},
         ]
-        asked = [{"role": "user", "content": "Where?"}, {"role": "assistant", "content": blocks}]
-        (action,) = actions_of(read(asked, "anthropic").trajectory.steps)
+        request = [{"role": "user", "content": "Where?"}, {"role": "assistant", "content": blocks}]
+        (action,) = extract_actions(read(request, "anthropic").trajectory.steps)
         assert (action.tool, json.loads(action.output)) == ("web_search", [found])
 
 
-SAID: list[BaseMessage] = [
+MESSAGES: list[BaseMessage] = [
     SystemMessage("Be brief."),
     HumanMessage("Add 1 and 1."),
     AIMessage("", tool_calls=[{"name": "add", "args": {"a": 1}, "id": "c1"}]),
@@ -202,7 +202,11 @@ SAID: list[BaseMessage] = [
 class TestLangChain:
     @pytest.mark.parametrize(
         "dumped",
-        [messages_to_dict(SAID), [dumpd(each) for each in SAID], [each.model_dump() for each in SAID]],
+        [
+            messages_to_dict(MESSAGES),
+            [dumpd(message) for message in MESSAGES],
+            [message.model_dump() for message in MESSAGES],
+        ],
         ids=["messages_to_dict", "dumps", "model_dump"],
     )
     @pytest.mark.parametrize("in_state", [False, True])
@@ -212,15 +216,15 @@ class TestLangChain:
             (0, "system"), (1, "user"), (2, "assistant"), (3, "tool"), (4, "assistant"),
         ]  # fmt: skip
         assert (trajectory.query, trajectory.generated_answer) == ("Add 1 and 1.", "It is 2.")
-        (action,) = actions_of(trajectory.steps)
+        (action,) = extract_actions(trajectory.steps)
         assert (action.tool, action.arguments, action.message) == ("add", '{"a": 1}', "Error: b is missing")
 
     def test_a_message_of_another_kind_is_named(self) -> None:
-        dumped = [*messages_to_dict(SAID), {"type": "remove", "data": {"id": "x"}}]
+        dumped = [*messages_to_dict(MESSAGES), {"type": "remove", "data": {"id": "x"}}]
         with pytest.raises(UnknownFormat) as caught:
             read_trajectories(json.dumps({"messages": dumped}).encode(), "given")
-        against = {each.field: each.description for each in caught.value.violations}
-        assert against["as langchain"].startswith("trajectory.messages[5].type: 'remove' must be")
+        reasons = {violation.field: violation.description for violation in caught.value.violations}
+        assert reasons["as langchain"].startswith("trajectory.messages[5].type: 'remove' must be")
 
 
 def test_a_file_in_no_known_format_is_told_what_was_tried_and_why_each_failed() -> None:
@@ -231,16 +235,16 @@ def test_a_file_in_no_known_format_is_told_what_was_tried_and_why_each_failed() 
         "trajectory is in none of the formats otel, atif, tau_bench, swe_agent, langchain, anthropic, openai, "
         "who_and_when, hansei; its fields are steps, log, schema_version"
     )
-    against = {each.field: each.description for each in error.violations}
-    assert against["as atif"] == "trajectory.schema_version: '4' must be ATIF-v1.0 to ATIF-v1.7"
-    assert against["as tau_bench"] == "trajectory.traj: 'None' must be a list"
-    assert against["as hansei"] == "trajectory.steps: 'none' must be a list"
-    assert len(against) == 9
+    reasons = {violation.field: violation.description for violation in error.violations}
+    assert reasons["as atif"] == "trajectory.schema_version: '4' must be ATIF-v1.0 to ATIF-v1.7"
+    assert reasons["as tau_bench"] == "trajectory.traj: 'None' must be a list"
+    assert reasons["as hansei"] == "trajectory.steps: 'none' must be a list"
+    assert len(reasons) == 9
 
 
 def test_conversations_one_a_line_need_no_object_around_them() -> None:
-    said = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
-    content = f"{json.dumps(said)}\n{json.dumps(said[:1])}\n".encode()
+    conversation = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    content = f"{json.dumps(conversation)}\n{json.dumps(conversation[:1])}\n".encode()
     assert [len(run.trajectory.steps) for run in read_trajectories(content, "given").runs] == [2, 1]
 
 

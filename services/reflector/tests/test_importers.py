@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from chassis.errors import HanseiError
 from services.reflector.adapters.importers.files import MAX_TRAJECTORIES, read_trajectories
 from services.reflector.adapters.importers.labels import read_labelled
-from services.reflector.domain.errors import InvalidDatasetName, MalformedTrajectory
-from services.reflector.domain.recorded_run import Format, RecordedRun
+from services.reflector.domain.errors import InvalidTrajectoryDataset, MalformedTrajectory
+from services.reflector.domain.recorded_trajectory import Format, RecordedTrajectory
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"x": 1}'}}
 MESSAGES: list[dict[str, Any]] = [
@@ -58,7 +58,7 @@ OWN: dict[str, Any] = {
 }
 
 
-def read(value: object, format_: Format | None = None) -> list[RecordedRun]:
+def read(value: object, format_: Format | None = None) -> list[RecordedTrajectory]:
     return list(read_trajectories(json.dumps(value).encode(), "given", format_).runs)
 
 
@@ -168,7 +168,7 @@ def test_lines_are_read_one_by_one_and_blank_ones_skipped() -> None:
     assert len(read([TAU, TAU])) == 2
 
 
-def encoded(value: object) -> bytes:
+def encode(value: object) -> bytes:
     return json.dumps(value).encode()
 
 
@@ -182,22 +182,25 @@ def encoded(value: object) -> bytes:
         (b'{"traj": [NaN], "reward": 1}', "is not JSON: NaN is not a JSON number"),
         (b"[" * 100_000, "is nested too deeply"),
         (b'{"traj": ' + b"[" * 900 + b"]" * 900 + b"}", "trajectory.traj[0]: "),
-        (encoded(TAU) + b"\n{broken", "line 2: '{broken' is not JSON"),
-        (encoded({**TAU, "reward": None}), "trajectory.reward: 'None' must be a number"),
-        (encoded({**TAU, "reward": "1"}), "trajectory.reward: '1' must be a finite number"),
-        (encoded({**TAU, "traj": [{"role": "robot"}]}), "trajectory.traj[0].role: 'robot' must be one of"),
-        (encoded({**TAU, "traj": [7]}), "trajectory.traj[0]: '7' must be a JSON object"),
-        (encoded({**TAU, "traj": []}), "trajectory.query: '' is empty, and no step says what was asked"),
+        (encode(TAU) + b"\n{broken", "line 2: '{broken' is not JSON"),
+        (encode({**TAU, "reward": None}), "trajectory.reward: 'None' must be a number"),
+        (encode({**TAU, "reward": "1"}), "trajectory.reward: '1' must be a finite number"),
+        (encode({**TAU, "traj": [{"role": "robot"}]}), "trajectory.traj[0].role: 'robot' must be one of"),
+        (encode({**TAU, "traj": [7]}), "trajectory.traj[0]: '7' must be a JSON object"),
+        (encode({**TAU, "traj": []}), "trajectory.query: '' is empty, and no step has a message"),
         (
-            encoded([{"role": "assistant", "tool_calls": [{"id": "1", "function": {}}]}]),
+            encode([{"role": "assistant", "tool_calls": [{"id": "1", "function": {}}]}]),
             "messages[0].tool_calls[0].function.name: 'None' must name the tool",
         ),
-        (encoded([{"role": "user", "content": {"a": 1}}]), "messages[0].content: \"{'a': 1}\" must be text"),
-        (encoded([{"role": "user", "content": "q", "name": "n" * 300}]), "messages[0].name"),
-        (encoded({**OWN, "status": "maybe"}), "trajectory.status: 'maybe'"),
-        (encoded({**OWN, "dataset": "a b"}), "Invalid dataset name: 'a b'"),
-        (encoded({**OWN, "used_bullet_ids": "a"}), "trajectory.used_bullet_ids: 'a' must be a list of texts"),
-        (encoded({**OWN, "steps": [{"index": 5, "role": "user"}]}), "steps[0].index: '5' must be the step's place, 0"),
+        (encode([{"role": "user", "content": {"a": 1}}]), "messages[0].content: \"{'a': 1}\" must be text"),
+        (encode([{"role": "user", "content": "q", "name": "n" * 300}]), "messages[0].name"),
+        (encode({**OWN, "status": "maybe"}), "trajectory.status: 'maybe'"),
+        (encode({**OWN, "dataset": "a b"}), "Invalid dataset name: 'a b'"),
+        (encode({**OWN, "used_bullet_ids": "a"}), "trajectory.used_bullet_ids: 'a' must be a list of texts"),
+        (
+            encode({**OWN, "steps": [{"index": 5, "role": "user"}]}),
+            "steps[0].index: '5' must be the step's position, 0",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_refused_by_place_value_and_rule(content: bytes, complaint: str) -> None:
@@ -215,7 +218,7 @@ def test_too_many_trajectories_are_refused() -> None:
 
 
 def test_the_dataset_is_checked_first() -> None:
-    with pytest.raises(InvalidDatasetName):
+    with pytest.raises(InvalidTrajectoryDataset):
         read_trajectories(b"", "a b")
 
 
@@ -252,7 +255,7 @@ def error_in(content: bytes) -> HanseiError | None:
     return None
 
 
-@given(values.map(encoded) | st.binary(max_size=200))
+@given(values.map(encode) | st.binary(max_size=200))
 def test_anything_is_read_or_refused_with_a_clear_error(content: bytes) -> None:
     error = error_in(content)
     if error is not None:

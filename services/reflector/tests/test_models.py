@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from services.reflector.domain.dataset import check_dataset
-from services.reflector.domain.errors import InvalidDatasetName
-from services.reflector.domain.reflection import Attribution, Bullet, BulletEvaluation, Insight, ReflectionResult
+from services.reflector.domain.errors import InvalidTrajectoryDataset
+from services.reflector.domain.reflection import Attribution, BulletEvaluation, Insight, ReflectionResult, UsedBullet
 from services.reflector.domain.trajectory import MAX_TRAJECTORY_CHARS, Step, ToolCall, Trajectory
 from services.reflector.tests.runs import calls, returns, run, says
 
@@ -77,7 +77,9 @@ results = st.builds(
 
 
 @given(
-    st.one_of(trajectories, insights, evaluations, results, st.builds(Bullet, id=texts, section=texts, content=texts))
+    st.one_of(
+        trajectories, insights, evaluations, results, st.builds(UsedBullet, id=texts, section=texts, content=texts)
+    )
 )
 def test_json_dump_then_validate_gives_an_equal_model(model: BaseModel) -> None:
     assert type(model).model_validate_json(model.model_dump_json()) == model
@@ -146,7 +148,7 @@ def test_what_breaks_a_bound_is_refused(fields: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "a\n", "データ", "a/b"])
 def test_a_dataset_is_named_by_plain_characters(name: str) -> None:
-    with pytest.raises(InvalidDatasetName) as caught:
+    with pytest.raises(InvalidTrajectoryDataset) as caught:
         check_dataset(name)  # C-13
     assert str(caught.value) == f"Invalid dataset name: '{name}'"
     with pytest.raises(ValidationError, match="Invalid dataset name"):
@@ -166,10 +168,10 @@ def test_the_transcript_is_the_log_or_else_the_reasoning_steps() -> None:
 
 
 def test_the_content_id_depends_on_content_alone() -> None:
-    one, again = run(says("a"), created_at=datetime(2026, 1, 1, tzinfo=UTC)), run(says("a"), id="named")
-    assert one.content_id == again.content_id
-    assert one.content_id.startswith("trj-")
-    assert one.content_id != run(says("b")).content_id
+    trajectory, copy = run(says("a"), created_at=datetime(2026, 1, 1, tzinfo=UTC)), run(says("a"), id="named")
+    assert trajectory.content_id == copy.content_id
+    assert trajectory.content_id.startswith("trj-")
+    assert trajectory.content_id != run(says("b")).content_id
 
 
 def test_the_speaker_is_the_name_or_else_the_role() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.reflector.domain.operations import operation_of
+from services.reflector.domain.operations import name_operation
 
 
 @pytest.mark.parametrize(
@@ -27,14 +27,14 @@ from services.reflector.domain.operations import operation_of
     ],
 )
 def test_an_operation_is_named_by_what_the_tool_is_asked_to_do(tool: str, arguments: object, operation: str) -> None:
-    assert operation_of(tool, json.dumps(arguments)) == operation
+    assert name_operation(tool, json.dumps(arguments)) == operation
 
 
 def test_a_shells_plain_text_is_a_command() -> None:
-    assert operation_of("shell", "# first\nls -la") == "ls"
-    assert operation_of("python", "import os") == "python"
+    assert name_operation("shell", "# first\nls -la") == "ls"
+    assert name_operation("python", "import os") == "python"
 
 
 @given(st.text(max_size=10), st.text(max_size=60) | st.dictionaries(st.text(max_size=8), st.integers()).map(json.dumps))
 def test_any_arguments_give_a_name_that_is_short(tool: str, arguments: str) -> None:
-    assert len(operation_of(tool, arguments)) <= len(tool) + 80
+    assert len(name_operation(tool, arguments)) <= len(tool) + 80

@@ -14,12 +14,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from services.reflector.adapters.importers.files import read_trajectories
-from services.reflector.domain.actions import actions_of
+from services.reflector.domain.actions import extract_actions
 from services.reflector.domain.errors import MalformedTrajectory
-from services.reflector.domain.recorded_run import RecordedRun
+from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 
 
-def read(value: object) -> RecordedRun:
+def read(value: object) -> RecordedTrajectory:
     file = read_trajectories(json.dumps(value).encode(), "given")
     assert file.format == "otel"
     (run,) = file.runs
@@ -32,19 +32,23 @@ def refusal(value: object) -> str:
     return str(caught.value)
 
 
-def messages(*said: tuple[str, Any]) -> str:
-    return json.dumps([{"role": role, "parts": [parts] if isinstance(parts, dict) else parts} for role, parts in said])
+def messages(*parts_by_role: tuple[str, Any]) -> str:
+    return json.dumps(
+        [{"role": role, "parts": [parts] if isinstance(parts, dict) else parts} for role, parts in parts_by_role]
+    )
 
 
 def text(content: str) -> dict[str, str]:
     return {"type": "text", "content": content}
 
 
-def exported(exporter: InMemorySpanExporter) -> dict[str, Any]:
-    """What the SDK's exporter sends, as OTLP JSON, in which ids are hexadecimal."""
+def export_spans(exporter: InMemorySpanExporter) -> dict[str, Any]:
+    """Return the request of the SDK's exporter as OTLP JSON, in which ids are hexadecimal."""
     request: dict[str, Any] = MessageToDict(encode_spans(exporter.get_finished_spans()))
     by_id = {format(span.context.span_id, "016x"): span for span in exporter.get_finished_spans()}
-    encoded = [span for each in request["resourceSpans"] for scope in each["scopeSpans"] for span in scope["spans"]]
+    encoded = [
+        span for resource in request["resourceSpans"] for scope in resource["scopeSpans"] for span in scope["spans"]
+    ]
     for span, (span_id, original) in zip(encoded, by_id.items(), strict=True):
         assert span["name"] == original.name
         span["spanId"], span["traceId"] = span_id, format(original.context.trace_id, "032x")
@@ -64,7 +68,7 @@ ANSWER = {"type": "tool_call_response", "id": "c1", "response": "Error: no such 
 
 
 def weather_agent(tracer: trace.Tracer, *, failed: bool = False) -> None:
-    """An agent that calls a model twice and a tool between."""
+    """Return an agent that calls a model twice and a tool between."""
     operation = "gen_ai.operation.name"
     with tracer.start_as_current_span("invoke_agent weather") as agent:
         agent.set_attributes({operation: "invoke_agent", "gen_ai.agent.name": "weather"})
@@ -85,11 +89,11 @@ def weather_agent(tracer: trace.Tracer, *, failed: bool = False) -> None:
         with tracer.start_as_current_span("GET") as request:
             request.set_attribute("http.request.method", "GET")
         with tracer.start_as_current_span("chat m") as chat:
-            asked = messages(("user", text("Weather?")), ("assistant", CALL), ("tool", ANSWER))
+            sent_messages = messages(("user", text("Weather?")), ("assistant", CALL), ("tool", ANSWER))
             chat.set_attributes(
                 {
                     operation: "chat",
-                    "gen_ai.input.messages": asked,
+                    "gen_ai.input.messages": sent_messages,
                     "gen_ai.output.messages": messages(("assistant", text("It is cold."))),
                 }
             )
@@ -102,7 +106,7 @@ class TestOtel:
         self, spans: tuple[trace.Tracer, InMemorySpanExporter]
     ) -> None:
         weather_agent(spans[0])
-        trajectory = read(exported(spans[1])).trajectory
+        trajectory = read(export_spans(spans[1])).trajectory
         assert [(step.role, step.name, step.content) for step in trajectory.steps] == [
             ("system", "", "Be brief."),
             ("user", "", "Weather?"),
@@ -121,7 +125,7 @@ class TestOtel:
     ) -> None:
         weather_agent(spans[0])
         weather_agent(spans[0], failed=True)
-        whole = exported(spans[1])
+        whole = export_spans(spans[1])
         (resource,) = whole["resourceSpans"]
         (scope,) = resource["scopeSpans"]
         lines = [
@@ -150,20 +154,20 @@ class TestOtel:
                     }
                 )
                 tool.set_status(trace.StatusCode.ERROR, "pens must be a number")
-        trajectory = read(exported(exporter)).trajectory
-        (action,) = actions_of(trajectory.steps)
+        trajectory = read(export_spans(exporter)).trajectory
+        (action,) = extract_actions(trajectory.steps)
         assert (action.agent, action.tool, action.arguments) == ("shop", "order", '{"pens": "two"}')
         assert action.message == "Error: pens must be a number"
 
     def test_spans_without_contents_say_so(self, spans: tuple[trace.Tracer, InMemorySpanExporter]) -> None:
         with spans[0].start_as_current_span("chat m") as chat:
             chat.set_attribute("gen_ai.operation.name", "chat")
-        assert "contents are recorded only when that is switched on" in refusal(exported(spans[1]))
+        assert "switch their recording on" in refusal(export_spans(spans[1]))
 
     def test_a_trace_of_something_else_holds_no_run(self, spans: tuple[trace.Tracer, InMemorySpanExporter]) -> None:
         with spans[0].start_as_current_span("GET"):
             pass
-        assert "holds no trajectory of the format otel" in refusal(exported(spans[1]))
+        assert "holds no trajectory of the format otel" in refusal(export_spans(spans[1]))
 
     @pytest.mark.parametrize(
         ("span", "complaint"),

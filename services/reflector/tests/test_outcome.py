@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.reflector.domain.outcome import Outcome, is_correct, outcome_of, report_for
+from services.reflector.domain.outcome import Outcome, build_test_report, determine_outcome, is_correct
 from services.reflector.tests.runs import run
 
 
@@ -21,12 +21,12 @@ def test_an_answer_is_correct_when_it_contains_the_ground_truth(answer: str, tru
 
 
 def test_the_report_of_the_system() -> None:
-    assert report_for("It is 42.", "42") == "正解"
-    assert report_for("It is 42.", "43") == "不正解（正解: 43）"
+    assert build_test_report("It is 42.", "42") == "正解"
+    assert build_test_report("It is 42.", "43") == "不正解（正解: 43）"
 
 
 @pytest.mark.parametrize(
-    ("report", "succeeded"),
+    ("report", "is_success"),
     [
         ("正解", True),
         ("不正解（正解: 43）", False),
@@ -41,23 +41,25 @@ def test_the_report_of_the_system() -> None:
         ("log follows\nAssertionError: wrong total", False),
     ],
 )
-def test_a_test_report_tells_the_outcome(report: str, succeeded: bool) -> None:
-    assert outcome_of(run(status="success"), "", report) == Outcome(succeeded, "test_report")
+def test_a_test_report_tells_the_outcome(report: str, is_success: bool) -> None:
+    assert determine_outcome(run(status="success"), "", report) == Outcome(is_success, "test_report")
 
 
 def test_the_strongest_signal_decides() -> None:
     lucky = run(status="success", reward=0.0, generated_answer="42")
-    assert outcome_of(lucky, "42", "passed") == Outcome(False, "reward")
+    assert determine_outcome(lucky, "42", "passed") == Outcome(False, "reward")
     answered = run(status="failure", generated_answer="42")
-    assert outcome_of(answered, "43", "passed") == Outcome(True, "test_report")
-    assert outcome_of(answered, "42", "the log of the run") == Outcome(True, "ground_truth")
-    assert outcome_of(answered, " ", "") == Outcome(False, "self_report")
+    assert determine_outcome(answered, "43", "passed") == Outcome(True, "test_report")
+    assert determine_outcome(answered, "42", "the log of the run") == Outcome(True, "ground_truth")
+    assert determine_outcome(answered, " ", "") == Outcome(False, "self_report")
 
 
 def test_a_report_built_from_the_ground_truth_is_no_test() -> None:
     answered = run(generated_answer="42")
-    assert outcome_of(answered, "43", report_for("42", "43")) == Outcome(False, "ground_truth")
+    assert determine_outcome(answered, "43", build_test_report("42", "43")) == Outcome(False, "ground_truth")
 
 
 def test_a_run_that_says_what_its_status_rests_on_is_believed() -> None:
-    assert outcome_of(run(status="success", signal="test_report", reward=0.0), "", "") == Outcome(True, "test_report")
+    assert determine_outcome(run(status="success", signal="test_report", reward=0.0), "", "") == Outcome(
+        True, "test_report"
+    )

@@ -4,19 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.reflector.domain.errors import InvalidDatasetName, InvalidMaxIterations
-from services.reflector.domain.reflection import Bullet, ReflectionResult
+from services.reflector.domain.errors import InvalidMaxIterations, InvalidTrajectoryDataset
+from services.reflector.domain.reflection import ReflectionResult, UsedBullet
 from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.trajectory import Trajectory
 from services.reflector.tests.runs import MakeStep, asks, calls, returns, run, says
-from services.reflector.usecases.reflect_offline import MAX_INSIGHTS, OfflineReflector, reflection_of
+from services.reflector.usecases.reflect_offline import MAX_INSIGHTS, OfflineReflector, reflect_by_rules
 
 BOOKING = [calls("book", {"pay": 255, "for": "mia"}), returns("Error: total price is 305, but paid 255")]
 REPAIRED = [*BOOKING, calls("book", {"pay": 305, "for": "mia"}), returns('{"id": "HATHAT"}'), says("Booked.")]
 
 
-def reflected(trajectory: Trajectory, **fields: object) -> ReflectionResult:
-    return reflection_of(ReflectionRequest(trajectory, "test", **fields))  # type: ignore[arg-type]
+def reflect(trajectory: Trajectory, **fields: object) -> ReflectionResult:
+    return reflect_by_rules(ReflectionRequest(trajectory, "test", **fields))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("iterations", [0, -1])
@@ -28,7 +28,7 @@ def test_fewer_than_one_iteration_is_refused(iterations: int) -> None:
 
 
 def test_the_dataset_of_a_request_is_checked() -> None:
-    with pytest.raises(InvalidDatasetName, match="Invalid dataset name: 'a b'"):
+    with pytest.raises(InvalidTrajectoryDataset, match="Invalid dataset name: 'a b'"):
         ReflectionRequest(run(), "a b")
 
 
@@ -40,31 +40,31 @@ async def test_a_repaired_failure_is_a_lesson_with_its_steps() -> None:
     assert "total price is 305, but paid 255" in insight.error_identification
     assert '`pay` was "255", then "305"' in insight.correct_approach
     assert insight.steps == (1, 2)
-    assert (result.iteration_count, result.model, result.succeeded) == (1, "offline", True)
+    assert (result.iteration_count, result.model, result.is_success) == (1, "offline", True)
     assert result.attribution is None
 
 
 def test_the_same_kind_of_error_gives_the_same_lesson_in_every_run() -> None:
-    one = reflected(run(*REPAIRED, status="success"))
-    other = reflected(
+    first = reflect(run(*REPAIRED, status="success"))
+    second = reflect(
         run(
             asks("book for bob"), calls("book", {"pay": 10, "for": "bob"}),
             returns("Error: total price is 1203, but paid 10"),
             calls("book", {"pay": 1203, "for": "bob"}), returns('{"id": "X"}'), says("Booked."), status="success",
         )
     )  # fmt: skip
-    assert [insight.key_insight for insight in one.insights] == [insight.key_insight for insight in other.insights]
+    assert [insight.key_insight for insight in first.insights] == [insight.key_insight for insight in second.insights]
 
 
 def test_lessons_are_in_the_language_of_the_run() -> None:
-    result = reflected(run(asks("席を予約してください"), *BOOKING, says("予約できませんでした。"), query="席の予約"))
+    result = reflect(run(asks("席を予約してください"), *BOOKING, says("予約できませんでした。"), query="席の予約"))
     assert "で失敗する" in result.insights[0].key_insight
     assert result.attribution is not None
     assert result.attribution.reason.endswith("である。")
 
 
 def test_a_failed_run_is_attributed_and_copies_what_it_was_about() -> None:
-    result = reflected(run(asks("q"), *BOOKING, id="r-1", query="book", used_bullet_ids=("a",)))
+    result = reflect(run(asks("q"), *BOOKING, id="r-1", query="book", used_bullet_ids=("a",)))
     assert result.attribution is not None
     assert (result.attribution.step, result.attribution.agent) == (1, "agent")
     assert (result.trajectory_query, result.trajectory_dataset) == ("book", "test")
@@ -72,19 +72,19 @@ def test_a_failed_run_is_attributed_and_copies_what_it_was_about() -> None:
 
 
 def test_votes_are_given_for_resolved_bullets_only(caplog: pytest.LogCaptureFixture) -> None:
-    known = Bullet(id="a", section="s", content="Check the price.")
+    bullet = UsedBullet(id="a", section="s", content="Check the price.")
     trajectory = run(says("as [a] says"), used_bullet_ids=("nope", "a", "a"), reward=1.0)
-    result = reflected(trajectory, bullets=(known,))
+    result = reflect(trajectory, bullets=(bullet,))
     assert [(vote.bullet_id, vote.tag) for vote in result.bullet_evaluations] == [("a", "helpful")]
     assert "nope" in caplog.text
-    assert reflected(trajectory).bullet_evaluations == ()
+    assert reflect(trajectory).bullet_evaluations == ()
 
 
 def test_a_sibling_that_ended_the_other_way_is_contrasted() -> None:
     good = run(calls("seat", {"n": "2B"}), returns("ok"), status="success")
     bad = run(calls("seat", {"n": "1A"}), returns("ok"))
-    for told, sibling in ((bad, good), (good, bad)):
-        insights = reflected(told, siblings=(told, sibling)).insights
+    for trajectory, sibling in ((bad, good), (good, bad)):
+        insights = reflect(trajectory, siblings=(trajectory, sibling)).insights
         contrasts = [insight for insight in insights if "2B" in insight.key_insight and "1A" in insight.key_insight]
         assert len(contrasts) == 1
         assert contrasts[0].steps == (0,)
@@ -92,22 +92,22 @@ def test_a_sibling_that_ended_the_other_way_is_contrasted() -> None:
 
 def test_a_run_without_steps_teaches_from_its_reasoning_and_the_truth() -> None:
     wrong = run(reasoning_steps=("I recall London.",), generated_answer="London", query="Capital of France?")
-    result = reflected(wrong, ground_truth="Paris")
+    result = reflect(wrong, ground_truth="Paris")
     assert 'right answer is "Paris"' in result.insights[-1].key_insight
     assert result.insights[-1].steps == (0,)
     assert result.signal == "ground_truth"
 
 
 def test_garbage_teaches_nothing() -> None:
-    assert reflected(run()).insights == ()
-    assert reflected(run(says("\x00\x01\x02" * 100), status="success")).insights == ()
+    assert reflect(run()).insights == ()
+    assert reflect(run(says("\x00\x01\x02" * 100), status="success")).insights == ()
 
 
 def test_lessons_are_bounded_and_hold_no_control_characters() -> None:
     log: list[MakeStep] = []
     for number in range(60):
         log += [calls(f"tool{'x' * number}", {"a": "z" * 9_000}), returns(f"Error: {'y' * number}\x00 {{oops}} " * 500)]
-    insights = reflected(run(*log)).insights
+    insights = reflect(run(*log)).insights
     assert len(insights) == MAX_INSIGHTS
     for insight in insights:
         assert all(len(text) <= 2_000 for text in (insight.key_insight, insight.correct_approach, insight.reasoning))
@@ -136,8 +136,8 @@ def test_lessons_are_bounded_and_hold_no_control_characters() -> None:
 )
 def test_text_made_to_keep_patterns_busy_is_read_like_any_other(text: str) -> None:
     log = [says(text), calls("shell", {"command": text}), returns(text), says(f"exitcode: 1\n{text}")] * 10
-    result = reflected(run(*log, generated_answer=text, error_message=text[:9_000]), test_report=text)
-    assert result == reflected(run(*log, generated_answer=text, error_message=text[:9_000]), test_report=text)
+    result = reflect(run(*log, generated_answer=text, error_message=text[:9_000]), test_report=text)
+    assert result == reflect(run(*log, generated_answer=text, error_message=text[:9_000]), test_report=text)
 
 
 short = st.text(max_size=30)
@@ -152,8 +152,8 @@ makers = st.one_of(
 @given(st.lists(makers, max_size=10), st.sampled_from(["success", "failure"]), short, short)
 def test_any_run_is_reflected_on_alike_each_time(log: list[MakeStep], status: str, answer: str, truth: str) -> None:
     trajectory = run(*log, status=status, generated_answer=answer)
-    one, again = reflected(trajectory, ground_truth=truth), reflected(trajectory, ground_truth=truth)
-    assert one == again
-    for insight in one.insights:
+    first, second = reflect(trajectory, ground_truth=truth), reflect(trajectory, ground_truth=truth)
+    assert first == second
+    for insight in first.insights:
         assert all(0 <= step < len(trajectory.transcript) for step in insight.steps)
         assert all(insight.model_dump()[field] for field in ("reasoning", "error_identification", "key_insight"))

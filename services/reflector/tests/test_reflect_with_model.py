@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from services.reflector.domain.reflection import Bullet, ReflectionResult
+from services.reflector.domain.reflection import ReflectionResult, UsedBullet
 from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.trajectory import Trajectory
 from services.reflector.prompts.builder import ReflectorPrompts
@@ -25,27 +25,27 @@ class ScriptedModel:
 
     def __init__(self, insights: Sequence[Answer] = (), verdicts: Sequence[Answer] = ()) -> None:
         self._answers: dict[type, list[Answer]] = {InsightsReply: list(insights), VerdictReply: list(verdicts)}
-        self.asked: list[tuple[type, list[Message]]] = []
+        self.requests: list[tuple[type, list[Message]]] = []
 
     async def reply(self, messages: Sequence[Message], shape: type[Reply]) -> Reply:
-        self.asked.append((shape, list(messages)))
+        self.requests.append((shape, list(messages)))
         answer = self._answers[shape].pop(0)
         if isinstance(answer, Exception):
             raise answer
         return shape.model_validate(answer)
 
     def prompts(self, shape: type) -> list[str]:
-        """The last message of each call for `shape`."""
-        return [messages[-1][1] for asked, messages in self.asked if asked is shape]
+        """Return the last message of each call for `shape`."""
+        return [messages[-1][1] for requested_shape, messages in self.requests if requested_shape is shape]
 
 
-def lesson(key: str, **fields: Any) -> dict[str, Any]:
+def make_lesson(key: str, **fields: Any) -> dict[str, Any]:
     five = ("reasoning", "error_identification", "root_cause_analysis", "correct_approach", "key_insight")
     return {**{name: f"{name} of {key}" for name in five}, "key_insight": key, **fields}
 
 
 def lessons(*keys: str, **fields: Any) -> dict[str, Any]:
-    return {"insights": [lesson(key, **fields) for key in keys]}
+    return {"insights": [make_lesson(key, **fields) for key in keys]}
 
 
 def verdict(tag: str = "helpful", **fields: Any) -> dict[str, Any]:
@@ -58,8 +58,8 @@ async def reflect(model: ScriptedModel, trajectory: Trajectory | None = None, **
     return await ReflectorAgent(model, prompts, 60_000).run(request)
 
 
-def bullet(bullet_id: str) -> Bullet:
-    return Bullet(id=bullet_id, section="s", content=f"content of {bullet_id}")
+def bullet(bullet_id: str) -> UsedBullet:
+    return UsedBullet(id=bullet_id, section="s", content=f"content of {bullet_id}")
 
 
 FAIL = RuntimeError("model is down")
@@ -72,7 +72,7 @@ VECTORS: list[tuple[list[bool], int, str | None]] = [
 ]
 
 
-@pytest.mark.parametrize("failure", [FAIL, lesson("no list"), {"insights": [{"key_insight": "only one field"}]}])
+@pytest.mark.parametrize("failure", [FAIL, make_lesson("no list"), {"insights": [{"key_insight": "only one field"}]}])
 @pytest.mark.parametrize(("calls_ok", "count", "source"), VECTORS)
 async def test_completed_iterations_are_counted_and_the_last_one_teaches(
     calls_ok: list[bool], count: int, source: str | None, failure: Answer
@@ -80,7 +80,7 @@ async def test_completed_iterations_are_counted_and_the_last_one_teaches(
     replies = [lessons(key) if ok else failure for ok, key in zip(calls_ok, ("first", "second", "third"), strict=True)]
     model = ScriptedModel(replies)
     result = await reflect(model, max_iterations=3)
-    assert len(model.asked) == 3  # R-10, R-12
+    assert len(model.requests) == 3  # R-10, R-12
     assert result.iteration_count == count  # R-14, R-35
     assert [insight.key_insight for insight in result.insights] == ([source] if source else [])  # R-13, R-34
 
@@ -91,7 +91,7 @@ async def test_an_empty_list_completes_an_iteration() -> None:
 
 
 async def test_one_invalid_insight_makes_the_reply_unusable() -> None:
-    result = await reflect(ScriptedModel([{"insights": [lesson("good"), {"key_insight": 7}]}]))
+    result = await reflect(ScriptedModel([{"insights": [make_lesson("good"), {"key_insight": 7}]}]))
     assert (result.iteration_count, result.insights) == (0, ())  # R-30
 
 
@@ -112,7 +112,7 @@ async def test_each_resolved_bullet_is_judged_by_its_own_call_in_order() -> None
     assert votes == [("b", "harmful"), ("a", "helpful")]  # R-09, R-15, R-16, R-17, R-36
     assert "content of b" in model.prompts(VerdictReply)[0]
     assert "content of a" in model.prompts(VerdictReply)[1]
-    assert [shape for shape, _ in model.asked] == [InsightsReply, VerdictReply, VerdictReply]
+    assert [shape for shape, _ in model.requests] == [InsightsReply, VerdictReply, VerdictReply]
 
 
 @pytest.mark.parametrize("failure", [FAIL, verdict("great"), {"reason": "no tag"}])
@@ -130,7 +130,7 @@ async def test_a_failed_evaluation_is_neutral_and_says_why(failure: Answer) -> N
 async def test_without_resolved_bullets_nothing_is_judged() -> None:
     model = ScriptedModel([lessons("x")])
     result = await reflect(model, run(used_bullet_ids=("nope",)), bullets=(bullet("a"),))
-    assert (len(model.asked), result.bullet_evaluations) == (1, ())  # R-19
+    assert (len(model.requests), result.bullet_evaluations) == (1, ())  # R-19
 
 
 async def test_query_and_dataset_are_those_of_the_trajectory() -> None:
@@ -156,7 +156,7 @@ async def test_a_step_that_does_not_exist_is_rejected_and_asked_again() -> None:
     result = await reflect(model, LOG)
     assert result.insights[0].steps == (2,)
     assert result.iteration_count == 1
-    _, messages = model.asked[1]
+    _, messages = model.requests[1]
     assert [speaker for speaker, _ in messages] == ["human", "ai", "human"]
     assert "存在しないステップ番号がある: 9。番号は0から3まで" in messages[-1][1]
 
@@ -176,10 +176,10 @@ async def test_steps_of_reasoning_count_from_one_in_prompts_and_from_zero_in_res
 
 @pytest.mark.parametrize("fields", [{}, {"steps": []}, {"steps": None}])
 async def test_a_lesson_without_steps_gets_the_step_it_speaks_of(fields: dict[str, Any]) -> None:
-    told = lessons("x", **fields, error_identification="The gift card balance was not enough.")
-    model = ScriptedModel([told])
+    replies = lessons("x", **fields, error_identification="The gift card balance was not enough.")
+    model = ScriptedModel([replies])
     assert (await reflect(model, LOG)).insights[0].steps == (2,)
-    assert len(model.asked) == 1  # R-10
+    assert len(model.requests) == 1  # R-10
 
 
 async def test_a_lesson_that_speaks_of_no_step_rests_on_the_last() -> None:
@@ -191,15 +191,15 @@ async def test_a_failed_run_is_attributed_and_its_signal_told() -> None:
     result = await reflect(ScriptedModel([lessons("x")]), LOG, test_report="不正解（正解: x）")
     assert result.attribution is not None
     assert result.attribution.step == 1
-    assert (result.signal, result.succeeded) == ("test_report", False)
+    assert (result.signal, result.is_success) == ("test_report", False)
 
 
 @pytest.mark.parametrize(
     "broken",
     [
-        {"insights": [lesson("x" * 20_001)]},
-        {"insights": [lesson("x")] * 201},
-        {"insights": [lesson("x", steps=[0] * 1_001)]},
+        {"insights": [make_lesson("x" * 20_001)]},
+        {"insights": [make_lesson("x")] * 201},
+        {"insights": [make_lesson("x", steps=[0] * 1_001)]},
     ],
 )
 def test_replies_are_bounded(broken: dict[str, Any]) -> None:

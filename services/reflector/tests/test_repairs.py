@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-from services.reflector.domain.actions import actions_of
-from services.reflector.domain.repairs import Change, changes_between, repairs_of
+from services.reflector.domain.actions import extract_actions
+from services.reflector.domain.repairs import ArgumentChange, compare_arguments, find_repairs
 from services.reflector.tests.runs import MakeStep, calls, returns, says, steps
 
 BOOKING = {"flight": "HAT030", "passenger": "Mia Li", "payment": "card_1"}
 
 
 def repair_in(*makers: MakeStep) -> object:
-    return repairs_of(actions_of(steps(*makers))).get(0)
+    return find_repairs(extract_actions(steps(*makers))).get(0)
 
 
 def test_a_repair_is_the_later_call_that_worked_and_what_differed() -> None:
@@ -20,9 +20,9 @@ def test_a_repair_is_the_later_call_that_worked_and_what_differed() -> None:
         calls("book", {**BOOKING, "payment": "card_2"}),
         returns('{"id": 1}'),
     ]
-    repair = repairs_of(actions_of(steps(*log)))[0]
+    repair = find_repairs(extract_actions(steps(*log)))[0]
     assert (repair.failed.call_step, repair.fixed.call_step) == (0, 4)
-    assert repair.changes == (Change("payment", "card_1", "card_2"),)
+    assert repair.changes == (ArgumentChange("payment", "card_1", "card_2"),)
     assert repair.operations_between == ("list_cards",)
 
 
@@ -36,7 +36,7 @@ def test_what_happened_in_between_is_the_repair_of_an_unchanged_call() -> None:
         calls("git", commit),
         returns("exit code 0"),
     ]
-    repair = repairs_of(actions_of(steps(*log)))[0]
+    repair = find_repairs(extract_actions(steps(*log)))[0]
     assert repair.changes == ()
     assert repair.operations_between == ("git config",)
 
@@ -58,7 +58,7 @@ def test_a_thought_without_a_result_is_not_told_as_a_cause() -> None:
         calls("book", BOOKING),
         returns("{}"),
     ]
-    assert repairs_of(actions_of(steps(*log)))[0].operations_between == ()
+    assert find_repairs(extract_actions(steps(*log)))[0].operations_between == ()
 
 
 def test_options_that_only_the_working_command_has_are_told() -> None:
@@ -68,19 +68,19 @@ def test_options_that_only_the_working_command_has_are_told() -> None:
         calls("git", {"command": "git pull --rebase --autostash"}),
         returns("exit code 0"),
     ]
-    assert repairs_of(actions_of(steps(*log)))[0].options_added == ("--autostash",)
+    assert find_repairs(extract_actions(steps(*log)))[0].options_added == ("--autostash",)
 
 
 def test_changes_of_long_values_are_told_from_where_they_differ() -> None:
     before, after = "INSERT INTO members " * 10 + "VALUES (1)", "INSERT INTO members " * 10 + "VALUES (2)"
-    (change,) = changes_between(before, after)
+    (change,) = compare_arguments(before, after)
     assert change.argument == ""
     assert change.before.endswith("VALUES (1)")
     assert change.before.startswith("…")
-    assert changes_between("same", "same") == ()
+    assert compare_arguments("same", "same") == ()
 
 
 def test_an_argument_only_one_call_has_is_a_change() -> None:
     deep = '{"a": ' + "[" * 900 + "]" * 900 + "}"
-    assert len(changes_between(deep, deep.replace("[]", "[1]"))) == 1
-    assert changes_between('{"a": 1}', '{"b": [2]}') == (Change("a", "1", ""), Change("b", "", "[2]"))
+    assert len(compare_arguments(deep, deep.replace("[]", "[1]"))) == 1
+    assert compare_arguments('{"a": 1}', '{"b": [2]}') == (ArgumentChange("a", "1", ""), ArgumentChange("b", "", "[2]"))

@@ -4,20 +4,20 @@ from collections.abc import Iterable
 
 import pytest
 
-from services.reflector.domain.action_rules import error_findings, repeat_findings
-from services.reflector.domain.actions import actions_of
-from services.reflector.domain.answer_rules import answer_findings
-from services.reflector.domain.contrast import contrast
-from services.reflector.domain.findings import Finding, named
+from services.reflector.domain.action_rules import find_repeated_calls, find_tool_errors
+from services.reflector.domain.actions import extract_actions
+from services.reflector.domain.answer_rules import find_answer_errors
+from services.reflector.domain.contrast import find_contrast
+from services.reflector.domain.findings import Finding, select_steps
 from services.reflector.domain.outcome import Outcome
 from services.reflector.domain.trajectory import Trajectory
 from services.reflector.tests.runs import FAILED, SUCCEEDED, MakeStep, asks, calls, returns, run, says, steps
 
-BY_TRUTH = Outcome(succeeded=False, signal="ground_truth")
+BY_TRUTH = Outcome(is_success=False, signal="ground_truth")
 
 
 def ending(trajectory: Trajectory, outcome: Outcome = FAILED, truth: str = "") -> list[Finding]:
-    return list(answer_findings(trajectory, actions_of(trajectory.transcript), outcome, truth))
+    return list(find_answer_errors(trajectory, extract_actions(trajectory.transcript), outcome, truth))
 
 
 def kinds(findings: Iterable[Finding]) -> list[str]:
@@ -32,7 +32,7 @@ def test_errors_of_one_kind_are_one_finding_told_by_the_repaired_one() -> None:
         ("HAT3", "{}"),
     ):
         log += [calls("book", {"flight": flight, "class": "economy"}), returns(result)]
-    (finding,) = error_findings(actions_of(steps(*log)), SUCCEEDED)
+    (finding,) = find_tool_errors(extract_actions(steps(*log)), SUCCEEDED)
     assert (finding.facts["tool"], finding.facts["kind"]) == ("book", "Error: no seats on <id>")
     assert finding.steps == (1, 3, 4)
     assert finding.repair is not None
@@ -41,21 +41,21 @@ def test_errors_of_one_kind_are_one_finding_told_by_the_repaired_one() -> None:
 
 def test_identical_failing_calls_are_a_loop() -> None:
     again = [calls("get", {"id": 1}), returns("Error: not found")]
-    (finding,) = repeat_findings(actions_of(steps(*again, *again)), FAILED)
+    (finding,) = find_repeated_calls(extract_actions(steps(*again, *again)), FAILED)
     assert (finding.steps, finding.facts["count"]) == ((0, 2), "2")
-    assert list(repeat_findings(actions_of(steps(*again)), FAILED)) == []
+    assert list(find_repeated_calls(extract_actions(steps(*again)), FAILED)) == []
 
 
 def test_identical_calls_that_work_are_a_loop_at_the_third() -> None:
     again = [calls("get", {"id": 1}), returns("pending")]
-    assert list(repeat_findings(actions_of(steps(*again, *again)), FAILED)) == []
-    assert kinds(repeat_findings(actions_of(steps(*again, *again, *again)), FAILED)) == ["repeated_call"]
+    assert list(find_repeated_calls(extract_actions(steps(*again, *again)), FAILED)) == []
+    assert kinds(find_repeated_calls(extract_actions(steps(*again, *again, *again)), FAILED)) == ["repeated_call"]
 
 
 def test_a_call_repeated_after_something_was_changed_is_no_loop() -> None:
     again = [calls("get", {"id": 1}), returns("Error: not found")]
     change = [calls("create", {"id": 1}), returns("created")]
-    assert list(repeat_findings(actions_of(steps(*again, *change, *again)), FAILED)) == []
+    assert list(find_repeated_calls(extract_actions(steps(*again, *change, *again)), FAILED)) == []
 
 
 def test_a_run_that_succeeded_has_nothing_wrong_with_its_ending() -> None:
@@ -103,30 +103,32 @@ def test_a_wrong_answer_is_told_where_only_the_truth_says_so() -> None:
 
 def test_two_runs_of_a_task_part_at_the_last_call_only_the_good_one_made() -> None:
     shared = [calls("find", {"user": "mia"}), returns("u1")]
-    bad = actions_of(steps(*shared, calls("book", {"seat": "1A"}), returns("ok")))
-    good = actions_of(steps(*shared, calls("book", {"seat": "2B"}), returns("ok")))
-    finding = contrast("book a seat", bad, good, told_by_failed=True)
+    bad = extract_actions(steps(*shared, calls("book", {"seat": "1A"}), returns("ok")))
+    good = extract_actions(steps(*shared, calls("book", {"seat": "2B"}), returns("ok")))
+    finding = find_contrast("book a seat", bad, good, reflects_failed=True)
     assert finding is not None
     assert finding.facts["worked_arguments"] == '{"seat": "2B"}'
     assert finding.facts["changes"] == "`seat`"
     assert finding.steps == (2,)
-    assert contrast("book a seat", good, good, told_by_failed=True) is None
+    assert find_contrast("book a seat", good, good, reflects_failed=True) is None
 
 
 def test_the_order_of_keys_is_no_difference() -> None:
-    one = actions_of(steps(calls("book", '{"a": 1, "b": 2}'), returns("ok")))
-    other = actions_of(steps(calls("book", '{"b":2,"a":1}'), returns("ok")))
-    assert contrast("q", one, other, told_by_failed=True) is None
+    first = extract_actions(steps(calls("book", '{"a": 1, "b": 2}'), returns("ok")))
+    second = extract_actions(steps(calls("book", '{"b":2,"a":1}'), returns("ok")))
+    assert find_contrast("q", first, second, reflects_failed=True) is None
 
 
 def test_a_call_that_only_the_failed_run_made_is_told() -> None:
     good = [calls("find", {"user": "mia"}), returns("u1")]
     bad = [*good, calls("cancel", {"user": "mia"}), returns("gone")]
-    finding = contrast("find mia", actions_of(steps(*bad)), actions_of(steps(*good)), told_by_failed=False)
+    finding = find_contrast(
+        "find mia", extract_actions(steps(*bad)), extract_actions(steps(*good)), reflects_failed=False
+    )
     assert finding is not None
     assert (finding.facts["failed_tool"], finding.facts["worked_tool"]) == ("cancel", "")
 
 
 def test_many_steps_are_named_by_the_first_ones_and_the_last() -> None:
-    assert named([3, 1, 3]) == (1, 3)
-    assert named(range(100)) == (0, 1, 2, 3, 4, 5, 6, 99)
+    assert select_steps([3, 1, 3]) == (1, 3)
+    assert select_steps(range(100)) == (0, 1, 2, 3, 4, 5, 6, 99)

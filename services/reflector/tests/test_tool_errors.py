@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.reflector.domain.tool_errors import MAX_MESSAGE_CHARS, READ_CHARS, normalised, tool_error
+from services.reflector.domain.tool_errors import MAX_MESSAGE_CHARS, READ_CHARS, detect_tool_error, normalize_message
 
 TRACEBACK = """Traceback (most recent call last):
   File "/srv/app.py", line 3, in <module>
@@ -47,7 +47,7 @@ KeyError: 'rent'
     ],
 )
 def test_a_failure_is_recognised_by_its_telling_line(output: str, message: str) -> None:
-    error = tool_error(output)
+    error = detect_tool_error(output)
     assert error is not None
     assert error.message == message
 
@@ -71,7 +71,7 @@ def test_a_failure_is_recognised_by_its_telling_line(output: str, message: str) 
     ],
 )
 def test_a_result_that_reports_no_failure_is_none(output: str) -> None:
-    assert tool_error(output) is None
+    assert detect_tool_error(output) is None
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,12 @@ def test_a_result_that_reports_no_failure_is_none(output: str) -> None:
     ],
 )
 def test_what_changes_from_run_to_run_is_taken_out_of_a_kind(message: str, kind: str) -> None:
-    assert normalised(message) == kind
+    assert normalize_message(message) == kind
 
 
 @given(st.text(max_size=300))
 def test_any_text_is_read_and_told_in_one_short_printable_line(output: str) -> None:
-    error = tool_error(output)
+    error = detect_tool_error(output)
     if error is not None:
         assert error.message
         assert len(error.message) <= MAX_MESSAGE_CHARS
@@ -110,21 +110,21 @@ def test_any_text_is_read_and_told_in_one_short_printable_line(output: str) -> N
 
 @given(st.text(st.characters(categories=["L", "N", "P", "Zs"]), max_size=200))
 def test_normalising_twice_changes_nothing_more(message: str) -> None:
-    assert normalised(normalised(message)) == normalised(message)
+    assert normalize_message(normalize_message(message)) == normalize_message(message)
 
 
 def test_only_the_ends_of_a_large_result_are_read() -> None:
     filler = "lorem ipsum\n" * READ_CHARS
-    assert tool_error(filler + "Error: in the middle\n" + filler) is None
-    assert tool_error(filler + "\nexit code 1") is not None
+    assert detect_tool_error(filler + "Error: in the middle\n" + filler) is None
+    assert detect_tool_error(filler + "\nexit code 1") is not None
 
 
 def test_binary_is_read_without_harm() -> None:
-    error = tool_error("Error: \x00\x01\x02 broken \x7f pipe")
+    error = detect_tool_error("Error: \x00\x01\x02 broken \x7f pipe")
     assert error is not None
     assert error.message == "Error: broken pipe"
-    assert tool_error("{" * 100_000) is None
-    assert tool_error("[" * 100_000) is None
-    nested = tool_error('{"error": ' + "[" * 900 + "]" * 900 + "}")
+    assert detect_tool_error("{" * 100_000) is None
+    assert detect_tool_error("[" * 100_000) is None
+    nested = detect_tool_error('{"error": ' + "[" * 900 + "]" * 900 + "}")
     assert nested is not None
     assert len(nested.message) <= MAX_MESSAGE_CHARS

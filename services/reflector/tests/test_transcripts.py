@@ -3,15 +3,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.reflector.domain.actions import actions_of
-from services.reflector.domain.anchoring import nearest_steps
-from services.reflector.domain.reduction import Transcript, ranges, reduced
+from services.reflector.domain.actions import extract_actions
+from services.reflector.domain.anchoring import find_nearest_steps
+from services.reflector.domain.reduction import Transcript, format_ranges, reduce_transcript
 from services.reflector.domain.trajectory import Trajectory
 from services.reflector.tests.runs import MakeStep, asks, calls, returns, run, says, steps
 
 
 def prompt_of(trajectory: Trajectory, budget: int = 100_000) -> Transcript:
-    return reduced(trajectory, actions_of(trajectory.transcript), budget)
+    return reduce_transcript(trajectory, extract_actions(trajectory.transcript), budget)
 
 
 def test_reasoning_steps_are_numbered_from_one() -> None:
@@ -51,24 +51,24 @@ def test_a_long_log_keeps_what_matters_and_says_what_it_left_out() -> None:
 
 def test_results_that_contradict_each_other_are_kept() -> None:
     filler: list[MakeStep] = [says("I think about the rooms. " * 30) for _ in range(60)]
-    one, other = '{"id": "r-1", "rent": 900}', '{"id": "r-1", "rent": 700}'
+    first, second = '{"id": "r-1", "rent": 900}', '{"id": "r-1", "rent": 700}'
     log = [
         asks("rent"),
         *filler,
         calls("get_room", {"id": "r-1"}),
-        returns(one),
+        returns(first),
         *filler,
         calls("get_room", {"id": "r-1"}),
     ]
-    transcript = prompt_of(run(*log, returns(other), *filler), 3_000)
-    assert one in transcript.text
-    assert other in transcript.text
+    transcript = prompt_of(run(*log, returns(second), *filler), 3_000)
+    assert first in transcript.text
+    assert second in transcript.text
 
 
 def test_left_out_reasoning_steps_are_named_by_the_numbers_of_the_prompt() -> None:
     transcript = prompt_of(run(reasoning_steps=["thought " * 100] * 50), 2_000)
     assert max(transcript.omitted) <= 50
-    assert min(transcript.shorten) == 1
+    assert min(transcript.shortened) == 1
 
 
 @given(st.lists(st.builds(says, st.text(max_size=400)), max_size=30), st.integers(200, 3_000))
@@ -77,12 +77,12 @@ def test_the_budget_holds_for_any_log(log: list[MakeStep], budget: int) -> None:
     transcript = prompt_of(trajectory, budget)
     assert len(transcript.text) <= budget
     whole = prompt_of(trajectory)
-    assert (transcript.text == whole.text) == (not transcript.omitted and not transcript.shorten)
+    assert (transcript.text == whole.text) == (not transcript.omitted and not transcript.shortened)
 
 
 def test_numbers_are_told_as_ranges() -> None:
-    assert ranges([]) == ""
-    assert ranges([1, 3, 4, 5, 9]) == "1, 3-5, 9"
+    assert format_ranges([]) == ""
+    assert format_ranges([1, 3, 4, 5, 9]) == "1, 3-5, 9"
 
 
 def test_a_lesson_rests_on_the_step_whose_rare_words_it_uses() -> None:
@@ -93,5 +93,5 @@ def test_a_lesson_rests_on_the_step_whose_rare_words_it_uses() -> None:
         says("I search the flights to Rome."),
     )
     texts = ["The gift card balance was too low to book the flight", "フライトの検索", "flights"]
-    assert nearest_steps(texts, log) == [2, None, None]
-    assert nearest_steps(texts, ()) == [None, None, None]
+    assert find_nearest_steps(texts, log) == [2, None, None]
+    assert find_nearest_steps(texts, ()) == [None, None, None]

@@ -2,26 +2,29 @@ from __future__ import annotations
 
 import pytest
 
-from services.reflector.domain.actions import actions_of
+from services.reflector.domain.actions import extract_actions
 from services.reflector.domain.outcome import Outcome
-from services.reflector.domain.reflection import Bullet, BulletEvaluation
+from services.reflector.domain.reflection import BulletEvaluation, UsedBullet
 from services.reflector.domain.trajectory import Trajectory
-from services.reflector.domain.votes import resolved, votes_on
+from services.reflector.domain.votes import resolve_bullets, vote_on_bullets
 from services.reflector.tests.runs import FAILED, SUCCEEDED, calls, returns, run, says
 
-PUSH = Bullet(id="ts-00001", section="git", content='`git push` can fail with "error: failed to push some refs".')
-OTHER = Bullet(id="ts-00002", section="git", content="Write short subjects.")
+PUSH = UsedBullet(id="ts-00001", section="git", content='`git push` can fail with "error: failed to push some refs".')
+OTHER = UsedBullet(id="ts-00002", section="git", content="Write short subjects.")
 
 
-def vote(bullet: Bullet, trajectory: Trajectory, outcome: Outcome) -> BulletEvaluation:
-    (evaluation,) = votes_on([bullet], trajectory, actions_of(trajectory.transcript), outcome)
+def vote(bullet: UsedBullet, trajectory: Trajectory, outcome: Outcome) -> BulletEvaluation:
+    (evaluation,) = vote_on_bullets([bullet], trajectory, extract_actions(trajectory.transcript), outcome)
     assert evaluation.bullet_id == bullet.id
     assert evaluation.reason
     return evaluation
 
 
 def test_used_bullets_are_resolved_in_order_each_once() -> None:
-    assert resolved(["ts-00002", "nope", "ts-00001", "ts-00002"], [PUSH, OTHER]) == ([OTHER, PUSH], ["nope"])
+    assert resolve_bullets(["ts-00002", "nope", "ts-00001", "ts-00002"], [PUSH, OTHER]) == (
+        [OTHER, PUSH],
+        ["nope"],
+    )
 
 
 def test_a_citation_is_voted_as_the_run_ended() -> None:
@@ -31,10 +34,10 @@ def test_a_citation_is_voted_as_the_run_ended() -> None:
     assert "the environment's reward" in vote(OTHER, cited, FAILED).reason
 
 
-@pytest.mark.parametrize("succeeded", [True, False])
-def test_a_run_that_alone_says_how_it_ended_has_no_vote(succeeded: bool) -> None:
+@pytest.mark.parametrize("is_success", [True, False])
+def test_a_run_that_alone_says_how_it_ended_has_no_vote(is_success: bool) -> None:
     cited = run(says("done"), cited_bullet_ids=("ts-00002",))
-    evaluation = vote(OTHER, cited, Outcome(succeeded, "self_report"))
+    evaluation = vote(OTHER, cited, Outcome(is_success, "self_report"))
     assert evaluation.tag == "neutral"
     assert evaluation.reason.endswith("Nothing else says so, and that is too little for a vote.")
 

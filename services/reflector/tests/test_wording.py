@@ -5,17 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from services.reflector.domain.actions import actions_of
-from services.reflector.domain.attribution import WEIGHTS, most_blamed
-from services.reflector.domain.causes import cause_of
+from services.reflector.domain.actions import extract_actions
+from services.reflector.domain.attribution import WEIGHTS, find_most_blamed
+from services.reflector.domain.causes import classify_cause
 from services.reflector.domain.findings import Finding
-from services.reflector.domain.language import language_of
-from services.reflector.domain.repairs import repairs_of
-from services.reflector.domain.wording import Wording, attribution, lesson
-from services.reflector.domain.wording_en import ENGLISH
-from services.reflector.domain.wording_ja import JAPANESE
+from services.reflector.domain.language import detect_language
+from services.reflector.domain.repairs import find_repairs
+from services.reflector.domain.wording import Wording, load_wording, write_attribution, write_lesson
 from services.reflector.tests.runs import asks, calls, returns, run, says, steps
 
+ENGLISH, JAPANESE = load_wording("en"), load_wording("ja")
 CALL = {
     "tool": "book",
     "agent": "agent",
@@ -35,8 +34,8 @@ PARTING = {
     "failed_arguments": "{1A}",
     "changes": "`seat`",
 }
-REPAIR = repairs_of(
-    actions_of(steps(calls("book", {"card": 1, "for": "mia"}), returns("Error: declined"),
+REPAIR = find_repairs(
+    extract_actions(steps(calls("book", {"card": 1, "for": "mia"}), returns("Error: declined"),
                      calls("cards", {}), returns("2"),
                      calls("book", {"card": 2, "for": "mia"}), returns("{}")))
 )[0]  # fmt: skip
@@ -44,7 +43,7 @@ REPAIR = repairs_of(
 FINDINGS = [
     Finding("tool_error", (3,), CALL),
     Finding("tool_error", (3,), CALL, repair=REPAIR),
-    Finding("tool_error", (3,), CALL, repair=REPAIR, succeeded=True),
+    Finding("tool_error", (3,), CALL, repair=REPAIR, is_success=True),
     Finding("repeated_call", (3,), CALL),
     Finding("contradicted_claim", (4,), {**ENDING, "message": "Error: declined"}),
     Finding("unverified_answer", (4,), ENDING),
@@ -61,7 +60,7 @@ FINDINGS = [
 @pytest.mark.parametrize("wording", [ENGLISH, JAPANESE], ids=["en", "ja"])
 @pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.kind)
 def test_every_finding_fills_all_five_texts_in_both_languages(finding: Finding, wording: Wording) -> None:
-    insight = lesson(finding, wording)
+    insight = write_lesson(finding, wording)
     japanese = wording is JAPANESE
     for text in (
         insight.reasoning,
@@ -78,23 +77,23 @@ def test_every_finding_fills_all_five_texts_in_both_languages(finding: Finding, 
 
 
 def test_a_lesson_of_an_error_names_operation_kind_and_repair_but_no_value_of_the_run() -> None:
-    told = lesson(Finding("tool_error", (3,), CALL, repair=REPAIR), ENGLISH).key_insight
-    assert "`book`" in told
-    assert "Error: card {x} declined" in told
-    assert "Repair: correct `card`." in told
-    assert '"1"' not in told
+    key_insight = write_lesson(Finding("tool_error", (3,), CALL, repair=REPAIR), ENGLISH).key_insight
+    assert "`book`" in key_insight
+    assert "Error: card {x} declined" in key_insight
+    assert "Repair: correct `card`." in key_insight
+    assert '"1"' not in key_insight
 
 
 def test_options_are_recommended_only_after_a_run_proven_to_have_succeeded() -> None:
     log = [calls("git", {"command": "git push"}), returns("error: rejected"),
            calls("git", {"command": "git push --force"}), returns("exit code 0")]  # fmt: skip
-    repair = repairs_of(actions_of(steps(*log)))[0]
-    failed = lesson(Finding("tool_error", (1,), CALL, repair=repair), ENGLISH)
+    repair = find_repairs(extract_actions(steps(*log)))[0]
+    failed = write_lesson(Finding("tool_error", (1,), CALL, repair=repair), ENGLISH)
     assert "--force" not in failed.key_insight
     assert "The run failed all the same" in failed.correct_approach
-    worked = Finding("tool_error", (1,), CALL, repair=repair, succeeded=True)
-    assert "add `--force`" in lesson(worked, ENGLISH).key_insight
-    assert "--force" not in lesson(replace(worked, proven=False), ENGLISH).key_insight
+    worked = Finding("tool_error", (1,), CALL, repair=repair, is_success=True)
+    assert "add `--force`" in write_lesson(worked, ENGLISH).key_insight
+    assert "--force" not in write_lesson(replace(worked, is_proven=False), ENGLISH).key_insight
 
 
 def test_the_languages_know_the_same_lessons_causes_and_signs() -> None:
@@ -121,20 +120,20 @@ def test_the_languages_know_the_same_lessons_causes_and_signs() -> None:
     ],
 )
 def test_causes_are_told_by_the_words_of_the_message(kind: str, cause: str) -> None:
-    assert cause_of(kind) == cause
+    assert classify_cause(kind) == cause
 
 
 def test_the_language_is_that_of_the_people_and_agents() -> None:
-    assert language_of(run(asks("git で commit してください"), says("設定して行います"))) == "ja"
-    assert language_of(run(asks("Translate 東京 and 大阪 into English, please."), says("Tokyo and Osaka."))) == "en"
-    assert language_of(run(asks("请帮我预订航班"), query="请帮我预订航班")) == "en"
-    assert language_of(run(asks("sum it"), returns("合計です。" * 100))) == "en"
+    assert detect_language(run(asks("git で commit してください"), says("設定して行います"))) == "ja"
+    assert detect_language(run(asks("Translate 東京 and 大阪 into English, please."), says("Tokyo and Osaka."))) == "en"
+    assert detect_language(run(asks("请帮我预订航班"), query="请帮我预订航班")) == "en"
+    assert detect_language(run(asks("sum it"), returns("合計です。" * 100))) == "en"
 
 
 def test_blame_names_step_agent_and_the_sign_that_speaks_most_for_it() -> None:
     log = steps(asks("find it"), says("I will look.", name="A"), says("Therefore the answer is 17.", name="B"))
-    candidate = most_blamed(log, actions_of(log))
+    candidate = find_most_blamed(log, extract_actions(log))
     assert candidate is not None
-    blamed = attribution(candidate, ENGLISH)
+    blamed = write_attribution(candidate, ENGLISH)
     assert (blamed.step, blamed.agent) == (2, "B")
     assert blamed.reason == ENGLISH.blame["claims"]

@@ -1,19 +1,19 @@
-"""Scores attribution against people's labels, beside rules of one line (`hansei eval blame`)."""
+"""Scores attribution against human labels, beside one-line baselines (`hansei eval blame`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from services.reflector.domain.actions import Action, actions_of
-from services.reflector.domain.attribution import most_blamed
-from services.reflector.domain.recorded_run import LabelledRun
+from services.reflector.domain.actions import Action, extract_actions
+from services.reflector.domain.attribution import find_most_blamed
+from services.reflector.domain.recorded_trajectory import LabelledTrajectory
 from services.reflector.domain.trajectory import Step
 
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """Shares, 0 to 1, of the runs whose step and whose agent were named as people did."""
+    """The shares, 0 to 1, of the trajectories whose labelled step and labelled agent were found."""
 
     step_accuracy: float
     agent_accuracy: float
@@ -21,7 +21,7 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True)
 class BlameScores:
-    """How well the rules blame over ``n`` runs, and how well each baseline does on the same ones."""
+    """The scores of the rules over ``n`` trajectories, and those of each baseline."""
 
     n: int
     step_accuracy: float
@@ -30,21 +30,21 @@ class BlameScores:
 
 
 Rule = Callable[[Sequence[Step], Sequence[Action]], Step]
-"""Names the step to blame. Both arguments belong to one run; there is at least one step."""
+"""A function that returns the blamed step of one trajectory, given its steps (at least one) and its actions."""
 
 
-def evaluate_blame(runs: Sequence[LabelledRun]) -> BlameScores:
-    """The scores over `runs`; all 0 if there are none. A run without steps counts as wrong."""
+def evaluate_blame(runs: Sequence[LabelledTrajectory]) -> BlameScores:
+    """Return the scores over `runs`; all 0 for an empty list. A trajectory without steps counts as wrong."""
     own = _accuracy(runs, _by_the_rules)
     baselines = {name: _accuracy(runs, rule) for name, rule in _BASELINES.items()}
     return BlameScores(len(runs), own.step_accuracy, own.agent_accuracy, baselines)
 
 
-def _accuracy(runs: Sequence[LabelledRun], rule: Rule) -> Accuracy:
+def _accuracy(runs: Sequence[LabelledTrajectory], rule: Rule) -> Accuracy:
     steps = agents = 0
     for run in runs:
         if run.trajectory.steps:
-            blamed = rule(run.trajectory.steps, actions_of(run.trajectory.steps))
+            blamed = rule(run.trajectory.steps, extract_actions(run.trajectory.steps))
             steps += blamed.index == run.step
             agents += blamed.speaker == run.agent
     count = max(1, len(runs))
@@ -52,7 +52,7 @@ def _accuracy(runs: Sequence[LabelledRun], rule: Rule) -> Accuracy:
 
 
 def _by_the_rules(steps: Sequence[Step], actions: Sequence[Action]) -> Step:
-    candidate = most_blamed(steps, actions)
+    candidate = find_most_blamed(steps, actions)
     return candidate.step if candidate is not None else steps[0]
 
 

@@ -1,4 +1,4 @@
-"""The ports of reflection, to models and to callers."""
+"""The interfaces of reflection to models and callers."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Reflector(Protocol):
     """Draws lessons from a trajectory and votes on the bullets it used."""
 
     async def run(self, request: ReflectionRequest) -> ReflectionResult:
-        """Return the reflection; a failing model shows as fewer iterations, not as an error (R-21)."""
+        """Return the reflection; a failing model results in fewer iterations, not in an error (R-21)."""
         ...
 
 
 class ReflectionModel(Protocol):
-    """A chat model that answers in a given shape."""
+    """A chat model that returns structured replies."""
 
     name: str
 
     async def reply(self, messages: Sequence[Message], shape: type[Reply]) -> Reply:
-        """Return the answer to `messages`; one call. Raise for a failed call and a reply that does not fit (G-11)."""
+        """Return the reply to `messages` from one call. Raise for a failed call or an invalid reply (G-11)."""
         ...

@@ -1,105 +1,97 @@
-"""Reflects on a run by deterministic rules, without any model."""
+"""Reflects on a trajectory by deterministic rules, without any model."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from chassis.logging import get_logger
-from services.reflector.domain.action_rules import error_findings, repeat_findings
-from services.reflector.domain.actions import Action, actions_of
-from services.reflector.domain.answer_rules import answer_findings
-from services.reflector.domain.attribution import most_blamed
-from services.reflector.domain.contradictions import contradiction_findings
-from services.reflector.domain.contrast import contrast
+from services.reflector.domain.action_rules import find_repeated_calls, find_tool_errors
+from services.reflector.domain.actions import Action, extract_actions
+from services.reflector.domain.answer_rules import find_answer_errors
+from services.reflector.domain.attribution import find_most_blamed
+from services.reflector.domain.contradictions import find_contradictions
+from services.reflector.domain.contrast import find_contrast
 from services.reflector.domain.findings import Finding
-from services.reflector.domain.language import Language, language_of
-from services.reflector.domain.outcome import Outcome, outcome_of
+from services.reflector.domain.language import detect_language
+from services.reflector.domain.outcome import Outcome, determine_outcome
 from services.reflector.domain.reflection import Attribution, Insight, ReflectionResult
 from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.trajectory import Trajectory
-from services.reflector.domain.votes import resolved, votes_on
-from services.reflector.domain.wording import Wording, attribution, lesson
-from services.reflector.domain.wording_en import ENGLISH
-from services.reflector.domain.wording_ja import JAPANESE
+from services.reflector.domain.votes import resolve_bullets, vote_on_bullets
+from services.reflector.domain.wording import Wording, load_wording, write_attribution, write_lesson
 
 MODEL = "offline"
 MAX_INSIGHTS = 20
 
-_WORDINGS: Mapping[Language, Wording] = {"en": ENGLISH, "ja": JAPANESE}
 _log = get_logger(__name__)
 
 
 class OfflineReflector:
-    """Reflects by rules over the transcript; one pass is all they need, so it always reports one iteration."""
+    """Reflects by deterministic rules, always in one iteration."""
 
     async def run(self, request: ReflectionRequest) -> ReflectionResult:
-        """The lessons, the votes and, for a failed run, the step to blame. The same request gives the same result."""
-        return await asyncio.to_thread(reflection_of, request)
+        """Return the lessons, the votes and, of a failed trajectory, the blamed step. Deterministic."""
+        return await asyncio.to_thread(reflect_by_rules, request)
 
 
-def reflection_of(request: ReflectionRequest) -> ReflectionResult:
-    """What the rules make of `request`; time and memory are linear in the steps."""
+def reflect_by_rules(request: ReflectionRequest) -> ReflectionResult:
+    """Return the reflection by rules on `request`; time and memory are linear in the steps."""
     trajectory = request.trajectory
-    actions = actions_of(trajectory.transcript)
-    outcome = outcome_of(trajectory, request.ground_truth, request.test_report)
-    wording = wording_for(trajectory)
-    used, unknown = resolved(trajectory.used_bullet_ids, request.bullets)
+    actions = extract_actions(trajectory.transcript)
+    outcome = determine_outcome(trajectory, request.ground_truth, request.test_report)
+    wording = load_wording(detect_language(trajectory))
+    used, unknown = resolve_bullets(trajectory.used_bullet_ids, request.bullets)
     if unknown:
         _log.warning("used bullets are not in the playbook", bullets=len(unknown), first=unknown[0])
     return ReflectionResult(
-        insights=insights_from(_findings(request, actions, outcome), wording),
-        bullet_evaluations=tuple(votes_on(used, trajectory, actions, outcome)),
+        insights=write_insights(_findings(request, actions, outcome), wording),
+        bullet_evaluations=tuple(vote_on_bullets(used, trajectory, actions, outcome)),
         trajectory_query=trajectory.query,
         trajectory_dataset=trajectory.dataset,
         trajectory_id=trajectory.id,
-        attribution=None if outcome.succeeded else blame(trajectory, actions),
-        succeeded=outcome.succeeded,
+        attribution=None if outcome.is_success else attribute_failure(trajectory, actions),
+        is_success=outcome.is_success,
         signal=outcome.signal,
         model=MODEL,
         used_bullet_ids=trajectory.used_bullet_ids,
     )
 
 
-def wording_for(trajectory: Trajectory) -> Wording:
-    """The texts in the language of the run."""
-    return _WORDINGS[language_of(trajectory)]
+def attribute_failure(trajectory: Trajectory, actions: Sequence[Action]) -> Attribution | None:
+    """Return the step at which a failed trajectory went wrong, None without messages of agents."""
+    candidate = find_most_blamed(trajectory.transcript, actions)
+    return write_attribution(candidate, load_wording(detect_language(trajectory))) if candidate is not None else None
 
 
-def blame(trajectory: Trajectory, actions: Sequence[Action]) -> Attribution | None:
-    """The step at which a failed run went wrong, None if no agent of it said anything."""
-    candidate = most_blamed(trajectory.transcript, actions)
-    return attribution(candidate, wording_for(trajectory)) if candidate is not None else None
-
-
-def insights_from(findings: Iterator[Finding], wording: Wording) -> tuple[Insight, ...]:
-    """The lessons of `findings`, each key insight once, at most `MAX_INSIGHTS`."""
+def write_insights(findings: Iterator[Finding], wording: Wording) -> tuple[Insight, ...]:
+    """Return the lessons of `findings`, without duplicate key insights, at most `MAX_INSIGHTS`."""
     lessons: dict[str, Insight] = {}
     for finding in findings:
-        told = lesson(finding, wording)
-        lessons.setdefault(told.key_insight, told)
+        lesson = write_lesson(finding, wording)
+        lessons.setdefault(lesson.key_insight, lesson)
         if len(lessons) == MAX_INSIGHTS:
             break
     return tuple(lessons.values())
 
 
 def _findings(request: ReflectionRequest, actions: Sequence[Action], outcome: Outcome) -> Iterator[Finding]:
-    yield from error_findings(actions, outcome)
-    yield from repeat_findings(actions, outcome)
-    if not outcome.succeeded:
-        yield from contradiction_findings(actions)
-    yield from answer_findings(request.trajectory, actions, outcome, request.ground_truth)
+    yield from find_tool_errors(actions, outcome)
+    yield from find_repeated_calls(actions, outcome)
+    if not outcome.is_success:
+        yield from find_contradictions(actions)
+    yield from find_answer_errors(request.trajectory, actions, outcome, request.ground_truth)
     yield from _contrasts(request, actions, outcome)
 
 
 def _contrasts(request: ReflectionRequest, actions: Sequence[Action], outcome: Outcome) -> Iterator[Finding]:
-    """One finding: this run beside the first sibling that ended the other way."""
+    """Yield one finding: the contrast with the first sibling that had the other outcome."""
     for sibling in request.siblings:
-        if outcome_of(sibling, "", "").succeeded == outcome.succeeded:
+        if determine_outcome(sibling, "", "").is_success == outcome.is_success:
             continue
-        others = actions_of(sibling.transcript)
-        failed, worked = (others, actions) if outcome.succeeded else (actions, others)
-        found = contrast(request.trajectory.query, failed, worked, told_by_failed=not outcome.succeeded)
+        others = extract_actions(sibling.transcript)
+        failed, worked = (others, actions) if outcome.is_success else (actions, others)
+        found = find_contrast(request.trajectory.query, failed, worked, reflects_failed=not outcome.is_success)
         if found is not None:
             yield found
             return

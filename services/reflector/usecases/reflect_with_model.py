@@ -1,4 +1,4 @@
-"""Reflects on a run with a chat model: insights in iterations, then a verdict on each used bullet (R-07 to R-21)."""
+"""Reflects on a trajectory with a chat model: insights in iterations, then one vote on each bullet (R-07 to R-21)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, Field
 
 from chassis.logging import get_logger
-from services.reflector.domain.actions import Action, actions_of
-from services.reflector.domain.anchoring import nearest_steps
-from services.reflector.domain.outcome import outcome_of
-from services.reflector.domain.reduction import Transcript, reduced
-from services.reflector.domain.reflection import Bullet, BulletEvaluation, Insight, ReflectionResult, Tag
+from services.reflector.domain.actions import Action, extract_actions
+from services.reflector.domain.anchoring import find_nearest_steps
+from services.reflector.domain.outcome import determine_outcome
+from services.reflector.domain.reduction import Transcript, reduce_transcript
+from services.reflector.domain.reflection import BulletEvaluation, Insight, ReflectionResult, Tag, UsedBullet
 from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.trajectory import Trajectory
-from services.reflector.domain.votes import resolved
+from services.reflector.domain.votes import resolve_bullets
 from services.reflector.prompts.builder import ReflectorPrompts
 from services.reflector.usecases.ports import Message, ReflectionModel
-from services.reflector.usecases.reflect_offline import blame
+from services.reflector.usecases.reflect_offline import attribute_failure
 
 MAX_INSIGHTS = 200
 MAX_TEXT_CHARS = 20_000
@@ -31,7 +31,7 @@ LessonText = Annotated[str, Field(max_length=MAX_TEXT_CHARS)]
 
 
 class InsightReply(BaseModel):
-    """One lesson as a model writes it; ``steps`` are the numbers the prompt shows."""
+    """One lesson in a model's reply; ``steps`` are the numbers in the prompt."""
 
     reasoning: LessonText
     error_identification: LessonText
@@ -44,13 +44,13 @@ class InsightReply(BaseModel):
 
 
 class InsightsReply(BaseModel):
-    """The lessons of one iteration; one that is not valid makes the whole reply unusable (R-30)."""
+    """The lessons of one iteration; one invalid lesson makes the whole reply unusable (R-30)."""
 
     insights: list[InsightReply] = Field(max_length=MAX_INSIGHTS)
 
 
 class VerdictReply(BaseModel):
-    """A verdict as a model writes it; whichever bullet it names, the one that was asked about is meant (R-17)."""
+    """A vote in a model's reply; its ``bullet_id`` is ignored in favour of the requested bullet (R-17)."""
 
     bullet_id: str = ""
     tag: Tag
@@ -58,20 +58,20 @@ class VerdictReply(BaseModel):
 
 
 class UnknownStepsError(ValueError):
-    """A model named steps that the run does not have, twice."""
+    """A model named steps that the trajectory does not have, also after the objection."""
 
 
 class ReflectorAgent:
-    """Reflects with a model; what fails is logged and shows in the result, it is never raised (R-21)."""
+    """Reflects with a model; failures are logged, reduce the result, and are never raised (R-21)."""
 
     def __init__(self, model: ReflectionModel, prompts: ReflectorPrompts, transcript_chars: int) -> None:
-        """`transcript_chars` is how much of a run's transcript goes into a prompt."""
+        """Limit the transcript in a prompt to about `transcript_chars` characters."""
         self._model = model
         self._prompts = prompts
         self._transcript_chars = transcript_chars
 
     async def run(self, request: ReflectionRequest) -> ReflectionResult:
-        """The reflection on `request`; R-07 and R-29 were checked when it was made."""
+        """Return the reflection on `request`, which is validated already (R-07, R-29)."""
         try:
             return await self._reflect(request)
         except Exception:
@@ -81,7 +81,7 @@ class ReflectorAgent:
     async def _reflect(self, request: ReflectionRequest) -> ReflectionResult:
         trajectory = request.trajectory
         actions, transcript = await asyncio.to_thread(self._read, trajectory)
-        used, unknown = resolved(trajectory.used_bullet_ids, request.bullets)
+        used, unknown = resolve_bullets(trajectory.used_bullet_ids, request.bullets)
         for bullet_id in unknown:
             _log.warning("used bullet is not in the playbook; skipping it", bullet=bullet_id)  # R-09
         insights: list[Insight] = []
@@ -98,32 +98,36 @@ class ReflectorAgent:
         return await asyncio.to_thread(self._result, request, insights, evaluations, completed, actions)
 
     def _read(self, trajectory: Trajectory) -> tuple[tuple[Action, ...], Transcript]:
-        """The calls of a run and its transcript for a prompt; long runs take long, so this runs in a thread."""
-        actions = actions_of(trajectory.transcript)
-        return actions, reduced(trajectory, actions, self._transcript_chars)
+        """Return the calls of a trajectory and its transcript for a prompt."""
+        actions = extract_actions(trajectory.transcript)
+        return actions, reduce_transcript(trajectory, actions, self._transcript_chars)
 
     async def _iteration(
-        self, request: ReflectionRequest, transcript: Transcript, used: Sequence[Bullet], previous: Sequence[Insight]
+        self,
+        request: ReflectionRequest,
+        transcript: Transcript,
+        used: Sequence[UsedBullet],
+        previous: Sequence[Insight],
     ) -> list[Insight]:
-        """The insights of one iteration. A reply that rests on steps that do not exist is asked for once more."""
-        prompt = self._prompts.for_insights(request, transcript, used, previous)
+        """Return the insights of one iteration. A reply that names steps that do not exist is rejected once."""
+        prompt = self._prompts.build_insights_prompt(request, transcript, used, previous)
         messages: list[Message] = [("human", prompt)]
         reply = await self._model.reply(messages, InsightsReply)
         numbers = _numbers_of(request.trajectory)
         unknown = _unknown_steps(reply, numbers)
         if unknown:
-            objection = self._prompts.objection(unknown, numbers)
+            build_objection = self._prompts.build_objection(unknown, numbers)
             reply = await self._model.reply(
-                [*messages, ("ai", reply.model_dump_json()), ("human", objection)], InsightsReply
+                [*messages, ("ai", reply.model_dump_json()), ("human", build_objection)], InsightsReply
             )
             unknown = _unknown_steps(reply, numbers)
         if unknown:
             raise UnknownStepsError(f"the insights rest on steps that do not exist: {unknown}")
         return await asyncio.to_thread(_insights, reply, request.trajectory)
 
-    async def _evaluation(self, request: ReflectionRequest, bullet: Bullet) -> BulletEvaluation:
+    async def _evaluation(self, request: ReflectionRequest, bullet: UsedBullet) -> BulletEvaluation:
         try:
-            prompt = self._prompts.for_bullet(request, bullet)
+            prompt = self._prompts.build_bullet_prompt(request, bullet)
             verdict = await self._model.reply([("human", prompt)], VerdictReply)
         except Exception as error:
             _log.warning("evaluation of a bullet failed", bullet=bullet.id, error=str(error))
@@ -140,7 +144,7 @@ class ReflectorAgent:
         actions: Sequence[Action] | None,
     ) -> ReflectionResult:
         trajectory = request.trajectory
-        outcome = outcome_of(trajectory, request.ground_truth, request.test_report)
+        outcome = determine_outcome(trajectory, request.ground_truth, request.test_report)
         return ReflectionResult(
             insights=tuple(insights),
             bullet_evaluations=tuple(evaluations),
@@ -148,8 +152,8 @@ class ReflectorAgent:
             trajectory_dataset=trajectory.dataset,
             iteration_count=completed,
             trajectory_id=trajectory.id,
-            attribution=None if outcome.succeeded or actions is None else blame(trajectory, actions),
-            succeeded=outcome.succeeded,
+            attribution=None if outcome.is_success or actions is None else attribute_failure(trajectory, actions),
+            is_success=outcome.is_success,
             signal=outcome.signal,
             model=self._model.name,
             used_bullet_ids=trajectory.used_bullet_ids,
@@ -157,7 +161,7 @@ class ReflectorAgent:
 
 
 def _numbers_of(trajectory: Trajectory) -> range:
-    """The step numbers a prompt shows."""
+    """Return the step numbers of the prompt."""
     first = trajectory.first_step_number
     return range(first, first + len(trajectory.transcript))
 
@@ -168,15 +172,15 @@ def _unknown_steps(reply: InsightsReply, numbers: range) -> list[int]:
 
 
 def _insights(reply: InsightsReply, trajectory: Trajectory) -> list[Insight]:
-    """The lessons with indices instead of numbers.
+    """Return the lessons with step indices instead of step numbers.
 
-    One that names no step gets the step it speaks of, and one that speaks of none gets the last: it is about the run.
+    A lesson without steps gets the step that it refers to, or the last step if it refers to none.
     """
     silent = [item for item in reply.insights if not item.steps]
     texts = [f"{item.error_identification}\n{item.root_cause_analysis}\n{item.reasoning}" for item in silent]
     steps = trajectory.transcript
     last = steps[-1].index if steps else None
-    found = nearest_steps(texts, steps) if texts else []
+    found = find_nearest_steps(texts, steps) if texts else []
     nearest = iter(last if index is None else index for index in found)
     return [_insight(item, trajectory, None if item.steps else next(nearest)) for item in reply.insights]
 

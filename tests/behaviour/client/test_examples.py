@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from examples.record import ATTEMPTS, TRAJECTORIES, record_into
+from examples.record import SCRIPTS, TRAJECTORIES, record_into
 from examples.recorder.agent import Agent, ScriptBrokenError
-from examples.recorder.task import Attempt, record
+from examples.recorder.task import Script, record
 from examples.recorder.trajectory import Trajectory
 from examples.recorder.workplace import Workplace
 
-IDS = [attempt.id for attempt in ATTEMPTS]
+IDS = [script.id for script in SCRIPTS]
 FIELDS = list(Trajectory.__dataclass_fields__)
 MACHINE_PATH = re.compile(r"(?<![\w.:/])/(?:tmp|home|root|usr|var|opt|private|Users|work)\b|[A-Z]:\\\\")
 LOOPBACK = re.compile(r"127\.0\.0\.1|localhost")
@@ -129,19 +129,19 @@ def test_a_call_that_ends_otherwise_than_scripted_stops_the_recording() -> None:
         agent.does("This works.", "git", command="git commit -m 'Nothing is staged'")
         return "Committed."
 
-    attempt = Attempt("supposes", ATTEMPTS[0].task, supposes_a_clean_commit)
+    script = Script("supposes", SCRIPTS[0].task, supposes_a_clean_commit)
     with pytest.raises(ScriptBrokenError, match="was expected to work"):
-        record(attempt, "2026-01-05T09:00:00Z")
+        record(script, "2026-01-05T09:00:00Z")
 
 
 def test_a_false_claim_is_a_failure() -> None:
-    task = ATTEMPTS[0].task
-    claim = Attempt("claims", task, lambda agent: task.ground_truth)
+    task = SCRIPTS[0].task
+    claim = Script("claims", task, lambda agent: task.ground_truth)
     assert record(claim, "2026-01-05T09:00:00Z").status == "failure"
 
 
 def test_an_unknown_id_records_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="unknown attempt 'nope'; known: git-commit"):
+    with pytest.raises(ValueError, match="unknown script 'nope'; known: git-commit"):
         record_into(tmp_path / "out", [IDS[0], "nope"])
     assert not (tmp_path / "out").exists()
 

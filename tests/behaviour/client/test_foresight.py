@@ -19,8 +19,8 @@ from hansei.client.trajectories import TrajectoryRecord, read_trajectories
 from hansei.curator.v1.curator_service_pb2 import CurateResponse
 from hansei.playbook.v1 import playbook_pb2 as pb
 from hansei.reflector.v1.trajectory_pb2 import SIGNAL_STRENGTH_SELF_REPORT
-from services.reflector.domain.actions import actions_of
-from services.reflector.rpc.convert import trajectory_from
+from services.reflector.domain.actions import extract_actions
+from services.reflector.rpc.convert import parse_trajectory
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples/trajectories"
@@ -153,8 +153,8 @@ def test_no_query_holds_the_error_it_asks_about(walk: tuple[list[TrajectoryRecor
     records, found = walk
     queries = 0
     for record in records:
-        steps = trajectory_from(record.trajectory, "trajectory").transcript
-        failed = [action.error for action in actions_of(steps) if action.error is not None]
+        steps = parse_trajectory(record.trajectory, "trajectory").transcript
+        failed = [action.error for action in extract_actions(steps) if action.error is not None]
         calls = commands.failed_calls(record.trajectory)
         for error, call in zip(failed, calls, strict=True):
             query = query_before(FailedToolCall(**call)).query_text

@@ -30,42 +30,42 @@ def git(command: str) -> str:
 
 
 def conversation(server: OpenAIServer) -> list[BaseMessage]:
-    """What a LangChain agent and a model that is scripted say to each other, over HTTP."""
+    """Return the conversation of a LangChain agent with a scripted model, over HTTP."""
     server.script(
         chat(tool_calls=[("git", {"command": "git commit -m Log"})]),
         chat(tool_calls=[("git", {"command": "git config user.email me@example.org"})]),
         chat("I could not commit."),
     )
     model = ChatOpenAI(model="scripted", base_url=server.base_url, api_key="none", max_retries=0).bind_tools([git])
-    said: list[BaseMessage] = [HumanMessage("Commit the log.")]
+    messages: list[BaseMessage] = [HumanMessage("Commit the log.")]
     for _ in range(3):
-        reply = model.invoke(said)
-        said.append(reply)
-        said += [
+        reply = model.invoke(messages)
+        messages.append(reply)
+        messages += [
             ToolMessage(git.invoke(call["args"]), tool_call_id=call["id"], name=call["name"])
             for call in reply.tool_calls
         ]
-    return said
+    return messages
 
 
 @pytest.fixture(scope="module")
-def said() -> list[BaseMessage]:
+def messages() -> list[BaseMessage]:
     with OpenAIServer() as server:
         return conversation(server)
 
 
-def written(form: str, said: list[BaseMessage]) -> str:
+def encode(form: str, messages: list[BaseMessage]) -> str:
     if form == "state":
-        return json.dumps({"messages": [each.model_dump() for each in said], "status": "failure"})
-    return dumps(said) if form == "dumps" else json.dumps(messages_to_dict(said))
+        return json.dumps({"messages": [message.model_dump() for message in messages], "status": "failure"})
+    return dumps(messages) if form == "dumps" else json.dumps(messages_to_dict(messages))
 
 
 @pytest.mark.parametrize("form", ["dumps", "messages_to_dict", "state"])
 def test_what_langchain_said_is_learned(
-    hansei: Hansei, dataset: str, said: list[BaseMessage], form: str, tmp_path: Path
+    hansei: Hansei, dataset: str, messages: list[BaseMessage], form: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "conversation.json"
-    file.write_text(written(form, said), encoding="utf-8")
+    file.write_text(encode(form, messages), encoding="utf-8")
     learned = hansei("learn", file, "--dataset", dataset, "--json")
     assert learned.code == 0, learned.err
     (insight, *_) = learned.lines[0]["response"]["reflection"]["insights"]
@@ -88,7 +88,7 @@ def test_a_folder_of_files_of_several_formats_is_learned(
 ) -> None:
     learned = hansei("learn", FILES, "--dataset", dataset, "--json")
     assert learned.code == 0, learned.err
-    by_source = {Path(each["source"]).name: each["response"]["reflection"] for each in learned.lines}
+    by_source = {Path(line["source"]).name: line["response"]["reflection"] for line in learned.lines}
     assert set(by_source) == {"swe_agent.traj", "atif.json", "anthropic.json"}
     assert any(error in insight["error_identification"] for insight in by_source[name]["insights"])
 
@@ -110,7 +110,7 @@ def test_where_a_failed_run_went_wrong_is_told_as_the_place_in_its_file(
     run["extra"] = {"reward": 0.0}
     file = tmp_path / "failed.json"
     file.write_text(json.dumps(run), encoding="utf-8")
-    told = hansei("learn", file, "--dataset", dataset, "--verbose")
-    assert told.code == 0, told.err
-    assert "blamed" in told.out
-    assert "steps[2]" in told.out
+    output = hansei("learn", file, "--dataset", dataset, "--verbose")
+    assert output.code == 0, output.err
+    assert "blamed" in output.out
+    assert "steps[2]" in output.out

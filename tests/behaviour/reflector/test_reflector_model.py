@@ -33,7 +33,7 @@ def model() -> Iterator[OpenAIServer]:
 
 @asynccontextmanager
 async def reflector(model: OpenAIServer, **settings: Any) -> AsyncIterator[Any]:
-    """A stub of a running reflector that asks `model`."""
+    """Return a stub of a running reflector that asks `model`."""
     chosen = ReflectorSettings.model_validate(
         {
             "llm_provider": "openai",
@@ -63,8 +63,8 @@ def request(**fields: Any) -> pb.ReflectRequest:
         status=tpb.TRAJECTORY_STATUS_FAILURE,
     )
     bullet = playbook_pb2.Bullet(id="er-00001", section="git", content="Set {user.name} first.")
-    given = {"trajectory": trajectory, "dataset": "appworld", "ground_truth": "42", "bullets": [bullet]}
-    return pb.ReflectRequest(**{**given, **fields})
+    defaults = {"trajectory": trajectory, "dataset": "appworld", "ground_truth": "42", "bullets": [bullet]}
+    return pb.ReflectRequest(**{**defaults, **fields})
 
 
 async def test_iterations_and_verdicts_are_calls_of_their_own(model: OpenAIServer) -> None:
@@ -78,7 +78,7 @@ async def test_iterations_and_verdicts_are_calls_of_their_own(model: OpenAIServe
     (vote,) = result.bullet_evaluations
     assert (vote.bullet_id, vote.tag) == ("er-00001", playbook_pb2.VOTE_TAG_HARMFUL)  # R-17
     assert len(model.requests) == 3
-    assert all(len(asked.messages) == 1 and asked.messages[0][0] == "user" for asked in model.requests)  # R-23
+    assert all(len(request.messages) == 1 and request.messages[0][0] == "user" for request in model.requests)  # R-23
     assert "1. look\n2. decide" in model.requests[0].prompt
     assert "- first" in model.requests[1].prompt
     assert "[er-00001] git\nSet {user.name} first." in model.requests[2].prompt
@@ -133,7 +133,7 @@ async def test_a_datasets_own_template_is_used(model: OpenAIServer, tmp_path: Pa
 
 
 async def test_a_long_run_is_reduced_and_the_prompt_says_so(model: OpenAIServer) -> None:
-    steps = [tpb.Step(role=tpb.STEP_ROLE_TOOL, content=f"page {place} " + "x" * 2_000) for place in range(200)]
+    steps = [tpb.Step(role=tpb.STEP_ROLE_TOOL, content=f"page {number} " + "x" * 2_000) for number in range(200)]
     steps[120].content = "Error: the balance is not enough"
     long = tpb.Trajectory(query="q", dataset="appworld", status=tpb.TRAJECTORY_STATUS_FAILURE, steps=steps)
     model.script(insights("x", steps=[120]))
@@ -153,8 +153,8 @@ async def test_a_stalled_model_does_not_outlast_the_caller(model: OpenAIServer) 
         try:
             reflected = await stub.Reflect(request(), timeout=1)
         except grpc.aio.AioRpcError as error:
-            told = error.code()
+            outcome = error.code()
         else:
-            told = reflected.result.iteration_count
-        assert told in (grpc.StatusCode.DEADLINE_EXCEEDED, 0)
+            outcome = reflected.result.iteration_count
+        assert outcome in (grpc.StatusCode.DEADLINE_EXCEEDED, 0)
         await asyncio.to_thread(model.wait_until_idle)

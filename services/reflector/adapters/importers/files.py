@@ -1,6 +1,6 @@
-"""Reads a file of trajectories in any format it knows: a JSON document or JSON lines, told by the content.
+"""Reads trajectory files: a JSON document or JSON lines; the content determines the format.
 
-This is the one place where formats are told apart; `hansei learn`, bulk learning and the SDK send files here.
+Only this module detects formats; `hansei learn`, bulk learning and the SDK send files here.
 """
 
 from __future__ import annotations
@@ -22,94 +22,94 @@ from services.reflector.adapters.importers import (
     tau_bench,
     who_and_when,
 )
-from services.reflector.adapters.importers.records import Record
+from services.reflector.adapters.importers.json_records import Record
 from services.reflector.domain.dataset import check_dataset
 from services.reflector.domain.errors import MalformedTrajectory, UnknownFormat
-from services.reflector.domain.recorded_run import Format, RecordedRun, TrajectoryFile
+from services.reflector.domain.recorded_trajectory import Format, RecordedTrajectory, TrajectoryFile
 
 MAX_FILE_BYTES = 64_000_000
 MAX_TRAJECTORIES = 10_000
 
 
-Runs = Callable[[Iterable[Record], str], Iterator[RecordedRun]]
+Runs = Callable[[Iterable[Record], str], Iterator[RecordedTrajectory]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    expect: Callable[[Record], None]
+    check_format: Callable[[Record], None]
     runs: Runs
 
 
-def _one_each(read: Callable[[Record, str], RecordedRun]) -> Runs:
-    """Reads formats in which a record is a run."""
+def _read_each_record(read: Callable[[Record, str], RecordedTrajectory]) -> Runs:
+    """Return a reader for formats in which each record is one trajectory."""
 
-    def runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedRun]:
+    def runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
         for record in records:
             try:
                 yield read(record, dataset)
             except RecursionError as error:
-                raise MalformedTrajectory(record.where, "", "is nested too deeply") from error
+                raise MalformedTrajectory(record.location, "", "is nested too deeply") from error
 
     return runs
 
 
-# Asked in this order: a format that others resemble comes after them.
+# The first matching format is used: a format that others resemble comes after them.
 _READERS: Mapping[Format, _Reader] = {
-    "otel": _Reader(otel.expect, otel.runs),
-    "atif": _Reader(atif.expect, _one_each(atif.read)),
-    "tau_bench": _Reader(tau_bench.expect, _one_each(tau_bench.read)),
-    "swe_agent": _Reader(swe_agent.expect, _one_each(swe_agent.read)),
-    "langchain": _Reader(langchain.expect, _one_each(langchain.read)),
-    "anthropic": _Reader(anthropic.expect, _one_each(anthropic.read)),
-    "openai": _Reader(openai.expect, _one_each(openai.read)),
-    "who_and_when": _Reader(who_and_when.expect, _one_each(who_and_when.read)),
-    "hansei": _Reader(hansei.expect, _one_each(hansei.read)),
+    "otel": _Reader(otel.check_format, otel.runs),
+    "atif": _Reader(atif.check_format, _read_each_record(atif.read)),
+    "tau_bench": _Reader(tau_bench.check_format, _read_each_record(tau_bench.read)),
+    "swe_agent": _Reader(swe_agent.check_format, _read_each_record(swe_agent.read)),
+    "langchain": _Reader(langchain.check_format, _read_each_record(langchain.read)),
+    "anthropic": _Reader(anthropic.check_format, _read_each_record(anthropic.read)),
+    "openai": _Reader(openai.check_format, _read_each_record(openai.read)),
+    "who_and_when": _Reader(who_and_when.check_format, _read_each_record(who_and_when.read)),
+    "hansei": _Reader(hansei.check_format, _read_each_record(hansei.read)),
 }
 
 
 def read_trajectories(content: bytes, dataset: str, format: Format | None = None) -> TrajectoryFile:
-    """The runs of a file; `dataset` is for runs that name none, a `format` of None is told by the first record.
+    """Return the trajectories of a file. `dataset` is a default; the first record determines a missing `format`.
 
-    A file is read as a whole or not at all. Raises MalformedTrajectory naming line, field, value and rule,
-    UnknownFormat naming what speaks against each format, and InvalidDatasetName.
+    A file is read as a whole or not at all. Raise MalformedTrajectory with line, field, value and rule,
+    UnknownFormat with the reason for each format, or InvalidTrajectoryDataset.
     """
     check_dataset(dataset)
-    records = records_of(content)
+    records = split_records(content)
     first = next(records, None)
     if first is None:
         raise MalformedTrajectory("file", content[:80], "holds no trajectory")
-    chosen = format or _format_of(first)
-    runs: list[RecordedRun] = []
-    for run in _READERS[chosen].runs(chain([first], records), dataset):
+    detected = format or _detect_format(first)
+    runs: list[RecordedTrajectory] = []
+    for run in _READERS[detected].runs(chain([first], records), dataset):
         if len(runs) == MAX_TRAJECTORIES:
             raise MalformedTrajectory(
                 "file", run.trajectory.id, f"is one trajectory too many, at most {MAX_TRAJECTORIES} fit a file"
             )
-        runs.append(_identified(run))
+        runs.append(_add_id(run))
     if not runs:
-        raise MalformedTrajectory("file", content[:80], f"holds no trajectory of the format {chosen}")
-    return TrajectoryFile(chosen, tuple(runs))
+        raise MalformedTrajectory("file", content[:80], f"holds no trajectory of the format {detected}")
+    return TrajectoryFile(detected, tuple(runs))
 
 
-def _identified(run: RecordedRun) -> RecordedRun:
+def _add_id(run: RecordedTrajectory) -> RecordedTrajectory:
     if run.trajectory.id:
         return run
     return replace(run, trajectory=run.trajectory.model_copy(update={"id": run.trajectory.content_id}))
 
 
-def _format_of(record: Record) -> Format:
-    against: dict[str, str] = {}
+def _detect_format(record: Record) -> Format:
+    reasons: dict[str, str] = {}
     for name, reader in _READERS.items():
         try:
-            reader.expect(record)
+            reader.check_format(record)
         except MalformedTrajectory as error:
-            against[name] = error.message
+            reasons[name] = error.message
         else:
             return name
-    raise UnknownFormat(record.where, list(record.value), against)
+    raise UnknownFormat(record.location, list(record.value), reasons)
 
 
-def _decoded(content: bytes) -> str:
+def _decode(content: bytes) -> str:
     if len(content) > MAX_FILE_BYTES:
         raise MalformedTrajectory(
             "file", f"{len(content)} bytes", f"is too large, at most {MAX_FILE_BYTES} bytes are read"
@@ -122,29 +122,29 @@ def _decoded(content: bytes) -> str:
         ) from error
 
 
-def records_of(content: bytes) -> Iterator[Record]:
-    """The records of a file: of its lines where its first line is a document of its own, else of the whole document.
+def split_records(content: bytes) -> Iterator[Record]:
+    """Yield the records of a file: of each line if the first line is a JSON document, else of the whole file.
 
-    Messages that stand there without an object around them are one conversation.
+    A list of messages without an enclosing object is one conversation.
     """
-    text = _decoded(content)
+    text = _decode(content)
     first, _, rest = text.lstrip().partition("\n")
     if not rest.strip() or not _is_document(first):
-        document = _parsed(text, "file")
+        document = _parse_json(text, "file")
         if not isinstance(document, list):
             yield Record(document, "trajectory")
         elif _are_messages(document):
             yield Record({"messages": document}, "trajectory")
         else:
-            yield from (_record(item, f"trajectories[{place}]") for place, item in enumerate(document))
+            yield from (_record(item, f"trajectories[{index}]") for index, item in enumerate(document))
         return
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
-            yield _record(_parsed(line, f"line {number}"), f"line {number}")
+            yield _record(_parse_json(line, f"line {number}"), f"line {number}")
 
 
-def _record(document: object, where: str) -> Record:
-    return Record({"messages": document} if isinstance(document, list) else document, where)
+def _record(document: object, location: str) -> Record:
+    return Record({"messages": document} if isinstance(document, list) else document, location)
 
 
 def _are_messages(document: list[object]) -> bool:
@@ -161,14 +161,14 @@ def _is_document(line: str) -> bool:
         return False
 
 
-def _parsed(text: str, where: str) -> object:
+def _parse_json(text: str, location: str) -> object:
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_reject_constant)
     except RecursionError as error:
-        raise MalformedTrajectory(where, text[:80], "is nested too deeply") from error
+        raise MalformedTrajectory(location, text[:80], "is nested too deeply") from error
     except ValueError as error:
-        raise MalformedTrajectory(where, text.strip()[:80], f"is not JSON: {error}") from error
+        raise MalformedTrajectory(location, text.strip()[:80], f"is not JSON: {error}") from error
 
 
-def _no_constant(name: str) -> NoReturn:
+def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")

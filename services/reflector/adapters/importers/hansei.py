@@ -1,43 +1,42 @@
-"""Reads our own JSON: the fields of a trajectory, with `ground_truth` and `test_report` beside them.
+"""Reads hansei's own JSON: the fields of a trajectory, with `ground_truth` and `test_report` beside them.
 
-What the contract writes as JSON is read, too: its names of roles and states, and a trajectory under `trajectory`, as
-`Learn` takes it.
+The JSON form of the contract's messages is accepted too: its enum names, and a trajectory under `trajectory`, as in
+requests of `Learn`.
 """
 
 from __future__ import annotations
 
-from services.reflector.adapters.importers.messages import last_answer, query_of, steps_of
-from services.reflector.adapters.importers.records import Record, validated
-from services.reflector.domain.errors import MalformedTrajectory
-from services.reflector.domain.recorded_run import RecordedRun
+from services.reflector.adapters.importers.json_records import Record, build_model
+from services.reflector.adapters.importers.messages import find_last_answer, find_query, read_steps
+from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 from services.reflector.domain.trajectory import Trajectory
 
 _ROLE, _STATUS, _SIGNAL = "STEP_ROLE_", "TRAJECTORY_STATUS_", "SIGNAL_STRENGTH_"
-_BESIDE = ("ground_truth", "test_report")
+_OUTCOME_FIELDS = ("ground_truth", "test_report")
 
 
-def expect(record: Record) -> None:
-    """Raises MalformedTrajectory naming what speaks against a trajectory in our own form."""
-    record = _unwrapped(record)
-    record.listed("reasoning_steps" if record.has("reasoning_steps") else "steps")
+def check_format(record: Record) -> None:
+    """Raise MalformedTrajectory with the reason if the record is no trajectory in hansei's form."""
+    record = _unwrap(record)
+    record.require_list("reasoning_steps" if record.has("reasoning_steps") else "steps")
 
 
-def read(record: Record, dataset: str) -> RecordedRun:
-    """The run of one trajectory. Raises MalformedTrajectory naming the field."""
-    record = _plain(_unwrapped(record))
-    steps = steps_of(record.records("steps"))
-    for place, step in enumerate(record.records("steps")):
-        if step.value.get("index", place) != place:
-            raise MalformedTrajectory(step.path("index"), step.value["index"], f"must be the step's place, {place}")
+def read(record: Record, dataset: str) -> RecordedTrajectory:
+    """Return the trajectory of one trajectory. Raise MalformedTrajectory naming the field."""
+    record = _normalize_enums(_unwrap(record))
+    steps = read_steps(record.records("steps"))
+    for index, step in enumerate(record.records("steps")):
+        if step.value.get("index", index) != index:
+            raise step.error("index", f"must be the step's position, {index}")
     optional = {name: record.value[name] for name in ("created_at", "reward", "signal") if record.has(name)}
-    trajectory = validated(
+    trajectory = build_model(
         Trajectory,
-        record.where,
+        record.location,
         id=record.text("id"),
         task_id=record.text("task_id"),
-        query=query_of(record, steps),
+        query=find_query(record, steps),
         dataset=record.text("dataset") or dataset,
-        generated_answer=record.text("generated_answer") or last_answer(steps),
+        generated_answer=record.text("generated_answer") or find_last_answer(steps),
         reasoning_steps=record.texts("reasoning_steps"),
         used_bullet_ids=record.texts("used_bullet_ids"),
         cited_bullet_ids=record.texts("cited_bullet_ids"),
@@ -46,31 +45,31 @@ def read(record: Record, dataset: str) -> RecordedRun:
         steps=steps,
         **optional,
     )
-    return RecordedRun(trajectory, record.text("ground_truth"), record.text("test_report"))
+    return RecordedTrajectory(trajectory, record.text("ground_truth"), record.text("test_report"))
 
 
-def _unwrapped(record: Record) -> Record:
-    """A trajectory, also where it stands in `trajectory` with its outcome beside it."""
+def _unwrap(record: Record) -> Record:
+    """Return the trajectory of a record, also if the field `trajectory` holds it."""
     if not isinstance(record.value.get("trajectory"), dict):
         return record
-    inner = Record(record.value["trajectory"], record.path("trajectory"))
-    beside = {name: record.value[name] for name in _BESIDE if record.has(name)}
-    return Record({**inner.value, **beside}, inner.where)
+    child = Record(record.value["trajectory"], record.field_path("trajectory"))
+    beside = {name: record.value[name] for name in _OUTCOME_FIELDS if record.has(name)}
+    return Record({**child.value, **beside}, child.location)
 
 
-def _plain(record: Record) -> Record:
-    """The same in our own words where a message of the contract was written as JSON."""
-    value = {**record.value, "status": _word(record.value.get("status"), _STATUS)}
+def _normalize_enums(record: Record) -> Record:
+    """Return the record with the contract's enum names replaced by those of this format."""
+    value = {**record.value, "status": _enum_word(record.value.get("status"), _STATUS)}
     if record.has("steps"):
         steps = (step.value for step in record.records("steps"))
-        value["steps"] = [{**step, "role": _word(step.get("role"), _ROLE)} for step in steps]
+        value["steps"] = [{**step, "role": _enum_word(step.get("role"), _ROLE)} for step in steps]
     if record.has("signal"):
-        value["signal"] = _word(record.value["signal"], _SIGNAL) or None
-    return Record(value, record.where)
+        value["signal"] = _enum_word(record.value["signal"], _SIGNAL) or None
+    return Record(value, record.location)
 
 
-def _word(value: object, prefix: str) -> object:
-    """`success` for `TRAJECTORY_STATUS_SUCCESS`, nothing for what was not said; anything else as it is."""
+def _enum_word(value: object, prefix: str) -> object:
+    """Return `success` for `TRAJECTORY_STATUS_SUCCESS`, "" for an unspecified value; other values unchanged."""
     if not isinstance(value, str) or not value.startswith(prefix):
         return value
     return value.removeprefix(prefix).lower().removeprefix("unspecified")

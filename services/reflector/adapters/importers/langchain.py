@@ -1,14 +1,14 @@
-"""Reads LangChain messages as `messages_to_dict`, `dumps` and `model_dump` write them, one step for each message.
+"""Reads LangChain messages in the form of `messages_to_dict`, `dumps` and `model_dump`, one step for each message.
 
 Source of the format: langchain_core.messages and langchain_core.load, version 1.
 """
 
 from __future__ import annotations
 
-from services.reflector.adapters.importers.records import Record, as_json_text, content_text, validated
-from services.reflector.adapters.importers.turns import failed, run_of
+from services.reflector.adapters.importers.json_records import Record, build_model, content_text, to_json_text
+from services.reflector.adapters.importers.step_collector import build_recorded_trajectory, mark_as_error
 from services.reflector.domain.errors import MalformedTrajectory
-from services.reflector.domain.recorded_run import RecordedRun
+from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 from services.reflector.domain.trajectory import Role, Step, ToolCall
 
 _ROLES: dict[str, Role] = {
@@ -25,7 +25,7 @@ _CHUNK = "MessageChunk"
 
 
 def is_message(value: object) -> bool:
-    """Whether a JSON value has the form of one message."""
+    """Return whether a JSON value has the form of one message."""
     if not isinstance(value, dict) or ("role" in value and value.get("type") != "chat"):
         return False
     if "lc" in value:
@@ -33,43 +33,43 @@ def is_message(value: object) -> bool:
     return _kind(value) in {*_ROLES, "chat"} and ("data" in value or "content" in value)
 
 
-def expect(record: Record) -> None:
-    """Raises MalformedTrajectory naming what speaks against messages of this kind."""
-    for message in record.filled("messages"):
+def check_format(record: Record) -> None:
+    """Raise MalformedTrajectory with the reason if the record does not hold LangChain messages."""
+    for message in record.require_records("messages"):
         if not is_message(message.value):
             rule = f"must be a `type` of {', '.join(_ROLES)} with `data` or `content`, or a constructor (`lc`)"
-            raise MalformedTrajectory(message.path("type"), message.value.get("type"), rule)
+            raise message.error("type", rule)
 
 
-def read(record: Record, dataset: str) -> RecordedRun:
-    """The run of one conversation. Raises MalformedTrajectory naming message and field."""
+def read(record: Record, dataset: str) -> RecordedTrajectory:
+    """Return the trajectory of one conversation. Raise MalformedTrajectory naming message and field."""
     messages = enumerate(record.records("messages"))
-    return run_of(record, dataset, tuple(_step(index, message) for index, message in messages))
+    return build_recorded_trajectory(record, dataset, tuple(_step(index, message) for index, message in messages))
 
 
 def _step(index: int, message: Record) -> Step:
-    body = message.inner("data") or message.inner("kwargs") or message
+    body = message.child("data") or message.child("kwargs") or message
     kind = _kind(body.value) or _kind(message.value)
     role = _ROLES.get(body.text("role") if kind == "chat" else kind)
     if role is None:
-        raise MalformedTrajectory(body.path("type"), kind, f"must be one of {', '.join(_ROLES)}")
+        raise MalformedTrajectory(body.field_path("type"), kind, f"must be one of {', '.join(_ROLES)}")
     text = content_text(body)
-    return validated(
+    return build_model(
         Step,
-        message.where,
+        message.location,
         index=index,
         role=role,
         name=body.text("name"),
-        content=failed(text) if role == "tool" and body.value.get("status") == "error" else text,
-        # What did not parse as a call was asked for all the same.
+        content=mark_as_error(text) if role == "tool" and body.value.get("status") == "error" else text,
+        # Invalid calls are calls of the agent too.
         tool_calls=tuple(_call(call) for name in ("tool_calls", "invalid_tool_calls") for call in body.records(name)),
         tool_call_id=body.text("tool_call_id"),
     )
 
 
 def _call(call: Record) -> ToolCall:
-    arguments = as_json_text(call.value.get("args"))
-    return validated(ToolCall, call.where, id=call.text("id"), name=call.named("name"), arguments=arguments)
+    arguments = to_json_text(call.value.get("args"))
+    return build_model(ToolCall, call.location, id=call.text("id"), name=call.require_name("name"), arguments=arguments)
 
 
 def _kind(value: dict[str, object]) -> str:

@@ -1,8 +1,8 @@
-"""Reads chat messages as OpenAI writes them (`role`, `content`, `tool_calls`), one step for each message."""
+"""Reads chat messages in OpenAI's form (`role`, `content`, `tool_calls`), one step for each message."""
 
 from __future__ import annotations
 
-from services.reflector.adapters.importers.records import Record, as_json_text, content_text, validated
+from services.reflector.adapters.importers.json_records import Record, build_model, content_text, to_json_text
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.trajectory import MAX_QUERY_CHARS, MAX_TEXT_CHARS, Role, Step, ToolCall
 
@@ -16,20 +16,16 @@ _ROLES: dict[str, Role] = {
 }
 
 
-def steps_of(messages: list[Record]) -> tuple[Step, ...]:
-    """The steps of `messages`, with the same places. Raises MalformedTrajectory naming message and field."""
+def read_steps(messages: list[Record]) -> tuple[Step, ...]:
+    """Return the steps of `messages`, with equal positions. Raise MalformedTrajectory with message and field."""
     return tuple(_step(index, message) for index, message in enumerate(messages))
 
 
 def _step(index: int, message: Record) -> Step:
-    role = _ROLES.get(message.text("role"))
-    if role is None:
-        raise MalformedTrajectory(
-            message.path("role"), message.value.get("role"), f"must be one of {', '.join(_ROLES)}"
-        )
-    return validated(
+    role = message.choice("role", _ROLES)
+    return build_model(
         Step,
-        message.where,
+        message.location,
         index=index,
         role=role,
         name=message.text("name"),
@@ -42,35 +38,35 @@ def _step(index: int, message: Record) -> Step:
 def _tool_calls(message: Record) -> tuple[ToolCall, ...]:
     calls = [_tool_call(call) for call in message.records("tool_calls")]
     if message.has("function_call"):
-        calls.append(_function(Record(message.value["function_call"], message.path("function_call")), ""))
+        calls.append(_function(Record(message.value["function_call"], message.field_path("function_call")), ""))
     return tuple(calls)
 
 
 def _tool_call(call: Record) -> ToolCall:
     if call.has("function"):
-        return _function(Record(call.value["function"], call.path("function")), call.text("id"))
+        return _function(Record(call.value["function"], call.field_path("function")), call.text("id"))
     return _function(call, call.text("id"))
 
 
 def _function(function: Record, call_id: str) -> ToolCall:
-    arguments = as_json_text(function.value.get("arguments"))
-    return validated(ToolCall, function.where, id=call_id, name=function.named("name"), arguments=arguments)
+    arguments = to_json_text(function.value.get("arguments"))
+    return build_model(ToolCall, function.location, id=call_id, name=function.require_name("name"), arguments=arguments)
 
 
-def query_of(record: Record, steps: tuple[Step, ...], field: str = "query") -> str:
-    """What was asked: the record's own `field`, or else the first thing a person, or anybody, said.
+def find_query(record: Record, steps: tuple[Step, ...], field: str = "query") -> str:
+    """Return the question: the record's `field`, else the first message of a user, else the first message.
 
-    Raises MalformedTrajectory when there is neither.
+    Raise MalformedTrajectory if there is none.
     """
-    said = [step for step in steps if step.content.strip()]
-    first = next((step for step in said if step.role == "user"), said[0] if said else None)
+    messages = [step for step in steps if step.content.strip()]
+    first = next((step for step in messages if step.role == "user"), messages[0] if messages else None)
     query = record.text(field) or (first.content[:MAX_QUERY_CHARS] if first is not None else "")
     if not query.strip():
-        raise MalformedTrajectory(record.path(field), query, "is empty, and no step says what was asked")
+        raise MalformedTrajectory(record.field_path(field), query, "is empty, and no step has a message")
     return query
 
 
-def last_answer(steps: tuple[Step, ...]) -> str:
-    """The last text an agent said, empty if there is none."""
-    said = (step.content for step in reversed(steps) if step.role == "assistant" and step.content.strip())
-    return next(said, "")[:MAX_TEXT_CHARS]
+def find_last_answer(steps: tuple[Step, ...]) -> str:
+    """Return the last message of an agent, empty if there is none."""
+    messages = (step.content for step in reversed(steps) if step.role == "assistant" and step.content.strip())
+    return next(messages, "")[:MAX_TEXT_CHARS]

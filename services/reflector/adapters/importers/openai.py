@@ -1,21 +1,21 @@
-"""Reads OpenAI-style conversations: a list of messages, or an object with `messages` and what the outcome was."""
+"""Reads OpenAI-style conversations: a list of messages, or an object with `messages` and the outcome."""
 
 from __future__ import annotations
 
-from services.reflector.adapters.importers.messages import steps_of
-from services.reflector.adapters.importers.records import Record
-from services.reflector.adapters.importers.turns import run_of
+from services.reflector.adapters.importers.json_records import Record
+from services.reflector.adapters.importers.messages import read_steps
+from services.reflector.adapters.importers.step_collector import build_recorded_trajectory
 from services.reflector.domain.errors import MalformedTrajectory
-from services.reflector.domain.recorded_run import RecordedRun
+from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 
 
-def expect(record: Record) -> None:
-    """Raises MalformedTrajectory naming what speaks against a conversation of this kind."""
-    for message in record.filled("messages")[:1]:
+def check_format(record: Record) -> None:
+    """Raise MalformedTrajectory with the reason if the record is no conversation of this kind."""
+    for message in record.require_records("messages")[:1]:
         if "role" not in message.value:
-            raise MalformedTrajectory(message.path("role"), None, "must say who speaks")
+            raise MalformedTrajectory(message.field_path("role"), None, "must say who speaks")
 
 
-def read(record: Record, dataset: str) -> RecordedRun:
-    """The run of one conversation. Raises MalformedTrajectory naming message and field."""
-    return run_of(record, dataset, steps_of(record.records("messages")))
+def read(record: Record, dataset: str) -> RecordedTrajectory:
+    """Return the trajectory of one conversation. Raise MalformedTrajectory naming message and field."""
+    return build_recorded_trajectory(record, dataset, read_steps(record.records("messages")))

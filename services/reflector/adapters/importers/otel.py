@@ -1,9 +1,9 @@
-"""Reads OpenTelemetry spans of the GenAI semantic conventions: each trace is one run.
+"""Reads OpenTelemetry spans of the GenAI semantic conventions: each trace is one trajectory.
 
 Source of the format: https://github.com/open-telemetry/semantic-conventions, docs/gen-ai (gen-ai-spans.md,
-gen-ai-agent-spans.md, gen-ai-input-messages.json, gen-ai-output-messages.json). Every call of a model carries the whole
-conversation so far, so only what was not said before becomes a step. Contents are recorded only where that is switched
-on; a trace without any says nothing that could be learned from, and is refused.
+gen-ai-agent-spans.md, gen-ai-input-messages.json, gen-ai-output-messages.json). Every model call repeats the
+conversation so far, so only new messages become steps. Recording of contents is optional; a trace without contents is
+rejected.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
-from services.reflector.adapters.importers.messages import query_of
-from services.reflector.adapters.importers.otlp import Span, Value, spans_of
-from services.reflector.adapters.importers.records import Record, as_json_text, validated
-from services.reflector.adapters.importers.turns import Turns, failed, run_of
+from services.reflector.adapters.importers.json_records import Record, build_model, to_json_text
+from services.reflector.adapters.importers.messages import find_query
+from services.reflector.adapters.importers.otlp import Span, Value, read_spans
+from services.reflector.adapters.importers.step_collector import StepCollector, build_recorded_trajectory, mark_as_error
 from services.reflector.domain.errors import MalformedTrajectory
-from services.reflector.domain.recorded_run import RecordedRun
+from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 from services.reflector.domain.trajectory import MAX_QUERY_CHARS, Role, ToolCall
 
 _OPERATION = "gen_ai.operation.name"
@@ -35,62 +35,62 @@ _ROLES: dict[str, Role] = {
 }
 
 
-def expect(record: Record) -> None:
-    """Raises MalformedTrajectory naming what speaks against an export of spans."""
-    record.listed("resourceSpans")
+def check_format(record: Record) -> None:
+    """Raise MalformedTrajectory with the reason if the record is no export of spans."""
+    record.require_list("resourceSpans")
 
 
-def runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedRun]:
-    """The runs of a file, in the order in which their traces come. Raises MalformedTrajectory naming the span."""
+def runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
+    """Yield the trajectories of a file, in the order of their traces. Raise MalformedTrajectory with the span."""
     traces: dict[str, list[Span]] = {}
     for record in records:
-        for span in spans_of(record):
+        for span in read_spans(record):
             traces.setdefault(span.trace, []).append(span)
     for trace, spans in traces.items():
         if any(span.text(_OPERATION) in {*_MODEL, _AGENT, _TOOL} for span in spans):
             yield _run(trace, sorted(spans, key=lambda span: span.start), dataset)
 
 
-def _run(trace: str, spans: Sequence[Span], dataset: str) -> RecordedRun:
-    where = f"trace {trace}"
-    told = _Trace(where, spans)
-    if not told.turns.steps:
-        rule = f"says nothing: no span has {_INPUT} or {_OUTPUT}; contents are recorded only when that is switched on"
-        raise MalformedTrajectory(where, "", rule)
-    known = {span.id for span in spans}
-    roots = [span for span in spans if span.parent not in known]
+def _run(trace: str, spans: Sequence[Span], dataset: str) -> RecordedTrajectory:
+    location = f"trace {trace}"
+    collector = _TraceSteps(location, spans).collector
+    if not collector.steps:
+        rule = f"has no contents: no span has {_INPUT} or {_OUTPUT}; switch their recording on"
+        raise MalformedTrajectory(location, "", rule)
+    span_ids = {span.id for span in spans}
+    roots = [span for span in spans if span.parent not in span_ids]
     error = next((span.error for span in roots if span.error is not None), None)
-    return run_of(
-        Record({}, where),
+    return build_recorded_trajectory(
+        Record({}, location),
         dataset,
-        told.turns.steps,
+        collector.steps,
         id=trace,
-        query=query_of(Record({}, where), told.turns.steps),
-        generated_answer=told.turns.answer,
+        query=find_query(Record({}, location), collector.steps),
+        generated_answer=collector.answer,
         status="success" if error is None else "failure",
         error_message=error[:MAX_QUERY_CHARS] if error else None,
-        created_at=_moment(spans[0]),
+        created_at=_start_time(spans[0]),
     )
 
 
-def _moment(span: Span) -> datetime:
+def _start_time(span: Span) -> datetime:
     try:
         return datetime.fromtimestamp(span.start / 1e9, UTC)
     except (ValueError, OverflowError, OSError) as error:
-        raise MalformedTrajectory(f"{span.where}.startTimeUnixNano", span.start, "must be a time") from error
+        raise MalformedTrajectory(f"{span.location}.startTimeUnixNano", span.start, "must be a time") from error
 
 
-class _Trace:
-    """The steps of one trace, from its spans in the order in which they began."""
+class _TraceSteps:
+    """The steps of one trace, from its spans in the order of their start."""
 
-    def __init__(self, where: str, spans: Sequence[Span]) -> None:
-        self.turns = Turns(where)
+    def __init__(self, location: str, spans: Sequence[Span]) -> None:
+        self.collector = StepCollector(location)
         self._spans = {span.id: span for span in spans}
         self._agents: dict[str, str] = {}
-        self._said: Counter[str] = Counter()
-        calls = [span for span in spans if span.text(_OPERATION) in _MODEL and _speaks(span)]
-        # An agent's span tells again what its calls of the model told.
-        speakers = calls or [span for span in spans if span.text(_OPERATION) == _AGENT and _speaks(span)]
+        self._message_counts: Counter[str] = Counter()
+        calls = [span for span in spans if span.text(_OPERATION) in _MODEL and _has_messages(span)]
+        # An agent's span repeats the messages of its model calls.
+        speakers = calls or [span for span in spans if span.text(_OPERATION) == _AGENT and _has_messages(span)]
         conversations = {span.id: _conversation(span) for span in speakers}
         parts = [
             part for messages in conversations.values() for message in messages for part in message.records("parts")
@@ -105,103 +105,100 @@ class _Trace:
 
     def _add_new(self, span: Span, messages: Sequence[Record]) -> None:
         agent = self._agent_of(span)
-        here: Counter[str] = Counter()
+        span_counts: Counter[str] = Counter()
         for message in messages:
-            key = _key(message)
-            here[key] += 1
-            if here[key] > self._said[key]:
-                self._said[key] += 1
+            key = _message_key(message)
+            span_counts[key] += 1
+            if span_counts[key] > self._message_counts[key]:
+                self._message_counts[key] += 1
                 self._add(message, agent)
 
     def _add(self, message: Record, agent: str) -> None:
-        role = _ROLES.get(message.text("role"))
-        if role is None:
-            raise MalformedTrajectory(
-                message.path("role"), message.value.get("role"), f"must be one of {', '.join(_ROLES)}"
-            )
+        role = message.choice("role", _ROLES)
         parts = message.records("parts")
         for part in parts:
             if part.text("type") == "tool_call_response":
                 # The attribute is named `response`; early instrumentations wrote `result`.
-                result = as_json_text(part.value.get("response", part.value.get("result")))
+                result = to_json_text(part.value.get("response", part.value.get("result")))
                 call_id = part.text("id")
-                self.turns.add(part.where, "tool", result, name=self.turns.name_of(call_id), call_id=call_id)
+                self.collector.add(
+                    part.location, "tool", result, name=self.collector.find_tool_name(call_id), call_id=call_id
+                )
         calls = [_call(part) for part in parts if part.text("type") == "tool_call"]
         text, thought = _texts(parts, "text"), _texts(parts, "reasoning")
         if text or calls or thought:
             name = agent if role == "assistant" else ""
-            self.turns.add(message.where, role, text, thought=thought, name=name, calls=calls)
+            self.collector.add(message.location, role, text, thought=thought, name=name, calls=calls)
 
     def _add_tool(self, span: Span) -> None:
-        """A tool's own span, as far as no message tells of the call and its result."""
+        """Add the call and the result of a tool's span, unless a message has them."""
         call_id, tool = span.text("gen_ai.tool.call.id"), span.text("gen_ai.tool.name")
         if call_id in self._answered and call_id:
             return
         if not call_id or call_id not in self._requested:
-            arguments = as_json_text(span.attributes.get("gen_ai.tool.call.arguments"))
-            call = validated(ToolCall, span.where, id=call_id, name=tool or "tool", arguments=arguments)
-            self.turns.add(span.where, "assistant", "", name=self._agent_of(span), calls=[call])
-        result = as_json_text(span.attributes.get("gen_ai.tool.call.result"))
+            arguments = to_json_text(span.attributes.get("gen_ai.tool.call.arguments"))
+            call = build_model(ToolCall, span.location, id=call_id, name=tool or "tool", arguments=arguments)
+            self.collector.add(span.location, "assistant", "", name=self._agent_of(span), calls=[call])
+        result = to_json_text(span.attributes.get("gen_ai.tool.call.result"))
         if span.error is not None:
-            result = failed(result or span.error)
-        self.turns.add(span.where, "tool", result, name=tool, call_id=call_id)
+            result = mark_as_error(result or span.error)
+        self.collector.add(span.location, "tool", result, name=tool, call_id=call_id)
 
     def _agent_of(self, span: Span) -> str:
-        """The agent that a span, or the nearest one around it, names; each span is looked at once."""
-        passed: list[str] = []
-        around: Span | None = span
-        while around is not None and around.id not in self._agents:
-            # Noted before it is known, so that parents that go in circles end here.
-            self._agents[around.id] = name = around.text("gen_ai.agent.name")
-            passed.append(around.id)
+        """Return the agent named by a span or by its nearest named ancestor; each span is visited once."""
+        visited: list[str] = []
+        ancestor: Span | None = span
+        while ancestor is not None and ancestor.id not in self._agents:
+            # Marked before the ancestors are visited, so that a cycle of parents ends here.
+            self._agents[ancestor.id] = name = ancestor.text("gen_ai.agent.name")
+            visited.append(ancestor.id)
             if name:
                 break
-            around = self._spans.get(around.parent)
-        found = self._agents[around.id] if around is not None else ""
-        self._agents.update(dict.fromkeys(passed, found))
-        return found
+            ancestor = self._spans.get(ancestor.parent)
+        agent = self._agents[ancestor.id] if ancestor is not None else ""
+        self._agents.update(dict.fromkeys(visited, agent))
+        return agent
 
 
-def _speaks(span: Span) -> bool:
+def _has_messages(span: Span) -> bool:
     return any(span.attributes.get(name) for name in _CONTENTS)
 
 
 def _conversation(span: Span) -> list[Record]:
-    """What one call of the model was sent and answered, with the instructions first."""
+    """Return the messages that one model call sent and received, with the instructions first."""
     parts = _json(span, _INSTRUCTIONS)
-    instructions = [{"role": "system", "parts": parts}] if parts else []
-    messages = [Record(each, f"{span.where}.{_INSTRUCTIONS}") for each in instructions]
+    messages = [Record({"role": "system", "parts": parts}, f"{span.location}.{_INSTRUCTIONS}")] if parts else []
     for name in _CONTENTS:
-        messages += [Record(each, f"{span.where}.{name}[{place}]") for place, each in enumerate(_json(span, name))]
+        messages += [Record(value, f"{span.location}.{name}[{index}]") for index, value in enumerate(_json(span, name))]
     return messages
 
 
 def _json(span: Span, name: str) -> list[Value]:
-    """An attribute that is a list, or the JSON text of one: not every exporter has structured attributes."""
+    """Return an attribute that is a list or the JSON text of a list: some exporters have no structured attributes."""
     value = span.attributes.get(name)
     if isinstance(value, str) and value:
         try:
             value = json.loads(value)
         except (ValueError, RecursionError) as error:
-            raise MalformedTrajectory(f"{span.where}.{name}", value, f"is not JSON: {error}") from error
+            raise MalformedTrajectory(f"{span.location}.{name}", value, f"is not JSON: {error}") from error
     if value is None or value == "":
         return []
     if not isinstance(value, list):
-        raise MalformedTrajectory(f"{span.where}.{name}", value, "must be a list")
+        raise MalformedTrajectory(f"{span.location}.{name}", value, "must be a list")
     return value
 
 
 def _call(part: Record) -> ToolCall:
-    arguments = as_json_text(part.value.get("arguments"))
-    return validated(ToolCall, part.where, id=part.text("id"), name=part.named("name"), arguments=arguments)
+    arguments = to_json_text(part.value.get("arguments"))
+    return build_model(ToolCall, part.location, id=part.text("id"), name=part.require_name("name"), arguments=arguments)
 
 
 def _texts(parts: Sequence[Record], kind: str) -> str:
     return "\n\n".join(text for part in parts if part.text("type") == kind and (text := part.text("content")))
 
 
-def _key(message: Record) -> str:
-    """What makes a message the same when it is sent again: thoughts are left out by then, calls have their ids."""
+def _message_key(message: Record) -> str:
+    """Return a key that is equal for repeated messages: repetitions omit reasoning, and calls have ids."""
     parts = []
     for part in message.records("parts"):
         kind, call_id = part.text("type"), part.text("id")

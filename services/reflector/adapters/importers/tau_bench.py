@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from services.reflector.adapters.importers.messages import steps_of
-from services.reflector.adapters.importers.records import Record
-from services.reflector.adapters.importers.turns import run_of
+from services.reflector.adapters.importers.json_records import Record
+from services.reflector.adapters.importers.messages import read_steps
+from services.reflector.adapters.importers.step_collector import build_recorded_trajectory
 from services.reflector.domain.errors import MalformedTrajectory
-from services.reflector.domain.recorded_run import RecordedRun
+from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 
 
-def expect(record: Record) -> None:
-    """Raises MalformedTrajectory naming what speaks against a result of this kind."""
-    record.listed("traj")
+def check_format(record: Record) -> None:
+    """Raise MalformedTrajectory with the reason if the record is no tau-bench result."""
+    record.require_list("traj")
 
 
-def read(record: Record, dataset: str) -> RecordedRun:
-    """The run of one result. Raises MalformedTrajectory naming message and field."""
-    steps = steps_of(record.records("traj"))
+def read(record: Record, dataset: str) -> RecordedTrajectory:
+    """Return the trajectory of one result. Raise MalformedTrajectory naming message and field."""
+    steps = read_steps(record.records("traj"))
     if record.number("reward") is None:
-        raise MalformedTrajectory(record.path("reward"), None, "must be a number: it says how the run ended")
+        raise MalformedTrajectory(record.field_path("reward"), None, "must be a number: it says how the run ended")
     task, trial = record.text("task_id"), record.text("trial")
-    return run_of(record, dataset, steps, id=f"tau-bench-{task}-{trial}" if task and trial else "")
+    return build_recorded_trajectory(record, dataset, steps, id=f"tau-bench-{task}-{trial}" if task and trial else "")

@@ -1,17 +1,17 @@
-"""Reads Who&When logs: failed runs of several agents, as `{question, history: [{content, name, role}], ...}`.
+"""Reads Who&When logs: failed trajectories of several agents, as `{question, history: [{content, name, role}], ...}`.
 
-The speaker stands in `name`, or else in `role`, where `Orchestrator (-> WebSurfer)` is Orchestrator speaking to
+`name` holds the speaker, or else `role`, where `Orchestrator (-> WebSurfer)` means that Orchestrator speaks to
 WebSurfer. The labels of such a log (`mistake_agent`, `mistake_step`, `mistake_reason`) are never read here: they score
-a reflector and must not reach it.
+a reflector, which must not see them.
 """
 
 from __future__ import annotations
 
 import re
 
-from services.reflector.adapters.importers.messages import last_answer, query_of
-from services.reflector.adapters.importers.records import Record, content_text, validated
-from services.reflector.domain.recorded_run import RecordedRun
+from services.reflector.adapters.importers.json_records import Record, build_model, content_text
+from services.reflector.adapters.importers.messages import find_last_answer, find_query
+from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 from services.reflector.domain.trajectory import Role, Step, Trajectory
 
 _ASIDE = re.compile(r"\s*\((?:->[^()]*|thought|termination condition|[a-z ]{1,40})\)\s*$", re.I)
@@ -20,39 +20,39 @@ _END_MARK = "TERMINATE"
 _PEOPLE = frozenset({"human", "user"})
 
 
-def expect(record: Record) -> None:
-    """Raises MalformedTrajectory naming what speaks against a log of this kind."""
-    record.listed("history")
+def check_format(record: Record) -> None:
+    """Raise MalformedTrajectory with the reason if the record is no Who&When log."""
+    record.require_list("history")
 
 
-def read(record: Record, dataset: str) -> RecordedRun:
-    """The run of one log. Raises MalformedTrajectory naming the field."""
+def read(record: Record, dataset: str) -> RecordedTrajectory:
+    """Return the trajectory of one log. Raise MalformedTrajectory naming the field."""
     steps = tuple(_step(index, turn) for index, turn in enumerate(record.records("history")))
     spoken = tuple(step for step in steps if step.content.strip() != _END_MARK)
-    trajectory = validated(
+    trajectory = build_model(
         Trajectory,
-        record.where,
+        record.location,
         id=record.text("id") or record.text("question_ID"),
         task_id=record.text("question_ID"),
-        query=query_of(record, steps, "question"),
+        query=find_query(record, steps, "question"),
         dataset=dataset,
-        generated_answer=last_answer(spoken),
+        generated_answer=find_last_answer(spoken),
         reasoning_steps=(),
         used_bullet_ids=(),
         status="success" if record.value.get("is_correct") is True else "failure",
         steps=steps,
     )
-    return RecordedRun(trajectory, ground_truth=record.text("ground_truth"))
+    return RecordedTrajectory(trajectory, ground_truth=record.text("ground_truth"))
 
 
-def speaker_of(turn: Record) -> str:
-    """Who speaks: `name`, or else `role` without what follows in brackets."""
+def _speaker_of(turn: Record) -> str:
+    """Return the speaker: `name`, or else `role` without a suffix in brackets."""
     return turn.text("name").strip() or _ASIDE.sub("", turn.text("role")).strip()
 
 
 def _step(index: int, turn: Record) -> Step:
-    content, speaker = content_text(turn), speaker_of(turn)
-    return validated(Step, turn.where, index=index, role=_role(speaker, content), name=speaker, content=content)
+    content, speaker = content_text(turn), _speaker_of(turn)
+    return build_model(Step, turn.location, index=index, role=_role(speaker, content), name=speaker, content=content)
 
 
 def _role(speaker: str, content: str) -> Role:

@@ -1,4 +1,4 @@
-"""What a file of trajectories holds."""
+"""The contents of trajectory files."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ Format = Literal["hansei", "openai", "tau_bench", "who_and_when", "anthropic", "
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedRun:
-    """A trajectory with what its file says of the outcome; empty texts where it says nothing."""
+class RecordedTrajectory:
+    """A trajectory with the outcome data of its file; a text is empty if the file has none."""
 
     trajectory: Trajectory
     ground_truth: str = ""
@@ -21,15 +21,15 @@ class RecordedRun:
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryFile:
-    """The runs of a file, in order, and the format it was read as."""
+    """The trajectories of a file, in order, and the format of the file."""
 
     format: Format
-    runs: tuple[RecordedRun, ...]
+    runs: tuple[RecordedTrajectory, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class LabelledRun:
-    """A failed run with the step and the agent that people blame. The labels only score; no reflector sees them."""
+class LabelledTrajectory:
+    """A failed trajectory with the step and the agent that people blame. No reflector sees these labels."""
 
     trajectory: Trajectory
     step: int

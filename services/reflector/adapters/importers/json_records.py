@@ -1,0 +1,143 @@
+"""Reads untrusted JSON; every error names the location, the value and the rule."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from services.reflector.domain.errors import MalformedTrajectory
+
+Model = TypeVar("Model", bound=BaseModel)
+Value = TypeVar("Value")
+
+
+class Record:
+    """A JSON object of untrusted origin; every error names its ``location`` and the field."""
+
+    def __init__(self, value: object, location: str) -> None:
+        if not isinstance(value, dict):
+            raise MalformedTrajectory(location, value, "must be a JSON object")
+        self.value: dict[str, object] = value
+        self.location = location
+
+    def has(self, name: str) -> bool:
+        """Return whether the field exists and is not null."""
+        return self.value.get(name) is not None
+
+    def field_path(self, name: str) -> str:
+        """Return the location of the field, for messages."""
+        return f"{self.location}.{name}"
+
+    def error(self, name: str, rule: str) -> MalformedTrajectory:
+        """Return the error of a field that violates a rule."""
+        return MalformedTrajectory(self.field_path(name), self.value.get(name), rule)
+
+    def choice(self, name: str, values: Mapping[str, Value]) -> Value:
+        """Return the value for the text of the field. Raise MalformedTrajectory for a text without one."""
+        value = values.get(self.text(name))
+        if value is None:
+            raise self.error(name, f"must be one of {', '.join(values)}")
+        return value
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return the field as text, `default` if it is missing or null. Raise MalformedTrajectory for another type."""
+        value = self.value.get(name)
+        if value is None:
+            return default
+        if isinstance(value, str):
+            return replace_surrogates(value)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.error(name, "must be text")
+        return str(value)
+
+    def number(self, name: str) -> float | None:
+        """Return the field as a finite number, None if it is missing or null."""
+        value = self.value.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise self.error(name, "must be a finite number")
+        return float(value)
+
+    def records(self, name: str) -> list[Record]:
+        """Return the field as a list of objects, empty if it is missing or null."""
+        value = self.value.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise self.error(name, "must be a list")
+        return [Record(item, f"{self.field_path(name)}[{index}]") for index, item in enumerate(value)]
+
+    def require_list(self, name: str) -> None:
+        """Raise MalformedTrajectory if the field is missing or no list."""
+        if not isinstance(self.value.get(name), list):
+            raise self.error(name, "must be a list")
+
+    def require_records(self, name: str) -> list[Record]:
+        """Return the field as a list of objects. Raise MalformedTrajectory if it is missing or empty."""
+        if not self.value.get(name):
+            raise self.error(name, "must be a list with something in it")
+        return self.records(name)
+
+    def child(self, name: str) -> Record | None:
+        """Return the field as an object, None if it is missing or null."""
+        return Record(self.value[name], self.field_path(name)) if self.has(name) else None
+
+    def require_name(self, name: str) -> str:
+        """Return the field as the name of a tool. Raise MalformedTrajectory if it is missing."""
+        text = self.text(name)
+        if not text:
+            raise self.error(name, "must name the tool")
+        return text
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return the field as a list of texts, empty if it is missing or null."""
+        value = self.value.get(name)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self.error(name, "must be a list of texts")
+        return tuple(replace_surrogates(item) for item in value)
+
+
+def content_text(record: Record, name: str = "content") -> str:
+    """Return the content of a message: a text, or the joined texts of its parts; empty for null."""
+    value = record.value.get(name)
+    if not isinstance(value, list):
+        return record.text(name)
+    return "".join(
+        replace_surrogates(part)
+        if isinstance(part, str)
+        else Record(part, f"{record.field_path(name)}[{index}]").text("text")
+        for index, part in enumerate(value)
+    )
+
+
+def replace_surrogates(text: str) -> str:
+    """Return `text` in a form that UTF-8 can encode: an unpaired surrogate becomes U+FFFD."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def to_json_text(value: object) -> str:
+    """Return arguments as text: text unchanged, any other value as JSON."""
+    if value is None:
+        return ""
+    return replace_surrogates(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def build_model(model: type[Model], location: str, **fields: object) -> Model:
+    """Return a `model` of `fields`. Raise MalformedTrajectory with the location and field of the first violation."""
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field_path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+        raise MalformedTrajectory(
+            f"{location}{field_path}", first.get("input"), first["msg"].removeprefix("Value error, ")
+        ) from error

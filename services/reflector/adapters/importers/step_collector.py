@@ -1,0 +1,95 @@
+"""Collects steps, for formats whose messages hold several steps each, and builds recorded trajectories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from services.reflector.adapters.importers.json_records import Record, build_model
+from services.reflector.adapters.importers.messages import find_last_answer, find_query
+from services.reflector.domain.outcome import REWARD_OF_SUCCESS
+from services.reflector.domain.recorded_trajectory import RecordedTrajectory
+from services.reflector.domain.trajectory import MAX_TEXT_CHARS, Role, Step, ToolCall, Trajectory
+
+_FAILED = "Error: "
+
+
+class StepCollector:
+    """Collects steps; each gets the next index and its location below `root` as its source."""
+
+    def __init__(self, root: str) -> None:
+        self._root = f"{root}."
+        self._steps: list[Step] = []
+        self._tools: dict[str, str] = {}
+        self.answer = ""
+        """The last message of an agent, without its reasoning."""
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Return the collected steps in order."""
+        return tuple(self._steps)
+
+    def add(
+        self,
+        location: str,
+        role: Role,
+        text: str,
+        *,
+        thought: str = "",
+        name: str = "",
+        calls: Sequence[ToolCall] = (),
+        call_id: str = "",
+    ) -> None:
+        """Append a step, with the reasoning before the message. Raise MalformedTrajectory with the location."""
+        self._steps.append(
+            build_model(
+                Step,
+                location,
+                index=len(self._steps),
+                role=role,
+                name=name,
+                content="\n\n".join(part for part in (thought, text) if part.strip()),
+                tool_calls=tuple(calls),
+                tool_call_id=call_id,
+                source=location.removeprefix(self._root),
+            )
+        )
+        self._tools.update({call.id: call.name for call in calls if call.id})
+        if role == "assistant" and text.strip():
+            self.answer = text[:MAX_TEXT_CHARS]
+
+    def find_tool_name(self, call_id: str) -> str:
+        """Return the tool of the call with an id, empty if there is none."""
+        return self._tools.get(call_id, "")
+
+
+def mark_as_error(text: str) -> str:
+    """Return the result of a failed tool call, marked as an error in its text: a step has no field for it."""
+    return text if text.lstrip().lower().startswith("error") else f"{_FAILED}{text}"
+
+
+def build_recorded_trajectory(
+    record: Record, dataset: str, steps: tuple[Step, ...], **overrides: object
+) -> RecordedTrajectory:
+    """Return the trajectory with these steps; `overrides` take precedence over the fields of `record`.
+
+    `status` is the record's own, else by `reward`, else success. Raise MalformedTrajectory with the field.
+    """
+    reward = record.number("reward")
+    is_success = reward is None or reward > REWARD_OF_SUCCESS
+    fields: dict[str, object] = {
+        "id": record.text("id"),
+        "task_id": record.text("task_id"),
+        "dataset": record.text("dataset") or dataset,
+        "generated_answer": record.text("generated_answer") or find_last_answer(steps),
+        "reasoning_steps": (),
+        "used_bullet_ids": record.texts("used_bullet_ids"),
+        "cited_bullet_ids": record.texts("cited_bullet_ids"),
+        "status": record.text("status") or ("success" if is_success else "failure"),
+        "error_message": record.text("error_message") or None,
+        "reward": reward,
+        **overrides,
+    }
+    if "query" not in fields:
+        fields["query"] = find_query(record, steps)
+    trajectory = build_model(Trajectory, record.location, steps=steps, **fields)
+    return RecordedTrajectory(trajectory, record.text("ground_truth"), record.text("test_report"))
