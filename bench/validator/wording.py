@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from services.validator.adapters.linguistic import LinguisticWords, SudachiTokenizer
-from services.validator.domain.wording import ADVISOR_WORDS, LITERAL, ORGANIZER_PHRASES, PhraseFinder, Words
+from services.validator.adapters.linguistic import LinguisticFinders, SudachiTokenizer
+from services.validator.domain.wording import ADVISOR_WORDS, LITERAL, ORGANIZER_PHRASES, PhraseFinder, PhraseFinders
 
 LABELLED = Path(__file__).parents[2] / "services/validator/tests/wording.tsv"
 PHRASES = {"organizer": ORGANIZER_PHRASES, "advisor": ADVISOR_WORDS}
@@ -15,7 +15,7 @@ PHRASES = {"organizer": ORGANIZER_PHRASES, "advisor": ADVISOR_WORDS}
 def wording_rows() -> list[dict[str, Any]]:
     """One row per way and kind."""
     lines = [line.split("\t") for line in LABELLED.read_text(encoding="utf-8").splitlines()]
-    ways: dict[str, Words] = {"literal": LITERAL, "linguistic": LinguisticWords(SudachiTokenizer())}
+    ways: dict[str, PhraseFinders] = {"literal": LITERAL, "linguistic": LinguisticFinders(SudachiTokenizer())}
     return [
         {"wording": name, "kind": kind, **_outcome(words.finder(phrases), [line for line in lines if line[0] == kind])}
         for name, words in ways.items()

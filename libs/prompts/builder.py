@@ -30,7 +30,7 @@ class UserPromptBuilder:
         self._current_datetime = current_datetime
 
     def build_evaluator_prompt(self, context: EvaluatorPromptContext) -> str:
-        """The prompt that shows an evaluator a query and a submission (B-08). Raises RuntimeError (B-12)."""
+        """Return the prompt with a query and a submission for an evaluator (B-08). Raises RuntimeError (B-12)."""
         return render(
             self._settings.evaluator_user_prompt,
             {
@@ -42,11 +42,11 @@ class UserPromptBuilder:
         )
 
     async def build_team_prompt(self, context: RoundPromptContext) -> str:
-        """The prompt of a team for one round (B-09). Raises RuntimeError (B-12) and what the store raises (B-19)."""
+        """Return the prompt of a team for one round (B-09). Raises RuntimeError (B-12), errors of the store (B-19)."""
         return await self._round_prompt(self._settings.team_user_prompt, context)
 
     async def build_judgment_prompt(self, context: RoundPromptContext) -> str:
-        """The prompt that asks whether another round is worthwhile (B-09). Raises as `build_team_prompt`."""
+        """Return the prompt about another round for a judge (B-09). Raises as `build_team_prompt`."""
         return await self._round_prompt(self._settings.judgment_user_prompt, context)
 
     async def _round_prompt(self, template: str, context: RoundPromptContext) -> str:
@@ -68,7 +68,7 @@ class UserPromptBuilder:
 
 
 async def _ranking_of(context: RoundPromptContext) -> Ranking | None:
-    """The ranking; None in round 1 and without a store (B-17)."""
+    """Return the ranking; None in round 1 and without a store (B-17)."""
     if context.round_number <= 1 or context.store is None:
         return None
     ranking = context.store.get_leader_board_ranking(context.execution_id)
@@ -77,7 +77,7 @@ async def _ranking_of(context: RoundPromptContext) -> Ranking | None:
 
 
 def _position(ranking: Ranking | None, team_id: str) -> tuple[int | None, int | None]:
-    """Position of the team, from 1, and number of teams (B-18)."""
+    """Return the position of the team, from 1, and the number of teams (B-18)."""
     if not ranking:
         return None, None
     ranks = (rank for rank, entry in enumerate(ranking, 1) if entry["team_id"] == team_id)

@@ -11,7 +11,7 @@ Now = Callable[[tzinfo], datetime]
 
 
 def get_current_datetime_with_timezone(environ: Mapping[str, str] | None = None, now: Now = datetime.now) -> str:
-    """Now as ISO 8601 in the zone that TZ names, UTC if it names none (B-28 to B-30).
+    """Return the current time as ISO 8601 in the zone of TZ, UTC if TZ is empty (B-28 to B-30).
 
     Raises ValueError when TZ is no IANA name.
     """

@@ -1,4 +1,4 @@
-"""Writes configuration files that hold the defaults: what `hansei config init` does (spec section 7)."""
+"""Configuration files with the defaults, for `hansei config init` (spec section 7)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ConfigInitError(BadSetting):
 
 
 def prompt_builder_toml(language: Language = "ja") -> str:
-    """The default templates as a TOML file, each under a comment that lists its placeholders (B-42)."""
+    """Return the default templates as a TOML file, each under a comment that lists its placeholders (B-42)."""
     templates = BUILT_IN_TEMPLATES[language]
     parts = [f"[{TABLE}]"]
     for field, variables in PLACEHOLDERS.items():
@@ -66,7 +66,7 @@ def init_config(
     environ: Mapping[str, str] | None = None,
     language: Language = "ja",
 ) -> list[Path]:
-    """Writes the files of a component, of all without one, and returns them (B-40 to B-46).
+    """Write the files of a component, of all without one, and return them (B-40 to B-46).
 
     Raises ConfigInitError; then nothing was written.
     """

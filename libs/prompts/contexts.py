@@ -1,4 +1,4 @@
-"""What prompts are built from (spec B-01 to B-06)."""
+"""The inputs of prompts (spec B-01 to B-06)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 
 class ImprovementJudgment(BaseModel):
-    """Whether another round is worthwhile, why, and how sure the judge is (0 to 1) (V-63)."""
+    """The judgement about another round: decision, reasoning, confidence from 0 to 1 (V-63)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -32,7 +32,7 @@ class RoundState(BaseModel):
 
 
 class RoundPromptContext(BaseModel):
-    """What the team and judgment prompts are built from.
+    """The inputs of the team and judgment prompts.
 
     `store` may have a `get_leader_board_ranking(execution_id)`, sync or async; None: there is no ranking.
     """
@@ -59,7 +59,7 @@ class RoundPromptContext(BaseModel):
 
 
 class EvaluatorPromptContext(BaseModel):
-    """What the evaluator prompt is built from; the values are used as they are, not stripped."""
+    """The inputs of the evaluator prompt; the values are used as they are, not stripped."""
 
     user_query: str
     submission: str

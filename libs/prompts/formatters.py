@@ -15,7 +15,7 @@ Ranking = Sequence[Mapping[str, Any]]
 
 
 def format_submission_history(round_history: Sequence[RoundState], labels: Labels = JAPANESE) -> str:
-    """All rounds in list order, one blank line between them (B-21)."""
+    """Return all rounds in list order, with one blank line between them (B-21)."""
     return "\n\n".join(_round(state, labels) for state in round_history) or labels.no_history
 
 
@@ -36,7 +36,7 @@ def _round(state: RoundState, labels: Labels) -> str:
 def format_ranking_table(
     ranking: Ranking | None, team_id: str, team_name: str | None = None, labels: Labels = JAPANESE
 ) -> str:
-    """The ranking as a table in which the row of `team_id` is marked (B-22 to B-24).
+    """Return the ranking as a table in which the row of `team_id` is marked (B-22 to B-24).
 
     `team_name` stands in where the team's own row has no name.
     """
@@ -58,17 +58,17 @@ def _row(rank: int, entry: Mapping[str, Any], team_id: str, team_name: str | Non
 
 
 def _cell(value: object) -> str:
-    """`value` on one line: a team's name must not look like a row of its own."""
+    """Return `value` on one line, so that a team's name cannot look like a row."""
     return " ".join(str(value).splitlines())
 
 
 def display_width(text: str) -> int:
-    """Columns that a text takes: two for East Asian wide and full-width characters, one for others (B-24)."""
+    """Return the columns of a text: two for East Asian wide and full-width characters, one for others (B-24)."""
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
 def generate_position_message(position: int | None, total_teams: int | None, labels: Labels = JAPANESE) -> str:
-    """Where a team stands (B-25 to B-27). Raises ValueError for a position that cannot be."""
+    """Return the position of a team as a sentence (B-25 to B-27). Raises ValueError for an impossible position."""
     if position is None or total_teams is None:
         return labels.no_position
     if total_teams < 1:

@@ -46,7 +46,7 @@ _compiled = lru_cache(maxsize=64)(_environment.from_string)
 
 
 def render(template: str, variables: Mapping[str, object]) -> str:
-    """The template with its variables filled in; values are never rendered again (B-16).
+    """Return the template with its variables filled in; values are never rendered again (B-16).
 
     Raises RuntimeError for a template that does not compile or names something undefined (B-12); whatever else happens
     inside a template is raised unchanged (B-13).

@@ -27,7 +27,7 @@ class TemplateError(ValueError):
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """`template` with each `{name}` replaced by `values[name]` and each `{{`, `}}` by a brace (C-46, C-47, G-06).
+    """Replace each `{name}` of a template by `values[name]` and each `{{`, `}}` by a brace (C-46, C-47, G-06).
 
     Errors: TemplateError for a stray brace or a placeholder without value.
     """
@@ -60,7 +60,7 @@ class PromptTemplates:
         self._built_in = built_in
 
     def filled(self, names: Iterable[str], values: Mapping[str, str]) -> str:
-        """The first template of `<folder>/<name>.txt` (names in order), then the built-in one, that can be filled.
+        """Fill the first usable template of `<folder>/<name>.txt` (names in order), else the built-in one.
 
         A template that is broken, unreadable or larger than 256 KiB is logged and the next one is used (C-45, C-48).
         Errors: InvalidArgument for a name that does not match `[A-Za-z0-9_-]+` (C-13); TemplateError if the built-in
@@ -87,7 +87,7 @@ class PromptTemplates:
 
 
 def checked_name(name: str) -> str:
-    """`name` if it can name a dataset's template, else InvalidArgument; no path is built from any other (C-13)."""
+    """Return a name of a dataset. Raises InvalidArgument for a name from which no path may be built (C-13)."""
     if _NAME.fullmatch(name) is None:
         message = f"Invalid dataset name: '{shorten(name)}'"
         raise InvalidArgument(message, reason="INVALID_DATASET", violations=[Violation("dataset", message, "C-13")])

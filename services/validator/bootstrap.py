@@ -1,4 +1,4 @@
-"""Puts the validator together."""
+"""Composition of the validator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from services.validator.adapters.judge_model import ChatJudgeModel
 from services.validator.adapters.linguistic import JapaneseVocabulary
 from services.validator.adapters.metrics import RunMetrics
 from services.validator.adapters.report_model import ConfiguredReportModel
-from services.validator.adapters.sql.repository import KindStore, LeaderBoardStore, ValidatorDatabase
+from services.validator.adapters.sql.repository import LeaderBoardStore, SqlKindStore, ValidatorDatabase
 from services.validator.domain.kind_definition import KindDefinition, RuleLimits
 from services.validator.domain.kinds import ReportKind
 from services.validator.rpc.servicer.evaluator import EvaluatorServicer
@@ -23,7 +23,7 @@ from services.validator.usecases.compare import CompareSubmissions
 from services.validator.usecases.evaluate import Evaluator
 from services.validator.usecases.judge import JudgmentClient
 from services.validator.usecases.judge_by_rules import OFFLINE_MODEL, RuleJudge
-from services.validator.usecases.judging import PatientJudge
+from services.validator.usecases.judging import RetryingJudge
 from services.validator.usecases.kinds import Kinds
 from services.validator.usecases.leaderboard import Leaderboard
 from services.validator.usecases.run_reports import RunReports
@@ -31,12 +31,12 @@ from services.validator.usecases.validate_report import ValidateReport
 
 
 def build(settings: ValidatorSettings, peers: chassis.Peers) -> chassis.Service:
-    """The validator as a service of the chassis; it calls no peers."""
+    """Return the validator as a service of the chassis; it calls no peers."""
     with report_setting("HANSEI_VALIDATOR_DATABASE_URL"):
         database = ValidatorDatabase(settings.validator_database_url)
     writer, judges = ConfiguredReportModel(LLMSettings), ChatJudgeModel(LLMSettings, RuleJudge(settings.language))
     validator = _validator(settings, database, writer)
-    evaluator = _evaluator(settings, PatientJudge(judges))
+    evaluator = _evaluator(settings, RetryingJudge(judges))
     leaderboard = LeaderboardServicer(Leaderboard(LeaderBoardStore(database)))
 
     async def start() -> None:
@@ -65,20 +65,20 @@ def _validator(
     settings: ValidatorSettings, database: ValidatorDatabase, writer: ConfiguredReportModel
 ) -> ValidatorServicer:
     limits = RuleLimits(settings.rule_steps, settings.rule_seconds)
-    kinds = Kinds(KindStore(database), lambda definition: _compiled(definition, limits))
+    kinds = Kinds(SqlKindStore(database), lambda definition: _compile(definition, limits))
     vocabulary = JapaneseVocabulary()
     runs = RunReports(kinds, vocabulary, writer, RunMetrics(), settings.language)
     return ValidatorServicer(kinds, ValidateReport(kinds, vocabulary), runs)
 
 
-def _compiled(definition: KindDefinition, limits: RuleLimits) -> ReportKind:
+def _compile(definition: KindDefinition, limits: RuleLimits) -> ReportKind:
     # CEL and JSON Schema take a third of a second to import; they are only needed where kinds were registered.
-    from services.validator.adapters.rules.compiled import compiled_kind
+    from services.validator.adapters.rules.kind_compiler import compile_kind
 
-    return compiled_kind(definition, limits)
+    return compile_kind(definition, limits)
 
 
-def _evaluator(settings: ValidatorSettings, judge: PatientJudge) -> EvaluatorServicer:
+def _evaluator(settings: ValidatorSettings, judge: RetryingJudge) -> EvaluatorServicer:
     prompts = UserPromptBuilder(load_prompt_builder_settings(settings.workspace))
     scoring, judging = _judge_models(settings, LLMSettings())
     return EvaluatorServicer(
@@ -89,7 +89,7 @@ def _evaluator(settings: ValidatorSettings, judge: PatientJudge) -> EvaluatorSer
 
 
 def _judge_models(settings: ValidatorSettings, models: LLMSettings) -> tuple[str, str]:
-    """The models that score and judge. Offline it is the rules, unless a model was chosen for the purpose."""
+    """Return the models that score and judge; offline these are the rules, unless settings name a model."""
     chosen = settings.model_fields_set
     offline = models.is_offline
     return (

@@ -10,7 +10,7 @@ from chassis.settings import ServiceSettings, plain_field
 
 
 class ValidatorSettings(ServiceSettings):
-    """Where the validator listens, what it stores where, and which models judge.
+    """Settings of the validator: addresses, storage, and the models that judge.
 
     The model that writes reports is the one of LLM_PROVIDER and LLM_MODEL.
     """

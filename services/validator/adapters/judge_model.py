@@ -15,16 +15,16 @@ from libs.llm.providers import OFFLINE
 from libs.llm.settings import LLMSettings
 from services.validator.domain.errors import EvaluationInvalid, ModelKeyMissing
 from services.validator.usecases.judge_by_rules import RuleJudge
-from services.validator.usecases.ports import JudgeCall, Question
+from services.validator.usecases.ports import JudgeCall, JudgeQuestion
 
 S = TypeVar("S", bound=BaseModel)
 
 QUEUE_SECONDS = 600.0
-"""How long a call may wait for its turn, besides the time limit it has once it is sent."""
+"""Seconds that a call may wait in the queue, in addition to its time limit."""
 
 
 class ChatJudgeModel:
-    """Opens each model when it is first asked; keys come from the environment, like all settings of models (G-09).
+    """Connects to each model on first use; keys come from the environment, like all settings of models (G-09).
 
     The provider `offline` has no models: its judge works by rules.
     """
@@ -34,8 +34,8 @@ class ChatJudgeModel:
         self._rules = rules
         self._clients: dict[tuple[object, ...], LLMClient] = {}
 
-    async def judge(self, call: JudgeCall, question: Question, shape: type[S]) -> S:
-        """One call. Raises ModelKeyMissing, EvaluationInvalid; a ModelUnavailable when it failed."""
+    async def judge(self, call: JudgeCall, question: JudgeQuestion, shape: type[S]) -> S:
+        """Make one call. Raises ModelKeyMissing, EvaluationInvalid; ModelUnavailable for a failed call."""
         if call.model.provider == OFFLINE:
             return self._rules.judge(question, shape)
         messages = [("system", question.instruction), ("human", question.prompt)]
@@ -44,10 +44,10 @@ class ChatJudgeModel:
     def _client(self, call: JudgeCall) -> LLMClient:
         key = (call.model, call.temperature, call.timeout_seconds)
         if key not in self._clients:
-            self._clients[key] = self._connected(call)
+            self._clients[key] = self._connect(call)
         return self._clients[key]
 
-    def _connected(self, call: JudgeCall) -> LLMClient:
+    def _connect(self, call: JudgeCall) -> LLMClient:
         # The judge repeats its calls itself and counts them (V-54), so the model underneath makes each one once.
         chosen = {
             "llm_provider": call.model.provider,
@@ -65,7 +65,7 @@ class ChatJudgeModel:
             raise EvaluationInvalid(str(error)) from None
 
     async def close(self) -> None:
-        """Closes the connections to all providers."""
+        """Close the connections to all providers."""
         for client in self._clients.values():
             await client.aclose()
         self._clients.clear()

@@ -7,12 +7,12 @@ import asyncio
 from chassis.errors import FailedPrecondition
 from libs.llm.chat import ChatModel
 from libs.llm.replies import text_of
-from services.validator.adapters.model_calls import ModelCallFailed, token_count
+from services.validator.adapters.model_calls import ModelCallFailed, read_token_count
 from services.validator.usecases.ports import ModelAnswer
 
 
 class LangChainWriter:
-    """Asks the model once per prompt."""
+    """Calls the model once per prompt."""
 
     def __init__(self, model: ChatModel, provider: str, key: str, timeout_seconds: float, concurrency: int) -> None:
         self._model = model
@@ -22,7 +22,7 @@ class LangChainWriter:
         self._slots = asyncio.Semaphore(concurrency)
 
     async def answer(self, prompt: str) -> ModelAnswer:
-        """The answer to one prompt. Raises ModelOffline, ModelCallFailed."""
+        """Return the answer to one prompt. Raises ModelOffline, ModelCallFailed."""
         try:
             async with self._slots, asyncio.timeout(self._timeout_seconds):
                 message = await self._model.ainvoke([("human", prompt)])
@@ -32,17 +32,19 @@ class LangChainWriter:
             raise ModelCallFailed(f"{self._provider} API did not answer within {self._timeout_seconds:g} s") from None
         except Exception as error:
             # The library's own text may repeat what was sent.
-            raise ModelCallFailed(self._told(error), self._key) from None
+            raise ModelCallFailed(self._describe(error), self._key) from None
         text = text_of(message)
         if not text.strip():
             raise ModelCallFailed(f"{self._provider} API returned no content")
         counts = getattr(message, "usage_metadata", None) or {}
-        return ModelAnswer(text, token_count(counts.get("input_tokens")), token_count(counts.get("output_tokens")))
+        return ModelAnswer(
+            text, read_token_count(counts.get("input_tokens")), read_token_count(counts.get("output_tokens"))
+        )
 
     async def close(self) -> None:
-        """The model keeps connections of its library."""
+        """Do nothing; the library of the model owns the connections."""
 
-    def _told(self, error: BaseException) -> str:
+    def _describe(self, error: BaseException) -> str:
         while not isinstance(getattr(error, "status_code", None), int) and error.__cause__ is not None:
             error = error.__cause__
         status = getattr(error, "status_code", None)

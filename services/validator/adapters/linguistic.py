@@ -19,20 +19,20 @@ from services.validator.domain.wording import (
     LITERAL,
     ORGANIZER_PHRASES,
     PhraseFinder,
+    PhraseFinders,
     Wording,
-    Words,
 )
 
 CHUNK_CHARS = 8_000
 """Sudachi takes at most 49,149 bytes at once."""
 
-FINDERS_KEPT = 1000
+MAX_FINDERS = 1000
 
 _RULES = {ORGANIZER_PHRASES: ORGANIZER_RULES, ADVISOR_WORDS: ADVISOR_RULES}
 
 
 class SudachiTokenizer:
-    """Cuts text into the longest words of the core dictionary (split mode C). Safe to use from several threads."""
+    """Splits text into the longest words of the core dictionary (split mode C). Safe to use from several threads."""
 
     def __init__(self) -> None:
         from sudachipy import Dictionary
@@ -41,7 +41,7 @@ class SudachiTokenizer:
         self._local = threading.local()
 
     def __call__(self, text: str) -> list[Morpheme]:
-        """The morphemes of a text of any length."""
+        """Return the morphemes of a text of any length."""
         tokenizer = self._tokenizer()
         return [
             Morpheme(word.surface(), word.normalized_form(), word.part_of_speech()[0], word.part_of_speech()[5])
@@ -66,8 +66,8 @@ def _chunks(text: str) -> Iterator[str]:
     yield text
 
 
-class LinguisticWords:
-    """Looks for phrases by morphology: grammar for those of the specification, whole words for others."""
+class LinguisticFinders:
+    """Finders by morphology: grammar rules for the phrases of the specification, whole words for others."""
 
     def __init__(self, tokenize: Tokenize) -> None:
         self._tokenize = tokenize
@@ -76,10 +76,10 @@ class LinguisticWords:
         }
 
     def finder(self, phrases: Sequence[str]) -> PhraseFinder:
-        """The finder of these phrases."""
+        """Return the finder of these phrases."""
         key = tuple(phrases)
         if key not in self._finders:
-            if len(self._finders) >= FINDERS_KEPT:
+            if len(self._finders) >= MAX_FINDERS:
                 return LinguisticPhrases(self._tokenize, key)
             self._finders[key] = LinguisticPhrases(self._tokenize, key)
         return self._finders[key]
@@ -90,13 +90,13 @@ class JapaneseVocabulary:
 
     def __init__(self) -> None:
         self._loading = asyncio.Lock()
-        self._linguistic: LinguisticWords | None = None
+        self._linguistic: LinguisticFinders | None = None
 
-    async def words(self, wording: Wording) -> Words:
-        """The way of a wording mode."""
+    async def words(self, wording: Wording) -> PhraseFinders:
+        """Return the finders of a wording mode."""
         if wording is Wording.LITERAL:
             return LITERAL
         async with self._loading:
             if self._linguistic is None:
-                self._linguistic = LinguisticWords(await asyncio.to_thread(SudachiTokenizer))
+                self._linguistic = LinguisticFinders(await asyncio.to_thread(SudachiTokenizer))
         return self._linguistic

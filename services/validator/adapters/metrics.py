@@ -1,4 +1,4 @@
-"""What runs did, as metrics: violations and fixes by rule, tokens, outcomes."""
+"""Metrics of runs: violations and fixes by rule, tokens, outcomes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from opentelemetry.metrics import Meter
 
 from chassis import telemetry
 from services.validator.domain.kinds import ReportKind
-from services.validator.domain.runs import ReportRun, fixed_findings
+from services.validator.domain.runs import ReportRun, list_fixed_findings
 
 
 class RunMetrics:
@@ -31,11 +31,11 @@ class RunMetrics:
         )
 
     def run_ended(self, kind: ReportKind, run: ReportRun) -> None:
-        """Counts one run."""
+        """Count one run."""
         for attempt in run.attempts:
             for finding in attempt.result.error_findings:
                 self._violations.add(1, {"kind": kind.name, "rule": finding.code})
-        for finding, number in fixed_findings(run):
+        for finding, number in list_fixed_findings(run):
             self._fixes.add(1, {"kind": kind.name, "rule": finding.code, "attempt": number})
         self._tokens.add(run.usage.input_tokens, {"kind": kind.name, "direction": "input"})
         self._tokens.add(run.usage.output_tokens, {"kind": kind.name, "direction": "output"})

@@ -1,4 +1,4 @@
-"""What both ways of calling a model share: how a failure is told, and what a reply must not exceed."""
+"""Limits and failures that both writers of reports share."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ class ModelCallFailed(Exception):
         super().__init__(shorten(_KEY_LIKE.sub("***", text), BODY_CHARS))
 
 
-def token_count(value: object) -> int | None:
-    """A count as providers report it; None for anything else."""
+def read_token_count(value: object) -> int | None:
+    """Return a token count of a provider; None for anything but a count."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

@@ -12,14 +12,14 @@ from typing import Any
 import httpx
 
 from libs.llm.replies import text_of
-from services.validator.adapters.model_calls import MAX_REPLY_BYTES, ModelCallFailed, token_count
+from services.validator.adapters.model_calls import MAX_REPLY_BYTES, ModelCallFailed, read_token_count
 from services.validator.usecases.ports import ModelAnswer
 
 OPENAI_URL = "https://api.openai.com/v1"
 
 
 class OpenAIWriter:
-    """Asks for one chat completion with a JSON object per prompt."""
+    """Requests one chat completion with a JSON object per prompt."""
 
     def __init__(
         self, base_url: str, key: str, model: str, temperature: float, timeout_seconds: float, concurrency: int
@@ -32,31 +32,31 @@ class OpenAIWriter:
         self._client = httpx.AsyncClient(headers={"Authorization": f"Bearer {key}"}, timeout=None)  # noqa: S113
 
     async def answer(self, prompt: str) -> ModelAnswer:
-        """The answer to one prompt. Raises ModelCallFailed."""
+        """Return the answer to one prompt. Raises ModelCallFailed."""
         request = {**self._options, "messages": [{"role": "user", "content": prompt}]}
         try:
             async with self._slots, asyncio.timeout(self._timeout_seconds):
-                status, body = await self._posted(request)
+                status, body = await self._post(request)
         except TimeoutError:
             raise ModelCallFailed(f"OpenAI API did not answer within {self._timeout_seconds:g} s") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise self._failed(f"OpenAI API call failed: {type(error).__name__}: {error}") from None
+            raise self._failure(f"OpenAI API call failed: {type(error).__name__}: {error}") from None
         if status != httpx.codes.OK:
-            raise self._failed(f"OpenAI API error {status}: {body.decode('utf-8', 'replace')}")
+            raise self._failure(f"OpenAI API error {status}: {body.decode('utf-8', 'replace')}")
         return self._answer_in(body)
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         await self._client.aclose()
 
-    async def _posted(self, request: dict[str, Any]) -> tuple[int, bytes]:
+    async def _post(self, request: dict[str, Any]) -> tuple[int, bytes]:
         async with self._client.stream("POST", self._url, json=request) as response:
             parts: list[bytes] = []
             size = 0
             async for part in response.aiter_bytes():
                 size += len(part)
                 if size > MAX_REPLY_BYTES:
-                    raise self._failed(f"OpenAI API answered more than {MAX_REPLY_BYTES} bytes")
+                    raise self._failure(f"OpenAI API answered more than {MAX_REPLY_BYTES} bytes")
                 parts.append(part)
             return response.status_code, b"".join(parts)
 
@@ -64,20 +64,22 @@ class OpenAIWriter:
         try:
             reply = json.loads(body)
         except (ValueError, RecursionError):
-            raise self._failed("OpenAI API answered something that is not JSON") from None
+            raise self._failure("OpenAI API answered something that is not JSON") from None
         text = text_of(_content(reply))
         if not text.strip():
             raise ModelCallFailed("OpenAI API returned no content")
         usage = reply.get("usage")
         counts: dict[str, Any] = usage if isinstance(usage, dict) else {}
-        return ModelAnswer(text, token_count(counts.get("prompt_tokens")), token_count(counts.get("completion_tokens")))
+        return ModelAnswer(
+            text, read_token_count(counts.get("prompt_tokens")), read_token_count(counts.get("completion_tokens"))
+        )
 
-    def _failed(self, text: str) -> ModelCallFailed:
+    def _failure(self, text: str) -> ModelCallFailed:
         return ModelCallFailed(text, self._key)
 
 
 def _content(reply: object) -> object:
-    """The content of the first choice; None for a reply without one."""
+    """Return the content of the first choice; None for a reply without one."""
     choices = reply.get("choices") if isinstance(reply, dict) else None
     first = choices[0] if isinstance(choices, list) and choices else None
     message = first.get("message") if isinstance(first, dict) else None

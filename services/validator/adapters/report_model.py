@@ -17,16 +17,16 @@ TEMPERATURE = 0.3
 
 class _Writer(Protocol):
     async def answer(self, prompt: str) -> ModelAnswer:
-        """The answer to one prompt."""
+        """Return the answer to one prompt."""
         ...
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         ...
 
 
 class ConfiguredReportModel:
-    """Asks the model of LLM_PROVIDER and LLM_MODEL for a JSON object, once per prompt: a run repeats, not this (V-36).
+    """Calls the model of LLM_PROVIDER and LLM_MODEL once per prompt, for a JSON object; the run retries (V-36).
 
     Settings are read when the model is first needed, so that the service starts without a key and a missing one is
     reported per request (G-09).
@@ -37,13 +37,13 @@ class ConfiguredReportModel:
         self._writer: _Writer | None = None
 
     async def answer(self, prompt: str) -> ModelAnswer:
-        """The answer to one prompt. Raises ModelKeyMissing, ModelOffline, ModelCallFailed."""
+        """Return the answer to one prompt. Raises ModelKeyMissing, ModelOffline, ModelCallFailed."""
         if self._writer is None:
             self._writer = _writer_of(self._settings())
         return await self._writer.answer(prompt)
 
     async def close(self) -> None:
-        """Closes the connections to the provider."""
+        """Close the connections to the provider."""
         if self._writer is not None:
             await self._writer.close()
             self._writer = None
@@ -56,11 +56,11 @@ def _writer_of(settings: LLMSettings) -> _Writer:
     except KeyMissing as error:
         raise ModelKeyMissing(error.variable) from None
     temperature = TEMPERATURE if settings.llm_temperature is None else settings.llm_temperature
-    patience = (settings.llm_attempt_seconds, settings.llm_concurrency)
+    limits = (settings.llm_attempt_seconds, settings.llm_concurrency)
     if provider == "openai":
         from services.validator.adapters.openai_writer import OpenAIWriter  # with an HTTP client
 
-        return OpenAIWriter(settings.openai_base_url, key, model, temperature, *patience)
+        return OpenAIWriter(settings.openai_base_url, key, model, temperature, *limits)
     access = {"api_key": key} if key else {}
     chat_model = create_chat_model(provider, model, temperature=temperature, **access)
-    return LangChainWriter(chat_model, provider, key, *patience)
+    return LangChainWriter(chat_model, provider, key, *limits)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from services.validator.domain.findings import Finding, Findings, ValidationResult, is_blank
-from services.validator.domain.pointers import pointer_along, strings_in
-from services.validator.domain.wording import ADVISOR_WORDS, LITERAL, PhraseFinder, Words
+from services.validator.domain.pointers import format_trail, iterate_strings
+from services.validator.domain.wording import ADVISOR_WORDS, LITERAL, PhraseFinder, PhraseFinders
 
 ECHOED_FIELDS = ("target_node_id", "target_title", "current_status")
 """Fields that repeat the user's node; their words are the user's own (V-78)."""
@@ -17,9 +17,9 @@ LABEL_WORDS = ("案", "パターン", "候補")
 
 
 def validate_advisor_report(
-    report: object, valid_node_ids: Sequence[str] | None, words: Words = LITERAL
+    report: object, valid_node_ids: Sequence[str] | None, words: PhraseFinders = LITERAL
 ) -> ValidationResult:
-    """Checks a raw Advisor report; returns all findings, whatever the JSON types are, and never raises."""
+    """Return all findings on a raw Advisor report, of whatever JSON types. Never raises."""
     findings = Findings()
     if not isinstance(report, dict):
         findings.error_text("REPORT_NOT_OBJECT", "", "report must be an object")
@@ -74,16 +74,16 @@ def _check_options(report: dict[str, Any], *, waive_count: bool, findings: Findi
 
 
 def _check_words(report: dict[str, Any], words: PhraseFinder, findings: Findings) -> None:
-    places = [
-        pointer_along(trail)
+    pointers = [
+        format_trail(trail)
         for name, value in report.items()
         if name not in ECHOED_FIELDS
-        for trail, text in strings_in(value, (None, name))
+        for trail, text in iterate_strings(value, (None, name))
         if words.occurs_in(text)
     ]
-    if places:
+    if pointers:
         message = "output contains forbidden word (e.g. ベスト, 推奨)"
-        findings.errors.append(Finding("ADVISOR_WORD", message, places[0], other_pointers=tuple(places[1:])))
+        findings.errors.append(Finding("ADVISOR_WORD", message, pointers[0], other_pointers=tuple(pointers[1:])))
 
 
 def _advise(report: dict[str, Any], findings: Findings) -> None:

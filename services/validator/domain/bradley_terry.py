@@ -35,7 +35,7 @@ _SHARE = {Preference.FIRST: 1.0, Preference.SECOND: 0.0, Preference.TIE: 0.5}
 
 
 def rank_comparisons(comparisons: Sequence[Comparison], options: RankingOptions) -> ComparisonRanking:
-    """Ranks all contestants. Raises NotIdentifiable when the comparisons do not determine every parameter."""
+    """Rank all contestants. Raises NotIdentifiable if the comparisons do not determine every parameter."""
     measured = [comparison for comparison in comparisons if comparison.preference is not Preference.UNMEASURED]
     ids = sorted({name for item in comparisons for name in (item.first_id, item.second_id)})
     if not measured:
@@ -76,11 +76,11 @@ class _Design:
 
 
 def _design(comparisons: Sequence[Comparison], ids: Sequence[str], options: RankingOptions) -> _Design:
-    place = {name: index for index, name in enumerate(ids)}
+    column_of = {name: index for index, name in enumerate(ids)}
     difference = np.zeros((len(comparisons), len(ids)))
     for row, item in enumerate(comparisons):
-        difference[row, place[item.first_id]] = 1.0
-        difference[row, place[item.second_id]] = -1.0
+        difference[row, column_of[item.first_id]] = 1.0
+        difference[row, column_of[item.second_id]] = -1.0
     contrast = _contrast(len(ids))
     columns = [difference @ contrast]
     if options.position_term:
@@ -99,7 +99,7 @@ def _cluster_names(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def _contrast(count: int) -> Array:
-    """An orthonormal basis of the vectors that sum to 0 (Helmert's)."""
+    """Return an orthonormal basis of the vectors that sum to 0 (Helmert's)."""
     basis = np.zeros((count, count - 1))
     for column in range(count - 1):
         basis[: column + 1, column] = 1.0
@@ -110,12 +110,12 @@ def _contrast(count: int) -> Array:
 
 def _refuse_unidentifiable(design: _Design, ids: Sequence[str], measured: Sequence[Comparison]) -> None:
     if np.linalg.matrix_rank(design.rows) < design.rows.shape[1]:
-        apart = _unconnected(ids, measured)
+        unconnected = _find_unconnected(ids, measured)
         detail = (
-            f"'{apart[0]}' and '{apart[1]}' were never compared, not even through others"
-            if apart
+            f"'{unconnected[0]}' and '{unconnected[1]}' were never compared, not even through others"
+            if unconnected
             else (
-                "strengths, position and length cannot be told apart; compare each pair in both orders, "
+                "strengths, position and length cannot be distinguished; compare each pair in both orders, "
                 "or leave a term out"
             )
         )
@@ -127,7 +127,7 @@ def _refuse_unidentifiable(design: _Design, ids: Sequence[str], measured: Sequen
         )
 
 
-def _unconnected(ids: Sequence[str], measured: Sequence[Comparison]) -> tuple[str, str] | None:
+def _find_unconnected(ids: Sequence[str], measured: Sequence[Comparison]) -> tuple[str, str] | None:
     group = {name: name for name in ids}
 
     def root(name: str) -> str:
@@ -206,7 +206,7 @@ def _information(rows: Array, chance: Array) -> Array:
 
 
 def _deviations(design: _Design, parameters: Array, contestants: int) -> Array:
-    """Standard errors of the strengths."""
+    """Return the standard errors of the strengths."""
     chance = _logistic(design.rows @ parameters)
     information = _information(design.rows, chance)
     inverse = np.linalg.inv(information)
@@ -220,18 +220,18 @@ def _deviations(design: _Design, parameters: Array, contestants: int) -> Array:
 
 
 def _meat(design: _Design, chance: Array, information: Array, clusters: NDArray[np.int64]) -> Array:
-    """Sum over tasks of the outer product of their scores; few tasks as if each had been left out of the fit (CR3)."""
+    """Return the sum of the outer products of the tasks' scores; few tasks are corrected by leave-one-out (CR3)."""
     scores = np.zeros((len(clusters), design.rows.shape[1]))
     np.add.at(scores, design.clusters, design.rows * (design.shares - chance)[:, None])
     correction = len(clusters) / (len(clusters) - 1)
     if len(clusters) <= MANY_TASKS:
-        scores = np.array([_left_out(design, chance, information, *pair) for pair in enumerate(scores)])
+        scores = np.array([_correct_score(design, chance, information, *pair) for pair in enumerate(scores)])
         correction = 1 / correction
     result: Array = correction * scores.T @ scores
     return result
 
 
-def _left_out(design: _Design, chance: Array, information: Array, cluster: int, score: Array) -> Array:
+def _correct_score(design: _Design, chance: Array, information: Array, cluster: int, score: Array) -> Array:
     mine = design.clusters == cluster
     without = information - _information(design.rows[mine], chance[mine])
     # Least squares, as the other tasks alone may not determine everything.

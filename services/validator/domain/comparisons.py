@@ -1,4 +1,4 @@
-"""Which of two is better: comparisons by a judge, and what they say of the contestants."""
+"""Comparisons of two submissions by a judge, and the ranking of the contestants."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from services.validator.domain.errors import ComparisonsInvalid
 
 
 class Preference(StrEnum):
-    """A judge's answer; UNMEASURED when there is none."""
+    """The answer of a judge; UNMEASURED if there is none."""
 
     FIRST = "first"
     SECOND = "second"
@@ -19,7 +19,7 @@ class Preference(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One question to a judge, with what was shown first; lengths are in characters.
+    """One comparison by a judge, with the order of the submissions; lengths are in characters.
 
     `task_id` names the task both answered; comparisons of one task are not independent. Empty: a task of its own.
     """
@@ -38,7 +38,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class RankingOptions:
-    """What the model is fitted with; `confidence_level` is the coverage of the intervals."""
+    """The terms of the fitted model; `confidence_level` is the coverage of the intervals."""
 
     position_term: bool = True
     length_term: bool = True

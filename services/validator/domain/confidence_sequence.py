@@ -1,4 +1,4 @@
-"""How well the mean of repeated scores is known, at any time one likes to look."""
+"""An interval for the mean of repeated scores that is valid after every sample."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ ROUNDING_VARIANCE = 1 / 12
 """Judges answer in whole points (Sheppard's correction); equal answers do not mean that the mean is known exactly."""
 
 
-def mean_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """The interval of the mean of scores in 0 to 100 that may be looked at after every sample.
+def compute_mean_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+    """Return an interval of the mean of scores from 0 to 100 that is valid after every sample.
 
     A confidence sequence for a Gaussian mean of unknown variance: all means whose t-statistic mixture (right Haar prior
     on sigma, N(0, 1/c^2) on mean/sigma) stays below 1/alpha. By Ville's inequality it covers the mean at all times at
@@ -27,8 +27,8 @@ def mean_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[f
     variance = math.fsum((sample - mean) ** 2 for sample in samples) / count + ROUNDING_VARIANCE
     spread = count + PRIOR_PRECISION
     growth = (math.sqrt(spread / PRIOR_PRECISION) / (1 - confidence)) ** (2 / count)
-    room = 1 - growth * PRIOR_PRECISION / spread
-    if room <= 0:
+    denominator = 1 - growth * PRIOR_PRECISION / spread
+    if denominator <= 0:
         return 0.0, 100.0
-    half_width = math.sqrt(variance * (growth - 1) / room)
+    half_width = math.sqrt(variance * (growth - 1) / denominator)
     return max(0.0, mean - half_width), min(100.0, mean + half_width)

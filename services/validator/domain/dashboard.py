@@ -1,11 +1,11 @@
-"""The dashboard that reports are made from, and what a user says about it."""
+"""The dashboard that reports are made from, and the wishes of the user."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from services.validator.domain.findings import is_blank, shown
+from services.validator.domain.findings import display_text, is_blank
 
 TRAY_ORDER = ("in_progress", "needs_decision", "waiting_external", "cooling", "other_active")
 
@@ -32,7 +32,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """What a user gives to have a report made (V-32). `dashboard` is raw JSON and may be anything."""
+    """The inputs of a report (V-32). `dashboard` is raw JSON and may be anything."""
 
     dashboard: object
     focus_node_id: object = None
@@ -40,8 +40,8 @@ class Brief:
     constraints: tuple[str, ...] = ()
 
 
-def nodes_of(dashboard: object) -> list[Node]:
-    """The nodes of all trays, each id once, in the order of V-31. Raises DashboardError."""
+def list_nodes(dashboard: object) -> list[Node]:
+    """Return the nodes of all trays, each id once, in the order of V-31. Raises DashboardError."""
     trays = dashboard.get("trays") if isinstance(dashboard, dict) else None
     if not isinstance(trays, dict):
         raise DashboardError
@@ -49,7 +49,9 @@ def nodes_of(dashboard: object) -> list[Node]:
     for item in _items(trays):
         node_id = item.get("id")
         if isinstance(node_id, str) and node_id.strip() and node_id.strip() not in nodes:
-            nodes[node_id.strip()] = Node(node_id.strip(), shown(item.get("title")), shown(item.get("status")))
+            nodes[node_id.strip()] = Node(
+                node_id.strip(), display_text(item.get("title")), display_text(item.get("status"))
+            )
     return list(nodes.values())
 
 
@@ -64,11 +66,11 @@ def _items(trays: dict[object, object]) -> Iterator[dict[str, object]]:
 
 def valid_node_ids(dashboard: object) -> list[str]:
     """The ids of all nodes (V-31). Raises DashboardError."""
-    return [node.id for node in nodes_of(dashboard)]
+    return [node.id for node in list_nodes(dashboard)]
 
 
-def focus_of(brief: Brief, nodes: list[Node], *, needs_node: bool) -> Node | None:
-    """The node a report is about: the given one, else the first if one is needed (V-34, V-35).
+def find_focus(brief: Brief, nodes: list[Node], *, needs_node: bool) -> Node | None:
+    """Return the node of a report: the one of the brief, else the first if one is needed (V-34, V-35).
 
     A blank `focus_node_id` counts as not given. Raises TargetError.
     """
@@ -77,7 +79,7 @@ def focus_of(brief: Brief, nodes: list[Node], *, needs_node: bool) -> Node | Non
         for node in nodes:
             if node.id == wanted:
                 return node
-        raise TargetError(f'focusNodeId "{shown(wanted)}" not found in dashboard')
+        raise TargetError(f'focusNodeId "{display_text(wanted)}" not found in dashboard')
     if not needs_node:
         return None
     if not nodes:

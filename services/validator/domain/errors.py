@@ -1,31 +1,4 @@
-"""What the validator refuses.
-
-HanseiError (chassis.errors)
-├── InvalidArgument
-│   ├── ReportNotJson            the report is not JSON text
-│   ├── InputsNotObject          the inputs of a registered kind are not the JSON text of an object
-│   ├── ReportTypeUnknown        no kind has this name
-│   ├── KindBuiltIn              a built-in kind is asked for where only registered ones are made
-│   ├── KindInvalid              a kind's schema or rules do not compile
-│   ├── ModelIdInvalid           a model id is not `provider:model-name`
-│   ├── EvaluationInvalid        metrics, weights or texts of an evaluation break a rule
-│   ├── ComparisonsInvalid       comparisons or tasks break a rule
-│   └── NotIdentifiable          comparisons do not determine the strengths of all contestants
-├── NotFound
-│   ├── KindNotFound             no registered kind has this name
-│   └── SubmissionNotFound       the leaderboard has no such entry
-├── AlreadyExists
-│   └── KindExists               a kind of this name exists
-├── FailedPrecondition
-│   ├── ModelKeyMissing          the chosen model needs a key that is not set
-│   └── PromptUnusable           the configured template or time zone makes no prompt
-├── Unavailable
-│   ├── EvaluatorAPIError        the judge of a metric failed
-│   ├── JudgmentAPIError         the judge of prospects failed
-│   └── LeaderboardUnavailable   the leaderboard could not be read or written
-└── DataLoss
-    └── LeaderboardCorrupt       the leaderboard's database is damaged
-"""
+"""Errors of the validator that cross its boundary, each with its reason."""
 
 from __future__ import annotations
 
@@ -64,7 +37,7 @@ class ReportTypeUnknown(InvalidArgument):
 
 
 class KindBuiltIn(InvalidArgument):
-    """A built-in kind is asked for where only registered ones are made."""
+    """RunReport was called with a built-in kind."""
 
     reason = "REPORT_KIND_BUILT_IN"
 

@@ -1,4 +1,4 @@
-"""Scores, weights and what is asked of an evaluation (spec section 7)."""
+"""Scores, weights and requests of an evaluation (spec section 7)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class MetricConfig:
 
     @property
     def built_in(self) -> str:
-        """Name of the built-in metric."""
+        """Return the name of the built-in metric."""
         return self.metric or self.name
 
 
@@ -71,7 +71,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationConfig:
-    """How a submission is evaluated (V-54); times in seconds. `model` None: the service's default."""
+    """The configuration of an evaluation (V-54); times in seconds. `model` None: the service's default."""
 
     metrics: tuple[MetricConfig, ...] = DEFAULT_METRICS
     model: str | None = None
@@ -83,7 +83,7 @@ class EvaluationConfig:
     def __post_init__(self) -> None:
         if not self.metrics:
             raise EvaluationInvalid("at least one metric is required")
-        weights_of(self.metrics)
+        compute_weights(self.metrics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class EvaluationRequest:
 
 @dataclass(frozen=True, slots=True)
 class SampledScore:
-    """What repeated scoring knows: the scores, the calls that failed, and an interval of the mean, 0 to 100."""
+    """The outcome of repeated scoring: the scores, the number of failed calls, an interval of the mean, 0 to 100."""
 
     samples: tuple[float, ...]
     unmeasured: int
@@ -148,25 +148,25 @@ class EvaluationResult:
         object.__setattr__(self, "overall_score", round(self.overall_score, 2))
 
 
-def weights_of(metrics: Sequence[MetricConfig]) -> dict[str, float]:
-    """Weight by configured name: as given, 1/n each when none is (V-59)."""
+def compute_weights(metrics: Sequence[MetricConfig]) -> dict[str, float]:
+    """Return the weights by configured name; 1/n each if no weight is configured (V-59)."""
     for metric in metrics:
         if not metric.name.strip():
             raise EvaluationInvalid("Metric name cannot be empty")
     _refuse_duplicates([metric.name for metric in metrics])
-    given = [metric.weight for metric in metrics if metric.weight is not None]
-    if not given:
+    configured = [metric.weight for metric in metrics if metric.weight is not None]
+    if not configured:
         return {metric.name: 1 / len(metrics) for metric in metrics}
-    if len(given) < len(metrics):
+    if len(configured) < len(metrics):
         raise EvaluationInvalid("Metric weights must be given for all metrics or for none")
-    total = round(sum(given), 6)
+    total = round(sum(configured), 6)
     if not WEIGHT_SUM_FROM <= total <= WEIGHT_SUM_TO:
         raise EvaluationInvalid(f"Metric weights must sum to 1.0, got: {total}")
     return {metric.name: metric.weight for metric in metrics if metric.weight is not None}
 
 
 def overall_score(scores: Sequence[MetricScore], weights: Mapping[str, float]) -> float:
-    """The weighted sum, rounded to 2 decimals; every score is looked up under its configured name (V-60, V-84)."""
+    """Return the weighted sum, rounded to 2 decimals, with weights by configured name (V-60, V-84)."""
     total = 0.0
     for score in scores:
         if score.metric_name not in weights:

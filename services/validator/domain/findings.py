@@ -1,4 +1,4 @@
-"""What validation says about a report: findings, and the result that holds them."""
+"""Findings on a report, and the result of its validation."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from services.validator.domain.pointers import path_of
+from services.validator.domain.pointers import format_path
 
 ALLOWED_VALUES_SHOWN = 20
 
 
 class Severity(StrEnum):
-    """Whether a finding makes a report invalid."""
+    """The severity of a finding; an error makes the report invalid."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -38,7 +38,7 @@ class Finding:
 
     @property
     def pointers(self) -> tuple[str, ...]:
-        """All places of the violation."""
+        """Return all pointers of the violation."""
         return (self.pointer, *self.other_pointers)
 
 
@@ -50,22 +50,22 @@ class ValidationResult:
 
     @property
     def ok(self) -> bool:
-        """True exactly when there is no error."""
+        """Return whether there is no error."""
         return not self.errors
 
     @property
     def errors(self) -> list[str]:
-        """Messages of the errors, in the order of the rules."""
+        """Return the messages of the errors, in the order of the rules."""
         return [finding.message for finding in self.findings if finding.severity is Severity.ERROR]
 
     @property
     def warnings(self) -> list[str]:
-        """Messages of the warnings, in the order of the rules."""
+        """Return the messages of the warnings, in the order of the rules."""
         return [finding.message for finding in self.findings if finding.severity is Severity.WARNING]
 
     @property
     def error_findings(self) -> tuple[Finding, ...]:
-        """The findings that make the report invalid."""
+        """Return the findings that make the report invalid."""
         return tuple(finding for finding in self.findings if finding.severity is Severity.ERROR)
 
 
@@ -74,38 +74,38 @@ NOTHING_FOUND = ValidationResult()
 
 @dataclass(slots=True)
 class Findings:
-    """Collects what a validator finds, in order; nothing is built while a report is clean."""
+    """Collects findings in order; nothing is built while a report is clean."""
 
     errors: list[Finding] = field(default_factory=list)
     warnings: list[Finding] = field(default_factory=list)
 
     def error(self, code: str, pointer: str, requirement: str, allowed: Sequence[str] = ()) -> None:
-        """Adds the error `<path> <requirement>`, the path being `pointer` in the notation of messages."""
-        self.error_text(code, pointer, f"{path_of(pointer)} {requirement}", allowed)
+        """Add the error `<path> <requirement>`, with `pointer` in the notation of messages."""
+        self.error_text(code, pointer, f"{format_path(pointer)} {requirement}", allowed)
 
     def error_text(self, code: str, pointer: str, message: str, allowed: Sequence[str] = ()) -> None:
-        """Adds an error with a text of its own."""
-        shown = tuple(allowed[:ALLOWED_VALUES_SHOWN])
-        self.errors.append(Finding(code, message, pointer, Severity.ERROR, shown, len(allowed)))
+        """Add an error with a text of its own."""
+        display_text = tuple(allowed[:ALLOWED_VALUES_SHOWN])
+        self.errors.append(Finding(code, message, pointer, Severity.ERROR, display_text, len(allowed)))
 
     def warning(self, code: str, pointer: str, message: str) -> None:
-        """Adds a warning."""
+        """Add a warning."""
         self.warnings.append(Finding(code, message, pointer, Severity.WARNING))
 
     def result(self) -> ValidationResult:
-        """Everything found so far."""
+        """Return all findings so far."""
         if not self.errors and not self.warnings:
             return NOTHING_FOUND
         return ValidationResult((*self.errors, *self.warnings))
 
 
 def is_blank(value: object) -> bool:
-    """True for anything but a string with a visible character (V-06)."""
+    """Return whether a value is anything but a string with a visible character (V-06)."""
     return not isinstance(value, str) or not value.strip()
 
 
-def shown(value: object) -> str:
-    """`value` as messages show it: a string itself, nothing for null, JSON text for the rest (V-11)."""
+def display_text(value: object) -> str:
+    """Return the text of a value in messages: a string itself, nothing for null, JSON for the rest (V-11)."""
     if isinstance(value, str):
         return value
     if value is None:

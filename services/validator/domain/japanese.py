@@ -1,4 +1,4 @@
-"""Japanese text as the linguistic wording rules read it: normalised, and cut into morphemes."""
+"""Japanese text for the linguistic wording rules: normalised, and split into morphemes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Morpheme:
 
 
 Tokenize = Callable[[str], Sequence[Morpheme]]
-"""Cuts normalised text into morphemes."""
+"""Splits normalised text into morphemes."""
 
 _JAPANESE = r"[\u3040-\u30ff\u3400-\u9fff\u3005]"
 _SPACE_INSIDE = re.compile(rf"(?<={_JAPANESE})[ \t\u3000]+(?={_JAPANESE})")
@@ -33,8 +33,8 @@ _KATAKANA_RUN = re.compile(r"[\u30a1-\u30f6\u30fc]+")
 _GRAMMAR = ("スルベキ", "スベキ", "ベシ", "シテクダサイ", "シテクタ゛サイ", "ガヒツヨウデス", "ナサイ", "オネガイ")
 
 
-def normalised(text: str) -> str:
-    """`text` in NFKC without invisible characters, without spaces inside Japanese, and with grammar in hiragana."""
+def normalise(text: str) -> str:
+    """Return the text in NFKC, without invisible characters and spaces inside Japanese, with grammar in hiragana."""
     text = unicodedata.normalize("NFKC", text)
     text = "".join(char for char in text if unicodedata.category(char) != "Cf")
     text = _SPACE_INSIDE.sub("", text)

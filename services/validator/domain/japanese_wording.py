@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from services.validator.domain.japanese import Morpheme, Tokenize, normalised
+from services.validator.domain.japanese import Morpheme, Tokenize, normalise
 
 Text = Sequence[Morpheme]
 Rule = Callable[[Text, int], bool]
@@ -18,12 +18,12 @@ Rule = Callable[[Text, int], bool]
 _NOTHING = Morpheme("", "", "")
 
 
-def _at(text: Text, index: int) -> Morpheme:
+def _morpheme_at(text: Text, index: int) -> Morpheme:
     return text[index] if 0 <= index < len(text) else _NOTHING
 
 
 def _normals(text: Text, start: int, count: int) -> tuple[str, ...]:
-    return tuple(_at(text, index).normal for index in range(start, start + count))
+    return tuple(_morpheme_at(text, index).normal for index in range(start, start + count))
 
 
 def obligation(text: Text, index: int) -> bool:
@@ -34,14 +34,14 @@ def obligation(text: Text, index: int) -> bool:
 
 def own_obligation(text: Text, index: int) -> bool:
     """すべき and するべき; べき after any other verb is allowed to advisors (V-27)."""
-    return obligation(text, index) and _at(text, index - 1).normal == "為る"
+    return obligation(text, index) and _morpheme_at(text, index - 1).normal == "為る"
 
 
 def must(text: Text, index: int) -> bool:
     """なければならない, ねばならない, なくてはいけない, ないといけない."""
-    if _at(text, index).normal not in {"成る", "行ける", "行く"}:
+    if _morpheme_at(text, index).normal not in {"成る", "行ける", "行く"}:
         return False
-    if _at(text, index + 1).normal not in {"ない", "ぬ", "ず", "ます"}:
+    if _morpheme_at(text, index + 1).normal not in {"ない", "ぬ", "ず", "ます"}:
         return False
     before = [word.surface for word in text[max(0, index - 3) : index]]
     negated = any(surface in {"なけれ", "なく", "ない", "ね", "なきゃ"} for surface in before)
@@ -50,7 +50,7 @@ def must(text: Text, index: int) -> bool:
 
 def request(text: Text, index: int) -> bool:
     """ください, 下さいませ and なさい; not くださいました, which tells."""
-    word, after = text[index], _at(text, index + 1)
+    word, after = text[index], _morpheme_at(text, index + 1)
     if word.normal == "下さる" and word.surface in {"ください", "下さい"}:
         return after.normal != "ます" or after.surface == "ませ"
     return word.normal == "為さる" and word.surface in {"なさい", "為さい"} and after.normal != "ます"
@@ -58,7 +58,7 @@ def request(text: Text, index: int) -> bool:
 
 def plea(text: Text, index: int) -> bool:
     """お願いします, お願い申し上げます; て頂きたい, て欲しい."""
-    word, before, after = text[index], _at(text, index - 1), _at(text, index + 1)
+    word, before, after = text[index], _morpheme_at(text, index - 1), _morpheme_at(text, index + 1)
     if word.normal == "御願い" or (word.normal == "願う" and before.normal == "御"):
         return after.normal in {"為る", "致す", "申し上げる", "。", ""}
     if before.normal not in {"て", "で"}:
@@ -74,14 +74,14 @@ def need(text: Text, index: int) -> bool:
     """が必要です, が必要だ, が必要である, 必要がある; not a question, a condition, a denial or the past."""
     if text[index].normal != "必要":
         return False
-    if _at(text, index - 1).surface in {"が", "も"} and _at(text, index + 1).normal in {"です", "だ"}:
+    if _morpheme_at(text, index - 1).surface in {"が", "も"} and _morpheme_at(text, index + 1).normal in {"です", "だ"}:
         rest = _normals(text, index + 2, 3)
-        if _at(text, index + 1).surface == "だっ" or _at(text, index + 1).surface == "でし":
+        if _morpheme_at(text, index + 1).surface == "だっ" or _morpheme_at(text, index + 1).surface == "でし":
             return False
-        if _at(text, index + 1).surface in {"な", "なら", "だろう", "で"} and rest[0] != "有る":
+        if _morpheme_at(text, index + 1).surface in {"な", "なら", "だろう", "で"} and rest[0] != "有る":
             return False
         return not (set(rest) & _OPEN) and "ない" not in rest
-    if _at(text, index + 1).surface == "が" and _at(text, index + 2).normal == "有る":
+    if _morpheme_at(text, index + 1).surface == "が" and _morpheme_at(text, index + 2).normal == "有る":
         rest = _normals(text, index + 3, 3)
         return not (set(rest) & _OPEN) and "た" not in rest
     return False
@@ -94,7 +94,7 @@ _VERDICT_NOUNS = {"案", "策", "解", "手", "択", "選択", "選択肢", "方
 
 def best(text: Text, index: int) -> bool:
     """ベスト, 最善, 最良, 最適 as a verdict; not 最善を尽くす, not a garment, not 最適化 or 最適温度."""
-    word, after = text[index], _at(text, index + 1)
+    word, after = text[index], _morpheme_at(text, index + 1)
     if word.normal == "最適解":
         return True
     if word.normal == "最適" and after.word_class in {"名詞", "接尾辞"}:
@@ -102,13 +102,13 @@ def best(text: Text, index: int) -> bool:
     if word.normal not in {"ベスト", "最善", "最良", "最適"} or word.word_class not in {"名詞", "形状詞"}:
         return False
     following = set(_normals(text, index + 1, 3))
-    worn = _at(text, index - 1).normal in _GARMENT_BEFORE or bool(_GARMENT_AFTER & following)
+    worn = _morpheme_at(text, index - 1).normal in _GARMENT_BEFORE or bool(_GARMENT_AFTER & following)
     return not worn and "尽くす" not in following
 
 
 def superlative(text: Text, index: int) -> bool:
     """一番良い, 最も良い."""
-    return text[index].normal in {"一番", "最も"} and _at(text, index + 1).normal == "良い"
+    return text[index].normal in {"一番", "最も"} and _morpheme_at(text, index + 1).normal == "良い"
 
 
 _TECHNICAL = {"環境", "値", "スペック", "設定", "構成", "バージョン", "動作", "要件", "規格", "サイズ", "容量"}
@@ -116,9 +116,9 @@ _TECHNICAL = {"環境", "値", "スペック", "設定", "構成", "バージョ
 
 def recommendation(text: Text, index: int) -> bool:
     """推奨, おすすめ, 勧める, イチオシ; not 非推奨, not technical terms such as 推奨環境."""
-    word, before = text[index], _at(text, index - 1)
+    word, before = text[index], _morpheme_at(text, index - 1)
     if word.normal == "推奨":
-        return before.normal not in {"非", "不"} and _at(text, index + 1).normal not in _TECHNICAL
+        return before.normal not in {"非", "不"} and _morpheme_at(text, index + 1).normal not in _TECHNICAL
     if word.normal in {"御勧め", "一押し", "イチオシ", "いちおし", "一推し", "一押"}:
         return True
     if word.normal in {"勧める", "薦める", "奨める"}:
@@ -128,8 +128,8 @@ def recommendation(text: Text, index: int) -> bool:
 
 def right_answer(text: Text, index: int) -> bool:
     """正解 as a verdict; not 不正解, not compounds such as 正解率 and 正解データ."""
-    after = _at(text, index + 1)
-    if text[index].normal != "正解" or _at(text, index - 1).normal in {"不", "非"}:
+    after = _morpheme_at(text, index + 1)
+    if text[index].normal != "正解" or _morpheme_at(text, index - 1).normal in {"不", "非"}:
         return False
     return after.word_class not in {"名詞", "接尾辞"} or after.normal in _VERDICT_NOUNS
 
@@ -146,8 +146,8 @@ class LinguisticRules:
     rules: Sequence[Rule]
 
     def occurs_in(self, text: str) -> bool:
-        """True when a rule applies somewhere in the text."""
-        words = self.tokenize(normalised(text))
+        """Return whether a rule applies somewhere in the text."""
+        words = self.tokenize(normalise(text))
         return any(rule(words, index) for index in range(len(words)) for rule in self.rules)
 
 
@@ -156,11 +156,11 @@ class LinguisticPhrases:
 
     def __init__(self, tokenize: Tokenize, phrases: Sequence[str]) -> None:
         self._tokenize = tokenize
-        self._wanted = [tuple(word.normal for word in tokenize(normalised(phrase))) for phrase in phrases]
+        self._wanted = [tuple(word.normal for word in tokenize(normalise(phrase))) for phrase in phrases]
 
     def occurs_in(self, text: str) -> bool:
-        """True when one of the phrases occurs as whole words."""
-        normals = tuple(word.normal for word in self._tokenize(normalised(text)))
+        """Return whether one of the phrases occurs as whole words."""
+        normals = tuple(word.normal for word in self._tokenize(normalise(text)))
         return any(
             normals[start : start + len(wanted)] == wanted
             for wanted in self._wanted

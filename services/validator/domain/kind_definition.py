@@ -73,7 +73,7 @@ class KindDefinition:
 
 @dataclass(frozen=True, slots=True)
 class RuleLimits:
-    """What checking one rule on one report may cost; the schema counts as one rule."""
+    """The limits of one rule on one report; the schema counts as one rule."""
 
     steps: int = 20_000
     seconds: float = 0.25

@@ -30,7 +30,7 @@ class JudgementRecord:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What is written for a round: all of an entry that the store does not set itself."""
+    """The part of an entry that the caller writes; the store sets the rest."""
 
     key: RoundKey
     team_name: str
@@ -63,7 +63,7 @@ class TeamScores:
 
     @property
     def mean(self) -> float:
-        """Mean score."""
+        """Return the mean score."""
         return math.fsum(self.scores) / len(self.scores)
 
 
@@ -79,14 +79,14 @@ class RankingRow:
     standard_error: float | None = None
 
 
-def ranked_by_max_score(teams: Sequence[TeamScores]) -> list[RankingRow]:
-    """Highest score of any round first, then team id (V-70)."""
+def rank_by_max_score(teams: Sequence[TeamScores]) -> list[RankingRow]:
+    """Rank by the highest score of any round, then by team id (V-70)."""
     rows = [RankingRow(team.team_id, team.team_name, max(team.scores), len(team.scores)) for team in teams]
     return sorted(rows, key=lambda row: (-row.max_score, row.team_id))
 
 
-def ranked_by_shrunken_score(teams: Sequence[TeamScores]) -> list[RankingRow]:
-    """Best shrunken mean first, then team id: more rounds make a team neither lead nor lag.
+def rank_by_shrunken_score(teams: Sequence[TeamScores]) -> list[RankingRow]:
+    """Rank by the shrunken mean, then by team id: more rounds alone change no rank.
 
     A team's mean of n scores is drawn to the mean of all teams by n / (n + k). With k the geometric mean of all n, the
     spread sqrt(n) / (n + k) of this estimate is the same for n and k^2 / n rounds, so among equal teams few and many
@@ -117,7 +117,7 @@ def ranked_by_shrunken_score(teams: Sequence[TeamScores]) -> list[RankingRow]:
 
 
 def _pooled_deviation(teams: Sequence[TeamScores]) -> float | None:
-    """Standard deviation of the scores around the mean of their team."""
+    """Return the standard deviation of the scores around the mean of their team."""
     freedom = sum(len(team.scores) - 1 for team in teams)
     if freedom == 0:
         return None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from services.validator.domain.findings import Findings, ValidationResult, is_blank, shown
-from services.validator.domain.pointers import path_of
-from services.validator.domain.wording import LITERAL, ORGANIZER_PHRASES, PhraseFinder, Words
+from services.validator.domain.findings import Findings, ValidationResult, display_text, is_blank
+from services.validator.domain.pointers import format_path
+from services.validator.domain.wording import LITERAL, ORGANIZER_PHRASES, PhraseFinder, PhraseFinders
 
 DECOMPOSITIONS = "decomposition_proposals"
 GROUPINGS = "grouping_proposals"
@@ -19,9 +19,9 @@ _NOT_IN_LIST = "is not in valid node list"
 
 
 def validate_organizer_report(
-    report: object, valid_node_ids: Sequence[str] | None, words: Words = LITERAL
+    report: object, valid_node_ids: Sequence[str] | None, words: PhraseFinders = LITERAL
 ) -> ValidationResult:
-    """Checks a raw Organizer report; returns all findings, whatever the JSON types are, and never raises."""
+    """Return all findings on a raw Organizer report, of whatever JSON types. Never raises."""
     findings = Findings()
     if not isinstance(report, dict):
         findings.error_text("REPORT_NOT_OBJECT", "", "report must be an object")
@@ -32,10 +32,10 @@ def validate_organizer_report(
         if not isinstance(report.get(key), list):
             findings.error("ORGANIZER_ARRAY_REQUIRED", f"/{key}", "is required (array)")
     _check_summary(report.get("summary"), findings)
-    checks.each(report, DECOMPOSITIONS, checks.decomposition)
-    checks.each(report, GROUPINGS, checks.grouping)
-    checks.each(report, RELATIONS, checks.relation)
-    checks.wording(report)
+    checks.check_each(report, DECOMPOSITIONS, checks.check_decomposition)
+    checks.check_each(report, GROUPINGS, checks.check_grouping)
+    checks.check_each(report, RELATIONS, checks.check_relation)
+    checks.check_wording(report)
     _advise_on_summary(report.get("summary"), findings)
     return findings.result()
 
@@ -43,13 +43,15 @@ def validate_organizer_report(
 class _Checks:
     """Checks of single proposals against one list of ids."""
 
-    def __init__(self, findings: Findings, ids: Sequence[str], known: frozenset[str], phrases: PhraseFinder) -> None:
+    def __init__(
+        self, findings: Findings, ids: Sequence[str], known_ids: frozenset[str], phrases: PhraseFinder
+    ) -> None:
         self.findings = findings
         self.ids = ids
-        self.known = known
+        self.known_ids = known_ids
         self.phrases = phrases
 
-    def each(self, report: dict[str, Any], key: str, check: Callable[[str, dict[str, Any]], None]) -> None:
+    def check_each(self, report: dict[str, Any], key: str, check: Callable[[str, dict[str, Any]], None]) -> None:
         proposals = report.get(key)
         if not isinstance(proposals, list):
             return
@@ -59,58 +61,61 @@ class _Checks:
             else:
                 self.findings.error("ELEMENT_NOT_OBJECT", f"/{key}/{index}", "must be an object")
 
-    def decomposition(self, place: str, proposal: dict[str, Any]) -> None:
-        self.node_id(place, "target_node_id", proposal)
-        self.reason(place, proposal)
+    def check_decomposition(self, pointer: str, proposal: dict[str, Any]) -> None:
+        self.check_node_id(pointer, "target_node_id", proposal)
+        self.check_reason(pointer, proposal)
         children = proposal.get("suggested_children")
         if not isinstance(children, list):
             children = ()
         if len(children) < 2:
             self.findings.error(
-                "ORGANIZER_CHILDREN_TOO_FEW", f"{place}/suggested_children", "must have at least 2 items"
+                "ORGANIZER_CHILDREN_TOO_FEW", f"{pointer}/suggested_children", "must have at least 2 items"
             )
         for index, child in enumerate(children):
             if not isinstance(child, dict):
-                self.findings.error("ELEMENT_NOT_OBJECT", f"{place}/suggested_children/{index}", "must be an object")
+                self.findings.error("ELEMENT_NOT_OBJECT", f"{pointer}/suggested_children/{index}", "must be an object")
                 continue
             for name in ("title", "context"):
                 if is_blank(child.get(name)):
-                    pointer = f"{place}/suggested_children/{index}/{name}"
-                    self.findings.error("ORGANIZER_CHILD_FIELD_BLANK", pointer, "is required")
+                    self.findings.error(
+                        "ORGANIZER_CHILD_FIELD_BLANK", f"{pointer}/suggested_children/{index}/{name}", "is required"
+                    )
 
-    def grouping(self, place: str, proposal: dict[str, Any]) -> None:
-        self.reason(place, proposal)
+    def check_grouping(self, pointer: str, proposal: dict[str, Any]) -> None:
+        self.check_reason(pointer, proposal)
         node_ids = proposal.get("node_ids")
         if not isinstance(node_ids, list):
-            self.findings.error("ORGANIZER_NODE_IDS_REQUIRED", f"{place}/node_ids", "is required (array)")
+            self.findings.error("ORGANIZER_NODE_IDS_REQUIRED", f"{pointer}/node_ids", "is required (array)")
             return
         for index, node_id in enumerate(node_ids):
             if self.is_unknown(node_id):
                 # The text names the array, as V-15 has it; the pointer names the element.
-                text = shown(node_id)
-                message = f"{path_of(place)}.node_ids contains invalid id '{text}': node_ids '{text}' {_NOT_IN_LIST}"
-                self.findings.error_text("ORGANIZER_ID_UNKNOWN", f"{place}/node_ids/{index}", message, self.ids)
+                text = display_text(node_id)
+                message = (
+                    f"{format_path(pointer)}.node_ids contains invalid id '{text}': node_ids '{text}' {_NOT_IN_LIST}"
+                )
+                self.findings.error_text("ORGANIZER_ID_UNKNOWN", f"{pointer}/node_ids/{index}", message, self.ids)
 
-    def relation(self, place: str, proposal: dict[str, Any]) -> None:
-        self.node_id(place, "from_node_id", proposal)
-        self.node_id(place, "to_node_id", proposal)
-        self.reason(place, proposal)
+    def check_relation(self, pointer: str, proposal: dict[str, Any]) -> None:
+        self.check_node_id(pointer, "from_node_id", proposal)
+        self.check_node_id(pointer, "to_node_id", proposal)
+        self.check_reason(pointer, proposal)
 
-    def node_id(self, place: str, name: str, proposal: dict[str, Any]) -> None:
+    def check_node_id(self, pointer: str, name: str, proposal: dict[str, Any]) -> None:
         node_id = proposal.get(name)
         if self.is_unknown(node_id):
-            requirement = f"'{shown(node_id)}' {_NOT_IN_LIST}"
-            self.findings.error("ORGANIZER_ID_UNKNOWN", f"{place}/{name}", requirement, self.ids)
+            requirement = f"'{display_text(node_id)}' {_NOT_IN_LIST}"
+            self.findings.error("ORGANIZER_ID_UNKNOWN", f"{pointer}/{name}", requirement, self.ids)
 
     def is_unknown(self, node_id: object) -> bool:
         # A blank id is wrong even where the list holds one (V-76).
-        return not isinstance(node_id, str) or node_id not in self.known or not node_id.strip()
+        return not isinstance(node_id, str) or node_id not in self.known_ids or not node_id.strip()
 
-    def reason(self, place: str, proposal: dict[str, Any]) -> None:
+    def check_reason(self, pointer: str, proposal: dict[str, Any]) -> None:
         if is_blank(proposal.get("reason")):
-            self.findings.error("ORGANIZER_REASON_BLANK", f"{place}/reason", "is required and non-empty")
+            self.findings.error("ORGANIZER_REASON_BLANK", f"{pointer}/reason", "is required and non-empty")
 
-    def wording(self, report: dict[str, Any]) -> None:
+    def check_wording(self, report: dict[str, Any]) -> None:
         summary = report.get("summary")
         if isinstance(summary, str) and self.phrases.occurs_in(summary):
             self.findings.error_text("ORGANIZER_PHRASE", "/summary", f"summary or reason {_PHRASE_REQUIREMENT}")

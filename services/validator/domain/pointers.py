@@ -1,25 +1,25 @@
-"""JSON pointers (RFC 6901): writing them, reading them, and finding what they point at."""
+"""JSON pointers (RFC 6901): building, splitting, and finding the values that they point at."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 MISSING = object()
-"""What a pointer finds where there is nothing; null is something."""
+"""The value of a pointer that points at nothing; null is a value."""
 
 
-def escaped(step: str) -> str:
-    """One step of a pointer, `~` and `/` escaped."""
+def escape_step(step: str) -> str:
+    """Escape `~` and `/` in one step of a pointer."""
     return step.replace("~", "~0").replace("/", "~1")
 
 
-def pointer_to(*steps: str | int) -> str:
-    """The pointer of the steps."""
-    return "".join(f"/{escaped(str(step))}" for step in steps)
+def build_pointer(*steps: str | int) -> str:
+    """Return the pointer of the steps."""
+    return "".join(f"/{escape_step(str(step))}" for step in steps)
 
 
-def steps_of(pointer: str) -> tuple[str, ...]:
-    """The steps of a pointer. Raises ValueError when it is neither empty nor starts with `/`."""
+def split_pointer(pointer: str) -> tuple[str, ...]:
+    """Return the steps of a pointer. Raises ValueError if it is neither empty nor starts with `/`."""
     if not pointer:
         return ()
     if not pointer.startswith("/"):
@@ -27,10 +27,10 @@ def steps_of(pointer: str) -> tuple[str, ...]:
     return tuple(step.replace("~1", "/").replace("~0", "~") for step in pointer[1:].split("/"))
 
 
-def path_of(pointer: str) -> str:
-    """The pointer in the notation of messages: `/options/0/risks` is `options[0].risks`, the empty one `report`."""
+def format_path(pointer: str) -> str:
+    """Return a pointer in the notation of messages: `/options/0/risks` is `options[0].risks`, `` is `report`."""
     path = ""
-    for step in steps_of(pointer):
+    for step in split_pointer(pointer):
         if step.isascii() and step.isdigit():
             path += f"[{step}]"
         else:
@@ -38,24 +38,24 @@ def path_of(pointer: str) -> str:
     return path or "report"
 
 
-def value_at(document: object, pointer: str) -> object:
-    """What the pointer points at, `MISSING` where there is nothing."""
+def find_value(document: object, pointer: str) -> object:
+    """Return the value that the pointer points at, `MISSING` where there is nothing."""
     value = document
-    for step in steps_of(pointer):
+    for step in split_pointer(pointer):
         value = _child(value, step)
         if value is MISSING:
             return MISSING
     return value
 
 
-def matches(document: object, pattern: str) -> Iterator[tuple[str, object]]:
-    """The places that a pointer with `*` steps stands for, with their values.
+def find_matches(document: object, pattern: str) -> Iterator[tuple[str, object]]:
+    """Yield the pointers that match a pointer with `*` steps, with their values.
 
     A `*` matches every element of an array or object. A place that is missing is yielded with `MISSING` as long as its
     parent exists, so that rules can report it; under a `*` that matches nothing there is no place.
     """
     found: list[tuple[str, object]] = [("", document)]
-    for step in steps_of(pattern):
+    for step in split_pointer(pattern):
         found = [(f"{pointer}/{key}", value) for pointer, parent in found for key, value in _step(parent, step)]
     yield from found
 
@@ -63,13 +63,13 @@ def matches(document: object, pattern: str) -> Iterator[tuple[str, object]]:
 def _step(parent: object, step: str) -> Iterator[tuple[str, object]]:
     if step != "*":
         if parent is not MISSING:
-            yield escaped(step), _child(parent, step)
+            yield escape_step(step), _child(parent, step)
     elif isinstance(parent, list):
         for index, value in enumerate(parent):
             yield str(index), value
     elif isinstance(parent, dict):
         for key, value in parent.items():
-            yield escaped(str(key)), value
+            yield escape_step(str(key)), value
 
 
 def _child(parent: object, step: str) -> object:
@@ -82,20 +82,20 @@ def _child(parent: object, step: str) -> object:
 
 
 Trail = tuple["Trail", str | int] | None
-"""The way to a value, innermost step last: cheap to extend, turned into a pointer only where one is needed."""
+"""The steps to a value, innermost first: cheap to extend, converted to a pointer only where one is needed."""
 
 
-def pointer_along(trail: Trail) -> str:
-    """The pointer of a trail."""
+def format_trail(trail: Trail) -> str:
+    """Return the pointer of a trail."""
     steps: list[str] = []
     while trail is not None:
         trail, step = trail
-        steps.append("/" + escaped(str(step)))
+        steps.append("/" + escape_step(str(step)))
     return "".join(reversed(steps))
 
 
-def strings_in(value: object, trail: Trail = None) -> Iterator[tuple[Trail, str]]:
-    """Every string value inside `value` with the trail to it, in document order, however deep."""
+def iterate_strings(value: object, trail: Trail = None) -> Iterator[tuple[Trail, str]]:
+    """Yield every string inside `value` with its trail, in document order, at any depth."""
     pending: list[tuple[Trail, object]] = [(trail, value)]
     while pending:
         trail, current = pending.pop()

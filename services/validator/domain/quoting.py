@@ -1,4 +1,4 @@
-"""Putting text from outside into a prompt so that it stays data: it can neither end a line, nor a block, nor a list."""
+"""Quoting of untrusted text in prompts: it can end neither a line, nor a block, nor a list."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069
 _PLAIN_ID = re.compile(r"[^\s,\"'`\\【】{}\[\]]{1,128}")
 
 
-def one_line(text: str) -> str:
-    """`text` on one line of at most `MAX_LINE_CHARS`: characters that break or reorder lines become JSON escapes."""
+def escape_to_line(text: str) -> str:
+    """Return the text on one line of at most `MAX_LINE_CHARS`; characters that break or reorder lines are escaped."""
     line = _BREAKS.sub(_escape, text)
     return line if len(line) <= MAX_LINE_CHARS else line[: MAX_LINE_CHARS - 1] + "…"
 
 
-def json_line(value: object) -> str:
-    """`value` as JSON on one line that holds no backtick, so that no fence can end inside it. Parses back equal."""
+def encode_to_line(value: object) -> str:
+    """Return the value as JSON on one line without a backtick, so that no fence can end inside it."""
     return _BREAKS.sub(_escape, json.dumps(value, ensure_ascii=False))
 
 
-def listed_id(node_id: str) -> str:
-    """An id as it stands in a list of ids: as it is when that is unmistakable, else as JSON text."""
-    return node_id if _PLAIN_ID.fullmatch(node_id) else json_line(node_id)
+def format_id(node_id: str) -> str:
+    """Return an id for a list of ids: unchanged if that is unambiguous, else as JSON text."""
+    return node_id if _PLAIN_ID.fullmatch(node_id) else encode_to_line(node_id)
 
 
-def fenced(text: str) -> str:
-    """`text` unchanged, in a code fence longer than any run of backticks inside it (CommonMark 0.31, section 4.5)."""
+def fence_text(text: str) -> str:
+    """Return the text in a code fence longer than any run of backticks inside it (CommonMark 0.31, section 4.5)."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{text}\n{fence}"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from services.validator.domain.findings import shown
+from services.validator.domain.findings import display_text
 
 Report = Mapping[str, Any]
 
 
 def render_organizer(report: Report) -> str:
-    """The summary, then the proposals of each sort under a heading (V-47)."""
+    """Return the summary, then the proposals of each sort under a heading (V-47)."""
     blocks = [_text(report, "summary")]
     sections = (
         ("分解案", "decomposition_proposals", _decomposition),
@@ -34,7 +34,7 @@ def _decomposition(proposal: Report) -> str:
 
 
 def _grouping(proposal: Report) -> str:
-    members = _joined(proposal, "node_ids", ", ")
+    members = _join(proposal, "node_ids", ", ")
     return f"- {_text(proposal, 'group_label')}: {_text(proposal, 'reason')} ({members})"
 
 
@@ -46,7 +46,7 @@ def _relation(proposal: Report) -> str:
 
 
 def render_advisor(report: Report) -> str:
-    """Target and status, summary, first decision, criteria and options, as blocks (V-48)."""
+    """Return target and status, summary, first decision, criteria and options, as blocks (V-48)."""
     blocks = [
         f"対象: {_target(report)}\n現在の状態: {_text(report, 'current_status')}",
         _text(report, "summary"),
@@ -69,7 +69,7 @@ def _option(option: Report) -> str:
             f"- 次の一手: {_text(option, 'next_action')}",
             f"- 必要な情報: {_text(option, 'necessary_info')}",
             f"- 判断の目安: {_text(option, 'criteria_note')}",
-            f"- リスク: {_joined(option, 'risks', '; ')}",
+            f"- リスク: {_join(option, 'risks', '; ')}",
         ]
     )
 
@@ -81,12 +81,12 @@ def _target(item: Report) -> str:
 
 
 def _text(item: Report, name: str) -> str:
-    return shown(item.get(name))
+    return display_text(item.get(name))
 
 
-def _joined(item: Report, name: str, separator: str) -> str:
+def _join(item: Report, name: str, separator: str) -> str:
     values = item.get(name)
-    return separator.join(shown(value) for value in values) if isinstance(values, list) else ""
+    return separator.join(display_text(value) for value in values) if isinstance(values, list) else ""
 
 
 def _objects(item: Report, name: str) -> list[Report]:

@@ -1,4 +1,4 @@
-"""Partial repair: asking only for the broken parts of a report, and putting the answers in their places."""
+"""Partial repair: the broken parts of a report, and the replacement of these parts."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from services.validator.domain.findings import Finding
-from services.validator.domain.pointers import escaped, steps_of
+from services.validator.domain.pointers import escape_step, split_pointer
 
 
-def broken_parts(report: Mapping[str, Any], findings: Sequence[Finding]) -> dict[str, list[str]]:
-    """Pointers of the smallest parts that can be written anew, each with its errors, in document order of finding.
+def find_broken_parts(report: Mapping[str, Any], findings: Sequence[Finding]) -> dict[str, list[str]]:
+    """Return the pointers of the smallest replaceable parts, each with its errors, in the order of the findings.
 
     A part is an element of a top-level array, else a top-level value. Empty when only a whole new report will do.
     """
@@ -26,11 +26,11 @@ def broken_parts(report: Mapping[str, Any], findings: Sequence[Finding]) -> dict
 
 
 def _part_of(report: Mapping[str, Any], pointer: str) -> str:
-    top, *rest = steps_of(pointer)
+    top, *rest = split_pointer(pointer)
     value = report.get(top)
     if rest and isinstance(value, list) and rest[0].isdigit() and int(rest[0]) < len(value):
-        return f"/{escaped(top)}/{rest[0]}"
-    return f"/{escaped(top)}"
+        return f"/{escape_step(top)}/{rest[0]}"
+    return f"/{escape_step(top)}"
 
 
 def _without_nested(parts: dict[str, list[str]]) -> dict[str, list[str]]:
@@ -41,10 +41,10 @@ def _without_nested(parts: dict[str, list[str]]) -> dict[str, list[str]]:
     return whole
 
 
-def repaired(
+def apply_repairs(
     report: Mapping[str, Any], parts: Mapping[str, Sequence[str]], answer: Mapping[str, Any]
 ) -> Mapping[str, Any] | None:
-    """A report with the answered parts replaced; None when the answer has no value for any of them.
+    """Return the report with the answered parts replaced; None if the answer has no value for any of them.
 
     Every other part is the very same object as before. Answers for parts that were not asked for are ignored.
     """
@@ -58,7 +58,7 @@ def repaired(
         return None
     new = dict(report)
     for pointer, value in values.items():
-        top, *rest = steps_of(pointer)
+        top, *rest = split_pointer(pointer)
         if not rest:
             new[top] = value
             continue

@@ -1,4 +1,4 @@
-"""When a team goes on after a round, when the judge is asked, and why a team ends (G-55 to G-57, G-60)."""
+"""The rules of rounds: when a team continues, when the judge is asked, why a team ends (G-55 to G-57, G-60)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NO_IMPROVEMENT_EXPECTED = "no_improvement_expected"
 
 @dataclass(frozen=True, slots=True)
 class RoundDecision:
-    """Whether a team goes on; `exit_reason` is empty when it does, `judgment` None when nothing judged the round."""
+    """The decision after a round. `exit_reason` is empty if the team continues, `judgment` None without a judge."""
 
     exit_reason: str
     judgment: ImprovementJudgment | None
@@ -20,7 +20,7 @@ class RoundDecision:
 
 @dataclass(frozen=True, slots=True)
 class RoundRules:
-    """How many rounds a team plays, and whether its last allowed round is judged."""
+    """The least and the most rounds of a team; `judge_on_final_round`: the last allowed round is judged, too."""
 
     min_rounds: int
     max_rounds: int

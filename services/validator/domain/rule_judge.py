@@ -1,4 +1,4 @@
-"""Scores, preferences and prospects by rules over the text: what judges where there is no model.
+"""Scores, preferences and prospects by rules over the text, for offline use.
 
 The rules see surface only: which words of the query return, how long sentences are, how scores went. They are
 deterministic and good enough to exercise a workflow; they are no judgement of quality, and say so.
@@ -34,18 +34,18 @@ class TextScores:
 
     @property
     def overall(self) -> float:
-        """Their mean."""
+        """Return the mean of the scores."""
         return (self.coverage + self.relevance + self.clarity) / 3
 
     def of_metric(self, name: str) -> float:
-        """The score that stands for a built-in metric."""
+        """Return the score that stands for a built-in metric."""
         return {"Coverage": self.coverage, "Relevance": self.relevance, "ClarityCoherence": self.clarity}.get(
             name, self.overall
         )
 
 
-def text_scores(user_query: str, submission: str) -> TextScores:
-    """Coverage: query terms that return. Relevance: sentences with one. Clarity: sentences that are not too long."""
+def score_text(user_query: str, submission: str) -> TextScores:
+    """Score coverage (query terms that recur), relevance (sentences with one), clarity (sentences that are short)."""
     wanted = _terms(user_query)
     sentences = [sentence for sentence in _SENTENCE.findall(submission) if sentence.strip()]
     if not sentences or not wanted:
@@ -57,7 +57,7 @@ def text_scores(user_query: str, submission: str) -> TextScores:
 
 
 def _terms(text: str) -> set[str]:
-    """Words in Latin letters, and pairs of neighbouring characters of Japanese, which has no spaces between words."""
+    """Return words in Latin letters, and pairs of neighbouring characters of Japanese, which has no spaces."""
     terms: set[str] = set()
     for word in _WORD.findall(text.lower()):
         if word[0].isascii() or len(word) == 1:
@@ -67,24 +67,24 @@ def _terms(text: str) -> set[str]:
     return terms
 
 
-def preferred(user_query: str, first: str, second: str) -> str:
-    """`first`, `second` or `tie`, by overall score."""
-    difference = text_scores(user_query, first).overall - text_scores(user_query, second).overall
+def choose_preference(user_query: str, first: str, second: str) -> str:
+    """Return `first`, `second` or `tie`, by overall score."""
+    difference = score_text(user_query, first).overall - score_text(user_query, second).overall
     return "tie" if abs(difference) < TIE_POINTS else "first" if difference > 0 else "second"
 
 
 @dataclass(frozen=True, slots=True)
-class Prospects:
-    """Whether the scores of the rounds so far speak for another one."""
+class ProspectsByRules:
+    """The prospects of another round, from the scores of the rounds so far."""
 
     should_continue: bool
     scores: tuple[float, ...]
 
 
-def prospects(prompt: str) -> Prospects:
-    """Reads the scores (`85.50/100`) of a judgment prompt: go on while they are below 90 and still rise."""
+def judge_prospects(prompt: str) -> ProspectsByRules:
+    """Read the scores (`85.50/100`) of a judgment prompt; continue while they are below 90 and still rise."""
     scores = tuple(float(score) for score in _SCORE.findall(prompt))
     if not scores:
-        return Prospects(True, ())
+        return ProspectsByRules(True, ())
     earlier = max(scores[:-1], default=float("-inf"))
-    return Prospects(max(scores) < ENOUGH_SCORE and scores[-1] >= earlier + WORTHWHILE_GAIN, scores)
+    return ProspectsByRules(max(scores) < ENOUGH_SCORE and scores[-1] >= earlier + WORTHWHILE_GAIN, scores)

@@ -1,4 +1,4 @@
-"""A run of generate, validate, correct: what happened in it and how it ended."""
+"""A run of generate, validate, correct: its attempts and its outcome."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ MAX_REGENERATIONS = 2
 
 
 class Repair(StrEnum):
-    """What a regeneration asks for."""
+    """The part of a report that a regeneration asks for."""
 
     FULL = "full"
     PARTIAL = "partial"
 
 
 class StopReason(StrEnum):
-    """Why a run ended."""
+    """The reason for the end of a run."""
 
     VALID = "valid"
     ATTEMPTS_EXHAUSTED = "attempts_exhausted"
@@ -34,7 +34,7 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a run works. `stop_on_repeated_faults` ends it when a regeneration brings back exactly the same faults."""
+    """The options of a run. `stop_on_repeated_faults` ends it if a regeneration returns exactly the same faults."""
 
     wording: Wording = Wording.LITERAL
     repair: Repair = Repair.FULL
@@ -60,13 +60,13 @@ class TokenUsage:
 
     @classmethod
     def of_call(cls, input_tokens: int | None, output_tokens: int | None) -> TokenUsage:
-        """One call with the counts its provider reported, None for none."""
+        """Return the usage of one call; a count is None if the provider reported none."""
         uncounted = input_tokens is None or output_tokens is None
         return cls(input_tokens or 0, output_tokens or 0, 1, int(uncounted))
 
     @classmethod
     def total(cls, parts: Iterable[TokenUsage]) -> TokenUsage:
-        """The sum of the parts."""
+        """Return the sum of the parts."""
         parts = tuple(parts)
         return cls(
             sum(part.input_tokens for part in parts),
@@ -78,7 +78,7 @@ class TokenUsage:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One call of a model and what came of it; `report` is None and `failure` set when no report did.
+    """One call of a model and its outcome; without a report, `report` is None and `failure` is set.
 
     `report` is the raw object; in a partial repair it is the previous one with its broken parts replaced.
     """
@@ -94,12 +94,12 @@ class Attempt:
 
     @property
     def ok(self) -> bool:
-        """True when there is a report and it is valid."""
+        """Return whether there is a valid report."""
         return self.report is not None and self.result.ok
 
     @property
     def errors(self) -> list[str]:
-        """Why there is no report, else what is wrong with it."""
+        """Return the failure if there is no report, else the errors of the report."""
         return [self.failure] if self.failure else self.result.errors
 
 
@@ -117,28 +117,28 @@ class ReportRun:
 
     @property
     def retry_count(self) -> int:
-        """Number of regenerations, 0 to 2 (V-44)."""
+        """Return the number of regenerations, 0 to 2 (V-44)."""
         return max(0, len(self.attempts) - 1)
 
     @property
     def usage(self) -> TokenUsage:
-        """Tokens of all attempts."""
+        """Return the tokens of all attempts."""
         return TokenUsage.total(attempt.usage for attempt in self.attempts)
 
     @property
     def best_attempt(self) -> Attempt | None:
-        """The attempt with the fewest errors, the later one of equals; None when no answer held a report."""
+        """Return the attempt with the fewest errors, the later one of equals; None if no answer held a report."""
         parsed = [attempt for attempt in self.attempts if attempt.report is not None]
         return min(parsed, key=lambda attempt: (len(attempt.errors), -attempt.number), default=None)
 
 
-def refused(error: str, reason: StopReason) -> ReportRun:
-    """The outcome of a run that could not begin: no model was called (V-33, V-34, offline)."""
+def refuse_run(error: str, reason: StopReason) -> ReportRun:
+    """Return the outcome of a run that could not start: no model was called (V-33, V-34, offline)."""
     return ReportRun(False, None, (error,), (), reason)
 
 
-def fixed_findings(run: ReportRun) -> list[tuple[Finding, int]]:
-    """Errors that were gone after a regeneration, each with the number of the attempt that removed it."""
+def list_fixed_findings(run: ReportRun) -> list[tuple[Finding, int]]:
+    """Return the errors that a regeneration removed, each with the number of that attempt."""
     reports = [attempt for attempt in run.attempts if attempt.report is not None]
     fixed: list[tuple[Finding, int]] = []
     for before, after in pairwise(reports):

@@ -1,4 +1,4 @@
-"""Words that reports must not use, and the two ways of looking for them."""
+"""Forbidden words of reports, and the two modes of finding them."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Protocol
 
 
 class Wording(Enum):
-    """How forbidden words are looked for."""
+    """The mode of the search for forbidden words."""
 
     LITERAL = "literal"
     LINGUISTIC = "linguistic"
 
 
 class PhraseFinder(Protocol):
-    """Tells whether a text uses a forbidden phrase."""
+    """A finder of forbidden phrases."""
 
     def occurs_in(self, text: str) -> bool:
-        """True when the text uses one."""
+        """Return whether the text uses one."""
         ...
 
 
-class Words(Protocol):
-    """A way of looking for phrases."""
+class PhraseFinders(Protocol):
+    """A source of finders for any phrases."""
 
     def finder(self, phrases: Sequence[str]) -> PhraseFinder:
-        """The finder of these phrases."""
+        """Return the finder of these phrases."""
         ...
 
 
@@ -38,22 +38,22 @@ class LiteralPhrases:
     phrases: Sequence[str]
 
     def occurs_in(self, text: str) -> bool:
-        """True when one of the phrases is a substring of the text."""
+        """Return whether one of the phrases is a substring of the text."""
         for phrase in self.phrases:  # noqa: SIM110 - a generator doubles the time of the hottest check
             if phrase in text:
                 return True
         return False
 
 
-class LiteralWords:
-    """Looks for phrases as plain substrings: the specification's way and the default."""
+class LiteralFinders:
+    """Finders of plain substrings: the mode of the specification and the default."""
 
     def finder(self, phrases: Sequence[str]) -> PhraseFinder:
-        """The finder of these phrases."""
+        """Return the finder of these phrases."""
         return LiteralPhrases(phrases)
 
 
-LITERAL = LiteralWords()
+LITERAL = LiteralFinders()
 
 ORGANIZER_PHRASES = ("べき", "してください", "が必要です")
 """Words that command (V-17)."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from libs.prompts.labels import Language
 from services.validator.domain.dashboard import Brief, Node
 from services.validator.domain.kinds import ReportKind
-from services.validator.domain.language import Language
-from services.validator.domain.pointers import MISSING, value_at
-from services.validator.domain.quoting import fenced, json_line, listed_id, one_line
+from services.validator.domain.pointers import MISSING, find_value
+from services.validator.domain.quoting import encode_to_line, escape_to_line, fence_text, format_id
 from services.validator.prompts.texts import PROMPT_TEXTS
 
 IDS_SHOWN = 20
@@ -23,63 +23,71 @@ ERRORS_SHOWN = 200
 def build_base_prompt(
     kind: ReportKind, brief: Brief, nodes: Sequence[Node], focus: Node | None, language: Language = "ja"
 ) -> str:
-    """Asks for a report of the kind about a dashboard (V-32)."""
+    """Return the prompt for a report of the kind about a dashboard (V-32)."""
     texts = PROMPT_TEXTS[language]
     lines = [*_task(kind, language), "", texts.nodes]
-    lines += [node_line(node) for node in nodes] or [texts.no_nodes]
-    lines += ["", texts.inputs, f"dashboard: {json_line(brief.dashboard)}"]
+    lines += [encode_node(node) for node in nodes] or [texts.no_nodes]
+    lines += ["", texts.inputs, f"dashboard: {encode_to_line(brief.dashboard)}"]
     if focus is not None:
-        lines.append(f"focusNode: {node_line(focus)}")
+        lines.append(f"focusNode: {encode_node(focus)}")
     if brief.user_intent is not None:
-        lines.append(f"userIntent: {json_line(brief.user_intent)}")
+        lines.append(f"userIntent: {encode_to_line(brief.user_intent)}")
     if brief.constraints:
-        lines.append(f"constraints: {json_line(list(brief.constraints))}")
+        lines.append(f"constraints: {encode_to_line(list(brief.constraints))}")
     return "\n".join(lines)
 
 
 def build_inputs_prompt(
     kind: ReportKind, inputs: object, valid_node_ids: Sequence[str], language: Language = "ja"
 ) -> str:
-    """Asks for a report of a registered kind about any inputs."""
+    """Return the prompt for a report of a registered kind about any inputs."""
     texts = PROMPT_TEXTS[language]
-    lines = [*_task(kind, language), "", texts.known_ids, json_line(list(valid_node_ids))]
-    return "\n".join([*lines, "", texts.inputs, json_line(inputs)])
+    lines = [*_task(kind, language), "", texts.known_ids, encode_to_line(list(valid_node_ids))]
+    return "\n".join([*lines, "", texts.inputs, encode_to_line(inputs)])
 
 
 def _task(kind: ReportKind, language: Language) -> list[str]:
-    texts, told = PROMPT_TEXTS[language], kind.told[language]
-    return [texts.task.format(title=kind.title), "", texts.shape, told.shape, "", texts.rules, told.rules]
+    texts, instructions = PROMPT_TEXTS[language], kind.instructions[language]
+    return [
+        texts.task.format(title=kind.title),
+        "",
+        texts.shape,
+        instructions.shape,
+        "",
+        texts.rules,
+        instructions.rules,
+    ]
 
 
-def node_line(node: Node) -> str:
-    """A node as JSON on one line."""
-    return json_line({"id": node.id, "title": node.title, "status": node.status})
+def encode_node(node: Node) -> str:
+    """Return a node as JSON on one line."""
+    return encode_to_line({"id": node.id, "title": node.title, "status": node.status})
 
 
 def build_correction_prompt(
     errors: Sequence[str], valid_node_ids: Sequence[str] | None = None, language: Language = "ja"
 ) -> str:
-    """What is wrong and which ids exist (V-30); `ERRORS_SHOWN` errors at most, each on one line."""
+    """Return the part of a prompt with the errors, at most `ERRORS_SHOWN`, and the valid ids (V-30)."""
     texts = PROMPT_TEXTS[language]
-    lines = [texts.correction, *(f"- {one_line(error)}" for error in errors[:ERRORS_SHOWN])]
+    lines = [texts.correction, *(f"- {escape_to_line(error)}" for error in errors[:ERRORS_SHOWN])]
     if len(errors) > ERRORS_SHOWN:
         lines.append(texts.more_errors.format(count=len(errors) - ERRORS_SHOWN))
     if valid_node_ids:
-        lines.append(ids_line(valid_node_ids, language))
+        lines.append(list_ids(valid_node_ids, language))
     return "\n".join(lines)
 
 
-def ids_line(valid_node_ids: Sequence[str], language: Language) -> str:
-    """The first `IDS_SHOWN` ids on one line."""
+def list_ids(valid_node_ids: Sequence[str], language: Language) -> str:
+    """Return the first `IDS_SHOWN` ids on one line."""
     more = " ..." if len(valid_node_ids) > IDS_SHOWN else ""
-    ids = ", ".join(listed_id(node_id) for node_id in valid_node_ids[:IDS_SHOWN])
+    ids = ", ".join(format_id(node_id) for node_id in valid_node_ids[:IDS_SHOWN])
     return f"{PROMPT_TEXTS[language].available_ids}{ids}{more}"
 
 
 def build_regeneration_prompt(base: str, correction: str, previous_answer: str, language: Language = "ja") -> str:
-    """Base prompt, correction and the answer it corrects (V-39); its length does not depend on earlier attempts."""
+    """Return base prompt, correction and the corrected answer (V-39); earlier attempts do not add to its length."""
     heading = PROMPT_TEXTS[language].previous_answer
-    return f"{base}\n\n{correction}\n\n{heading}\n{fenced(previous_answer)}"
+    return f"{base}\n\n{correction}\n\n{heading}\n{fence_text(previous_answer)}"
 
 
 def build_repair_prompt(
@@ -92,14 +100,16 @@ def build_repair_prompt(
 ) -> str:
     """Return the prompt that asks for new values of the broken parts; it shows no other part of the report."""
     texts = PROMPT_TEXTS[language]
-    asked = [line.format(title=kind.title) for line in texts.repair]
-    lines = [*asked, "", texts.rules, kind.told[language].rules, "", texts.parts]
+    task = [line.format(title=kind.title) for line in texts.repair]
+    lines = [*task, "", texts.rules, kind.instructions[language].rules, "", texts.parts]
     for pointer, errors in parts.items():
-        value = value_at(report, pointer)
-        shown = {} if value is MISSING else {"value": value}
-        lines.append(json_line({"pointer": pointer, "errors": [one_line(error) for error in errors], **shown}))
+        value = find_value(report, pointer)
+        display_text = {} if value is MISSING else {"value": value}
+        lines.append(
+            encode_to_line({"pointer": pointer, "errors": [escape_to_line(error) for error in errors], **display_text})
+        )
     if nodes:
-        lines += ["", texts.nodes, *(node_line(node) for node in nodes[:IDS_SHOWN])]
+        lines += ["", texts.nodes, *(encode_node(node) for node in nodes[:IDS_SHOWN])]
     if valid_node_ids:
-        lines += ["", ids_line(valid_node_ids, language)]
+        lines += ["", list_ids(valid_node_ids, language)]
     return "\n".join(lines)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from chassis.errors import FailedPrecondition
 from libs.prompts.builder import UserPromptBuilder
 from libs.prompts.settings import PromptBuilderSettings
-from services.validator.domain.confidence_sequence import mean_interval
+from services.validator.domain.confidence_sequence import compute_mean_interval
 from services.validator.domain.errors import (
     EvaluationInvalid,
     EvaluatorAPIError,
@@ -29,14 +29,14 @@ from services.validator.domain.evaluation import (
     MetricScore,
     ModelId,
     Sampling,
+    compute_weights,
     overall_score,
-    weights_of,
 )
 from services.validator.usecases.evaluate import Evaluator
 from services.validator.usecases.judge import JudgmentClient
-from services.validator.usecases.judging import PatientJudge
+from services.validator.usecases.judging import RetryingJudge
 from services.validator.usecases.metrics import BUILT_IN_METRICS, JudgedScore
-from services.validator.usecases.ports import JudgeCall, Question
+from services.validator.usecases.ports import JudgeCall, JudgeQuestion
 
 S = TypeVar("S", bound=BaseModel)
 MODEL = "google-gla:gemini-2.5-flash"
@@ -49,7 +49,7 @@ class ScriptedJudge:
         self._answers = iter(answers)
         self.asked: list[tuple[JudgeCall, str, str]] = []
 
-    async def judge(self, call: JudgeCall, question: Question, shape: type[S]) -> S:
+    async def judge(self, call: JudgeCall, question: JudgeQuestion, shape: type[S]) -> S:
         self.asked.append((call, question.instruction, question.prompt))
         answer = next(self._answers)
         if isinstance(answer, Exception):
@@ -71,7 +71,7 @@ def scored(score: float, comment: str = "") -> dict[str, Any]:
 
 def evaluator(judge: ScriptedJudge) -> Evaluator:
     prompts = UserPromptBuilder(PromptBuilderSettings(), lambda: "NOW")
-    return Evaluator(PatientJudge(judge, Pauses()), prompts, MODEL)
+    return Evaluator(RetryingJudge(judge, Pauses()), prompts, MODEL)
 
 
 async def evaluated(*scores: float, metrics: tuple[MetricConfig, ...] = DEFAULT_METRICS) -> EvaluationResult:
@@ -96,13 +96,13 @@ async def test_overall_score_vectors() -> None:  # V-50, V-56, V-59, V-60
 
 @pytest.mark.parametrize("weights", [(0.999,), (1.001,), (0.5, 0.499), (0.334, 0.333, 0.333)])
 def test_weights_near_one_are_accepted(weights: tuple[float, ...]) -> None:  # V-59
-    weights_of([MetricConfig(f"m{index}", weight=weight) for index, weight in enumerate(weights)])
+    compute_weights([MetricConfig(f"m{index}", weight=weight) for index, weight in enumerate(weights)])
 
 
 @pytest.mark.parametrize("total", [0.998, 1.002])
 def test_other_weights_are_refused(total: float) -> None:  # V-59
     with pytest.raises(ValueError, match=f"^Metric weights must sum to 1.0, got: {total}$"):
-        weights_of([MetricConfig("a", weight=total - 0.5), MetricConfig("b", weight=0.5)])
+        compute_weights([MetricConfig("a", weight=total - 0.5), MetricConfig("b", weight=0.5)])
 
 
 def test_some_weights_are_refused() -> None:  # V-59
@@ -195,7 +195,7 @@ async def test_an_instruction_replaces_the_metrics_own() -> None:  # V-50, V-52
 
 def test_every_built_in_metric_has_an_instruction_in_both_languages() -> None:  # V-50, V-51
     prompts = UserPromptBuilder(PromptBuilderSettings())
-    judge = PatientJudge(ScriptedJudge([]))
+    judge = RetryingJudge(ScriptedJudge([]))
     for metric in BUILT_IN_METRICS.values():
         texts = {metric(judge, prompts, language).get_instruction() for language in ("ja", "en")}
         assert len(texts) == 2
@@ -206,7 +206,7 @@ async def test_a_template_that_makes_no_prompt_is_named(template: str) -> None: 
     judge = ScriptedJudge([])
     prompts = UserPromptBuilder(PromptBuilderSettings(evaluator_user_prompt=template))
     with pytest.raises(FailedPrecondition, match="the evaluator prompt cannot be built"):
-        await Evaluator(PatientJudge(judge, Pauses()), prompts, MODEL).evaluate(EvaluationRequest("q", "s"))
+        await Evaluator(RetryingJudge(judge, Pauses()), prompts, MODEL).evaluate(EvaluationRequest("q", "s"))
     assert judge.asked == []
 
 
@@ -216,7 +216,7 @@ async def test_failures_and_invalid_replies_are_retried() -> None:  # V-53, V-54
     prompts = UserPromptBuilder(PromptBuilderSettings())
     config = EvaluationConfig(unweighted("Coverage"))
     request = EvaluationRequest("q", "s", config=config)
-    result = await Evaluator(PatientJudge(judge, pauses, lambda: 1.0), prompts, MODEL).evaluate(request)
+    result = await Evaluator(RetryingJudge(judge, pauses, lambda: 1.0), prompts, MODEL).evaluate(request)
     assert result.overall_score == 80
     assert pauses.seconds == [0.5, 1.0, 2.0]
 
@@ -285,7 +285,7 @@ def test_the_interval_covers_the_mean_at_all_times() -> None:
         samples: list[float] = []
         for _ in range(40):
             samples.append(rng.gauss(60, 8))
-            lower, upper = mean_interval(samples)
+            lower, upper = compute_mean_interval(samples)
             if not lower <= 60 <= upper:
                 missed += 1
                 break
@@ -295,7 +295,10 @@ def test_the_interval_covers_the_mean_at_all_times() -> None:
 def test_the_interval_narrows() -> None:
     rng = random.Random(6)
     samples = [rng.gauss(60, 4) for _ in range(200)]
-    widths = [mean_interval(samples[:count])[1] - mean_interval(samples[:count])[0] for count in (1, 5, 20, 200)]
+    widths = [
+        compute_mean_interval(samples[:count])[1] - compute_mean_interval(samples[:count])[0]
+        for count in (1, 5, 20, 200)
+    ]
     assert widths[0] == 100
     assert widths == sorted(widths, reverse=True)
     assert widths[-1] < 3
@@ -305,7 +308,7 @@ GOOD = {"should_continue": True, "reasoning": "伸びている", "confidence_sco
 
 
 def client(judge: ScriptedJudge) -> JudgmentClient:
-    return JudgmentClient(PatientJudge(judge, Pauses()), MODEL)
+    return JudgmentClient(RetryingJudge(judge, Pauses()), MODEL)
 
 
 async def test_the_judgement_of_prospects() -> None:  # V-63, V-64, V-65
@@ -337,6 +340,6 @@ async def test_pauses_heed_what_the_provider_asks_for() -> None:
     asked_to_wait = RuntimeError("429")
     asked_to_wait.retry_after = 7.0  # type: ignore[attr-defined]
     pauses = Pauses()
-    patient = PatientJudge(ScriptedJudge([asked_to_wait, GOOD]), pauses, lambda: 0.0)
+    patient = RetryingJudge(ScriptedJudge([asked_to_wait, GOOD]), pauses, lambda: 0.0)
     await JudgmentClient(patient, MODEL).judge_improvement_prospects("x")
     assert pauses.seconds == [7.0]

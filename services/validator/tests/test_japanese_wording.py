@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.validator.adapters.linguistic import CHUNK_CHARS, LinguisticWords, SudachiTokenizer
+from services.validator.adapters.linguistic import CHUNK_CHARS, LinguisticFinders, SudachiTokenizer
 from services.validator.domain.advisor import validate_advisor_report
-from services.validator.domain.japanese import normalised
+from services.validator.domain.japanese import normalise
 from services.validator.domain.organizer import validate_organizer_report
-from services.validator.domain.wording import ADVISOR_WORDS, LITERAL, ORGANIZER_PHRASES, Words
+from services.validator.domain.wording import ADVISOR_WORDS, LITERAL, ORGANIZER_PHRASES, PhraseFinders
 from services.validator.tests.samples import ADVISOR_SAMPLES, ORGANIZER_SAMPLES, advisor, organizer
 
 LABELLED = [
@@ -23,10 +23,10 @@ LABELLED = [
 PHRASES = {"organizer": ORGANIZER_PHRASES, "advisor": ADVISOR_WORDS}
 
 TOKENIZER = SudachiTokenizer()
-LINGUISTIC = LinguisticWords(TOKENIZER)
+LINGUISTIC = LinguisticFinders(TOKENIZER)
 
 
-def found(kind: str, text: str, words: Words = LINGUISTIC) -> bool:
+def found(kind: str, text: str, words: PhraseFinders = LINGUISTIC) -> bool:
     return words.finder(PHRASES[kind]).occurs_in(text)
 
 
@@ -95,8 +95,8 @@ def test_phrases_of_other_kinds_are_found_as_whole_words() -> None:
 
 
 def test_only_grammar_is_folded_to_hiragana() -> None:
-    assert normalised("対応スベキ") == "対応すべき"
-    assert normalised("ウズベキスタンのベスト") == "ウズベキスタンのベスト"
+    assert normalise("対応スベキ") == "対応すべき"
+    assert normalise("ウズベキスタンのベスト") == "ウズベキスタンのベスト"
 
 
 def test_text_longer_than_the_tokenizer_takes_is_searched_to_its_end() -> None:

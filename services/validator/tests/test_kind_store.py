@@ -10,9 +10,9 @@ import pytest
 
 from chassis.errors import RequestIdReused
 from libs.storage.idempotency import IdempotencyKey
-from services.validator.adapters.rules.compiled import compiled_kind
-from services.validator.adapters.sql.queries import definition_of, definition_text
-from services.validator.adapters.sql.repository import KindStore, ValidatorDatabase
+from services.validator.adapters.rules.kind_compiler import compile_kind
+from services.validator.adapters.sql.queries import decode_definition, encode_definition
+from services.validator.adapters.sql.repository import SqlKindStore, ValidatorDatabase
 from services.validator.domain.errors import KindExists, KindInvalid, KindNotFound, ReportTypeUnknown
 from services.validator.domain.kind_definition import Expression, KindDefinition, Rule, RuleLimits
 from services.validator.domain.kinds import ORGANIZER, ReportKind
@@ -33,7 +33,7 @@ class Compiler:
 
     def __call__(self, definition: KindDefinition) -> ReportKind:
         self.compiled.append(definition.name)
-        return compiled_kind(definition, RuleLimits(seconds=30))
+        return compile_kind(definition, RuleLimits(seconds=30))
 
 
 @pytest.fixture
@@ -46,11 +46,11 @@ async def database(tmp_path: Path) -> AsyncIterator[ValidatorDatabase]:
 
 @pytest.fixture
 def kinds(database: ValidatorDatabase) -> Kinds:
-    return Kinds(KindStore(database), Compiler())
+    return Kinds(SqlKindStore(database), Compiler())
 
 
 def test_definitions_survive_as_text() -> None:
-    assert definition_of(definition_text(DEFINITION)) == DEFINITION
+    assert decode_definition(encode_definition(DEFINITION)) == DEFINITION
 
 
 async def test_a_registered_kind_checks_reports(kinds: Kinds) -> None:
@@ -63,7 +63,7 @@ async def test_a_registered_kind_checks_reports(kinds: Kinds) -> None:
 
 async def test_a_kind_is_compiled_once(database: ValidatorDatabase) -> None:
     compiler = Compiler()
-    kinds = Kinds(KindStore(database), compiler)
+    kinds = Kinds(SqlKindStore(database), compiler)
     await kinds.register(request(), DEFINITION)
     for _ in range(3):
         await kinds.kind("risk-review")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.validator.adapters.rules.compiled import compiled_kind
+from services.validator.adapters.rules.kind_compiler import compile_kind
 from services.validator.domain.errors import KindInvalid
 from services.validator.domain.findings import ValidationResult
 from services.validator.domain.kind_definition import (
@@ -33,7 +33,7 @@ from services.validator.usecases.run_reports import run_inputs_report
 def kind(*checks: Check, schema: object = None, limits: RuleLimits | None = None) -> ReportKind:
     rules = tuple(Rule(f"R{index}", check) for index, check in enumerate(checks))
     text = "" if schema is None else json.dumps(schema)
-    return compiled_kind(KindDefinition("k", "", text, rules), limits or RuleLimits(seconds=30))
+    return compile_kind(KindDefinition("k", "", text, rules), limits or RuleLimits(seconds=30))
 
 
 def checked(kind: ReportKind, report: object, ids: tuple[str, ...] = ("n1", "n2")) -> ValidationResult:
@@ -44,7 +44,7 @@ def found(result: ValidationResult) -> list[tuple[str, str, str]]:
     return [(finding.code, finding.pointer, finding.message) for finding in result.findings]
 
 
-RISK_REVIEW = compiled_kind(DEFINITION, RuleLimits(seconds=30))
+RISK_REVIEW = compile_kind(DEFINITION, RuleLimits(seconds=30))
 
 
 def test_a_good_report_passes_and_is_not_changed() -> None:
@@ -119,7 +119,7 @@ def test_a_report_that_is_no_object(report: object) -> None:
 )
 def test_schemas_that_are_not_taken(schema: str, why: str) -> None:
     with pytest.raises(KindInvalid, match=why) as raised:
-        compiled_kind(KindDefinition("k", json_schema=schema), RuleLimits())
+        compile_kind(KindDefinition("k", json_schema=schema), RuleLimits())
     assert raised.value.violations[0].field == "kind.json_schema"
 
 
@@ -131,7 +131,7 @@ def test_words_of_a_schema_may_be_names_and_values_of_reports() -> None:
 def test_every_rule_that_does_not_compile_is_named() -> None:
     rules = (Rule("A", Expression("1 +")), Rule("B", Expression("true")), Rule("C", Expression(")")))
     with pytest.raises(KindInvalid) as raised:
-        compiled_kind(KindDefinition("k", json_schema="[]", rules=rules), RuleLimits())
+        compile_kind(KindDefinition("k", json_schema="[]", rules=rules), RuleLimits())
     fields = [violation.field for violation in raised.value.violations]
     assert fields == ["kind.json_schema", "kind.rules[0].cel.expression", "kind.rules[2].cel.expression"]
 
@@ -252,7 +252,7 @@ def test_nesting_deeper_than_the_stack_does_not_raise() -> None:
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]
-    result = checked(compiled_kind(DEFINITION, RuleLimits(seconds=30)), {**GOOD, "risks": deep})
+    result = checked(compile_kind(DEFINITION, RuleLimits(seconds=30)), {**GOOD, "risks": deep})
     assert not result.ok
 
 

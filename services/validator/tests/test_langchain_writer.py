@@ -44,10 +44,10 @@ async def test_a_message_is_an_answer_with_its_tokens() -> None:
 
 
 async def test_failures_name_provider_and_status_and_no_key() -> None:  # V-42
-    refused = RuntimeError("quota of the-secret is used up " + "x" * 5000)
-    refused.status_code = 429  # type: ignore[attr-defined]
+    refuse_run = RuntimeError("quota of the-secret is used up " + "x" * 5000)
+    refuse_run.status_code = 429  # type: ignore[attr-defined]
     wrapped = RuntimeError("wrapped")
-    wrapped.__cause__ = refused
+    wrapped.__cause__ = refuse_run
     with pytest.raises(ModelCallFailed, match=r"^gemini API error 429: quota of \*\*\*") as raised:
         await writer(wrapped).answer("x")
     assert len(str(raised.value)) <= BODY_CHARS

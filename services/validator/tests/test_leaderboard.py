@@ -25,8 +25,8 @@ from services.validator.domain.leaderboard import (
     RoundKey,
     Submission,
     TeamScores,
-    ranked_by_max_score,
-    ranked_by_shrunken_score,
+    rank_by_max_score,
+    rank_by_shrunken_score,
 )
 from services.validator.usecases.leaderboard import Leaderboard, Order
 
@@ -245,12 +245,12 @@ def teams(*scores: tuple[float, ...]) -> list[TeamScores]:
 
 
 def test_equal_scores_have_different_ranks() -> None:  # V-70
-    assert [row.team_id for row in ranked_by_max_score(teams((80,), (80, 70), (90,)))] == ["t2", "t0", "t1"]
+    assert [row.team_id for row in rank_by_max_score(teams((80,), (80, 70), (90,)))] == ["t2", "t0", "t1"]
 
 
 def test_the_shrunken_board_of_a_single_team_and_of_none() -> None:
-    assert ranked_by_shrunken_score([]) == []
-    (row,) = ranked_by_shrunken_score(teams((80.0,)))
+    assert rank_by_shrunken_score([]) == []
+    (row,) = rank_by_shrunken_score(teams((80.0,)))
     assert (row.shrunken_score, row.standard_error) == (80.0, None)
 
 
@@ -262,8 +262,8 @@ def test_equal_teams_with_one_and_five_rounds_lead_equally_often(rounds: tuple[i
     best_of = {1: 0, 5: 0}
     for _ in range(runs):
         drawn = teams(*(tuple(rng.gauss(70, 8) for _ in range(count)) for count in rounds))
-        leads[ranked_by_shrunken_score(drawn)[0].total_rounds] += 1
-        best_of[ranked_by_max_score(drawn)[0].total_rounds] += 1
+        leads[rank_by_shrunken_score(drawn)[0].total_rounds] += 1
+        best_of[rank_by_max_score(drawn)[0].total_rounds] += 1
     assert 0.45 <= leads[5] / runs <= 0.55
     assert best_of[5] / runs > 0.7  # what the board by maximum score gives instead
 
@@ -274,5 +274,5 @@ def test_better_teams_lead_the_shrunken_board() -> None:
     for _ in range(500):
         better = tuple(rng.gauss(76, 8) for _ in range(5))
         worse = tuple(rng.gauss(70, 8) for _ in range(5))
-        won += ranked_by_shrunken_score(teams(better, worse))[0].team_id == "t0"
+        won += rank_by_shrunken_score(teams(better, worse))[0].team_id == "t0"
     assert won / 500 > 0.8

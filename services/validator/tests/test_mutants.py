@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from services.validator.domain.advisor import validate_advisor_report
 from services.validator.domain.findings import ValidationResult
 from services.validator.domain.organizer import validate_organizer_report
-from services.validator.domain.pointers import MISSING, value_at
+from services.validator.domain.pointers import MISSING, find_value
 from services.validator.tests.mutants import (
     ADVISOR_FAULTS,
     IDS,
@@ -126,7 +126,7 @@ def test_any_value_replaced_by_another_type_never_raises(data: st.DataObject) ->
         for finding in validate(report, IDS).findings:
             for pointer in finding.pointers:
                 parent = pointer.rpartition("/")[0]
-                assert value_at(report, parent) is not MISSING, finding
+                assert find_value(report, parent) is not MISSING, finding
 
 
 def _places(value: Any, steps: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

@@ -7,13 +7,13 @@ from dataclasses import fields
 
 import pytest
 
-from services.validator.adapters.rules.compiled import RULE_TEXTS, compiled_kind
+from services.validator.adapters.rules.kind_compiler import compile_kind
 from services.validator.domain.dashboard import Brief
 from services.validator.domain.kind_definition import RuleLimits
 from services.validator.domain.kinds import BUILT_IN_KINDS
 from services.validator.domain.runs import Repair, RunOptions
 from services.validator.domain.wording import LITERAL
-from services.validator.prompts.texts import PROMPT_TEXTS
+from services.validator.prompts.texts import PROMPT_TEXTS, RULE_TEXTS
 from services.validator.tests.risk_review import DEFINITION, GOOD
 from services.validator.tests.samples import advisor, decomposition, organizer
 from services.validator.tests.scripted import ScriptedModel
@@ -36,7 +36,7 @@ async def test_an_english_base_prompt_holds_no_japanese_but_the_words_it_is_abou
     await run(BRIEF, model, language="en")  # type: ignore[operator]
     assert not japanese_in(model.prompts[0])
     kind = BUILT_IN_KINDS["organizer" if run is run_organizer else "advisor"]
-    assert kind.told["en"].rules in model.prompts[0]
+    assert kind.instructions["en"].rules in model.prompts[0]
     assert '{"id": "n1", "title": "Quote", "status": "IN_PROGRESS"}' in model.prompts[0]
 
 
@@ -52,7 +52,7 @@ async def test_a_correction_is_asked_for_in_the_language_of_the_base_prompt(repa
 
 
 async def test_registered_kinds_are_told_in_english_too() -> None:
-    kind = compiled_kind(DEFINITION, RuleLimits(20_000, 5.0))
+    kind = compile_kind(DEFINITION, RuleLimits(20_000, 5.0))
     model = ScriptedModel([GOOD])
     await run_inputs_report(kind, {"project": "x"}, ["n1"], model, RunOptions(), LITERAL, language="en")
     prompt = model.prompts[0]

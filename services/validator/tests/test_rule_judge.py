@@ -8,27 +8,27 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from libs.prompts.contexts import ImprovementJudgment
-from services.validator.domain.rule_judge import NOTE, preferred, prospects, text_scores
+from services.validator.domain.rule_judge import NOTE, choose_preference, judge_prospects, score_text
 from services.validator.usecases.compare import JudgedPreference
 from services.validator.usecases.judge_by_rules import RuleJudge
 from services.validator.usecases.metrics import JudgedScore
-from services.validator.usecases.ports import Question, Subject
+from services.validator.usecases.ports import JudgeQuestion, QuestionSubject
 
 QUERY = "社内の勉強会を続けるには"
 
 
 def test_a_submission_about_the_query_scores_higher() -> None:
-    about = text_scores(QUERY, "社内の勉強会を月に一度続ける案です。勉強会の担当を交代で決めます。")
-    beside = text_scores(QUERY, "天気がよいので散歩に行きました。")
+    about = score_text(QUERY, "社内の勉強会を月に一度続ける案です。勉強会の担当を交代で決めます。")
+    beside = score_text(QUERY, "天気がよいので散歩に行きました。")
     assert about.coverage > beside.coverage
     assert about.relevance > beside.relevance
-    assert preferred(QUERY, "天気がよい。", "社内の勉強会を続ける。") == "second"
-    assert preferred(QUERY, "社内の勉強会。", "社内の勉強会。") == "tie"
+    assert choose_preference(QUERY, "天気がよい。", "社内の勉強会を続ける。") == "second"
+    assert choose_preference(QUERY, "社内の勉強会。", "社内の勉強会。") == "tie"
 
 
 @given(query=st.text(max_size=60), submission=st.text(max_size=200))
 def test_scores_are_always_scores(query: str, submission: str) -> None:
-    scores = text_scores(query, submission)
+    scores = score_text(query, submission)
     for value in (scores.coverage, scores.relevance, scores.clarity, scores.overall):
         assert 0 <= value <= 100
 
@@ -39,17 +39,17 @@ def test_scores_are_always_scores(query: str, submission: str) -> None:
 )
 def test_prospects_follow_the_scores(scores: tuple[float, ...], goes_on: bool) -> None:
     prompt = "\n".join(f"**スコア:** {score:.2f}/100" for score in scores)
-    assert prospects(prompt).should_continue is goes_on
+    assert judge_prospects(prompt).should_continue is goes_on
 
 
 @pytest.mark.parametrize("language", ["ja", "en"])
 def test_every_answer_says_that_no_model_judged(language: str) -> None:
     judge = RuleJudge(language)  # type: ignore[arg-type]
     note = NOTE[language]
-    about = Subject(QUERY, ("社内の勉強会", "x"), "Coverage")
-    assert judge.judge(Question("", "", about), JudgedScore).evaluator_comment == note
-    assert judge.judge(Question("", "", about), JudgedPreference).reasoning == note
-    judgment = judge.judge(Question("", "80.00/100"), ImprovementJudgment)
+    about = QuestionSubject(QUERY, ("社内の勉強会", "x"), "Coverage")
+    assert judge.judge(JudgeQuestion("", "", about), JudgedScore).evaluator_comment == note
+    assert judge.judge(JudgeQuestion("", "", about), JudgedPreference).reasoning == note
+    judgment = judge.judge(JudgeQuestion("", "80.00/100"), ImprovementJudgment)
     assert judgment.reasoning == f"{note} 80.00"
 
 
@@ -58,4 +58,4 @@ def test_other_shapes_are_no_question_of_a_judge() -> None:
         x: int
 
     with pytest.raises(TypeError, match="Other"):
-        RuleJudge().judge(Question("", ""), Other)
+        RuleJudge().judge(JudgeQuestion("", ""), Other)

@@ -16,7 +16,7 @@ from libs.llm.errors import ModelOffline
 from services.validator.adapters.metrics import RunMetrics
 from services.validator.domain.dashboard import Brief, valid_node_ids
 from services.validator.domain.kinds import ORGANIZER
-from services.validator.domain.runs import Repair, RunOptions, StopReason, TokenUsage, fixed_findings
+from services.validator.domain.runs import Repair, RunOptions, StopReason, TokenUsage, list_fixed_findings
 from services.validator.prompts.reports import build_correction_prompt
 from services.validator.tests.mutants import full_organizer
 from services.validator.tests.samples import advisor, decomposition, grouping, organizer, relation, some_text
@@ -201,7 +201,7 @@ async def test_the_base_prompt_holds_everything_given() -> None:  # V-32
         "JSON 以外",
     ):
         assert part in prompt
-    assert ORGANIZER.told["ja"].rules in prompt
+    assert ORGANIZER.instructions["ja"].rules in prompt
 
 
 async def test_attempts_are_logged(caplog: pytest.LogCaptureFixture) -> None:  # V-45
@@ -331,7 +331,7 @@ async def test_offline_the_run_ends_at_once_and_says_so() -> None:
 async def test_fixes_are_known_by_rule_and_attempt() -> None:
     reports = [WORSE, BROKEN, organizer(decomposition_proposals=[decomposition()])]
     run = await run_organizer(BRIEF, ScriptedModel(reports))
-    assert [(finding.code, number) for finding, number in fixed_findings(run)] == [
+    assert [(finding.code, number) for finding, number in list_fixed_findings(run)] == [
         ("SUMMARY_BLANK", 1),
         ("ORGANIZER_ID_UNKNOWN", 2),
     ]

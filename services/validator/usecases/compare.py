@@ -13,13 +13,13 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from chassis.logging import get_logger
+from libs.prompts.labels import Language
 from services.validator.domain.comparisons import Comparison, ComparisonRanking, Preference, RankingOptions
 from services.validator.domain.errors import ComparisonsInvalid, NotIdentifiable
 from services.validator.domain.evaluation import ModelId
-from services.validator.domain.language import Language
-from services.validator.prompts.rubrics import JUDGE_INSTRUCTIONS
-from services.validator.usecases.judging import JudgeFailed, PatientJudge
-from services.validator.usecases.ports import JudgeCall, Question, Subject
+from services.validator.prompts.instructions import JUDGE_INSTRUCTIONS
+from services.validator.usecases.judging import JudgeFailed, RetryingJudge
+from services.validator.usecases.ports import JudgeCall, JudgeQuestion, QuestionSubject
 
 DEFAULT_MAX_COMPARISONS = 2000
 TEMPERATURE = 0.0
@@ -30,7 +30,7 @@ log = get_logger("hansei.validator")
 
 
 class JudgedPreference(BaseModel):
-    """What the judge of a pair has to answer."""
+    """The answer of the judge of a pair."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -40,7 +40,7 @@ class JudgedPreference(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ContestantSubmission:
-    """What one contestant made of a task."""
+    """The submission of one contestant for a task."""
 
     id: str
     content: str
@@ -64,8 +64,8 @@ class Tournament:
     not_ranked_because: str = ""
 
 
-async def ranked(comparisons: Sequence[Comparison], options: RankingOptions) -> ComparisonRanking:
-    """The ranking of all contestants, made on a thread. Raises NotIdentifiable."""
+async def rank_on_thread(comparisons: Sequence[Comparison], options: RankingOptions) -> ComparisonRanking:
+    """Return the ranking of all contestants, computed on a thread. Raises NotIdentifiable."""
 
     def on_thread() -> ComparisonRanking:
         # NumPy takes long to import, and few processes ever rank.
@@ -87,7 +87,7 @@ class CompareSubmissions:
     """Compares with the models of its judge; a failed call is unmeasured, neither win nor loss nor tie."""
 
     def __init__(
-        self, judge: PatientJudge, default_model: str, language: Language = "ja", *, concurrency: int = 16
+        self, judge: RetryingJudge, default_model: str, language: Language = "ja", *, concurrency: int = 16
     ) -> None:
         self._judge = judge
         self._default_model = default_model
@@ -101,7 +101,7 @@ class CompareSubmissions:
         model: str | None = None,
         max_comparisons: int = DEFAULT_MAX_COMPARISONS,
     ) -> Tournament:
-        """Compares every pair of every task in both orders. Raises ComparisonsInvalid, ModelIdInvalid."""
+        """Compare every pair of every task in both orders. Raises ComparisonsInvalid, ModelIdInvalid."""
         pairs = list(_pairs(tasks))
         if len(pairs) > max_comparisons:
             raise ComparisonsInvalid(
@@ -110,30 +110,30 @@ class CompareSubmissions:
             )
         model_id = ModelId.parse(model or self._default_model)
         call = JudgeCall(model_id, TEMPERATURE, TIMEOUT_SECONDS, MAX_RETRIES)
-        comparisons = await self._compared(pairs, call)
+        comparisons = await self._compare_pairs(pairs, call)
         try:
-            ranking = await ranked(comparisons, options)
+            ranking = await rank_on_thread(comparisons, options)
         except NotIdentifiable as error:
             return Tournament(comparisons, None, str(error))
         return Tournament(comparisons, ranking)
 
-    async def _compared(self, pairs: Sequence[_Pair], call: JudgeCall) -> tuple[Comparison, ...]:
+    async def _compare_pairs(self, pairs: Sequence[_Pair], call: JudgeCall) -> tuple[Comparison, ...]:
         slots = asyncio.Semaphore(self._concurrency)
 
-        async def one(pair: _Pair) -> Comparison:
+        async def compare(pair: _Pair) -> Comparison:
             async with slots:
                 return await self._compare(pair, call)
 
         try:
             async with asyncio.TaskGroup() as group:
-                running = [group.create_task(one(pair)) for pair in pairs]
+                running = [group.create_task(compare(pair)) for pair in pairs]
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
         return tuple(task.result() for task in running)
 
     async def _compare(self, pair: _Pair, call: JudgeCall) -> Comparison:
-        subject = Subject(pair.task.user_query, (pair.first.content, pair.second.content))
-        question = Question(self._instruction, _prompt(pair), subject)
+        subject = QuestionSubject(pair.task.user_query, (pair.first.content, pair.second.content))
+        question = JudgeQuestion(self._instruction, _prompt(pair), subject)
         try:
             judged = await self._judge.judge(call, question, JudgedPreference)
             preference = Preference(judged.preference)
@@ -159,9 +159,9 @@ def _pairs(tasks: Sequence[ComparisonTask]) -> Iterator[_Pair]:
     _refuse_duplicates("task", [task.task_id for task in tasks])
     for task in tasks:
         _refuse_duplicates(f"submission of task '{task.task_id}'", [item.id for item in task.submissions])
-        for one, other in combinations(task.submissions, 2):
-            yield _Pair(task, one, other)
-            yield _Pair(task, other, one)
+        for first, second in combinations(task.submissions, 2):
+            yield _Pair(task, first, second)
+            yield _Pair(task, second, first)
 
 
 def _refuse_duplicates(what: str, ids: Sequence[str]) -> None:
@@ -171,6 +171,6 @@ def _refuse_duplicates(what: str, ids: Sequence[str]) -> None:
 
 
 def _prompt(pair: _Pair) -> str:
-    """The request and both submissions as JSON, so that no text can pose as another part of the prompt."""
+    """Return the request and both submissions as JSON, so that no text can pose as another part of the prompt."""
     parts = {"request": pair.task.user_query, "first": pair.first.content, "second": pair.second.content}
     return json.dumps(parts, ensure_ascii=False, indent=2)

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 
 from libs.prompts.builder import UserPromptBuilder
-from services.validator.domain.confidence_sequence import mean_interval
+from libs.prompts.labels import Language
+from services.validator.domain.confidence_sequence import compute_mean_interval
 from services.validator.domain.errors import EvaluatorAPIError
 from services.validator.domain.evaluation import (
     EvaluationConfig,
@@ -17,12 +18,11 @@ from services.validator.domain.evaluation import (
     ModelId,
     SampledScore,
     Sampling,
+    compute_weights,
     overall_score,
-    weights_of,
 )
-from services.validator.domain.language import Language
-from services.validator.usecases.judging import JudgeFailed, PatientJudge
-from services.validator.usecases.metrics import LLMJudgeMetric, built_in_metric
+from services.validator.usecases.judging import JudgeFailed, RetryingJudge
+from services.validator.usecases.metrics import LLMJudgeMetric, find_metric
 from services.validator.usecases.ports import JudgeCall
 
 
@@ -39,7 +39,7 @@ class Evaluator:
     """Scores submissions with the models of its judge."""
 
     def __init__(
-        self, judge: PatientJudge, prompts: UserPromptBuilder, default_model: str, language: Language = "ja"
+        self, judge: RetryingJudge, prompts: UserPromptBuilder, default_model: str, language: Language = "ja"
     ) -> None:
         self._judge = judge
         self._prompts = prompts
@@ -47,12 +47,12 @@ class Evaluator:
         self._language: Language = language
 
     async def evaluate(self, request: EvaluationRequest) -> EvaluationResult:
-        """All scores; the first metric that fails ends it with an EvaluatorAPIError (V-61).
+        """Return all scores; the first metric that fails raises EvaluatorAPIError (V-61).
 
         Raises also EvaluationInvalid, ModelIdInvalid.
         """
         config = request.config
-        weights = weights_of(config.metrics)
+        weights = compute_weights(config.metrics)
         tasks = [self._task(metric, config) for metric in config.metrics]
         scores = [await self._score(task, request, config.sampling) for task in tasks]
         return EvaluationResult(tuple(scores), overall_score(scores, weights))
@@ -60,11 +60,11 @@ class Evaluator:
     def _task(self, metric: MetricConfig, config: EvaluationConfig) -> _Task:
         model = ModelId.parse(metric.model or config.model or self._default_model)
         call = JudgeCall(model, config.temperature, config.timeout_seconds, config.max_retries)
-        return _Task(metric, built_in_metric(metric.built_in)(self._judge, self._prompts, self._language), call)
+        return _Task(metric, find_metric(metric.built_in)(self._judge, self._prompts, self._language), call)
 
     async def _score(self, task: _Task, request: EvaluationRequest, sampling: Sampling | None) -> MetricScore:
         if sampling is not None:
-            return await self._sampled(task, request, sampling)
+            return await self._sample_score(task, request, sampling)
         try:
             judged = await task.metric.evaluate(
                 request.user_query, request.submission, task.call, task.config.instruction
@@ -73,8 +73,8 @@ class Evaluator:
             raise _evaluator_error(task, failed) from failed.cause
         return MetricScore(task.config.name, judged.score, judged.evaluator_comment)
 
-    async def _sampled(self, task: _Task, request: EvaluationRequest, sampling: Sampling) -> MetricScore:
-        """The mean of repeated scores; a failed call is unmeasured and only fails the metric when all of them do."""
+    async def _sample_score(self, task: _Task, request: EvaluationRequest, sampling: Sampling) -> MetricScore:
+        """Return the mean of repeated scores; a failed call is unmeasured; if all fail, the metric fails."""
         samples: list[float] = []
         comment, unmeasured = "", 0
         for number in range(1, sampling.max_samples + 1):
@@ -89,10 +89,10 @@ class Evaluator:
                 continue
             samples.append(judged.score)
             comment = judged.evaluator_comment
-            lower, upper = mean_interval(samples)
+            lower, upper = compute_mean_interval(samples)
             if len(samples) >= sampling.min_samples and upper - lower <= 2 * sampling.half_width:
                 break
-        lower, upper = mean_interval(samples)
+        lower, upper = compute_mean_interval(samples)
         mean = math.fsum(samples) / len(samples)
         return MetricScore(task.config.name, mean, comment, SampledScore(tuple(samples), unmeasured, lower, upper))
 

@@ -11,30 +11,22 @@ from chassis.errors import DeadlineExceeded, FailedPrecondition
 from chassis.logging import get_logger
 from libs.llm.errors import ModelOffline, ReplyNotStructured
 from libs.llm.replies import extract_json_object
+from libs.prompts.labels import Language
 from services.validator.domain.dashboard import Node
-from services.validator.domain.findings import Finding, Severity
 from services.validator.domain.kinds import ReportKind
-from services.validator.domain.language import Language
-from services.validator.domain.quoting import one_line
-from services.validator.domain.repairs import broken_parts, repaired
-from services.validator.domain.runs import Attempt, Repair, ReportRun, RunOptions, StopReason, TokenUsage, refused
-from services.validator.domain.wording import Words
+from services.validator.domain.quoting import escape_to_line
+from services.validator.domain.repairs import apply_repairs, find_broken_parts
+from services.validator.domain.runs import Attempt, Repair, ReportRun, RunOptions, StopReason, TokenUsage, refuse_run
+from services.validator.domain.wording import PhraseFinders
 from services.validator.prompts.reports import build_correction_prompt, build_regeneration_prompt, build_repair_prompt
 from services.validator.usecases.ports import ReportModel, RunObserver
 
 log = get_logger("hansei.validator")
 
 
-class Unobserved:
-    """Observes nothing."""
-
-    def run_ended(self, kind: ReportKind, run: ReportRun) -> None:
-        """Does nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a run works on: the kind, its base prompt, the ids a report may use and the nodes behind them.
+    """The input of a run: the kind, its base prompt, the ids that a report may use and the nodes of these ids.
 
     ``language`` is that of the base prompt.
     """
@@ -43,30 +35,30 @@ class Assignment:
     base_prompt: str
     valid_node_ids: Sequence[str]
     nodes: Sequence[Node]
-    words: Words
+    words: PhraseFinders
     language: Language = "ja"
 
 
 async def generate_report(
     assignment: Assignment, model: ReportModel, options: RunOptions, observer: RunObserver | None = None
 ) -> ReportRun:
-    """Runs the loop of V-38 to V-45; offline it ends at once and says so.
+    """Run the loop of V-38 to V-45; offline it ends at once with `StopReason.MODEL_OFFLINE`.
 
     Raises what `ReportModel.answer` raises for a model that cannot be asked.
     """
     try:
-        return await _corrected(assignment, model, options, observer or Unobserved())
+        return await _run_attempts(assignment, model, options, observer)
     except ModelOffline as error:
-        return refused(str(error), StopReason.MODEL_OFFLINE)
+        return refuse_run(str(error), StopReason.MODEL_OFFLINE)
 
 
-async def _corrected(
-    assignment: Assignment, model: ReportModel, options: RunOptions, observer: RunObserver
+async def _run_attempts(
+    assignment: Assignment, model: ReportModel, options: RunOptions, observer: RunObserver | None
 ) -> ReportRun:
     attempts: list[Attempt] = []
     stop = StopReason.ATTEMPTS_EXHAUSTED
     for number in range(1 + options.max_regenerations):
-        attempt = await _attempted(assignment, model, _next_request(assignment, attempts, number, options))
+        attempt = await _make_attempt(assignment, model, _next_request(assignment, attempts, number, options))
         attempts.append(attempt)
         _log_attempt(assignment.kind, attempt)
         if attempt.ok:
@@ -79,7 +71,8 @@ async def _corrected(
     # The specification counts every record it names as one of WARNING or above (README, "Logged").
     event = f"[{assignment.kind.name}] final retryCount={run.retry_count} ok={_lower(run.ok)}"
     log.warning(event)
-    observer.run_ended(assignment.kind, run)
+    if observer is not None:
+        observer.run_ended(assignment.kind, run)
     return run
 
 
@@ -101,7 +94,7 @@ def _next_request(assignment: Assignment, attempts: Sequence[Attempt], number: i
     latest = next((attempt for attempt in reversed(attempts) if attempt.report is not None), None)
     if options.repair is Repair.PARTIAL and latest is not None and latest.report is not None:
         findings = latest.result.error_findings
-        parts = broken_parts(latest.report, findings)
+        parts = find_broken_parts(latest.report, findings)
         if parts:
             nodes = assignment.nodes if any(finding.allowed_values_total for finding in findings) else ()
             ids = assignment.valid_node_ids if nodes else ()
@@ -113,13 +106,13 @@ def _next_request(assignment: Assignment, attempts: Sequence[Attempt], number: i
 
 
 def _whole_answer(attempt: Attempt) -> str:
-    """The answer to correct; where only parts were answered, the report they were put into."""
+    """Return the answer to correct; after a partial repair this is the whole report."""
     if attempt.repair is Repair.FULL or attempt.report is None:
         return attempt.answer
     return json.dumps(attempt.report, ensure_ascii=False)
 
 
-async def _attempted(assignment: Assignment, model: ReportModel, request: _Request) -> Attempt:
+async def _make_attempt(assignment: Assignment, model: ReportModel, request: _Request) -> Attempt:
     repair = Repair.PARTIAL if request.parts else Repair.FULL
     attempt = Attempt(request.number, repair, request.prompt, usage=TokenUsage.of_call(None, None))
     try:
@@ -144,17 +137,13 @@ def _report_in(text: str, request: _Request) -> Mapping[str, Any] | None:
         return None
     if request.report is None or request.parts is None:
         return answer
-    return repaired(request.report, request.parts, answer)
+    return apply_repairs(request.report, request.parts, answer)
 
 
 def _same_faults(attempts: Sequence[Attempt]) -> bool:
     if len(attempts) < 2 or attempts[-1].report is None or attempts[-2].report is None:
         return False
-    return _faults(attempts[-1]) == _faults(attempts[-2])
-
-
-def _faults(attempt: Attempt) -> set[Finding]:
-    return {finding for finding in attempt.result.findings if finding.severity is Severity.ERROR}
+    return set(attempts[-1].result.error_findings) == set(attempts[-2].result.error_findings)
 
 
 def _outcome(kind: ReportKind, attempts: Sequence[Attempt], stop: StopReason) -> ReportRun:
@@ -174,7 +163,7 @@ def _outcome(kind: ReportKind, attempts: Sequence[Attempt], stop: StopReason) ->
 def _log_attempt(kind: ReportKind, attempt: Attempt) -> None:
     texts = json.dumps({"errors": attempt.errors, "warnings": attempt.result.warnings}, ensure_ascii=False)
     state = f"attempt={attempt.number} errors={len(attempt.errors)} ok={_lower(attempt.ok)}"
-    event = f"[{kind.name}] {state} {one_line(texts)}"
+    event = f"[{kind.name}] {state} {escape_to_line(texts)}"
     log.warning(event)
 
 

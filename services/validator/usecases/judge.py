@@ -1,14 +1,14 @@
-"""Asks whether another round is worthwhile (spec section 8)."""
+"""The judge of the prospects of another round (spec section 8)."""
 
 from __future__ import annotations
 
 from libs.prompts.contexts import ImprovementJudgment
+from libs.prompts.labels import Language
 from services.validator.domain.errors import EvaluationInvalid, JudgmentAPIError
 from services.validator.domain.evaluation import ModelId
-from services.validator.domain.language import Language
-from services.validator.prompts.rubrics import JUDGE_INSTRUCTIONS
-from services.validator.usecases.judging import JudgeFailed, PatientJudge
-from services.validator.usecases.ports import JudgeCall, Question
+from services.validator.prompts.instructions import JUDGE_INSTRUCTIONS
+from services.validator.usecases.judging import JudgeFailed, RetryingJudge
+from services.validator.usecases.ports import JudgeCall, JudgeQuestion
 
 TEMPERATURE = 0.0
 TIMEOUT_SECONDS = 60.0
@@ -18,18 +18,20 @@ MAX_RETRIES = 3
 class JudgmentClient:
     """Calls the judging model; prompts arrive ready, nothing is added to them (V-64, B-54)."""
 
-    def __init__(self, judge: PatientJudge, default_model: str, language: Language = "ja") -> None:
+    def __init__(self, judge: RetryingJudge, default_model: str, language: Language = "ja") -> None:
         self._judge = judge
         self._default_model = default_model
         self._instruction = JUDGE_INSTRUCTIONS[language].prospects
 
     async def judge_improvement_prospects(self, formatted_prompt: str, model: str | None = None) -> ImprovementJudgment:
-        """The judgement. Raises EvaluationInvalid for a blank prompt, ModelIdInvalid, JudgmentAPIError (V-66)."""
+        """Return the judgement. Raises EvaluationInvalid (blank prompt), ModelIdInvalid, JudgmentAPIError (V-66)."""
         if not formatted_prompt.strip():
             raise EvaluationInvalid("formatted_prompt cannot be empty")
         model_id = ModelId.parse(model or self._default_model)
         call = JudgeCall(model_id, TEMPERATURE, TIMEOUT_SECONDS, MAX_RETRIES)
         try:
-            return await self._judge.judge(call, Question(self._instruction, formatted_prompt), ImprovementJudgment)
+            return await self._judge.judge(
+                call, JudgeQuestion(self._instruction, formatted_prompt), ImprovementJudgment
+            )
         except JudgeFailed as failed:
             raise JudgmentAPIError(failed.retries, failed.cause) from failed.cause

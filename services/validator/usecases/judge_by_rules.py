@@ -1,4 +1,4 @@
-"""The judge of `offline:rules`: deterministic, and it says that no model judged."""
+"""The judge of `offline:rules`: deterministic; its comments say that no model judged."""
 
 from __future__ import annotations
 
@@ -7,35 +7,38 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from libs.prompts.contexts import ImprovementJudgment
-from services.validator.domain.language import Language
-from services.validator.domain.rule_judge import NOTE, preferred, prospects, text_scores
+from libs.prompts.labels import Language
+from services.validator.domain.rule_judge import NOTE, choose_preference, judge_prospects, score_text
 from services.validator.usecases.compare import JudgedPreference
 from services.validator.usecases.metrics import JudgedScore
-from services.validator.usecases.ports import Question
+from services.validator.usecases.ports import JudgeQuestion
 
 S = TypeVar("S", bound=BaseModel)
 
 OFFLINE_MODEL = "offline:rules"
 CONFIDENCE = 0.5
-"""Of judgements by rules; they rest on scores alone."""
+"""The confidence of judgements by rules, which use scores alone."""
 
 
 class RuleJudge:
-    """Answers every question that a judging model is asked here."""
+    """Answers the questions of all judges by rules."""
 
     def __init__(self, language: Language = "ja") -> None:
         self._note = NOTE[language]
 
-    def judge(self, question: Question, shape: type[S]) -> S:
-        """The answer in the wanted shape. Raises TypeError for a shape that is none of the judges'."""
+    def judge(self, question: JudgeQuestion, shape: type[S]) -> S:
+        """Return the answer in the shape of a judge. Raises TypeError for any other shape."""
         subject = question.subject
         if shape is JudgedScore:
-            scores = text_scores(subject.user_query, subject.submissions[0])
+            scores = score_text(subject.user_query, subject.submissions[0])
             answer = {"score": scores.of_metric(subject.metric), "evaluator_comment": self._note}
         elif shape is JudgedPreference:
-            answer = {"preference": preferred(subject.user_query, *subject.submissions), "reasoning": self._note}
+            answer = {
+                "preference": choose_preference(subject.user_query, *subject.submissions),
+                "reasoning": self._note,
+            }
         elif shape is ImprovementJudgment:
-            seen = prospects(question.prompt)
+            seen = judge_prospects(question.prompt)
             reasoning = f"{self._note} {', '.join(f'{score:.2f}' for score in seen.scores)}".rstrip()
             answer = {"should_continue": seen.should_continue, "reasoning": reasoning, "confidence_score": CONFIDENCE}
         else:

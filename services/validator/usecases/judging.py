@@ -1,4 +1,4 @@
-"""Asking a model for a judgement of a given shape, again when it fails."""
+"""Calls of judging models, with retries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 from chassis.errors import DeadlineExceeded, FailedPrecondition, InvalidArgument
 from chassis.logging import get_logger
 from chassis.retry import RetryPolicy
-from services.validator.usecases.ports import JudgeCall, JudgeModel, Question, S
+from services.validator.usecases.ports import JudgeCall, JudgeModel, JudgeQuestion, S
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -28,8 +28,8 @@ class JudgeFailed(Exception):
         self.cause = cause
 
 
-class PatientJudge:
-    """Repeats failed calls by the retry policy. Sleep and rng (0..1) are injected for tests."""
+class RetryingJudge:
+    """Retries failed calls by the retry policy. Sleep and rng (0..1) are injected for tests."""
 
     def __init__(
         self, model: JudgeModel, sleep: Sleep = asyncio.sleep, rng: Callable[[], float] = random.random
@@ -38,7 +38,7 @@ class PatientJudge:
         self._sleep = sleep
         self._rng = rng
 
-    async def judge(self, call: JudgeCall, question: Question, shape: type[S]) -> S:
+    async def judge(self, call: JudgeCall, question: JudgeQuestion, shape: type[S]) -> S:
         """Return the first answer that fits. Raises JudgeFailed after the last call, and final errors at once."""
         try:
             answer, _ = await replace(RETRY, attempts=call.max_retries + 1).run(

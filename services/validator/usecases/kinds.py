@@ -1,4 +1,4 @@
-"""Which kinds of reports there are, and how their words are looked for."""
+"""The registry of report kinds, built in and registered."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from services.validator.domain.kind_definition import KindDefinition
 from services.validator.domain.kinds import BUILT_IN_KINDS, ReportKind
 from services.validator.usecases.ports import KindStore, RegisteredKind
 
-COMPILED_KEPT = 200
-NAMES_TOLD = 20
+MAX_COMPILED_KINDS = 200
+LISTED_NAMES = 20
 
 
 class Kinds:
@@ -28,18 +28,18 @@ class Kinds:
         self._compiled: dict[KindDefinition, ReportKind] = {}
 
     async def kind(self, name: str) -> ReportKind:
-        """The kind of this name. Raises ReportTypeUnknown."""
+        """Return the kind of this name. Raises ReportTypeUnknown."""
         if name in BUILT_IN_KINDS:
             return BUILT_IN_KINDS[name]
         try:
             registered = await self.definitions.get(name)
         except KindNotFound:
-            others = await self.definitions.page("", NAMES_TOLD)
+            others = await self.definitions.page("", LISTED_NAMES)
             raise ReportTypeUnknown([other.definition.name for other in others]) from None
         return await self._usable(registered.definition)
 
     async def register(self, request: IdempotencyKey, definition: KindDefinition) -> RegisteredKind:
-        """Stores a definition that compiles. Raises KindInvalid, KindExists, RequestIdReused."""
+        """Store a definition that compiles. Raises KindInvalid, KindExists, RequestIdReused."""
         if definition.name in BUILT_IN_KINDS:
             raise KindExists(definition.name)
         await self._usable(definition)
@@ -48,7 +48,7 @@ class Kinds:
     async def _usable(self, definition: KindDefinition) -> ReportKind:
         if definition not in self._compiled:
             kind = await asyncio.to_thread(self._compile, definition)
-            if len(self._compiled) >= COMPILED_KEPT:
+            if len(self._compiled) >= MAX_COMPILED_KINDS:
                 self._compiled.pop(next(iter(self._compiled)))
             self._compiled[definition] = kind
         return self._compiled[definition]

@@ -10,14 +10,14 @@ from services.validator.domain.leaderboard import (
     LeaderBoardEntry,
     RankingRow,
     Submission,
-    ranked_by_max_score,
-    ranked_by_shrunken_score,
+    rank_by_max_score,
+    rank_by_shrunken_score,
 )
 from services.validator.usecases.ports import LeaderboardStore
 
 
 class Order(Enum):
-    """How teams are ordered."""
+    """The order of the teams in a ranking."""
 
     MAX_SCORE = "max_score"
     SHRUNKEN = "shrunken"
@@ -36,12 +36,12 @@ class Leaderboard:
         return entry, best.submission.key.round_number
 
     async def ranking(self, execution_id: str, order: Order = Order.MAX_SCORE) -> list[RankingRow]:
-        """Teams, best first; none for an unknown execution (V-70)."""
+        """Return the teams, best first; none for an unknown execution (V-70)."""
         teams = await self.store.team_scores(execution_id)
-        return ranked_by_max_score(teams) if order is Order.MAX_SCORE else ranked_by_shrunken_score(teams)
+        return rank_by_max_score(teams) if order is Order.MAX_SCORE else rank_by_shrunken_score(teams)
 
     async def best_submission(self, execution_id: str, team_id: str | None = None) -> LeaderBoardEntry:
-        """The best entry of a team, of the first of the ranking if none is given (V-71). Raises SubmissionNotFound."""
+        """Return the best entry of a team, by default of the best team (V-71). Raises SubmissionNotFound."""
         if team_id is None:
             rows = await self.ranking(execution_id)
             if not rows:

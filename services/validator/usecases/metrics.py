@@ -8,15 +8,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from libs.prompts.builder import UserPromptBuilder
 from libs.prompts.contexts import EvaluatorPromptContext
+from libs.prompts.labels import Language
 from services.validator.domain.errors import EvaluationInvalid, PromptUnusable
-from services.validator.domain.language import Language
-from services.validator.prompts.rubrics import METRIC_INSTRUCTIONS
-from services.validator.usecases.judging import PatientJudge
-from services.validator.usecases.ports import JudgeCall, Question, Subject
+from services.validator.prompts.instructions import METRIC_INSTRUCTIONS
+from services.validator.usecases.judging import RetryingJudge
+from services.validator.usecases.ports import JudgeCall, JudgeQuestion, QuestionSubject
 
 
 class JudgedScore(BaseModel):
-    """What a judge has to answer; both fields are required by the schema (V-53)."""
+    """The answer of a judge; the schema requires both fields (V-53)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -27,14 +27,14 @@ class JudgedScore(BaseModel):
 class LLMJudgeMetric:
     """A metric judged by a model; subclasses have an instruction of their own."""
 
-    def __init__(self, judge: PatientJudge, prompts: UserPromptBuilder, language: Language = "ja") -> None:
+    def __init__(self, judge: RetryingJudge, prompts: UserPromptBuilder, language: Language = "ja") -> None:
         self._judge = judge
         self._prompts = prompts
         self._language: Language = language
 
     def get_instruction(self) -> str:
-        """The metric's rubric, in the configured language."""
-        return METRIC_INSTRUCTIONS[type(self).__name__][self._language]
+        """Return the metric's rubric in the configured language."""
+        return METRIC_INSTRUCTIONS[self._language][type(self).__name__]
 
     def _get_user_prompt(self, user_query: str, submission: str) -> str:
         context = EvaluatorPromptContext(user_query=user_query, submission=submission)
@@ -46,10 +46,10 @@ class LLMJudgeMetric:
     async def evaluate(
         self, user_query: str, submission: str, call: JudgeCall, instruction: str | None = None
     ) -> JudgedScore:
-        """Scores a submission; `instruction` replaces the metric's own (V-52). Raises JudgeFailed."""
-        subject = Subject(user_query, (submission,), type(self).__name__)
+        """Score a submission; `instruction` replaces the metric's own (V-52). Raises JudgeFailed."""
+        subject = QuestionSubject(user_query, (submission,), type(self).__name__)
         prompt = self._get_user_prompt(user_query, submission)
-        question = Question(instruction or self.get_instruction(), prompt, subject)
+        question = JudgeQuestion(instruction or self.get_instruction(), prompt, subject)
         return await self._judge.judge(call, question, JudgedScore)
 
 
@@ -74,8 +74,8 @@ BUILT_IN_METRICS: Mapping[str, type[LLMJudgeMetric]] = {
 }
 
 
-def built_in_metric(name: str) -> type[LLMJudgeMetric]:
-    """The built-in metric of this name. Raises EvaluationInvalid."""
+def find_metric(name: str) -> type[LLMJudgeMetric]:
+    """Return the built-in metric of this name. Raises EvaluationInvalid."""
     if name not in BUILT_IN_METRICS:
         raise EvaluationInvalid(f"Unknown metric '{name}': expected one of {', '.join(BUILT_IN_METRICS)}")
     return BUILT_IN_METRICS[name]

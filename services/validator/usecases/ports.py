@@ -21,7 +21,7 @@ from services.validator.domain.leaderboard import (
     TeamScores,
 )
 from services.validator.domain.runs import ReportRun
-from services.validator.domain.wording import Wording, Words
+from services.validator.domain.wording import PhraseFinders, Wording
 
 
 class LeaderboardStore(Protocol):
@@ -51,23 +51,17 @@ class LeaderboardStore(Protocol):
 class Vocabulary(Protocol):
     """Finds words, by wording mode."""
 
-    async def words(self, wording: Wording) -> Words:
+    async def words(self, wording: Wording) -> PhraseFinders:
         """Return the words of a wording mode; load its dictionary on first use."""
         ...
 
 
-class RegisteredKind(Protocol):
-    """A definition and the time of its registration."""
+@dataclass(frozen=True, slots=True)
+class RegisteredKind:
+    """A definition and the time of its registration, UTC."""
 
-    @property
-    def definition(self) -> KindDefinition:
-        """Return the definition."""
-        ...
-
-    @property
-    def created_at(self) -> datetime:
-        """Return the time of registration, UTC."""
-        ...
+    definition: KindDefinition
+    created_at: datetime
 
 
 class KindStore(Protocol):
@@ -104,7 +98,7 @@ class JudgeCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class QuestionSubject:
     """The subject of a prompt, for judges that work by rules instead of reading prompts."""
 
     user_query: str = ""
@@ -113,18 +107,18 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class JudgeQuestion:
     """A prompt for a judge: its role, the prompt, and the subject."""
 
     instruction: str
     prompt: str
-    subject: Subject = field(default_factory=Subject)
+    subject: QuestionSubject = field(default_factory=QuestionSubject)
 
 
 class JudgeModel(Protocol):
     """Models that answer in a given shape."""
 
-    async def judge(self, call: JudgeCall, question: Question, shape: type[S]) -> S:
+    async def judge(self, call: JudgeCall, question: JudgeQuestion, shape: type[S]) -> S:
         """Make one call. A reply that does not fit the shape is a failure.
 
         Raises FailedPrecondition or InvalidArgument when the model cannot be asked at all.

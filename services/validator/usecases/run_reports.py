@@ -1,20 +1,20 @@
-"""Makes Organizer and Advisor reports from a dashboard, and reports of registered kinds from any inputs."""
+"""Reports of the built-in kinds from a dashboard, and of registered kinds from any inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from services.validator.domain.dashboard import Brief, DashboardError, TargetError, focus_of, nodes_of
+from libs.prompts.labels import Language
+from services.validator.domain.dashboard import Brief, DashboardError, TargetError, find_focus, list_nodes
 from services.validator.domain.errors import InputsNotObject, KindBuiltIn, ReportNotJson
 from services.validator.domain.kinds import ADVISOR, BUILT_IN_KINDS, ORGANIZER, ReportKind
-from services.validator.domain.language import Language
-from services.validator.domain.runs import DEFAULT_OPTIONS, ReportRun, RunOptions, StopReason, refused
-from services.validator.domain.wording import LITERAL, Words
+from services.validator.domain.runs import DEFAULT_OPTIONS, ReportRun, RunOptions, StopReason, refuse_run
+from services.validator.domain.wording import LITERAL, PhraseFinders
 from services.validator.prompts.reports import build_base_prompt, build_inputs_prompt
 from services.validator.usecases.generate_report import Assignment, generate_report
 from services.validator.usecases.kinds import Kinds
 from services.validator.usecases.ports import ReportModel, RunObserver, Vocabulary
-from services.validator.usecases.validate_report import json_value
+from services.validator.usecases.validate_report import parse_json
 
 
 async def run_organizer(
@@ -22,11 +22,11 @@ async def run_organizer(
     model: ReportModel,
     options: RunOptions = DEFAULT_OPTIONS,
     *,
-    words: Words = LITERAL,
+    words: PhraseFinders = LITERAL,
     observer: RunObserver | None = None,
     language: Language = "ja",
 ) -> ReportRun:
-    """Makes an Organizer report; a dashboard without nodes is allowed (V-35)."""
+    """Generate an Organizer report; a dashboard without nodes is allowed (V-35)."""
     return await run_dashboard_report(ORGANIZER, brief, model, options, words, observer, language)
 
 
@@ -35,11 +35,11 @@ async def run_advisor(
     model: ReportModel,
     options: RunOptions = DEFAULT_OPTIONS,
     *,
-    words: Words = LITERAL,
+    words: PhraseFinders = LITERAL,
     observer: RunObserver | None = None,
     language: Language = "ja",
 ) -> ReportRun:
-    """Makes an Advisor report on the focus node, else on the first node (V-34)."""
+    """Generate an Advisor report on the focus node, else on the first node (V-34)."""
     return await run_dashboard_report(ADVISOR, brief, model, options, words, observer, language)
 
 
@@ -48,18 +48,18 @@ async def run_dashboard_report(
     brief: Brief,
     model: ReportModel,
     options: RunOptions,
-    words: Words,
+    words: PhraseFinders,
     observer: RunObserver | None,
     language: Language,
 ) -> ReportRun:
-    """Makes a report of a kind about a dashboard; an unusable dashboard or focus ends it before any model call."""
+    """Generate a report about a dashboard; an unusable dashboard or focus ends the run before any model call."""
     try:
-        nodes = nodes_of(brief.dashboard)
-        focus = focus_of(brief, nodes, needs_node=kind.focus_needed)
+        nodes = list_nodes(brief.dashboard)
+        focus = find_focus(brief, nodes, needs_node=kind.focus_needed)
     except DashboardError as error:
-        return refused(str(error), StopReason.DASHBOARD_INVALID)
+        return refuse_run(str(error), StopReason.DASHBOARD_INVALID)
     except TargetError as error:
-        return refused(str(error), StopReason.TARGET_UNKNOWN)
+        return refuse_run(str(error), StopReason.TARGET_UNKNOWN)
     prompt = build_base_prompt(kind, brief, nodes, focus, language)
     assignment = Assignment(kind, prompt, [node.id for node in nodes], nodes, words, language)
     return await generate_report(assignment, model, options, observer)
@@ -71,18 +71,18 @@ async def run_inputs_report(
     valid_node_ids: Sequence[str],
     model: ReportModel,
     options: RunOptions,
-    words: Words,
+    words: PhraseFinders,
     observer: RunObserver | None = None,
     language: Language = "ja",
 ) -> ReportRun:
-    """Makes a report of a registered kind from any JSON inputs."""
+    """Generate a report of a registered kind from any JSON inputs."""
     prompt = build_inputs_prompt(kind, inputs, valid_node_ids, language)
     assignment = Assignment(kind, prompt, valid_node_ids, (), words, language)
     return await generate_report(assignment, model, options, observer)
 
 
 class RunReports:
-    """Makes reports with the service's model, words, observer and language."""
+    """Generates reports with the service's model, word finders, observer and language."""
 
     def __init__(
         self, kinds: Kinds, vocabulary: Vocabulary, model: ReportModel, observer: RunObserver, language: Language = "ja"
@@ -94,19 +94,19 @@ class RunReports:
         self._language: Language = language
 
     async def organizer(self, brief: Brief, options: RunOptions) -> ReportRun:
-        """Makes an Organizer report. Raises ModelKeyMissing, ModelOffline."""
+        """Generate an Organizer report. Raises ModelKeyMissing, ModelOffline."""
         words = await self._vocabulary.words(options.wording)
         return await run_dashboard_report(ORGANIZER, brief, self._model, options, words, self._observer, self._language)
 
     async def advisor(self, brief: Brief, options: RunOptions) -> ReportRun:
-        """Makes an Advisor report. Raises ModelKeyMissing, ModelOffline."""
+        """Generate an Advisor report. Raises ModelKeyMissing, ModelOffline."""
         words = await self._vocabulary.words(options.wording)
         return await run_dashboard_report(ADVISOR, brief, self._model, options, words, self._observer, self._language)
 
     async def of_kind(
         self, name: str, inputs_json: str, valid_node_ids: Sequence[str], options: RunOptions
     ) -> ReportRun:
-        """Makes a report of a registered kind.
+        """Generate a report of a registered kind.
 
         Raises KindBuiltIn, ReportTypeUnknown, InputsNotObject, ModelKeyMissing.
         """
@@ -114,7 +114,7 @@ class RunReports:
             raise KindBuiltIn(name)
         kind = await self._kinds.kind(name)
         try:
-            inputs = json_value(inputs_json)
+            inputs = parse_json(inputs_json)
         except ReportNotJson:
             inputs = None
         if not isinstance(inputs, dict):

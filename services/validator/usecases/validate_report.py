@@ -11,7 +11,7 @@ from chassis.errors import shorten
 from services.validator.domain.errors import ReportNotJson
 from services.validator.domain.findings import ValidationResult
 from services.validator.domain.kinds import ReportKind
-from services.validator.domain.wording import Wording, Words
+from services.validator.domain.wording import PhraseFinders, Wording
 from services.validator.usecases.kinds import Kinds
 from services.validator.usecases.ports import Vocabulary
 
@@ -29,20 +29,22 @@ class ValidateReport:
     async def __call__(
         self, type_name: str, report_json: str, valid_node_ids: Sequence[str], wording: Wording
     ) -> ValidationResult:
-        """All findings on a report. Raises ReportTypeUnknown, ReportNotJson."""
+        """Return all findings on a report. Raises ReportTypeUnknown, ReportNotJson."""
         kind = await self._kinds.kind(type_name)
         words = await self._vocabulary.words(wording)
         if kind.takes_long or wording is Wording.LINGUISTIC or len(report_json) > INLINE_CHARS:
-            return await asyncio.to_thread(_checked, kind, report_json, valid_node_ids, words)
-        return _checked(kind, report_json, valid_node_ids, words)
+            return await asyncio.to_thread(_validate_text, kind, report_json, valid_node_ids, words)
+        return _validate_text(kind, report_json, valid_node_ids, words)
 
 
-def _checked(kind: ReportKind, text: str, valid_node_ids: Sequence[str], words: Words) -> ValidationResult:
-    return kind.validate(json_value(text), valid_node_ids, words)
+def _validate_text(
+    kind: ReportKind, text: str, valid_node_ids: Sequence[str], words: PhraseFinders
+) -> ValidationResult:
+    return kind.validate(parse_json(text), valid_node_ids, words)
 
 
-def json_value(text: str) -> object:
-    """The JSON value of a text. Raises ReportNotJson."""
+def parse_json(text: str) -> object:
+    """Return the JSON value of a text. Raises ReportNotJson."""
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:

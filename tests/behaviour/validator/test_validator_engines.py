@@ -11,7 +11,7 @@ import pytest
 from chassis.errors import RequestIdReused
 from libs.storage.errors import StoreUnavailable
 from libs.storage.idempotency import IdempotencyKey
-from services.validator.adapters.sql.repository import KindStore, LeaderBoardStore, ValidatorDatabase
+from services.validator.adapters.sql.repository import LeaderBoardStore, SqlKindStore, ValidatorDatabase
 from services.validator.domain.leaderboard import JudgementRecord, RoundKey, Submission
 from services.validator.tests.risk_review import DEFINITION
 from tests.support.postgres_server import PostgresServer
@@ -70,7 +70,7 @@ async def test_a_request_is_done_once_whoever_gets_it(replicas: list[LeaderBoard
 async def test_kinds_are_kept(database_location: str) -> None:
     database = ValidatorDatabase(database_location, soon)
     await database.open()
-    store = KindStore(database)
+    store = SqlKindStore(database)
     await store.add(request(), DEFINITION)
     assert (await store.get(DEFINITION.name)).definition == DEFINITION
     await database.close()

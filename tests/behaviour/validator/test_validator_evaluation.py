@@ -174,9 +174,9 @@ async def test_offline_rules_judge_and_say_so(tmp_path: Path, monkeypatch: pytes
 
 def prefers_strength(request: ModelRequest) -> Any:
     """Prefers the text with more stars; sometimes the first one regardless."""
-    shown = json.loads(request.prompt)
-    stars = {name: shown[name].count("*") for name in ("first", "second")}
-    upset = (len(shown["request"]) + stars["first"] * 3 + stars["second"]) % 4 == 0
+    display_text = json.loads(request.prompt)
+    stars = {name: display_text[name].count("*") for name in ("first", "second")}
+    upset = (len(display_text["request"]) + stars["first"] * 3 + stars["second"]) % 4 == 0
     better = "first" if upset or stars["first"] > stars["second"] else "second"
     return chat_json({"preference": better, "reasoning": ""})(request)
 

@@ -1,4 +1,4 @@
-"""How much work a rule may still do."""
+"""The budget of one rule: steps, time, size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class RuleTooExpensive(Exception):
     """A rule passed its limit of steps, time or size."""
 
 
-class Budget:
+class RuleBudget:
     """Steps and seconds of one rule on one report."""
 
     def __init__(self, limits: RuleLimits, clock: Callable[[], float] = time.monotonic) -> None:
@@ -22,7 +22,7 @@ class Budget:
         self.spent = False
 
     def step(self) -> None:
-        """Counts one step. Raises RuleTooExpensive."""
+        """Count one step. Raises RuleTooExpensive."""
         self._steps -= 1
         if self._steps < 0:
             self._exceed("steps")

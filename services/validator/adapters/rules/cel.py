@@ -12,7 +12,7 @@ from celpy.celtypes import BoolType
 from celpy.evaluation import CELEvalError, Context, Evaluator
 
 from chassis.errors import shorten
-from services.validator.adapters.rules.budget import Budget, RuleTooExpensive
+from services.validator.adapters.rules.budget import RuleBudget, RuleTooExpensive
 
 MAX_VALUE_SIZE = 100_000
 MAX_NESTING = 60
@@ -23,9 +23,9 @@ class ExpressionInvalid(ValueError):
 
 
 class _BudgetedEvaluator(Evaluator):
-    """Pays a step for every node it visits, also inside macros, and refuses to build huge values."""
+    """Counts a step for every visited node, also inside macros, and refuses to build huge values."""
 
-    budget: Budget
+    budget: RuleBudget
 
     def _visit_tree(self, tree: lark.Tree[Any]) -> Any:
         self.budget.step()
@@ -35,17 +35,17 @@ class _BudgetedEvaluator(Evaluator):
         return value
 
     def sub_evaluator(self, ast: lark.Tree[Any]) -> Evaluator:
-        """The evaluator of a macro's body, with the same budget."""
+        """Return the evaluator of a macro's body, with the same budget."""
         inner = _BudgetedEvaluator(ast, activation=self.activation)
         inner.budget = self.budget
         return inner
 
 
 class _BudgetedRunner(celpy.InterpretedRunner):
-    """Runs a compiled expression within the budget it is given."""
+    """Runs a compiled expression within a budget."""
 
-    def within(self, budget: Budget, context: Context) -> Any:
-        """The value of the expression."""
+    def evaluate_within(self, budget: RuleBudget, context: Context) -> Any:
+        """Return the value of the expression."""
         evaluator = _BudgetedEvaluator(ast=self.ast, activation=self.new_activation())
         evaluator.budget = budget
         return evaluator.evaluate(context)
@@ -66,10 +66,10 @@ class CelExpression:
             raise ExpressionInvalid(f"it is nested deeper than {MAX_NESTING} levels")
         self._runner = _BudgetedRunner(environment, tree)
 
-    def holds(self, variables: Context, budget: Budget) -> str:
-        """Empty when the expression is true, else why it is not."""
+    def holds(self, variables: Context, budget: RuleBudget) -> str:
+        """Return an empty text if the expression is true, else the reason."""
         try:
-            value = self._runner.within(budget, variables)
+            value = self._runner.evaluate_within(budget, variables)
         except RuleTooExpensive as error:
             return f"passed its limit of {error}"
         except (CELEvalError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
@@ -82,7 +82,7 @@ class CelExpression:
 
 
 def _depth(tree: lark.Tree[Any]) -> int:
-    """Levels of operators and calls; levels with a single child are grammar, not nesting."""
+    """Return the levels of operators and calls; levels with a single child are grammar, not nesting."""
     deepest = 0
     pending: list[tuple[lark.Tree[Any], int]] = [(tree, 0)]
     while pending:
@@ -93,6 +93,6 @@ def _depth(tree: lark.Tree[Any]) -> int:
     return deepest
 
 
-def cel_value(value: Any) -> Any:
-    """A JSON value as CEL sees it."""
+def to_cel(value: Any) -> Any:
+    """Return a JSON value as a CEL value."""
     return json_to_cel(value)

@@ -1,4 +1,4 @@
-"""JSON Schema 2020-12, without what could reach out or run away: no remote references, RE2 patterns, a budget."""
+"""JSON Schema 2020-12 without remote references, with RE2 patterns and a budget."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from chassis.errors import shorten
-from services.validator.adapters.rules.budget import Budget, RuleTooExpensive
-from services.validator.domain.findings import ALLOWED_VALUES_SHOWN, Finding, shown
+from services.validator.adapters.rules.budget import RuleBudget, RuleTooExpensive
+from services.validator.domain.findings import ALLOWED_VALUES_SHOWN, Finding, display_text
 from services.validator.domain.kind_rules import MAX_FINDINGS_PER_RULE
-from services.validator.domain.pointers import path_of, pointer_to
+from services.validator.domain.pointers import build_pointer, format_path
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 REFUSED = frozenset(
@@ -36,15 +36,15 @@ REFUSED = frozenset(
 _NAMES_INSIDE = frozenset(["properties", "$defs", "definitions", "dependentSchemas", "dependentRequired"])
 _VALUES_INSIDE = frozenset(["const", "enum", "default", "examples"])
 
-_budget: ContextVar[Budget] = ContextVar("schema_budget")
+_budget: ContextVar[RuleBudget] = ContextVar("schema_budget")
 
 
 class SchemaInvalid(ValueError):
-    """The text is no schema that is taken here."""
+    """The text is no schema that the validator accepts."""
 
 
 class CompiledSchema:
-    """A schema that has been checked."""
+    """A valid schema, compiled."""
 
     def __init__(self, text: str) -> None:
         """Raises SchemaInvalid."""
@@ -58,13 +58,13 @@ class CompiledSchema:
         try:
             Draft202012Validator.check_schema(schema)
         except SchemaError as error:
-            raise SchemaInvalid(f"{pointer_to(*error.absolute_path) or 'it'}: {shorten(error.message)}") from None
+            raise SchemaInvalid(f"{build_pointer(*error.absolute_path) or 'it'}: {shorten(error.message)}") from None
         except RecursionError:
             raise SchemaInvalid("it is nested too deeply") from None
         self._validator = _Validator(schema, registry=Registry())
 
-    def findings(self, report: object, budget: Budget) -> list[Finding]:
-        """Every fault, at most `MAX_FINDINGS_PER_RULE`; passing the budget is a fault, too."""
+    def findings(self, report: object, budget: RuleBudget) -> list[Finding]:
+        """Return every fault, at most `MAX_FINDINGS_PER_RULE`; an exceeded budget is a fault, too."""
         token = _budget.set(budget)
         found: list[Finding] = []
         try:
@@ -109,21 +109,21 @@ def _compiled_pattern(pattern: object) -> Any:
     try:
         return re2.compile(pattern)
     except (re2.error, TypeError, ValueError):
-        raise SchemaInvalid(f"pattern {shorten(shown(pattern))} is no RE2 expression") from None
+        raise SchemaInvalid(f"pattern {shorten(display_text(pattern))} is no RE2 expression") from None
 
 
 def _finding(error: ValidationError) -> Finding:
-    pointer = pointer_to(*error.absolute_path)
+    pointer = build_pointer(*error.absolute_path)
     keyword = str(error.validator)
     allowed: tuple[str, ...] = ()
     if keyword == "enum" and isinstance(error.validator_value, list):
-        allowed = tuple(shown(value) for value in error.validator_value)
+        allowed = tuple(display_text(value) for value in error.validator_value)
     elif keyword == "const":
-        allowed = (shown(error.validator_value),)
+        allowed = (display_text(error.validator_value),)
     words = _REQUIREMENTS.get(keyword)
     requirement = words(error.validator_value) if words else shorten(error.message, 200)
     code = f"SCHEMA_{keyword.lstrip('$').upper()}"
-    message = f"{path_of(pointer)} {requirement}"
+    message = f"{format_path(pointer)} {requirement}"
     return Finding(
         code, message, pointer, allowed_values=allowed[:ALLOWED_VALUES_SHOWN], allowed_values_total=len(allowed)
     )
@@ -150,48 +150,52 @@ _REQUIREMENTS: Mapping[str, Callable[[Any], str]] = {
 Keyword = Callable[..., Iterator[ValidationError] | None]
 
 
-def _required(validator: Any, names: list[str], instance: object, schema: object) -> Iterator[ValidationError]:
-    """As in the standard, but the error points at the missing property."""
+def _check_required(validator: Any, names: list[str], instance: object, schema: object) -> Iterator[ValidationError]:
+    """Yield an error that points at each missing property; the standard's points at the object."""
     if isinstance(instance, dict):
         for name in names:
             if name not in instance:
                 yield ValidationError("is required", path=[name])
 
 
-def _pattern(validator: Any, pattern: str, instance: object, schema: object) -> Iterator[ValidationError]:
+def _check_pattern(validator: Any, pattern: str, instance: object, schema: object) -> Iterator[ValidationError]:
     if isinstance(instance, str) and not re2.search(pattern, instance):
         yield ValidationError("does not match")
 
 
-def _unique_items(validator: Any, wanted: bool, instance: object, schema: object) -> Iterator[ValidationError]:
-    """In time linear in the size of the array, by comparing JSON text."""
+def _check_unique_items(validator: Any, wanted: bool, instance: object, schema: object) -> Iterator[ValidationError]:
+    """Compare JSON text, in time linear in the size of the array."""
     if wanted and isinstance(instance, list):
-        texts = {json.dumps(_numbers_alike(item), sort_keys=True) for item in instance}
+        texts = {json.dumps(_normalise_numbers(item), sort_keys=True) for item in instance}
         if len(texts) < len(instance):
             yield ValidationError("repeats items")
 
 
-def _numbers_alike(value: object) -> object:
-    """1.0 equals 1 in JSON Schema."""
+def _normalise_numbers(value: object) -> object:
+    """Replace 1.0 by 1, because they are equal in JSON Schema."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):
-        return [_numbers_alike(item) for item in value]
+        return [_normalise_numbers(item) for item in value]
     if isinstance(value, dict):
-        return {key: _numbers_alike(item) for key, item in value.items()}
+        return {key: _normalise_numbers(item) for key, item in value.items()}
     return value
 
 
-def _paid(keyword: Keyword) -> Keyword:
-    def checked(validator: Any, value: Any, instance: object, schema: object) -> Iterator[ValidationError]:
+def _charge_step(keyword: Keyword) -> Keyword:
+    def validate(validator: Any, value: Any, instance: object, schema: object) -> Iterator[ValidationError]:
         _budget.get().step()
         yield from keyword(validator, value, instance, schema) or ()
 
-    return checked
+    return validate
 
 
-_OWN: Mapping[str, Keyword] = {"required": _required, "pattern": _pattern, "uniqueItems": _unique_items}
+_OWN: Mapping[str, Keyword] = {
+    "required": _check_required,
+    "pattern": _check_pattern,
+    "uniqueItems": _check_unique_items,
+}
 _Validator = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator,
-    {name: _paid(keyword) for name, keyword in {**Draft202012Validator.VALIDATORS, **_OWN}.items()},
+    {name: _charge_step(keyword) for name, keyword in {**Draft202012Validator.VALIDATORS, **_OWN}.items()},
 )

@@ -1,4 +1,4 @@
-"""The statements on entries, judgements and report kinds, and the rows as values of the domain."""
+"""SQL statements on entries, judgements and report kinds, and the conversion of rows."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def upsert_entry(connection: Connection, submission: Submission, now: datetime) 
         "submission_content": submission.submission_content,
         "submission_format": submission.submission_format,
         "score": submission.score,
-        "score_details": _details_text(submission.score_details),
+        "score_details": _encode_details(submission.score_details),
         "final_submission": submission.final_submission,
         "exit_reason": submission.exit_reason,
         "updated_at": now,
@@ -105,7 +105,7 @@ def insert_kind(connection: Connection, definition: KindDefinition, now: datetim
     """Insert a definition. Raises KindExists."""
     if connection.execute(select(kind.c.name).where(kind.c.name == definition.name)).one_or_none() is not None:
         raise KindExists(definition.name)
-    values = {"name": definition.name, "definition": definition_text(definition), "created_at": now}
+    values = {"name": definition.name, "definition": encode_definition(definition), "created_at": now}
     connection.execute(insert(kind).values(**values))
 
 
@@ -121,7 +121,7 @@ def _to_entry(row: Row[Any]) -> LeaderBoardEntry:
         row.team_name,
         row.submission_content,
         row.score,
-        _details_of(row.score_details),
+        _decode_details(row.score_details),
         row.submission_format,
         row.final_submission,
         row.exit_reason,
@@ -130,7 +130,7 @@ def _to_entry(row: Row[Any]) -> LeaderBoardEntry:
     return LeaderBoardEntry(row.id, submission, row.created_at, row.updated_at, record)
 
 
-def _details_text(details: EvaluationResult | None) -> str | None:
+def _encode_details(details: EvaluationResult | None) -> str | None:
     """Return the scores as JSON (V-69)."""
     if details is None:
         return None
@@ -141,7 +141,7 @@ def _details_text(details: EvaluationResult | None) -> str | None:
     return json.dumps({"overall_score": details.overall_score, "metrics": metrics}, ensure_ascii=False)
 
 
-def _details_of(text: str | None) -> EvaluationResult | None:
+def _decode_details(text: str | None) -> EvaluationResult | None:
     if text is None:
         return None
     stored = json.loads(text)
@@ -149,7 +149,7 @@ def _details_of(text: str | None) -> EvaluationResult | None:
     return EvaluationResult(metrics, stored["overall_score"])
 
 
-def definition_text(definition: KindDefinition) -> str:
+def encode_definition(definition: KindDefinition) -> str:
     """Return a definition as JSON text."""
     rules = [
         {
@@ -170,13 +170,13 @@ def definition_text(definition: KindDefinition) -> str:
     return json.dumps({**fields, "rules": rules}, ensure_ascii=False)
 
 
-def definition_of(text: str) -> KindDefinition:
+def decode_definition(text: str) -> KindDefinition:
     """Return the definition of a JSON text of `definition_text`."""
     stored = json.loads(text)
-    return KindDefinition(**{**stored, "rules": tuple(_rule_of(rule) for rule in stored["rules"])})
+    return KindDefinition(**{**stored, "rules": tuple(_decode_rule(rule) for rule in stored["rules"])})
 
 
-def _rule_of(stored: dict[str, Any]) -> Rule:
+def _decode_rule(stored: dict[str, Any]) -> Rule:
     fields: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in stored["check"].items()
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -27,8 +26,9 @@ from services.validator.domain.leaderboard import (
     RoundKey,
     Submission,
     TeamScores,
-    ranked_by_max_score,
+    rank_by_max_score,
 )
+from services.validator.usecases.ports import RegisteredKind
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class ValidatorDatabase(Database):
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         lock_seconds: float = LOCK_SECONDS,
     ) -> None:
-        """`location` is a file name for SQLite or a database URL; SQLite waits `lock_seconds` for another writer."""
+        """Take a file name for SQLite or a database URL; SQLite waits `lock_seconds` for another writer."""
         self._sleep = sleep
         super().__init__(
             location,
@@ -112,7 +112,7 @@ class LeaderBoardStore:
     async def get_leader_board_ranking(self, execution_id: str) -> list[dict[str, Any]]:
         """Return the teams by maximum score, in the form that prompts take (V-70, B-17)."""
         names = ("team_id", "team_name", "max_score", "total_rounds")
-        rows = ranked_by_max_score(await self.team_scores(execution_id))
+        rows = rank_by_max_score(await self.team_scores(execution_id))
         return [{name: getattr(row, name) for name in names} for row in rows]
 
     async def best_entry(self, execution_id: str, team_id: str) -> LeaderBoardEntry | None:
@@ -128,22 +128,14 @@ class LeaderBoardStore:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class StoredKind:
-    """A definition and the time of its registration."""
-
-    definition: KindDefinition
-    created_at: datetime
-
-
-class KindStore:
+class SqlKindStore:
     """Stores registered kinds, their definitions as JSON text."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime] = utc_now) -> None:
         self._database = database
         self._clock = clock
 
-    async def add(self, request: IdempotencyKey, definition: KindDefinition) -> StoredKind:
+    async def add(self, request: IdempotencyKey, definition: KindDefinition) -> RegisteredKind:
         """Store a definition. Raises KindExists, RequestIdReused."""
         now = self._clock()
 
@@ -155,7 +147,7 @@ class KindStore:
             return requests.run_once(connection, request, now, insert)
 
         (created_at,) = json.loads(await self._database.write(work))
-        return StoredKind(definition, from_microseconds(created_at))
+        return RegisteredKind(definition, from_microseconds(created_at))
 
     async def remove(self, request: IdempotencyKey, name: str) -> None:
         """Remove a definition. Raises KindNotFound, RequestIdReused."""
@@ -163,19 +155,19 @@ class KindStore:
             self._database, request, self._clock(), lambda connection: queries.delete_kind(connection, name)
         )
 
-    async def get(self, name: str) -> StoredKind:
+    async def get(self, name: str) -> RegisteredKind:
         """Return the definition of this name. Raises KindNotFound."""
         query = select(kind).where(kind.c.name == name)
         row = await self._database.read(lambda connection: connection.execute(query).one_or_none())
         if row is None:
             raise KindNotFound(name)
-        return StoredKind(queries.definition_of(row.definition), row.created_at)
+        return RegisteredKind(queries.decode_definition(row.definition), row.created_at)
 
-    async def page(self, after: str, limit: int) -> list[StoredKind]:
+    async def page(self, after: str, limit: int) -> list[RegisteredKind]:
         """Return at most `limit` definitions by name, those after a name."""
         query = select(kind).where(kind.c.name > after).order_by(kind.c.name).limit(limit)
         rows = await self._database.read(lambda connection: connection.execute(query).all())
-        return [StoredKind(queries.definition_of(row.definition), row.created_at) for row in rows]
+        return [RegisteredKind(queries.decode_definition(row.definition), row.created_at) for row in rows]
 
 
 def _encode(*values: int) -> bytes:

@@ -18,25 +18,25 @@ from services.validator.domain.runs import (
     RunOptions,
 )
 from services.validator.domain.wording import Wording
-from services.validator.usecases.validate_report import json_value
+from services.validator.usecases.validate_report import parse_json
 
 
 def decode_wording(value: pb.Wording.ValueType) -> Wording:
-    """The wording mode of a request; literal unless it says otherwise."""
+    """Return the wording mode of a request; the default is literal."""
     return Wording.LINGUISTIC if value == pb.WORDING_LINGUISTIC else Wording.LITERAL
 
 
 def decode_options(options: pb.RunOptions) -> RunOptions:
-    """The run options of a request, with the defaults of the contract."""
+    """Return the run options of a request, with the defaults of the contract."""
     regenerations = options.max_regenerations if options.HasField("max_regenerations") else MAX_REGENERATIONS
     repair = Repair.PARTIAL if options.repair == pb.REPAIR_PARTIAL else Repair.FULL
     return RunOptions(decode_wording(options.wording), repair, regenerations)
 
 
 def decode_brief(brief: pb.DashboardBrief) -> Brief:
-    """What a report is made from. A dashboard that is no JSON is one that is missing (V-33)."""
+    """Return the inputs of a report. A dashboard that is no JSON counts as missing (V-33)."""
     try:
-        dashboard = json_value(brief.dashboard_json)
+        dashboard = parse_json(brief.dashboard_json)
     except ValueError:
         dashboard = None
     return Brief(
@@ -48,17 +48,17 @@ def decode_brief(brief: pb.DashboardBrief) -> Brief:
 
 
 def _repair_surrogates(value: str) -> str:
-    """`value` as UTF-8 can hold it: JSON escapes may name half of a surrogate pair, which no encoding has."""
+    """Replace halves of surrogate pairs, which JSON escapes may contain and UTF-8 cannot encode."""
     return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _repair_all(values: Iterable[str]) -> list[str]:
-    """Each value as UTF-8 can hold it."""
+    """Replace halves of surrogate pairs in each value."""
     return [_repair_surrogates(value) for value in values]
 
 
 def _encode_finding(finding: Finding) -> pb.Finding:
-    """A finding on the wire."""
+    """Return the message of a finding."""
     return encode(
         finding,
         pb.Finding,
@@ -70,7 +70,7 @@ def _encode_finding(finding: Finding) -> pb.Finding:
 
 
 def encode_result(result: ValidationResult) -> pb.ValidationResult:
-    """A validation result on the wire."""
+    """Return the message of a validation result."""
     return pb.ValidationResult(
         ok=result.ok,
         errors=_repair_all(result.errors),
@@ -80,7 +80,7 @@ def encode_result(result: ValidationResult) -> pb.ValidationResult:
 
 
 def encode_run(run: ReportRun) -> pb.ReportRun:
-    """A run on the wire."""
+    """Return the message of a run."""
     best = run.best_attempt
     return encode(
         run,

@@ -1,4 +1,4 @@
-"""EvaluatorService: submissions are scored, judged and compared."""
+"""EvaluatorService: scores, judges and compares submissions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from services.validator.rpc.convert.evaluation import (
     encode_comparison,
     encode_decision,
 )
-from services.validator.usecases.compare import DEFAULT_MAX_COMPARISONS, CompareSubmissions, ranked
+from services.validator.usecases.compare import DEFAULT_MAX_COMPARISONS, CompareSubmissions, rank_on_thread
 from services.validator.usecases.decide_round import DecideRound
 from services.validator.usecases.evaluate import Evaluator
 from services.validator.usecases.judge import JudgmentClient
@@ -33,12 +33,12 @@ class EvaluatorServicer(rpc.EvaluatorServiceServicer):
         self._compare = compare
 
     async def Evaluate(self, request: pb.EvaluateRequest, context: Any) -> pb.EvaluateResponse:
-        """Scores one submission by all metrics."""
+        """Score one submission by all metrics."""
         result = await self._evaluator.evaluate(decode_evaluation_request(request))
         return pb.EvaluateResponse(result=encode(result, evaluation_pb2.EvaluationResult))
 
     async def Judge(self, request: pb.JudgeRequest, context: Any) -> pb.JudgeResponse:
-        """Asks whether another round is worthwhile."""
+        """Judge the prospects of another round."""
         model = request.model if request.HasField("model") else None
         judgment = await self._judge.judge_improvement_prospects(request.formatted_prompt, model)
         return pb.JudgeResponse(judgment=encode(judgment, evaluation_pb2.ImprovementJudgment))
@@ -53,7 +53,7 @@ class EvaluatorServicer(rpc.EvaluatorServiceServicer):
     async def CompareSubmissions(
         self, request: pb.CompareSubmissionsRequest, context: Any
     ) -> pb.CompareSubmissionsResponse:
-        """Compares submissions in pairs and ranks the contestants."""
+        """Compare submissions in pairs and rank the contestants."""
         tournament = await self._compare(
             [decode_task(task) for task in request.tasks],
             decode_ranking_options(request.ranking),
@@ -64,7 +64,7 @@ class EvaluatorServicer(rpc.EvaluatorServiceServicer):
         return encode(tournament, pb.CompareSubmissionsResponse, comparisons=comparisons)
 
     async def RankComparisons(self, request: pb.RankComparisonsRequest, context: Any) -> pb.RankComparisonsResponse:
-        """Ranks contestants from given comparisons."""
+        """Rank contestants from comparisons of the caller."""
         comparisons = [decode_comparison(comparison) for comparison in request.comparisons]
-        ranking = await ranked(comparisons, decode_ranking_options(request.options))
+        ranking = await rank_on_thread(comparisons, decode_ranking_options(request.options))
         return pb.RankComparisonsResponse(ranking=encode(ranking, evaluation_pb2.ComparisonRanking))

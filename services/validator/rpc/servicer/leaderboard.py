@@ -1,4 +1,4 @@
-"""LeaderboardService: what teams submitted, how it was scored, and who leads."""
+"""LeaderboardService: submissions of teams, their scores, and rankings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT_PAGE_SIZE = 20
 
 
 class LeaderboardServicer(rpc.LeaderboardServiceServicer):
-    """Keeps the rounds of teams and ranks the teams of an execution."""
+    """Stores the rounds of teams and ranks the teams of an execution."""
 
     def __init__(self, leaderboard: Leaderboard) -> None:
         self._leaderboard = leaderboard
@@ -25,20 +25,20 @@ class LeaderboardServicer(rpc.LeaderboardServiceServicer):
     async def UpsertLeaderboardEntry(
         self, request: pb.UpsertLeaderboardEntryRequest, context: Any
     ) -> pb.UpsertLeaderboardEntryResponse:
-        """Writes the entry of one round."""
+        """Write the entry of one round."""
         key = IdempotencyKey.for_message(request)
         entry, best_round = await self._leaderboard.upsert(key, decode_submission(request.entry))
         return pb.UpsertLeaderboardEntryResponse(entry=encode_entry(entry), best_round_number=best_round)
 
     async def RecordJudgement(self, request: pb.RecordJudgementRequest, context: Any) -> pb.RecordJudgementResponse:
-        """Writes the judgement of one round."""
+        """Write the judgement of one round."""
         key = IdempotencyKey.for_message(request)
         round_key, record = RoundKey(**decode(request.key)), JudgementRecord(**decode(request.judgement))
         await self._leaderboard.store.record_judgement(key, round_key, record)
         return pb.RecordJudgementResponse()
 
     async def GetRanking(self, request: pb.GetRankingRequest, context: Any) -> pb.GetRankingResponse:
-        """Ranks the teams of an execution."""
+        """Rank the teams of an execution."""
         order = Order.SHRUNKEN if request.order == pb.RANKING_ORDER_SHRUNKEN else Order.MAX_SCORE
         rows = await self._leaderboard.ranking(request.execution_id, order)
         return pb.GetRankingResponse(rows=[encode(row, pb.RankingRow, rank=rank) for rank, row in enumerate(rows, 1)])
@@ -46,7 +46,7 @@ class LeaderboardServicer(rpc.LeaderboardServiceServicer):
     async def GetBestSubmission(
         self, request: pb.GetBestSubmissionRequest, context: Any
     ) -> pb.GetBestSubmissionResponse:
-        """Returns the best entry of the best team, or of a given one."""
+        """Return the best entry of one team, by default of the best team."""
         team_id = request.team_id if request.HasField("team_id") else None
         entry = await self._leaderboard.best_submission(request.execution_id, team_id)
         return pb.GetBestSubmissionResponse(entry=encode_entry(entry))
@@ -54,7 +54,7 @@ class LeaderboardServicer(rpc.LeaderboardServiceServicer):
     async def ListLeaderboardEntries(
         self, request: pb.ListLeaderboardEntriesRequest, context: Any
     ) -> pb.ListLeaderboardEntriesResponse:
-        """Lists the entries of an execution."""
+        """List the entries of an execution."""
         size = request.page_size or DEFAULT_PAGE_SIZE
         after = decode_page_token(request, str, int)
         entries = await self._leaderboard.store.entries(request.execution_id, after, size + 1)

@@ -1,4 +1,4 @@
-"""ValidatorService: reports are checked and generated, kinds of reports registered."""
+"""ValidatorService: checks and generates reports, and registers kinds of reports."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ class ValidatorServicer(rpc.ValidatorServiceServicer):
         self._runs = runs
 
     async def ValidateReport(self, request: pb.ValidateReportRequest, context: Any) -> pb.ValidateReportResponse:
-        """Checks one report."""
+        """Check one report."""
         result = await self._validate(
             request.type, request.report_json, list(request.valid_node_ids), decode_wording(request.wording)
         )
         return pb.ValidateReportResponse(result=encode_result(result))
 
     async def RunOrganizer(self, request: pb.RunOrganizerRequest, context: Any) -> pb.RunOrganizerResponse:
-        """Generates an Organizer report."""
+        """Generate an Organizer report."""
         run = await self._runs.organizer(decode_brief(request.brief), decode_options(request.options))
         return pb.RunOrganizerResponse(run=encode_run(run))
 
     async def RunAdvisor(self, request: pb.RunAdvisorRequest, context: Any) -> pb.RunAdvisorResponse:
-        """Generates an Advisor report."""
+        """Generate an Advisor report."""
         run = await self._runs.advisor(decode_brief(request.brief), decode_options(request.options))
         return pb.RunAdvisorResponse(run=encode_run(run))
 
     async def RunReport(self, request: pb.RunReportRequest, context: Any) -> pb.RunReportResponse:
-        """Generates a report of a registered kind."""
+        """Generate a report of a registered kind."""
         run = await self._runs.of_kind(
             request.type, request.inputs_json, list(request.valid_node_ids), decode_options(request.options)
         )
@@ -58,17 +58,17 @@ class ValidatorServicer(rpc.ValidatorServiceServicer):
     async def RegisterReportKind(
         self, request: pb.RegisterReportKindRequest, context: Any
     ) -> pb.RegisterReportKindResponse:
-        """Registers a kind of report."""
+        """Register a kind of report."""
         key = IdempotencyKey.for_message(request)
         registered = await self._kinds.register(key, decode_kind(request.kind))
         return pb.RegisterReportKindResponse(kind=encode_kind(registered))
 
     async def GetReportKind(self, request: pb.GetReportKindRequest, context: Any) -> pb.GetReportKindResponse:
-        """Returns a registered kind."""
+        """Return a registered kind."""
         return pb.GetReportKindResponse(kind=encode_kind(await self._kinds.definitions.get(request.name)))
 
     async def ListReportKinds(self, request: pb.ListReportKindsRequest, context: Any) -> pb.ListReportKindsResponse:
-        """Lists the registered kinds."""
+        """List the registered kinds."""
         size = request.page_size or DEFAULT_PAGE_SIZE
         (after,) = decode_page_token(request, str) or ("",)
         found = await self._kinds.definitions.page(after, size + 1)
@@ -77,6 +77,6 @@ class ValidatorServicer(rpc.ValidatorServiceServicer):
         return pb.ListReportKindsResponse(kinds=kinds, next_page_token=more)
 
     async def DeleteReportKind(self, request: pb.DeleteReportKindRequest, context: Any) -> pb.DeleteReportKindResponse:
-        """Removes a registered kind."""
+        """Remove a registered kind."""
         await self._kinds.definitions.remove(IdempotencyKey.for_message(request), request.name)
         return pb.DeleteReportKindResponse()
