@@ -24,16 +24,16 @@ KNOWN = frozenset(IDS)
 
 
 def _rule(name: str, holds: Any) -> Any:
-    class Rule(Validator):
+    class PeerRule(Validator):
         def validate(self, value: Any, metadata: dict[str, Any]) -> Any:
             return PassResult() if holds(value) else FailResult(error_message=f"{value} breaks {name}")
 
-    return register_validator(name=f"hansei/{name}", data_type="all")(Rule)(on_fail="noop")
+    return register_validator(name=f"hansei/{name}", data_type="all")(PeerRule)(on_fail="noop")
 
 
 filled = _rule("filled", lambda value: isinstance(value, str) and bool(value.strip()))
 polite = _rule("polite", lambda value: not any(phrase in value for phrase in PHRASES))
-known = _rule("known", lambda value: value in KNOWN)
+known_id = _rule("known_id", lambda value: value in KNOWN)
 all_known = _rule("all_known", lambda value: all(item in KNOWN for item in value))
 several = _rule("several", lambda value: len(value) >= 2)
 
@@ -44,7 +44,7 @@ class Child(BaseModel):
 
 
 class Decomposition(BaseModel):
-    target_node_id: str = Field(validators=[known])
+    target_node_id: str = Field(validators=[known_id])
     target_title: str
     reason: str = Field(validators=[filled, polite])
     suggested_children: list[Child] = Field(validators=[several])
@@ -57,8 +57,8 @@ class Grouping(BaseModel):
 
 
 class Relation(BaseModel):
-    from_node_id: str = Field(validators=[known])
-    to_node_id: str = Field(validators=[known])
+    from_node_id: str = Field(validators=[known_id])
+    to_node_id: str = Field(validators=[known_id])
     relation_type: str
     reason: str = Field(validators=[filled, polite])
 

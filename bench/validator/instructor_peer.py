@@ -44,7 +44,7 @@ class Decomposition(BaseModel):
     reason: str
     suggested_children: list[Child] = Field(min_length=2)
 
-    _known = field_validator("target_node_id")(_node)
+    _check_ids = field_validator("target_node_id")(_node)
     _polite = field_validator("reason")(_reason)
 
 
@@ -53,7 +53,7 @@ class Grouping(BaseModel):
     reason: str
     node_ids: list[str]
 
-    _known = field_validator("node_ids")(lambda values: [_node(value) for value in values])
+    _check_ids = field_validator("node_ids")(lambda values: [_node(value) for value in values])
     _polite = field_validator("reason")(_reason)
 
 
@@ -63,7 +63,7 @@ class Relation(BaseModel):
     relation_type: str
     reason: str
 
-    _known = field_validator("from_node_id", "to_node_id")(_node)
+    _check_ids = field_validator("from_node_id", "to_node_id")(_node)
     _polite = field_validator("reason")(_reason)
 
 

@@ -1,4 +1,4 @@
-"""What is measured: a valid report of about 3 KB, and a run in which the first answer is broken. Needs no package."""
+"""The measured material: a valid report of 3 KB, and a run whose first answer is broken. Needs no package."""
 
 from __future__ import annotations
 

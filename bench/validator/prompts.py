@@ -1,4 +1,4 @@
-"""How long prompts take to build with ten rounds of history (B-20)."""
+"""The time to build prompts with ten rounds of history (B-20)."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Store:
 
 
 def prompt_times() -> list[dict[str, Any]]:
-    """95th percentiles in milliseconds."""
-    return asyncio.run(_measured())
+    """Return 95th percentiles in milliseconds."""
+    return asyncio.run(_measure())
 
 
-async def _measured() -> list[dict[str, Any]]:
+async def _measure() -> list[dict[str, Any]]:
     builder = UserPromptBuilder(PromptBuilderSettings())
     details = {
         "overall_score": 80.0,

@@ -55,7 +55,7 @@ class RoundPromptContext(BaseModel):
     @field_validator("user_prompt", "team_id", "team_name", "execution_id")
     @classmethod
     def _not_blank(cls, value: str, info: ValidationInfo) -> str:
-        return _filled(value, info)
+        return _refuse_blank(value, info)
 
 
 class EvaluatorPromptContext(BaseModel):
@@ -67,10 +67,10 @@ class EvaluatorPromptContext(BaseModel):
     @field_validator("user_query", "submission")
     @classmethod
     def _not_blank(cls, value: str, info: ValidationInfo) -> str:
-        return _filled(value, info)
+        return _refuse_blank(value, info)
 
 
-def _filled(value: str, info: ValidationInfo) -> str:
+def _refuse_blank(value: str, info: ValidationInfo) -> str:
     if not value.strip():
         raise ValueError(f"{info.field_name} cannot be empty")
     return value

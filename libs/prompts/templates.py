@@ -46,8 +46,8 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 def _value_of(name: str, values: Mapping[str, str]) -> str:
     if name not in values:
-        known = ", ".join(f"{{{known}}}" for known in sorted(values)) or "none"
-        raise TemplateError(f"placeholder {{{shorten(name)}}} has no value; known placeholders: {known}")
+        names = ", ".join(f"{{{placeholder}}}" for placeholder in sorted(values)) or "none"
+        raise TemplateError(f"placeholder {{{shorten(name)}}} has no value; known placeholders: {names}")
     return values[name]
 
 
@@ -59,7 +59,7 @@ class PromptTemplates:
         self._folder = folder
         self._built_in = built_in
 
-    def filled(self, names: Iterable[str], values: Mapping[str, str]) -> str:
+    def fill_first(self, names: Iterable[str], values: Mapping[str, str]) -> str:
         """Fill the first usable template of `<folder>/<name>.txt` (names in order), else the built-in one.
 
         A template that is broken, unreadable or larger than 256 KiB is logged and the next one is used (C-45, C-48).
@@ -78,7 +78,7 @@ class PromptTemplates:
 
     def _files(self, names: Iterable[str]) -> Iterator[tuple[str, str]]:
         for name in names:
-            checked = checked_name(name)
+            checked = check_name(name)
             if self._folder is None:
                 continue
             template = _read(self._folder / f"{checked}.txt")
@@ -86,7 +86,7 @@ class PromptTemplates:
                 yield f"{checked}.txt", template
 
 
-def checked_name(name: str) -> str:
+def check_name(name: str) -> str:
     """Return a name of a dataset. Raises InvalidArgument for a name from which no path may be built (C-13)."""
     if _NAME.fullmatch(name) is None:
         message = f"Invalid dataset name: '{shorten(name)}'"

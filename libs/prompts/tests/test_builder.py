@@ -28,10 +28,10 @@ RANKING = [
 class Store:
     def __init__(self, ranking: list[dict[str, Any]] | None = None) -> None:
         self.ranking = RANKING if ranking is None else ranking
-        self.asked: list[str] = []
+        self.execution_ids: list[str] = []
 
     def get_leader_board_ranking(self, execution_id: str) -> list[dict[str, Any]]:
-        self.asked.append(execution_id)
+        self.execution_ids.append(execution_id)
         return self.ranking
 
 
@@ -113,10 +113,10 @@ async def test_english_prompts_are_complete() -> None:
 async def test_the_ranking_is_not_read_in_round_one_or_without_a_store() -> None:  # B-17, B-50, B-53
     store = Store()
     await builder().build_team_prompt(context(1, [], store))
-    assert store.asked == []
+    assert store.execution_ids == []
     assert "まだランキング情報がありません。" in await builder().build_judgment_prompt(context(2, HISTORY))
     await builder().build_judgment_prompt(context(2, HISTORY, store))
-    assert store.asked == ["e1"]
+    assert store.execution_ids == ["e1"]
 
 
 async def test_a_team_that_is_not_ranked_has_no_position() -> None:  # B-18, B-50

@@ -79,7 +79,7 @@ def test_impossible_positions(position: int, total: int, message: str) -> None: 
         generate_position_message(position, total)
 
 
-def fixed(microsecond: int) -> object:
+def clock_at(microsecond: int) -> object:
     def now(zone: tzinfo) -> datetime:
         return datetime(2025, 11, 25, 10, 0, 0, microsecond, tzinfo=zone)
 
@@ -88,11 +88,11 @@ def fixed(microsecond: int) -> object:
 
 @pytest.mark.parametrize("environ", [{}, {"TZ": ""}, {"TZ": "  "}])
 def test_utc_is_the_default(environ: dict[str, str]) -> None:  # B-28
-    assert get_current_datetime_with_timezone(environ, fixed(0)) == "2025-11-25T10:00:00+00:00"  # type: ignore[arg-type]
+    assert get_current_datetime_with_timezone(environ, clock_at(0)) == "2025-11-25T10:00:00+00:00"  # type: ignore[arg-type]
 
 
 def test_a_zone_by_name() -> None:  # B-29
-    shown = get_current_datetime_with_timezone({"TZ": "Asia/Tokyo"}, fixed(123456))  # type: ignore[arg-type]
+    shown = get_current_datetime_with_timezone({"TZ": "Asia/Tokyo"}, clock_at(123456))  # type: ignore[arg-type]
     assert shown == "2025-11-25T10:00:00.123456+09:00"
 
 

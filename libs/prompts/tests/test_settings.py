@@ -1,4 +1,4 @@
-"""Where templates come from, and the files that `hansei config init` writes."""
+"""The sources of templates, and the files that `hansei config init` writes."""
 
 from __future__ import annotations
 

@@ -59,17 +59,17 @@ def templates_in(folder: Path, **files: str) -> PromptTemplates:
 
 def test_the_datasets_template_comes_first_then_default_then_the_built_in_one(tmp_path: Path) -> None:
     templates = templates_in(tmp_path, alpha="日本語 {x}", default="default {x}")  # C-45
-    assert templates.filled(["alpha", "default"], {"x": "1"}) == "日本語 1"
-    assert templates.filled(["beta", "default"], {"x": "1"}) == "default 1"
-    assert templates.filled(["beta"], {"x": "1"}) == "built-in 1"
-    assert PromptTemplates(tmp_path / "missing", "built-in {x}").filled(["alpha"], {"x": "1"}) == "built-in 1"
-    assert PromptTemplates(None, "built-in {x}").filled(["alpha"], {"x": "1"}) == "built-in 1"
+    assert templates.fill_first(["alpha", "default"], {"x": "1"}) == "日本語 1"
+    assert templates.fill_first(["beta", "default"], {"x": "1"}) == "default 1"
+    assert templates.fill_first(["beta"], {"x": "1"}) == "built-in 1"
+    assert PromptTemplates(tmp_path / "missing", "built-in {x}").fill_first(["alpha"], {"x": "1"}) == "built-in 1"
+    assert PromptTemplates(None, "built-in {x}").fill_first(["alpha"], {"x": "1"}) == "built-in 1"
 
 
 def test_a_broken_template_is_logged_and_the_next_one_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     templates = templates_in(tmp_path, alpha='{"stray": 1}', default="{oops}")  # C-48
     with caplog.at_level(logging.WARNING):
-        assert templates.filled(["alpha", "default"], {"x": "1"}) == "built-in 1"
+        assert templates.fill_first(["alpha", "default"], {"x": "1"}) == "built-in 1"
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
     assert "broken" in caplog.messages[0]
     assert "alpha.txt" in caplog.messages[0]
@@ -82,23 +82,23 @@ def test_an_unreadable_template_is_logged_and_the_next_one_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes
 ) -> None:
     (tmp_path / "alpha.txt").write_bytes(content)  # C-45: files are UTF-8
-    assert PromptTemplates(tmp_path, "built-in {x}").filled(["alpha"], {"x": "1"}) == "built-in 1"
+    assert PromptTemplates(tmp_path, "built-in {x}").fill_first(["alpha"], {"x": "1"}) == "built-in 1"
     assert "cannot be read" in caplog.text
     assert "alpha.txt" in caplog.text
 
 
 def test_a_directory_in_place_of_a_template_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "alpha.txt").mkdir()
-    assert PromptTemplates(tmp_path, "built-in {x}").filled(["alpha"], {"x": "1"}) == "built-in 1"
+    assert PromptTemplates(tmp_path, "built-in {x}").fill_first(["alpha"], {"x": "1"}) == "built-in 1"
 
 
 @pytest.mark.parametrize("name", ["../secret", "a b", "", "a\n", "日本", "/etc/passwd"])
 def test_no_path_is_built_from_a_name_that_is_not_a_dataset(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidArgument) as caught:  # C-13, C-82
-        PromptTemplates(tmp_path / "prompts", "built-in").filled([name], {})
+        PromptTemplates(tmp_path / "prompts", "built-in").fill_first([name], {})
     assert str(caught.value) == f"Invalid dataset name: '{name}'"
 
 
 def test_a_broken_built_in_template_is_an_error() -> None:
     with pytest.raises(TemplateError, match="built-in template: placeholder"):
-        PromptTemplates(None, "{x}").filled(["default"], {})
+        PromptTemplates(None, "{x}").fill_first(["default"], {})

@@ -32,4 +32,4 @@ class CuratorPromptBuilder:
         Raises InvalidDatasetName.
         """
         values = prompt_values(insights, bullets, sections, others, self._outline)
-        return self._templates.filled((validate_dataset_name(dataset), "default"), values)
+        return self._templates.fill_first((validate_dataset_name(dataset), "default"), values)

@@ -58,7 +58,7 @@ class ModelAnswerer:
         if question.style is AnswerStyle.PLAIN:
             return fill(PLAIN, {"context": plain_context(question.bullets), "query": question.query})
         values = {"context": cited_context(question.bullets), "query": question.query}
-        return self._templates.filled([question.dataset, "default"], values)
+        return self._templates.fill_first([question.dataset, "default"], values)
 
 
 def _parse_reply(text: str) -> GeneratedAnswer:

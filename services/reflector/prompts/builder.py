@@ -42,7 +42,7 @@ class ReflectorPrompts:
             "previous_insights": before,
             "previous_insights_section": before,
         }
-        return self._insights.filled([request.dataset, "default"], values)
+        return self._insights.fill_first([request.dataset, "default"], values)
 
     def build_bullet_prompt(self, request: ReflectionRequest, bullet: UsedBullet) -> str:
         """Return the prompt for a vote on one bullet (R-28)."""
@@ -52,7 +52,7 @@ class ReflectorPrompts:
             "bullet_section": bullet.section,
             "bullet_content": bullet.content,
         }
-        return self._bullet.filled(["bullet_evaluation"], values)
+        return self._bullet.fill_first(["bullet_evaluation"], values)
 
     def build_objection(self, unknown: Sequence[int], numbers: range) -> str:
         """Return the prompt that rejects lessons with unknown steps."""

@@ -34,47 +34,47 @@ def full_advisor() -> Report:
 
 
 def _blank(array: str, name: str, text: str) -> Callable[[int], Fault]:
-    def at(slot: int) -> Fault:
+    def plant_in(slot: int) -> Fault:
         def plant(report: Report, rng: random.Random) -> str:
             report[array][slot][name] = rng.choice(BLANKS)
             return f"{array}[{slot}].{name} {text}"
 
         return plant
 
-    return at
+    return plant_in
 
 
 def _unknown(array: str, name: str) -> Callable[[int], Fault]:
-    def at(slot: int) -> Fault:
+    def plant_in(slot: int) -> Fault:
         def plant(report: Report, rng: random.Random) -> str:
             node_id = report[array][slot][name] = rng.choice(["zz", "N1", "n1 ", "", " "])
             return f"{array}[{slot}].{name} '{node_id}' is not in valid node list"
 
         return plant
 
-    return at
+    return plant_in
 
 
 def _not_object(array: str) -> Callable[[int], Fault]:
-    def at(slot: int) -> Fault:
+    def plant_in(slot: int) -> Fault:
         def plant(report: Report, rng: random.Random) -> str:
             report[array][slot] = rng.choice(NOT_OBJECTS)
             return f"{array}[{slot}] must be an object"
 
         return plant
 
-    return at
+    return plant_in
 
 
 def _phrase(array: str) -> Callable[[int], Fault]:
-    def at(slot: int) -> Fault:
+    def plant_in(slot: int) -> Fault:
         def plant(report: Report, rng: random.Random) -> str:
             report[array][slot]["reason"] += rng.choice(["べき", "してください", "が必要です"])
             return f"{array}[{slot}].reason contains forbidden phrase (e.g. べき, してください)"
 
         return plant
 
-    return at
+    return plant_in
 
 
 def _few_children(slot: int) -> Fault:
@@ -132,14 +132,14 @@ def _summary_blank(_: int) -> Fault:
 
 
 def _field_required(name: str) -> Callable[[int], Fault]:
-    def at(_: int) -> Fault:
+    def plant_in(_: int) -> Fault:
         def plant(report: Report, rng: random.Random) -> str:
             report[name] = rng.choice(NOT_STRINGS)
             return f"{name} is required"
 
         return plant
 
-    return at
+    return plant_in
 
 
 def _advisor_word(slot: int) -> Fault:

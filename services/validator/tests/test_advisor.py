@@ -16,7 +16,7 @@ def errors(report: object, ids: list[str] | None = None) -> list[str]:
     return validate_advisor_report(report, ["n1"] if ids is None else ids).errors
 
 
-def without(report: Report, *names: str) -> Report:
+def drop_fields(report: Report, *names: str) -> Report:
     return {name: value for name, value in report.items() if name not in names}
 
 
@@ -91,7 +91,7 @@ def test_with_an_empty_list_the_target_is_not_checked() -> None:  # V-22
 def test_without_a_node_only_the_number_of_options_is_waived() -> None:  # V-24
     report = advisor_without_node() | {"options": [option("A案", next_action=" ")]}
     assert errors(report, []) == ["options[0].next_action is required"]
-    assert errors(without(advisor_without_node(), "options"), []) == ["options is required (array)"]
+    assert errors(drop_fields(advisor_without_node(), "options"), []) == ["options is required (array)"]
 
 
 @pytest.mark.parametrize("name", ["next_action", "necessary_info", "criteria_note"])
@@ -119,7 +119,7 @@ def test_keys_are_not_searched() -> None:  # V-27
 
 
 def test_warnings_in_order() -> None:  # V-28
-    report = without(advisor([option("一つ目"), option("候補"), option(5)]), "criteria")  # type: ignore[arg-type]
+    report = drop_fields(advisor([option("一つ目"), option("候補"), option(5)]), "criteria")  # type: ignore[arg-type]
     result = validate_advisor_report(report, ["n1"])
     assert result.ok
     assert result.warnings == [

@@ -47,10 +47,10 @@ class ScriptedJudge:
 
     def __init__(self, answers: Iterable[dict[str, Any] | Exception]) -> None:
         self._answers = iter(answers)
-        self.asked: list[tuple[JudgeCall, str, str]] = []
+        self.calls: list[tuple[JudgeCall, str, str]] = []
 
     async def judge(self, call: JudgeCall, question: JudgeQuestion, shape: type[S]) -> S:
-        self.asked.append((call, question.instruction, question.prompt))
+        self.calls.append((call, question.instruction, question.prompt))
         answer = next(self._answers)
         if isinstance(answer, Exception):
             raise answer
@@ -65,7 +65,7 @@ class Pauses:
         self.seconds.append(seconds)
 
 
-def scored(score: float, comment: str = "") -> dict[str, Any]:
+def score_answer(score: float, comment: str = "") -> dict[str, Any]:
     return {"score": score, "evaluator_comment": comment}
 
 
@@ -74,24 +74,24 @@ def evaluator(judge: ScriptedJudge) -> Evaluator:
     return Evaluator(RetryingJudge(judge, Pauses()), prompts, MODEL)
 
 
-async def evaluated(*scores: float, metrics: tuple[MetricConfig, ...] = DEFAULT_METRICS) -> EvaluationResult:
-    judge = ScriptedJudge([scored(score) for score in scores])
+async def evaluate_scores(*scores: float, metrics: tuple[MetricConfig, ...] = DEFAULT_METRICS) -> EvaluationResult:
+    judge = ScriptedJudge([score_answer(score) for score in scores])
     return await evaluator(judge).evaluate(EvaluationRequest("q", "s", config=EvaluationConfig(metrics)))
 
 
-def unweighted(*names: str) -> tuple[MetricConfig, ...]:
+def metrics_without_weights(*names: str) -> tuple[MetricConfig, ...]:
     return tuple(MetricConfig(name) for name in names)
 
 
 async def test_overall_score_vectors() -> None:  # V-50, V-56, V-59, V-60
-    assert (await evaluated(80, 90, 70)).overall_score == 80.00
-    result = await evaluated(85.555, 70, 90)
+    assert (await evaluate_scores(80, 90, 70)).overall_score == 80.00
+    result = await evaluate_scores(85.555, 70, 90)
     assert [score.score for score in result.metrics] == [85.56, 70, 90]
     assert result.overall_score == 81.86
-    three = unweighted("ClarityCoherence", "Coverage", "Relevance")
-    assert (await evaluated(80, 90, 70, metrics=three)).overall_score == 80.00
+    three = metrics_without_weights("ClarityCoherence", "Coverage", "Relevance")
+    assert (await evaluate_scores(80, 90, 70, metrics=three)).overall_score == 80.00
     two = (MetricConfig("Coverage", weight=0.6), MetricConfig("Relevance", weight=0.4))
-    assert (await evaluated(90.12, 80.34, metrics=two)).overall_score == 86.21
+    assert (await evaluate_scores(90.12, 80.34, metrics=two)).overall_score == 86.21
 
 
 @pytest.mark.parametrize("weights", [(0.999,), (1.001,), (0.5, 0.499), (0.334, 0.333, 0.333)])
@@ -112,7 +112,7 @@ def test_some_weights_are_refused() -> None:  # V-59
 
 def test_names_are_unique_and_not_blank() -> None:  # V-56, V-58
     with pytest.raises(ValueError, match=r"^Duplicate metric names found: Coverage$"):
-        EvaluationConfig(unweighted("Coverage", "Coverage"))
+        EvaluationConfig(metrics_without_weights("Coverage", "Coverage"))
     with pytest.raises(ValueError, match=r"^Metric name cannot be empty$"):
         MetricScore(" ", 1.0)
     same = MetricScore("a", 1.0)
@@ -129,13 +129,13 @@ def test_a_score_without_weight_is_an_error() -> None:  # V-60, V-84
 
 async def test_scores_carry_the_configured_name() -> None:  # V-57, V-84
     metrics = (MetricConfig("幅", metric="Coverage", weight=1.0),)
-    result = await evaluated(70, metrics=metrics)
+    result = await evaluate_scores(70, metrics=metrics)
     assert (result.metrics[0].metric_name, result.overall_score) == ("幅", 70.0)
 
 
 async def test_an_unknown_metric_is_refused() -> None:
     with pytest.raises(EvaluationInvalid, match="Unknown metric 'x'"):
-        await evaluated(1, metrics=unweighted("x"))
+        await evaluate_scores(1, metrics=metrics_without_weights("x"))
 
 
 @pytest.mark.parametrize("score", [float("nan"), float("inf"), -0.01, 100.01])
@@ -173,22 +173,22 @@ def test_model_ids(text: str) -> None:  # V-55
 
 
 async def test_the_judge_gets_rubric_query_and_submission() -> None:  # V-51, V-52, V-54, G-71
-    judge = ScriptedJudge([scored(1), scored(2), scored(3)])
+    judge = ScriptedJudge([score_answer(1), score_answer(2), score_answer(3)])
     await evaluator(judge).evaluate(EvaluationRequest("問い {x}", "提出 {{ y }}"))
-    call, instruction, prompt = judge.asked[0]
+    call, instruction, prompt = judge.calls[0]
     assert call == JudgeCall(ModelId("google-gla", "gemini-2.5-flash"), 0.0, 300.0, 3)
     assert instruction.count("25") == 4
     assert "問い {x}" in prompt
     assert "提出 {{ y }}" in prompt
-    for _, rubric, _ in judge.asked[1:]:
+    for _, rubric, _ in judge.calls[1:]:
         assert all(points in rubric for points in ("40点", "30点", "90", "70", "50", "30"))
 
 
 async def test_an_instruction_replaces_the_metrics_own() -> None:  # V-50, V-52
-    judge = ScriptedJudge([scored(50)])
+    judge = ScriptedJudge([score_answer(50)])
     config = EvaluationConfig((MetricConfig("LLMPlain", instruction="一文で採点"),), model="openai:m", temperature=0.5)
     await evaluator(judge).evaluate(EvaluationRequest("q", "s", config=config))
-    call, instruction, _ = judge.asked[0]
+    call, instruction, _ = judge.calls[0]
     assert instruction == "一文で採点"
     assert (str(call.model), call.temperature) == ("openai:m", 0.5)
 
@@ -207,14 +207,14 @@ async def test_a_template_that_makes_no_prompt_is_named(template: str) -> None: 
     prompts = UserPromptBuilder(PromptBuilderSettings(evaluator_user_prompt=template))
     with pytest.raises(FailedPrecondition, match="the evaluator prompt cannot be built"):
         await Evaluator(RetryingJudge(judge, Pauses()), prompts, MODEL).evaluate(EvaluationRequest("q", "s"))
-    assert judge.asked == []
+    assert judge.calls == []
 
 
 async def test_failures_and_invalid_replies_are_retried() -> None:  # V-53, V-54
-    judge = ScriptedJudge([scored(101), RuntimeError("503"), {"score": 80}, scored(80)])
+    judge = ScriptedJudge([score_answer(101), RuntimeError("503"), {"score": 80}, score_answer(80)])
     pauses = Pauses()
     prompts = UserPromptBuilder(PromptBuilderSettings())
-    config = EvaluationConfig(unweighted("Coverage"))
+    config = EvaluationConfig(metrics_without_weights("Coverage"))
     request = EvaluationRequest("q", "s", config=config)
     result = await Evaluator(RetryingJudge(judge, pauses, lambda: 1.0), prompts, MODEL).evaluate(request)
     assert result.overall_score == 80
@@ -222,29 +222,29 @@ async def test_failures_and_invalid_replies_are_retried() -> None:  # V-53, V-54
 
 
 async def test_the_first_failing_metric_ends_the_evaluation() -> None:  # V-54, V-61
-    judge = ScriptedJudge([scored(80), *[RuntimeError("503")] * 4, scored(80)])
+    judge = ScriptedJudge([score_answer(80), *[RuntimeError("503")] * 4, score_answer(80)])
     with pytest.raises(EvaluatorAPIError) as raised:
         await evaluator(judge).evaluate(EvaluationRequest("q", "s"))
     error = raised.value
     assert (error.provider, error.metric_name, error.retry_count) == ("google-gla", "Coverage", 3)
     assert "503" in str(error)
-    assert len(judge.asked) == 5
+    assert len(judge.calls) == 5
 
 
 async def test_a_missing_key_is_not_retried() -> None:  # V-80
     judge = ScriptedJudge([ModelKeyMissing("GOOGLE_API_KEY")])
     with pytest.raises(FailedPrecondition, match=r"^GOOGLE_API_KEY is not set$"):
         await evaluator(judge).evaluate(EvaluationRequest("q", "s"))
-    assert len(judge.asked) == 1
+    assert len(judge.calls) == 1
 
 
 def sampling(answers: list[dict[str, Any] | Exception], **limits: Any) -> tuple[ScriptedJudge, EvaluationRequest]:
-    config = EvaluationConfig(unweighted("Coverage"), max_retries=0, sampling=Sampling(**limits))
+    config = EvaluationConfig(metrics_without_weights("Coverage"), max_retries=0, sampling=Sampling(**limits))
     return ScriptedJudge(answers), EvaluationRequest("q", "s", config=config)
 
 
 async def test_repeated_scoring_stops_when_the_mean_is_known() -> None:
-    judge, request = sampling([scored(80)] * 10)
+    judge, request = sampling([score_answer(80)] * 10)
     (score,) = (await evaluator(judge).evaluate(request)).metrics
     assert score.sampled is not None
     assert 3 <= len(score.sampled.samples) < 10
@@ -253,7 +253,7 @@ async def test_repeated_scoring_stops_when_the_mean_is_known() -> None:
 
 
 async def test_repeated_scoring_goes_on_while_scores_differ() -> None:
-    judge, request = sampling([scored(score) for score in (10, 90) * 5])
+    judge, request = sampling([score_answer(score) for score in (10, 90) * 5])
     (score,) = (await evaluator(judge).evaluate(request)).metrics
     assert score.sampled is not None
     assert len(score.sampled.samples) == 10
@@ -261,7 +261,7 @@ async def test_repeated_scoring_goes_on_while_scores_differ() -> None:
 
 
 async def test_a_failed_sample_is_unmeasured_and_not_zero() -> None:
-    judge, request = sampling([scored(80), RuntimeError("x"), scored(80), scored(80)], max_samples=4)
+    judge, request = sampling([score_answer(80), RuntimeError("x"), score_answer(80), score_answer(80)], max_samples=4)
     (score,) = (await evaluator(judge).evaluate(request)).metrics
     assert score.sampled is not None
     assert (score.score, score.sampled.samples, score.sampled.unmeasured) == (80, (80, 80, 80), 1)
@@ -315,7 +315,7 @@ async def test_the_judgement_of_prospects() -> None:  # V-63, V-64, V-65
     judge = ScriptedJudge([GOOD])
     judgment = await client(judge).judge_improvement_prospects("完成した prompt {x}")
     assert judgment.model_dump() == GOOD
-    call, instruction, prompt = judge.asked[0]
+    call, instruction, prompt = judge.calls[0]
     assert prompt == "完成した prompt {x}"
     assert (call.temperature, call.timeout_seconds, call.max_retries) == (0.0, 60.0, 3)
     assert all(word in instruction for word in ("品質の推移", "スコアの推移", "改善の余地"))
@@ -333,7 +333,7 @@ async def test_a_judgement_that_fails_says_so() -> None:  # V-66
     with pytest.raises(JudgmentAPIError) as raised:
         await client(judge).judge_improvement_prospects("x")
     assert str(raised.value) == "Failed to judge improvement prospects after 3 retries: down"
-    assert len(judge.asked) == 4
+    assert len(judge.calls) == 4
 
 
 async def test_pauses_heed_what_the_provider_asks_for() -> None:

@@ -26,20 +26,20 @@ TOKENIZER = SudachiTokenizer()
 LINGUISTIC = LinguisticFinders(TOKENIZER)
 
 
-def found(kind: str, text: str, words: PhraseFinders = LINGUISTIC) -> bool:
+def is_found(kind: str, text: str, words: PhraseFinders = LINGUISTIC) -> bool:
     return words.finder(PHRASES[kind]).occurs_in(text)
 
 
 @pytest.mark.parametrize("text", ["調べきれない点", "べき乗で増える"])
 def test_organizer_words_that_only_contain_a_phrase_pass(text: str) -> None:
-    assert found("organizer", text, LITERAL)
-    assert not found("organizer", text)
+    assert is_found("organizer", text, LITERAL)
+    assert not is_found("organizer", text)
 
 
 @pytest.mark.parametrize("text", ["非推奨の設定", "不正解データ"])
 def test_advisor_words_that_only_contain_a_phrase_pass(text: str) -> None:
-    assert found("advisor", text, LITERAL)
-    assert not found("advisor", text)
+    assert is_found("advisor", text, LITERAL)
+    assert not is_found("advisor", text)
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def test_advisor_words_that_only_contain_a_phrase_pass(text: str) -> None:
     ],
 )
 def test_other_spellings_are_found(kind: str, text: str) -> None:
-    assert not found(kind, text, LITERAL)
-    assert found(kind, text)
+    assert not is_found(kind, text, LITERAL)
+    assert is_found(kind, text)
 
 
 def test_advisors_may_say_what_is_to_be_decided() -> None:  # V-27
-    assert not found("advisor", "決めるべきこと")
-    assert found("advisor", "決定すべきこと")
+    assert not is_found("advisor", "決めるべきこと")
+    assert is_found("advisor", "決定すべきこと")
 
 
 def test_the_labelled_set_is_large_enough() -> None:
@@ -71,7 +71,7 @@ def test_the_labelled_set_is_large_enough() -> None:
 
 @pytest.mark.parametrize("kind", ["organizer", "advisor"])
 def test_precision_and_recall(kind: str) -> None:
-    outcomes = [(label == "1", found(kind, text)) for own, label, text in LABELLED if own == kind]
+    outcomes = [(label == "1", is_found(kind, text)) for own, label, text in LABELLED if own == kind]
     true = sum(wanted and hit for wanted, hit in outcomes)
     assert true / sum(hit for _, hit in outcomes) >= 0.95
     assert true / sum(wanted for wanted, _ in outcomes) >= 0.95
@@ -102,17 +102,17 @@ def test_only_grammar_is_folded_to_hiragana() -> None:
 def test_text_longer_than_the_tokenizer_takes_is_searched_to_its_end() -> None:
     for filler in ("範囲が広い。", "あ"):
         text = filler * (3 * CHUNK_CHARS // len(filler)) + "。すぐ確認して下さい"
-        assert found("organizer", text)
+        assert is_found("organizer", text)
 
 
 def test_several_threads_may_search() -> None:
     with ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(lambda _: found("organizer", "対応すべキ項目と確認して下さい"), range(200)))
+        results = list(pool.map(lambda _: is_found("organizer", "対応すべキ項目と確認して下さい"), range(200)))
     assert all(results)
 
 
 @settings(max_examples=200, deadline=None)
 @given(text=st.text(max_size=60))
 def test_any_text_is_searched_without_an_exception(text: str) -> None:  # V-77
-    found("organizer", text)
-    found("advisor", text)
+    is_found("organizer", text)
+    is_found("advisor", text)

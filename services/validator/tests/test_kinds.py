@@ -26,7 +26,7 @@ from services.validator.domain.kinds import ReportKind
 from services.validator.domain.runs import Repair, RunOptions
 from services.validator.domain.wording import LITERAL
 from services.validator.tests.risk_review import DEFINITION, GOOD
-from services.validator.tests.scripted import ScriptedModel
+from services.validator.tests.scripted_model import ScriptedModel
 from services.validator.usecases.run_reports import run_inputs_report
 
 
@@ -36,11 +36,11 @@ def kind(*checks: Check, schema: object = None, limits: RuleLimits | None = None
     return compile_kind(KindDefinition("k", "", text, rules), limits or RuleLimits(seconds=30))
 
 
-def checked(kind: ReportKind, report: object, ids: tuple[str, ...] = ("n1", "n2")) -> ValidationResult:
+def validate_report(kind: ReportKind, report: object, ids: tuple[str, ...] = ("n1", "n2")) -> ValidationResult:
     return kind.validate(report, ids, LITERAL)
 
 
-def found(result: ValidationResult) -> list[tuple[str, str, str]]:
+def list_findings(result: ValidationResult) -> list[tuple[str, str, str]]:
     return [(finding.code, finding.pointer, finding.message) for finding in result.findings]
 
 
@@ -49,7 +49,7 @@ RISK_REVIEW = compile_kind(DEFINITION, RuleLimits(seconds=30))
 
 def test_a_good_report_passes_and_is_not_changed() -> None:
     report = copy.deepcopy(GOOD)
-    assert checked(RISK_REVIEW, report) == ValidationResult()
+    assert validate_report(RISK_REVIEW, report) == ValidationResult()
     assert report == GOOD
 
 
@@ -64,7 +64,7 @@ def test_every_rule_finds_its_fault_in_one_pass() -> None:
             {"title": "a", "score": 0.1, "nodes": []},
         ],
     }
-    assert found(checked(RISK_REVIEW, report)) == [
+    assert list_findings(validate_report(RISK_REVIEW, report)) == [
         ("SCHEMA_REQUIRED", "/owner", "owner is required"),
         ("SCHEMA_ENUM", "/level", "level must be one of the allowed values"),
         ("SCHEMA_PATTERN", "/code", "code must match ^R-[0-9]+$"),
@@ -83,22 +83,22 @@ def test_every_rule_finds_its_fault_in_one_pass() -> None:
 
 
 def test_findings_carry_the_allowed_values() -> None:
-    result = checked(RISK_REVIEW, {**GOOD, "level": "x"})
+    result = validate_report(RISK_REVIEW, {**GOOD, "level": "x"})
     assert result.findings[0].allowed_values == ("low", "high")
-    result = checked(kind(Reference("/a", ("x", "y"))), {"a": "z"})
+    result = validate_report(kind(Reference("/a", ("x", "y"))), {"a": "z"})
     assert result.findings[0].allowed_values == ("x", "y")
 
 
 def test_warnings_come_last_and_leave_a_report_valid() -> None:
     report = {name: value for name, value in GOOD.items() if name != "note"}
-    result = checked(RISK_REVIEW, report)
+    result = validate_report(RISK_REVIEW, report)
     assert result.ok
     assert result.warnings == ["note is required"]
 
 
 @pytest.mark.parametrize("report", [None, [], "x", 5])
 def test_a_report_that_is_no_object(report: object) -> None:
-    assert checked(RISK_REVIEW, report).errors == ["report must be an object"]
+    assert validate_report(RISK_REVIEW, report).errors == ["report must be an object"]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_schemas_that_are_not_taken(schema: str, why: str) -> None:
 
 def test_words_of_a_schema_may_be_names_and_values_of_reports() -> None:
     schema = {"properties": {"$id": {"const": {"patternProperties": 1}}, "$ref": {"type": "string"}}}
-    assert checked(kind(schema=schema), {"$id": {"patternProperties": 1}, "$ref": "x"}).ok
+    assert validate_report(kind(schema=schema), {"$id": {"patternProperties": 1}, "$ref": "x"}).ok
 
 
 def test_every_rule_that_does_not_compile_is_named() -> None:
@@ -151,7 +151,7 @@ def test_every_rule_that_does_not_compile_is_named() -> None:
     ],
 )
 def test_expressions(expression: str, why: str) -> None:
-    result = checked(kind(Expression(expression)), {"n": 3, "items": ["n1", "n2", "x"], "text": "ああ"})
+    result = validate_report(kind(Expression(expression)), {"n": 3, "items": ["n1", "n2", "x"], "text": "ああ"})
     if not why:
         assert result.ok, result.errors
     else:
@@ -170,61 +170,63 @@ def test_expressions(expression: str, why: str) -> None:
     ],
 )
 def test_an_expression_has_a_limit_of_steps(expression: str) -> None:
-    result = checked(kind(Expression(expression), limits=RuleLimits(steps=2000, seconds=60)), {"a": list(range(60))})
+    result = validate_report(
+        kind(Expression(expression), limits=RuleLimits(steps=2000, seconds=60)), {"a": list(range(60))}
+    )
     assert len(result.errors) == 1
     assert "passed its limit of steps" in result.errors[0]
 
 
 def test_an_expression_has_a_limit_of_time() -> None:
-    result = checked(kind(Expression("true"), limits=RuleLimits(seconds=-1)), {})
+    result = validate_report(kind(Expression("true"), limits=RuleLimits(seconds=-1)), {})
     assert any("passed its limit of time" in error for error in result.errors)
 
 
 def test_an_expression_cannot_build_huge_values() -> None:
     doubling = " + ".join(["report.s"] * 30)
-    result = checked(kind(Expression(f"size({doubling}) > 0")), {"s": "x" * 10_000})
+    result = validate_report(kind(Expression(f"size({doubling}) > 0")), {"s": "x" * 10_000})
     assert "passed its limit of size" in result.errors[0]
 
 
 def test_expressions_see_nothing_but_their_variables() -> None:
     for expression in ("__import__('os') == 1", "report.__class__ == 1", "this.a.__init__ == 1", "os == 1"):
-        assert "cannot be evaluated" in checked(kind(Expression(expression)), {"a": 1}).errors[0]
+        assert "cannot be evaluated" in validate_report(kind(Expression(expression)), {"a": 1}).errors[0]
 
 
 def test_patterns_take_linear_time() -> None:
     schema = {"properties": {"a": {"pattern": "^(a+)+$"}}}
-    assert not checked(kind(schema=schema), {"a": "a" * 5000 + "!"}).ok
-    result = checked(kind(Expression("report.a.matches('^(a+)+$')")), {"a": "a" * 5000 + "!"})
+    assert not validate_report(kind(schema=schema), {"a": "a" * 5000 + "!"}).ok
+    result = validate_report(kind(Expression("report.a.matches('^(a+)+$')")), {"a": "a" * 5000 + "!"})
     assert "does not hold" in result.errors[0]
 
 
 def test_a_schema_that_explodes_is_cut_off() -> None:
     definitions = {f"d{level}": {"allOf": [{"$ref": f"#/$defs/d{level + 1}"}] * 2} for level in range(60)}
     schema = {"$ref": "#/$defs/d0", "$defs": {**definitions, "d60": {"type": "object"}}}
-    result = checked(kind(schema=schema, limits=RuleLimits(steps=5000, seconds=60)), {})
+    result = validate_report(kind(schema=schema, limits=RuleLimits(steps=5000, seconds=60)), {})
     assert [finding.code for finding in result.findings] == ["SCHEMA_LIMIT"]
 
 
 def test_a_schema_without_end_is_cut_off() -> None:
-    result = checked(kind(schema={"$ref": "#"}), {})
+    result = validate_report(kind(schema={"$ref": "#"}), {})
     assert [finding.code for finding in result.findings] == ["SCHEMA_LIMIT"]
 
 
 def test_a_reference_to_nowhere_is_a_finding() -> None:
-    result = checked(kind(schema={"$ref": "#/$defs/missing"}), {})
+    result = validate_report(kind(schema={"$ref": "#/$defs/missing"}), {})
     assert [finding.code for finding in result.findings] == ["SCHEMA_REFERENCE"]
 
 
 def test_the_number_of_findings_of_a_rule_is_bounded() -> None:
-    result = checked(kind(Required("/a/*/x")), {"a": [{}] * 5000})
+    result = validate_report(kind(Required("/a/*/x")), {"a": [{}] * 5000})
     assert len(result.errors) == 200
 
 
 def test_unique_items_as_the_standard_has_them() -> None:
     unique = kind(schema={"properties": {"a": {"uniqueItems": True}}})
-    assert not checked(unique, {"a": [1, 1.0]}).ok
-    assert not checked(unique, {"a": [{"x": 1, "y": 2}, {"y": 2, "x": 1}]}).ok
-    assert checked(unique, {"a": [1, "1", True, [1], {"1": 1}]}).ok
+    assert not validate_report(unique, {"a": [1, 1.0]}).ok
+    assert not validate_report(unique, {"a": [{"x": 1, "y": 2}, {"y": 2, "x": 1}]}).ok
+    assert validate_report(unique, {"a": [1, "1", True, [1], {"1": 1}]}).ok
 
 
 json_values = st.recursive(
@@ -243,7 +245,7 @@ json_values = st.recursive(
 @given(report=json_values)
 def test_arbitrary_json_never_raises(report: Any) -> None:  # V-77
     before = repr(report)
-    result = checked(RISK_REVIEW, report)
+    result = validate_report(RISK_REVIEW, report)
     assert result.ok is (not result.errors)
     assert repr(report) == before
 
@@ -252,7 +254,7 @@ def test_nesting_deeper_than_the_stack_does_not_raise() -> None:
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]
-    result = checked(compile_kind(DEFINITION, RuleLimits(seconds=30)), {**GOOD, "risks": deep})
+    result = validate_report(compile_kind(DEFINITION, RuleLimits(seconds=30)), {**GOOD, "risks": deep})
     assert not result.ok
 
 

@@ -20,13 +20,13 @@ class Model:
 
     def __init__(self, answer: Any) -> None:
         self._answer = answer
-        self.asked: list[Any] = []
+        self.calls: list[Any] = []
 
     def invoke(self, messages: Any, /, **options: Any) -> Any:
         raise AssertionError("services ask asynchronously")
 
     async def ainvoke(self, messages: Any, /, **options: Any) -> Any:
-        self.asked.append(messages)
+        self.calls.append(messages)
         if isinstance(self._answer, Exception):
             raise self._answer
         if self._answer is None:

@@ -155,12 +155,12 @@ async def test_entries_are_paged_by_team_and_round(store: LeaderBoardStore) -> N
     for team in ("t2", "t1"):
         for round_number in (2, 10, 1):
             await store.upsert(request(), submission(team, round_number))
-    places: list[tuple[str, int]] = []
+    positions: list[tuple[str, int]] = []
     after = None
     while page := await store.entries("e1", after, 2):
-        places += [(entry.submission.key.team_id, entry.submission.key.round_number) for entry in page]
-        after = places[-1]
-    assert places == [("t1", 1), ("t1", 2), ("t1", 10), ("t2", 1), ("t2", 2), ("t2", 10)]
+        positions += [(entry.submission.key.team_id, entry.submission.key.round_number) for entry in page]
+        after = positions[-1]
+    assert positions == [("t1", 1), ("t1", 2), ("t1", 10), ("t2", 1), ("t2", 2), ("t2", 10)]
 
 
 async def test_entries_survive_a_restart(tmp_path: Path) -> None:  # V-73
@@ -197,7 +197,7 @@ class Pauses:
             self._unlock.rollback()
 
 
-async def locked(
+async def lock_database(
     tmp_path: Path, unlock_after: int
 ) -> tuple[LeaderBoardStore, Pauses, ValidatorDatabase, sqlite3.Connection]:
     file = tmp_path / "leaderboard.db"
@@ -210,7 +210,7 @@ async def locked(
 
 
 async def test_failed_writes_are_retried(tmp_path: Path) -> None:  # V-72
-    store, pauses, database, holder = await locked(tmp_path, unlock_after=2)
+    store, pauses, database, holder = await lock_database(tmp_path, unlock_after=2)
     await store.upsert(request(), submission())
     assert pauses.seconds == [1.0, 2.0]
     assert len(await store.entries("e1", None, 10)) == 1
@@ -219,7 +219,7 @@ async def test_failed_writes_are_retried(tmp_path: Path) -> None:  # V-72
 
 
 async def test_writes_that_keep_failing_are_raised(tmp_path: Path) -> None:  # V-72
-    store, pauses, database, holder = await locked(tmp_path, unlock_after=99)
+    store, pauses, database, holder = await lock_database(tmp_path, unlock_after=99)
     with pytest.raises(StoreUnavailable, match="leaderboard"):
         await store.upsert(request(), submission())
     assert pauses.seconds == [1.0, 2.0, 4.0]

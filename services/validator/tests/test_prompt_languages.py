@@ -16,7 +16,7 @@ from services.validator.domain.wording import LITERAL
 from services.validator.prompts.texts import PROMPT_TEXTS, RULE_TEXTS
 from services.validator.tests.risk_review import DEFINITION, GOOD
 from services.validator.tests.samples import advisor, decomposition, organizer
-from services.validator.tests.scripted import ScriptedModel
+from services.validator.tests.scripted_model import ScriptedModel
 from services.validator.usecases.run_reports import run_advisor, run_inputs_report, run_organizer
 
 BRIEF = Brief({"trays": {"in_progress": [{"id": "n1", "title": "Quote", "status": "IN_PROGRESS"}, {"id": "n2"}]}})
@@ -44,11 +44,11 @@ async def test_an_english_base_prompt_holds_no_japanese_but_the_words_it_is_abou
 async def test_a_correction_is_asked_for_in_the_language_of_the_base_prompt(repair: Repair) -> None:  # V-30, V-39
     model = ScriptedModel([BROKEN, BROKEN])
     await run_organizer(BRIEF, model, RunOptions(repair=repair), language="en")
-    asked = model.prompts[1].removeprefix(model.prompts[0])
-    assert "Available ids: n1, n2" in asked
+    correction = model.prompts[1].removeprefix(model.prompts[0])
+    assert "Available ids: n1, n2" in correction
     japanese = PROMPT_TEXTS["ja"]
     for line in (japanese.correction, japanese.previous_answer, japanese.parts, japanese.nodes):
-        assert line not in asked
+        assert line not in correction
 
 
 async def test_registered_kinds_are_told_in_english_too() -> None:
@@ -66,12 +66,12 @@ async def test_registered_kinds_are_told_in_english_too() -> None:
 def test_every_text_is_there_in_both_languages_and_takes_the_same_parts(texts: object) -> None:
     japanese, english = texts["ja"], texts["en"]  # type: ignore[index]
     for name in [field.name for field in fields(japanese)]:
-        one, other = str(getattr(japanese, name)), str(getattr(english, name))
-        assert one.strip()
-        assert other.strip()
-        assert one != other
-        assert set(re.findall(r"\{\w+\}", one)) == set(re.findall(r"\{\w+\}", other)), name
-        assert not _JAPANESE.search(other)
+        japanese_text, english_text = str(getattr(japanese, name)), str(getattr(english, name))
+        assert japanese_text.strip()
+        assert english_text.strip()
+        assert japanese_text != english_text
+        assert set(re.findall(r"\{\w+\}", japanese_text)) == set(re.findall(r"\{\w+\}", english_text)), name
+        assert not _JAPANESE.search(english_text)
 
 
 async def test_japanese_is_what_is_asked_unless_english_is_chosen() -> None:

@@ -1,4 +1,4 @@
-"""When a team goes on after a round, and which of its rounds is its best."""
+"""Decisions after rounds, and the best round of a team."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ RULES = RoundRules(min_rounds=2, max_rounds=5, judge_on_final_round=True)
 @dataclass
 class Judge:
     judgment: ImprovementJudgment
-    asked: list[tuple[str, str | None]] = field(default_factory=list)
+    prompts: list[tuple[str, str | None]] = field(default_factory=list)
 
     async def judge_improvement_prospects(self, formatted_prompt: str, model: str | None = None) -> ImprovementJudgment:
-        self.asked.append((formatted_prompt, model))
+        self.prompts.append((formatted_prompt, model))
         return self.judgment
 
 
@@ -32,14 +32,14 @@ async def test_below_the_least_rounds_a_team_goes_on_without_a_judge() -> None: 
     judge = Judge(STOP)
     below = ImprovementJudgment(should_continue=True, reasoning="Below minimum rounds (1 < 2)", confidence_score=1.0)
     assert await DecideRound(judge)(RULES, 1, "prompt") == RoundDecision("", below)
-    assert judge.asked == []
+    assert judge.prompts == []
 
 
 async def test_after_the_last_round_no_judge_is_asked_unless_wanted() -> None:  # G-56
     judge = Judge(CONTINUE)
     rules = RoundRules(min_rounds=2, max_rounds=5, judge_on_final_round=False)
     assert await DecideRound(judge)(rules, 5, "prompt") == RoundDecision("max_rounds_reached", None)
-    assert judge.asked == []
+    assert judge.prompts == []
 
 
 @pytest.mark.parametrize(
@@ -56,12 +56,12 @@ async def test_the_judge_decides_and_nothing_follows_the_last_round(  # G-57, G-
 ) -> None:
     judge = Judge(judgment)
     assert await DecideRound(judge)(RULES, number, None) is None, "a judgement is required"
-    assert judge.asked == []
+    assert judge.prompts == []
     assert await DecideRound(judge)(RULES, number, "prompt", "openai:j") == expected
-    assert judge.asked == [("prompt", "openai:j")]
+    assert judge.prompts == [("prompt", "openai:j")]
 
 
 def test_the_least_rounds_are_not_more_than_the_most() -> None:  # G-70
-    asked = pb.DecideRoundRequest(round_number=1, min_rounds=3, max_rounds=2)
+    request = pb.DecideRoundRequest(round_number=1, min_rounds=3, max_rounds=2)
     with pytest.raises(InvalidArgument, match="min_rounds must be <= max_rounds"):
-        validation.check(asked)
+        validation.check(request)

@@ -20,7 +20,7 @@ from services.validator.domain.runs import Repair, RunOptions, StopReason, Token
 from services.validator.prompts.reports import build_correction_prompt
 from services.validator.tests.mutants import full_organizer
 from services.validator.tests.samples import advisor, decomposition, grouping, organizer, relation, some_text
-from services.validator.tests.scripted import ScriptedModel
+from services.validator.tests.scripted_model import ScriptedModel
 from services.validator.usecases.run_reports import run_advisor, run_organizer
 
 TRAYS: dict[str, Any] = {"in_progress": [{"id": "n1", "title": "見積", "status": "IN_PROGRESS"}, {"id": "n2"}]}

@@ -40,15 +40,15 @@ def submission(team: str, number: int, score: float) -> Submission:
 
 
 async def test_what_one_writes_the_other_reads(replicas: list[LeaderBoardStore]) -> None:  # V-68, V-70
-    one, other = replicas
-    written = await one.upsert(request(), submission("t1", 1, 80))
-    assert await other.entries("e1", None, 10) == [written]
-    await other.record_judgement(request(), written.submission.key, JudgementRecord(should_continue=True))
-    updated = await other.upsert(request(), submission("t1", 1, 90))
+    first, second = replicas
+    written = await first.upsert(request(), submission("t1", 1, 80))
+    assert await second.entries("e1", None, 10) == [written]
+    await second.record_judgement(request(), written.submission.key, JudgementRecord(should_continue=True))
+    updated = await second.upsert(request(), submission("t1", 1, 90))
     assert (updated.id, updated.created_at) == (written.id, written.created_at)
-    (entry,) = await one.entries("e1", None, 10)
+    (entry,) = await first.entries("e1", None, 10)
     assert (entry.submission.score, entry.judgement) == (90, JudgementRecord(should_continue=True))
-    assert [row["max_score"] for row in await one.get_leader_board_ranking("e1")] == [90]
+    assert [row["max_score"] for row in await first.get_leader_board_ranking("e1")] == [90]
 
 
 async def test_racing_writes_of_one_round_leave_one_row(replicas: list[LeaderBoardStore]) -> None:  # V-68
@@ -79,12 +79,12 @@ async def test_kinds_are_kept(database_location: str) -> None:
 async def test_a_server_that_goes_away_and_comes_back(lone_postgres: PostgresServer) -> None:  # V-72
     pauses: list[float] = []
 
-    async def restarted(seconds: float) -> None:
+    async def restart_at_second_pause(seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) == 2:
             lone_postgres.start()
 
-    database = ValidatorDatabase(lone_postgres.database(), restarted)
+    database = ValidatorDatabase(lone_postgres.database(), restart_at_second_pause)
     await database.open()
     store = LeaderBoardStore(database)
     await store.upsert(request(), submission("t1", 1, 80))

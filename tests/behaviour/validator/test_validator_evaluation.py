@@ -55,12 +55,12 @@ async def validator(tmp_path: Path) -> AsyncIterator[Any]:
         yield stubs
 
 
-def scored(score: float) -> Any:
+def score_answer(score: float) -> Any:
     return chat_json({"score": score, "evaluator_comment": " 良い "})
 
 
 async def test_a_submission_is_scored(validator: Any, model: OpenAIServer) -> None:  # V-52, V-53, V-60
-    model.script(scored(80), scored(90), scored(70))
+    model.script(score_answer(80), score_answer(90), score_answer(70))
     response = await validator.evaluator.Evaluate(pb.EvaluateRequest(user_query=" 問い ", submission=" 案 {x} "))
     assert response.result.overall_score == 80.0
     assert [(item.metric_name, item.score, item.evaluator_comment) for item in response.result.metrics] == [
@@ -75,7 +75,7 @@ async def test_a_submission_is_scored(validator: Any, model: OpenAIServer) -> No
 
 
 async def test_metrics_weights_and_models_are_chosen_by_the_request(validator: Any, model: OpenAIServer) -> None:
-    model.script(scored(90.12), scored(80.34))
+    model.script(score_answer(90.12), score_answer(80.34))
     metrics = [
         evaluation.MetricConfig(name="幅", metric="Coverage", weight=0.6, model="openai:big"),
         evaluation.MetricConfig(name="LLMPlain", weight=0.4, instruction="一文で採点"),
@@ -133,7 +133,7 @@ async def test_a_failing_judge_is_unavailable(validator: Any, model: OpenAIServe
 
 
 async def test_repeated_scoring(validator: Any, model: OpenAIServer) -> None:
-    model.answer_with(scored(80))
+    model.answer_with(score_answer(80))
     config = evaluation.EvaluationConfig(metrics=[evaluation.MetricConfig(name="Coverage")])
     request = pb.EvaluateRequest(user_query="q", submission="s", config=config, repeated_scoring={})  # type: ignore[arg-type]
     (score,) = (await validator.evaluator.Evaluate(request)).result.metrics
@@ -208,9 +208,9 @@ async def test_submissions_are_compared_and_ranked(validator: Any, model: OpenAI
 
 
 async def test_comparisons_that_determine_nothing_are_refused(validator: Any) -> None:
-    one = evaluation.Comparison(first_id="a", second_id="b", preference=evaluation.PREFERENCE_FIRST)
+    comparison = evaluation.Comparison(first_id="a", second_id="b", preference=evaluation.PREFERENCE_FIRST)
     with pytest.raises(InvalidArgument) as raised:
-        await validator.evaluator.RankComparisons(pb.RankComparisonsRequest(comparisons=[one]))
+        await validator.evaluator.RankComparisons(pb.RankComparisonsRequest(comparisons=[comparison]))
     assert raised.value.reason == "COMPARISONS_NOT_IDENTIFIABLE"
 
 

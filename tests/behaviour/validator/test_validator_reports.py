@@ -57,57 +57,59 @@ def brief(**fields: Any) -> report_pb2.DashboardBrief:
     return report_pb2.DashboardBrief(**{"dashboard_json": DASHBOARD, **fields})
 
 
-async def validated(validator: Any, type_name: str, report: object, *ids: str, **fields: Any) -> Any:
+async def validate_report(validator: Any, type_name: str, report: object, *ids: str, **fields: Any) -> Any:
     text = report if isinstance(report, str) else json.dumps(report, ensure_ascii=False)
     request = pb.ValidateReportRequest(type=type_name, report_json=text, valid_node_ids=ids, **fields)
     return (await validator.ValidateReport(request)).result
 
 
 async def test_reports_are_validated(validator: Any) -> None:  # V-74
-    result = await validated(validator, "organizer", BROKEN, "n1")
+    result = await validate_report(validator, "organizer", BROKEN, "n1")
     assert not result.ok
     assert list(result.errors) == ["decomposition_proposals[0].target_node_id 'zz' is not in valid node list"]
     (finding,) = result.findings
     assert (finding.code, finding.severity) == ("ORGANIZER_ID_UNKNOWN", report_pb2.SEVERITY_ERROR)
     assert finding.pointer == "/decomposition_proposals/0/target_node_id"
     assert (list(finding.allowed_values), finding.allowed_values_total) == (["n1"], 1)
-    assert (await validated(validator, "advisor", advisor(), "n1")).ok
+    assert (await validate_report(validator, "advisor", advisor(), "n1")).ok
 
 
 async def test_the_wording_mode_is_chosen_by_the_request(validator: Any) -> None:
     report = organizer("まず調べきれない点を挙げる案があります。")
-    assert not (await validated(validator, "organizer", report)).ok
-    assert (await validated(validator, "organizer", report, wording=report_pb2.WORDING_LINGUISTIC)).ok
+    assert not (await validate_report(validator, "organizer", report)).ok
+    assert (await validate_report(validator, "organizer", report, wording=report_pb2.WORDING_LINGUISTIC)).ok
     recommending = advisor(summary="おすすめは案Aです")
-    assert (await validated(validator, "advisor", recommending, "n1")).ok
-    assert not (await validated(validator, "advisor", recommending, "n1", wording=report_pb2.WORDING_LINGUISTIC)).ok
+    assert (await validate_report(validator, "advisor", recommending, "n1")).ok
+    assert not (
+        await validate_report(validator, "advisor", recommending, "n1", wording=report_pb2.WORDING_LINGUISTIC)
+    ).ok
 
 
 async def test_a_large_report_is_validated(validator: Any) -> None:
     report = organizer(decomposition_proposals=[decomposition() for _ in range(500)])
-    assert (await validated(validator, "organizer", report, "n1")).ok
+    assert (await validate_report(validator, "organizer", report, "n1")).ok
 
 
 @pytest.mark.parametrize("text", ["", "{", "nope", "NaN", "[" * 50_000])
 async def test_text_that_is_no_json_is_refused(validator: Any, text: str) -> None:  # V-75
     with pytest.raises(InvalidArgument) as raised:
-        await validated(validator, "organizer", text)
+        await validate_report(validator, "organizer", text)
     assert raised.value.reason == "REPORT_NOT_JSON"
 
 
 @pytest.mark.parametrize("value", ["null", "[]", "5", '"x"'])
 async def test_json_that_is_no_object_is_an_answer(validator: Any, value: str) -> None:  # V-07, V-75
-    assert list((await validated(validator, "advisor", value)).errors) == ["report must be an object"]
+    assert list((await validate_report(validator, "advisor", value)).errors) == ["report must be an object"]
 
 
 async def test_half_a_surrogate_pair_does_not_break_the_answer(validator: Any) -> None:  # V-77
-    result = await validated(validator, "organizer", '{"relation_proposals": [{"from_node_id": "\\ud800"}]}')
+    result = await validate_report(validator, "organizer", '{"relation_proposals": [{"from_node_id": "\\ud800"}]}')
     assert any("�" in message for message in result.errors)
 
 
 async def test_an_unknown_type_is_refused(validator: Any) -> None:  # G-28
     with pytest.raises(InvalidArgument, match=r"^type must be 'organizer' or 'advisor'$"):
-        await validated(validator, "x", {})
+        await validate_report(validator, "x", {})
 
 
 async def test_a_report_is_generated_and_corrected(validator: Any, model: OpenAIServer) -> None:  # V-36, V-38, V-43
@@ -168,7 +170,7 @@ async def test_an_empty_answer_is_named(validator: Any, model: OpenAIServer) -> 
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "message"),
     [
         (reset(), "OpenAI API call failed: "),
         (truncate(chat_json(VALID)), "OpenAI API call failed: "),
@@ -177,11 +179,11 @@ async def test_an_empty_answer_is_named(validator: Any, model: OpenAIServer) -> 
         (empty_choices(), "OpenAI API returned no content"),
     ],
 )
-async def test_a_broken_wire_costs_an_attempt(validator: Any, model: OpenAIServer, fault: Any, told: str) -> None:
+async def test_a_broken_wire_costs_an_attempt(validator: Any, model: OpenAIServer, fault: Any, message: str) -> None:
     model.script(fault, chat_json(VALID))
     run = (await validator.RunOrganizer(pb.RunOrganizerRequest(brief=brief()))).run
     assert run.ok
-    assert run.attempts[0].failure.startswith(told)
+    assert run.attempts[0].failure.startswith(message)
     assert run.usage.calls_without_count == 1
 
 
@@ -250,7 +252,7 @@ async def test_own_kinds_are_registered_checked_generated_and_removed(validator:
     registered = (await validator.RegisterReportKind(register(risk_review()))).kind
     assert registered.create_time.seconds > 0
     bad = {"risks": [{"node": "zz", "score": 1.5}]}
-    result = await validated(validator, "risk-review", bad, "n1")
+    result = await validate_report(validator, "risk-review", bad, "n1")
     assert [finding.code for finding in result.findings] == ["SCHEMA_REQUIRED", "NODES", "SCORES"]
 
     good = {"owner": "佐藤", "risks": [{"node": "n1", "score": 0.5}]}
@@ -306,7 +308,7 @@ async def test_own_kinds_survive_a_restart(tmp_path: Path) -> None:
     async with validator_in(tmp_path) as validator:
         await validator.RegisterReportKind(register(risk_review()))
     async with validator_in(tmp_path) as validator:
-        assert not (await validated(validator, "risk-review", {}, "n1")).ok
+        assert not (await validate_report(validator, "risk-review", {}, "n1")).ok
 
 
 @pytest.mark.parametrize(
