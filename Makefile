@@ -54,7 +54,7 @@ protos: $(STAMP)  ## Generate stubs/ from protos/
 	$(BIN)/python -c 'import json, sys, yaml; services = yaml.safe_load(sys.stdin)["services"]; \
 	  print(json.dumps({name: facts["serves"] for name, facts in services.items()}, indent=1))' \
 	  < deploy/services.yaml > stubs/hansei/services.json
-	$(BIN)/python -m tests.contract.test_contract_pages
+	$(BIN)/python -m docs.contract_pages
 
 protos-check: protos  ## Fail when stubs/ is not what protos/ generates
 	@git diff --exit-code --stat -- stubs third_party && test -z "$$(git status --porcelain -- stubs third_party)" \

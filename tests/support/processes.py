@@ -72,6 +72,7 @@ class ForkedProcess:
 
     def __init__(self, run: RunResources, command: ModuleCommand, output: IO[Any], errors: IO[Any]) -> None:
         self.returncode: int | None = None
+        self._lock = threading.Lock()
         self._run = run
         files = [reduction.DupFd(file.fileno()) for file in (output, errors)]
         self.pid = run.start_process(run_module, command, files)
@@ -93,8 +94,11 @@ class ForkedProcess:
             ended.register(self._descriptor, select.POLLIN)
             if not ended.poll(None if timeout is None else timeout * 1000):
                 raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
-            self.returncode = self._run.wait_for_exit_code(self.pid)
-            os.close(self._descriptor)
+            with self._lock:
+                if self.returncode is None:
+                    self.returncode = self._run.wait_for_exit_code(self.pid)
+                    os.close(self._descriptor)
+        assert self.returncode is not None
         return self.returncode
 
     def send_signal(self, sig: int) -> None:

@@ -67,13 +67,15 @@ class RunResources:
         return process.pid
 
     def wait_for_exit_code(self, pid: int) -> int:
-        """Wait until a process that `start_process` forked has ended, and return its exit code."""
-        process = self._processes[pid]
+        """Wait until a process that `start_process` forked has ended, and return its exit code, once."""
+        process = self._processes.pop(pid)
         connection.wait([process.sentinel])
         # `Process.start` polls all processes; two threads must not read the same exit code.
         with self._lock:
-            assert process.exitcode is not None
-            return process.exitcode
+            code = process.exitcode
+            process.close()
+        assert code is not None
+        return code
 
     def close(self) -> None:
         """Close all resources, in the reverse order of their creation."""

@@ -1,4 +1,7 @@
-"""The contract reference of the docs site, written from the protos: a page a package, with rules and policies."""
+"""Write the contract reference of the docs site from the protos: a page a package, with rules and policies.
+
+`python -m docs.contract_pages [FOLDER]`; without FOLDER, into `docs/reference/contracts`.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from google.protobuf.descriptor_pb2 import (
     MethodDescriptorProto,
 )
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs/reference/contracts"
 _FILE_MESSAGE, _FILE_ENUM, _FILE_SERVICE, _METHOD, _FIELD, _NESTED, _VALUE = 4, 5, 6, 2, 2, 3, 2
 _SCALARS = {number: name.removeprefix("TYPE_").lower() for name, number in FieldDescriptorProto.Type.items()}
@@ -39,17 +42,19 @@ class Source:
     comments: dict[tuple[int, ...], str]
 
     def comment(self, *path: int) -> str:
-        """The comment before a declaration, on one line."""
+        """Return the comment before a declaration, on one line."""
         return self.comments.get(path, "")
 
 
-def pages() -> dict[Path, str]:
-    """Every page with its text: an overview and one for each package."""
+def pages() -> dict[str, str]:
+    """Return the text of every page by its file name: an overview and a page for each package."""
     packages: dict[str, list[Source]] = {}
     for source in _sources():
         packages.setdefault(source.file.package, []).append(source)
-    found = {FOLDER / f"{package}.md": _page(package, files) for package, files in packages.items()}
-    return {FOLDER / "index.md": _overview(packages)} | found
+    return {
+        "index.md": _overview(packages),
+        **{f"{package}.md": _page(package, files) for package, files in packages.items()},
+    }
 
 
 @cache
@@ -58,7 +63,7 @@ def _sources() -> tuple[Source, ...]:
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "set"
         command = [sys.executable, "-m", "grpc_tools.protoc", "-Iprotos", "-Ithird_party", "--include_source_info"]
-        subprocess.run([*command, f"--descriptor_set_out={target}", *protos], cwd=ROOT, check=True, timeout=120)
+        subprocess.run([*command, f"--descriptor_set_out={target}", *protos], cwd=ROOT, check=True, timeout=120)  # noqa: S603  the compiler of this environment
         files = FileDescriptorSet.FromString(target.read_bytes()).file
     return tuple(Source(file, _comments(file)) for file in files)
 
@@ -199,7 +204,7 @@ def _link(package: str, type_name: str) -> str:
 
 
 def _anchor(heading: str) -> str:
-    """The anchor that Markdown gives a heading."""
+    """Return the anchor that Markdown gives a heading."""
     return re.sub(r"[^\w-]", "", heading.lower())
 
 
@@ -207,5 +212,14 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+def write_pages(folder: Path) -> None:
+    """Replace the pages of a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.glob("*.md"):
+        path.unlink()
+    for name, text in pages().items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
 if __name__ == "__main__":
-    json.dump({str(path): text for path, text in pages().items()}, sys.stdout)
+    write_pages(Path(sys.argv[1]) if sys.argv[1:] else FOLDER)
