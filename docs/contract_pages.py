@@ -80,9 +80,9 @@ def _overview(packages: dict[str, list[Source]]) -> str:
     lines = [
         "# Contracts",
         "",
-        "What every service offers, written from the protos. Every address describes what it serves to tools such as",
-        "grpcurl, too. How long a call may take and whether it may be repeated stands in the policy beside each proto;",
-        "clients of ours read it.",
+        "Services and messages of every package, generated from the protos. Every address also describes its services",
+        "to tools such as grpcurl. The policy beside each proto, which the clients of hansei read, states how long a",
+        "call may take and whether it may be repeated.",
         "",
         "| service | what |",
         "|---|---|",
