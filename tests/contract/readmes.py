@@ -1,6 +1,6 @@
 """The `grpcurl` lines of the READMEs and of the docs site, and how they are run: by `buf curl`, which speaks the same
-and installs by name, or without a process of their own (`described.py`). Of the site, the `hansei` lines and the Python
-blocks are run, too.
+and installs by name, or without a process of their own (`described.py`).
+Of the site and of the top README, the `hansei` lines and the Python blocks are run, too.
 
 A line stands in a fenced block as a user would copy it, with `\\` at the end of a line to go on. Blocks run in order,
 so that a line may build on those before it.
@@ -47,9 +47,9 @@ def example_lines() -> tuple[Example, ...]:
 
 
 def _is_run(example: Example) -> bool:
-    on_site = example.readme in SITE
+    is_for_users = example.readme in SITE or example.readme == ROOT / "README.md"
     return example.command.startswith("grpcurl ") or (
-        on_site and (example.language == "python" or example.command.startswith("hansei "))
+        is_for_users and (example.language == "python" or example.command.startswith("hansei "))
     )
 
 

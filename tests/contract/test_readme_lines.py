@@ -51,9 +51,10 @@ def test_a_page_of_the_site_has_no_line_that_is_not_run(page: Path) -> None:
         assert [line for line in lines if line.split()[0] not in programs] == []
 
 
-def test_the_root_readme_has_a_line_for_each_service() -> None:
-    lines = [line.command for line in example_lines() if line.readme == ROOT / "README.md"]
+def test_the_readme_of_each_service_has_a_line_for_it() -> None:
     for name in systems.SERVICES:
+        readme = ROOT / (name if name == "gateway" else f"services/{name}") / "README.md"
+        lines = [line.command for line in example_lines() if line.readme == readme]
         assert any(f" hansei.{name}.v1." in line for line in lines), name
 
 

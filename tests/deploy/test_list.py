@@ -76,12 +76,6 @@ def test_ports_are_given_once() -> None:
     assert sorted(set(taken)) == sorted(taken)
 
 
-def test_the_readme_names_every_port() -> None:
-    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-    for name, listed in SERVICES.items():
-        assert any(line.startswith(f"| [{name}](") and f" {listed['listen']} " in line for line in lines), name
-
-
 def test_the_makefile_builds_every_service() -> None:
     command = ["make", "--no-print-directory", "--eval", "list: ; @echo $(SERVICES)", "list"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
