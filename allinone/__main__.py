@@ -1,4 +1,4 @@
-"""Runs everything: `python -m allinone`."""
+"""Run every service in one process: `python -m allinone`."""
 
 import chassis
 from allinone.bootstrap import StackSettings, build

@@ -31,14 +31,14 @@ def run_stack(address: str | None, announce: Callable[[str], None]) -> None:
     """Run every service in this process until a signal; `announce` gets the address once all have started."""
     from allinone.bootstrap import StackSettings, build
 
-    def announced(settings: StackSettings, peers: chassis.Peers) -> Sequence[chassis.Service]:
+    def build_announced(settings: StackSettings, peers: chassis.Peers) -> Sequence[chassis.Service]:
         async def start() -> None:
             announce(peers.own_address)
 
         return [*build(settings, peers), chassis.Service(name="announcement", registrations=(), start=start)]
 
-    given = {"listen_address": address} if address else {}
-    chassis.run(announced, chassis.load(StackSettings, **given))
+    overrides = {"listen_address": address} if address else {}
+    chassis.run(build_announced, chassis.load(StackSettings, **overrides))
 
 
 def serve_stack() -> AbstractAsyncContextManager[Running]:
@@ -65,7 +65,7 @@ def evaluate_retrieval(file: Path, variants: Sequence[str]) -> dict[str, dict[st
 
 
 def evaluate_blame(file: Path) -> dict[str, Any]:
-    """Measure on labelled runs how often the rules blame the right step and agent."""
+    """Measure on labelled trajectories how often the rules blame the right step and agent."""
     from services.reflector.adapters.importers.labels import read_labelled
     from services.reflector.usecases.evaluate_blame import evaluate_blame
 
@@ -77,7 +77,7 @@ def evaluate_blame(file: Path) -> dict[str, Any]:
 def failed_calls(trajectory: Trajectory) -> list[dict[str, str]]:
     """Return the tool calls of a trajectory that failed.
 
-    Each has the last message of a user before it, the operation, the arguments, and the error without variable parts.
+    Each has the last user message before it, the operation, its arguments, and the error without its variable parts.
     """
     from services.reflector.rpc.convert import parse_trajectory
 

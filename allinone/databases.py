@@ -1,4 +1,4 @@
-"""Look at the databases that settings name. Nothing is made, changed or migrated."""
+"""Read-only inspection of the databases of the settings."""
 
 from __future__ import annotations
 
@@ -33,21 +33,23 @@ def connect(database: str, variable: str) -> str:
             connection.exec_driver_sql("SELECT 1")
     except SQLAlchemyError as error:
         reason = shorten(str(getattr(error, "orig", None) or error).partition("\n")[0])
-        raise Unavailable(f"{display_name(url)} does not let us in: {reason}", reason="DATABASE_UNAVAILABLE") from error
+        raise Unavailable(
+            f"{display_name(url)} refused the connection: {reason}", reason="DATABASE_UNAVAILABLE"
+        ) from error
     finally:
         engine.dispose()
     return display_name(url)
 
 
 def schema(settings: ServiceSettings) -> dict[str, Any] | None:
-    """Return where the database is, what its tables of versions hold, and the newest migrations known here.
+    """Return the database, the versions in it, and the newest migrations of this installation.
 
-    None for a service without a database. Raises what drivers raise.
+    Return None for a service without a database. Raises the errors of the driver.
     """
     database = _database(settings)
     if database is None:
         return None
-    return {**_versions(parse_location(database)), "newest_here": _newest(type(settings))}
+    return {**_versions(parse_location(database)), "newest_here": _newest_revisions(type(settings))}
 
 
 def _database(settings: ServiceSettings) -> str | None:
@@ -65,19 +67,19 @@ def _versions(url: URL) -> dict[str, Any]:
     file = Path(url.database or "")
     if not file.is_file():
         return about | {"versions": {}, "there": False}
-    # Engines of services create the file and its log; this one cannot write.
+    # The engines of services create files; this one is read-only.
     address = url.set(database=f"file:{quote(str(file.absolute()))}", query={"mode": "ro", "uri": "true"})
     return about | {"versions": _tables(create_engine(address)), "bytes": file.stat().st_size}
 
 
 def _tables(engine: Engine) -> dict[str, list[str]]:
-    """Return the content of each table of versions; Alembic's have one column."""
+    """Return the versions in each version table; these tables have one column."""
     try:
         inspector = inspect(engine)
         names = [
             name
             for name in inspector.get_table_names()
-            if [each["name"] for each in inspector.get_columns(name)] == [VERSION_COLUMN]
+            if [item["name"] for item in inspector.get_columns(name)] == [VERSION_COLUMN]
         ]
         versions = {name: select(column(VERSION_COLUMN, Text)).select_from(table(name)) for name in names}
         with engine.connect() as connection:
@@ -86,8 +88,8 @@ def _tables(engine: Engine) -> dict[str, list[str]]:
         engine.dispose()
 
 
-def _newest(settings_class: type[ServiceSettings]) -> dict[str, str]:
-    """Return the last migration in each folder of migrations of a service."""
+def _newest_revisions(settings_class: type[ServiceSettings]) -> dict[str, str]:
+    """Return the newest migration in each migration folder of a service."""
     service = Path(str(sys.modules[settings_class.__module__].__file__)).parent
     folders = [environment.parent for environment in sorted(service.rglob("migrations/versions"))]
     return {str(folder.relative_to(service)): newest_revision(folder) for folder in folders}

@@ -1,7 +1,7 @@
-"""Compile what a service imports, and nothing else: `python precompile.py /srv/hansei/chassis /srv/hansei/services …`.
+"""Compile only the modules that a service imports: `python precompile.py /srv/hansei/chassis /srv/hansei/services …`.
 
-An image is read-only, so nothing is compiled when it runs; compiled, all of its packages take a third more space, of
-which a service reads half. Every module that the code in the folders names in an import is imported here, once.
+An image is read-only, so Python cannot compile modules at run time. Compiling all packages would need a third more
+space, and a service uses half of it. This script imports every module that the code in the folders imports.
 """
 
 import ast
@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def imported(folder: Path) -> Iterator[str]:
+def imported_names(folder: Path) -> Iterator[str]:
     """Yield the absolute names in the imports of a folder's code."""
     for path in folder.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_bytes())):
@@ -28,7 +28,7 @@ if __name__ == "__main__":
     sys.dont_write_bytecode = False
     for folder in map(Path, sys.argv[1:]):
         compileall.compile_dir(folder, quiet=1)
-        for name in sorted(set(imported(folder))):
-            # A name may be that of a class, of an extra that is not there, or of code for tests.
+        for name in sorted(set(imported_names(folder))):
+            # A name may be that of a class, of a missing extra, or of test code.
             with suppress(Exception):
                 importlib.import_module(name)

@@ -1,7 +1,7 @@
-"""Remove from an environment what no service reads: `python3 prune.py /opt/hansei/lib/python3.11/site-packages`.
+"""Remove files that no service reads from an environment: `python3 prune.py /opt/hansei/lib/python3.11/site-packages`.
 
-Tests of packages, type stubs, sources and headers of compiled modules, the installer; and, where `strip` is there, the
-symbols that only a debugger reads.
+These are tests of packages, type stubs, sources and headers of compiled modules, the installer, and debug symbols if
+`strip` is installed.
 """
 
 import shutil
@@ -15,7 +15,7 @@ INSTALLERS = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
 
 
 def prune(site: Path) -> None:
-    """Remove it all; safe to repeat."""
+    """Remove the files from a `site-packages` folder."""
     for name in INSTALLERS:
         for path in (site / name, *site.glob(f"{name}-*.dist-info")):
             shutil.rmtree(path, ignore_errors=True)
@@ -26,7 +26,7 @@ def prune(site: Path) -> None:
             path.unlink()
     strip = shutil.which("strip")
     for path in site.rglob("*.so*") if strip else ():
-        # A library that cannot be stripped stays as it is.
+        # `strip` fails for some libraries, which stay unchanged.
         subprocess.run([str(strip), "--strip-unneeded", str(path)], stderr=subprocess.DEVNULL, check=False)
 
 

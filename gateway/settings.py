@@ -17,20 +17,20 @@ HTTP_ADDRESS_VARIABLE = "HANSEI_HTTP_ADDRESS"
 
 
 class GatewaySettings(AccessSettings, BulkSettings, ServiceSettings):
-    """Where the gateway listens, who may come in over HTTP, and where the services behind it are (G-15)."""
+    """Settings of the gateway: its addresses, and those of the services behind it (G-15)."""
 
     listen_address: str = "127.0.0.1:50050"
     """Where gRPC is served, `host:port`. Port 0 takes a free one."""
 
     http_address: str = "127.0.0.1:8080"
-    """Where HTTP is served, `host:port`. Port 0 takes a free one. Set to nothing: not at all."""
+    """Where HTTP is served, `host:port`. Port 0 takes a free one. Set to an empty text: HTTP is not served."""
 
     workspace: str = ""
     """Folder whose `configs/prompt_builder.toml` holds the prompts of rounds. Empty: built-in, or the environment."""
 
     gateway_database_url: str = Field("data/gateway.db", min_length=1)
-    """Where API keys, audit records and the jobs of bulk learning are kept: a file name for SQLite, or a PostgreSQL
-    URL, which gateways can share."""
+    """Database of API keys, audit records and jobs of bulk learning: a file name for SQLite, or a PostgreSQL URL, which
+    gateways can share."""
 
     curator_addr: str = plain_field("127.0.0.1:50051")
     """Where the curator is, `host:port`."""
@@ -58,7 +58,7 @@ class GatewaySettings(AccessSettings, BulkSettings, ServiceSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _nothing_turns_http_off(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Elsewhere a variable set to nothing counts as unset; here it says that HTTP is not wanted."""
+    def _read_empty_http_address(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Read an empty variable as "serve no HTTP"; for other settings an empty variable counts as unset."""
         off = os.environ.get(HTTP_ADDRESS_VARIABLE) == ""
         return {"http_address": "", **values} if off else values

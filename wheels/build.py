@@ -1,8 +1,8 @@
 """Build the wheels `hansei` and `hansei-server` from the folders of this repository.
 
-The repository imports its folders by their own names (`services.curator`), which an environment of somebody else must
-not get. So a wheel holds copies of them under names that begin with `hansei`, and in the copies absolute imports, and
-strings that are the name of a module, have the new names. A name that cannot be decided ends the build.
+A wheel installs only packages whose names begin with `hansei`, but the repository imports its folders by their own
+names (`services.curator`). So the build copies the folders and renames absolute imports, and strings that are the name
+of a module. An ambiguous name fails the build.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ WHEELS = {
         "services": "hansei_server/services",
     },
 }
-"""Of each wheel: the folders in it, and where they are there."""
-OF_THE_OTHER = {"hansei": ("chassis/server",), "hansei-server": ()}
-LEFT_OUT = ("tests", "__pycache__", "README.md")
+"""The folders of each wheel, and their paths in the wheel."""
+EXCLUDED_FOLDERS = {"hansei": ("chassis/server",), "hansei-server": ()}
+EXCLUDED_NAMES = ("tests", "__pycache__", "README.md")
 
 SERVICES = re.findall(r"^  (\w+):$", (ROOT / "deploy/services.yaml").read_text(encoding="utf-8"), re.MULTILINE)
 EXTRAS = ("bedrock", "google", "multilingual", "onnx", "sudachi")
@@ -64,15 +64,15 @@ _MENTION = re.compile(rf"(?<![\w./-])({_MODULE.pattern})")
 _BEGINNING = re.compile(rf"(?<![\w./-])({_NAMES})(\.\w+)*\.$")
 
 
-class UndecidedNameError(Exception):
-    """A name in the source may be that of a module, or not."""
+class AmbiguousNameError(Exception):
+    """It is ambiguous whether a string is the name of a module."""
 
 
 class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Put the folders of a wheel into it."""
+    """Copy the folders of a wheel into it."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Copy and rename; an editable wheel points to the folders as they are."""
+        """Copy and rename the folders; an editable wheel uses the folders of the repository."""
         if version == "editable":
             return
         tree = self._tree = Path(tempfile.mkdtemp(prefix=self.metadata.name))
@@ -87,10 +87,10 @@ class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
 
 
 class MetadataHook(MetadataHookInterface):
-    """The version and the dependencies of `hansei-server`: `pyproject.toml` of the repository has both."""
+    """The version and the dependencies of `hansei-server`, from `pyproject.toml` of the repository."""
 
     def update(self, metadata: dict[str, Any]) -> None:
-        """Depend on the client of the same version, and on what every service needs."""
+        """Depend on the client of the same version, and on the dependencies of all services."""
         document = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
         project, groups = document["project"], document["dependency-groups"]
         needed = {requirement for service in SERVICES for requirement in requirements(groups, service)}
@@ -102,7 +102,7 @@ class MetadataHook(MetadataHookInterface):
 
 
 def requirements(groups: dict[str, Sequence[Any]], name: str) -> Iterator[str]:
-    """Yield the requirements of a dependency group, with those of the groups that it includes."""
+    """Yield the requirements of a dependency group and of the groups that it includes."""
     for entry in groups[name]:
         if isinstance(entry, str):
             yield entry
@@ -111,28 +111,32 @@ def requirements(groups: dict[str, Sequence[Any]], name: str) -> Iterator[str]:
 
 
 def files(wheel: str) -> Iterator[tuple[Path, Path]]:
-    """Yield each file of a wheel: where it is here, and where it is there."""
-    for folder, place in WHEELS[wheel].items():
+    """Yield the source and the path in the wheel of each file."""
+    for folder, target in WHEELS[wheel].items():
         for source in sorted((ROOT / folder).rglob("*")):
-            left_out = any(source.is_relative_to(ROOT / other) for other in OF_THE_OTHER[wheel])
-            if source.is_file() and not left_out and not set(LEFT_OUT) & set(source.relative_to(ROOT / folder).parts):
-                yield source, Path(place) / source.relative_to(ROOT / folder)
+            is_excluded = any(source.is_relative_to(ROOT / other) for other in EXCLUDED_FOLDERS[wheel])
+            if (
+                source.is_file()
+                and not is_excluded
+                and not set(EXCLUDED_NAMES) & set(source.relative_to(ROOT / folder).parts)
+            ):
+                yield source, Path(target) / source.relative_to(ROOT / folder)
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a file; Python with the names of the wheel. Raises UndecidedNameError."""
+    """Copy a file, and rename the modules in Python code. Raises AmbiguousNameError."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.suffix not in (".py", ".pyi"):
         shutil.copyfile(source, target)
         return
     try:
-        target.write_bytes(renamed(source.read_bytes()))
-    except UndecidedNameError as error:
-        raise UndecidedNameError(f"{source.relative_to(ROOT)}:{error}") from None
+        target.write_bytes(rename_modules(source.read_bytes()))
+    except AmbiguousNameError as error:
+        raise AmbiguousNameError(f"{source.relative_to(ROOT)}:{error}") from None
 
 
-def renamed(source: bytes) -> bytes:
-    """Return Python source with the names of the wheel, every line where it was. Raises UndecidedNameError."""
+def rename_modules(source: bytes) -> bytes:
+    """Return Python source with the module names of the wheel and the same lines. Raises AmbiguousNameError."""
     lines = source.splitlines(keepends=True)
     for line, column, old, new in sorted(_edits(ast.parse(source), lines), reverse=True):
         text = lines[line - 1]
@@ -146,75 +150,75 @@ Edit = tuple[int, int, str, str]
 
 
 def _edits(tree: ast.Module, lines: Sequence[bytes]) -> Iterator[Edit]:
-    prose = {
+    docstrings = {
         id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
-    within = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    parts_of_fstrings = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield from _imported(alias)
+                yield from _edit_import(alias)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield from _imported_from(node, lines)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
-            yield from _named(node, lines, id(node) in within)
+            yield from _edit_import_from(node, lines)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield from _edit_string(node, lines, id(node) in parts_of_fstrings)
         elif isinstance(node, ast.List | ast.Tuple):
             _refuse_programs(node.elts)
 
 
-def _imported(alias: ast.alias) -> Iterator[Edit]:
+def _edit_import(alias: ast.alias) -> Iterator[Edit]:
     first, _, rest = alias.name.partition(".")
     _refuse_absent(first, alias)
     if first not in PACKAGES:
         return
     if rest and not alias.asname:
-        raise UndecidedNameError(f"{alias.lineno}: `import {alias.name}` binds `{first}`: import it `as` a name")
+        raise AmbiguousNameError(f"{alias.lineno}: `import {alias.name}` binds `{first}`: import it `as` a name")
     new = PACKAGES[first] if alias.asname else f"{PACKAGES[first]} as {first}"
     yield alias.lineno, alias.col_offset, first, new
 
 
-def _imported_from(node: ast.ImportFrom, lines: Sequence[bytes]) -> Iterator[Edit]:
+def _edit_import_from(node: ast.ImportFrom, lines: Sequence[bytes]) -> Iterator[Edit]:
     first = str(node.module).partition(".")[0]
     _refuse_absent(first, node)
     if first not in PACKAGES:
         return
-    found = re.match(rb"from\s+" + first.encode() + rb"\b", lines[node.lineno - 1][node.col_offset :])
-    if not found:
-        raise UndecidedNameError(f"{node.lineno}: `from` and `{first}` are on different lines")
-    yield node.lineno, node.col_offset + found.end() - len(first), first, PACKAGES[first]
+    match = re.match(rb"from\s+" + first.encode() + rb"\b", lines[node.lineno - 1][node.col_offset :])
+    if not match:
+        raise AmbiguousNameError(f"{node.lineno}: `from` and `{first}` are on different lines")
+    yield node.lineno, node.col_offset + match.end() - len(first), first, PACKAGES[first]
 
 
 def _refuse_absent(first: str, node: ast.alias | ast.ImportFrom) -> None:
     if first in ABSENT:
-        raise UndecidedNameError(f"{node.lineno}: `{first}` is in no wheel")
+        raise AmbiguousNameError(f"{node.lineno}: `{first}` is in no wheel")
 
 
 def _refuse_programs(elements: Sequence[ast.expr]) -> None:
-    """Refuse `-m gateway`: by itself the name of a package is also that of a service."""
-    values = [each.value if isinstance(each, ast.Constant) else None for each in elements]
+    """Refuse `-m gateway`, which is ambiguous: `gateway` is a package and a service."""
+    values = [element.value if isinstance(element, ast.Constant) else None for element in elements]
     for line, (option, name) in zip(elements, pairwise(values), strict=False):
         if option == "-m" and name in PACKAGES:
-            raise UndecidedNameError(f"{line.lineno}: `-m {name}` may be the name of a module")
+            raise AmbiguousNameError(f"{line.lineno}: `-m {name}` may be the name of a module")
 
 
-def _named(node: ast.Constant, lines: Sequence[bytes], formatted: bool) -> Iterator[Edit]:
-    """Rename a string that is the name of a module, or of something in one; refuse a longer text that has one."""
+def _edit_string(node: ast.Constant, lines: Sequence[bytes], formatted: bool) -> Iterator[Edit]:
+    """Rename a string that is the name of a module or of its attribute; refuse a text that contains one."""
     text = str(node.value)
-    if not formatted and _MODULE.fullmatch(text) and _is_here(text):
+    if not formatted and _MODULE.fullmatch(text) and _exists(text):
         first = text.partition(".")[0]
-        written = lines[node.lineno - 1][node.col_offset : node.end_col_offset]
-        if node.lineno != node.end_lineno or written[1:-1] != text.encode():
-            raise UndecidedNameError(f"{node.lineno}: write {text!r} as one plain string")
+        literal = lines[node.lineno - 1][node.col_offset : node.end_col_offset]
+        if node.lineno != node.end_lineno or literal[1:-1] != text.encode():
+            raise AmbiguousNameError(f"{node.lineno}: write {text!r} as one plain string")
         yield node.lineno, node.col_offset + 1, first, PACKAGES[first]
         return
     beginning = _BEGINNING.search(text) if formatted else None
-    mentions = [mention for mention, *_ in _MENTION.findall(text) if _is_here(mention)]
+    mentions = [mention for mention, *_ in _MENTION.findall(text) if _exists(mention)]
     if beginning or mentions:
-        raise UndecidedNameError(f"{node.lineno}: {text!r} may hold the name of a module: make it relative, or plain")
+        raise AmbiguousNameError(f"{node.lineno}: {text!r} may hold the name of a module: make it relative, or plain")
 
 
-def _is_here(name: str) -> bool:
-    """Say whether a dotted name is that of a module here, or of something in a module."""
+def _exists(name: str) -> bool:
+    """Return whether a dotted name is that of a module of the repository, or of its attribute."""
     root = ROOT / "stubs" if name.startswith("buf.") else ROOT
     path = root.joinpath(*name.split("."))
     return path.is_dir() or path.with_suffix(".py").is_file() or path.parent.with_suffix(".py").is_file()

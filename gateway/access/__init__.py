@@ -1,1 +1,1 @@
-"""Who may do what at the gateway: keys and tokens, tenants, limits, and the record of who changed what."""
+"""Access control of the gateway: API keys, tokens, tenants, limits and audit records."""

@@ -26,7 +26,7 @@ from gateway.contract import Contract
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Access control of one gateway; `guard` is None where callers need no credential."""
+    """Access control of one gateway; `guard` is None if callers need no credential."""
 
     repository: AccessRepository
     servicer: AccessServicer
@@ -53,7 +53,7 @@ def build_access(
     seconds: Callable[[], float] = time.monotonic,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Access:
-    """Return access control. `addresses` are the served ones by the variable that sets them. Raises BadSetting."""
+    """Return access control. `addresses` has the served addresses by variable. Raises BadSetting."""
     required = _requires_credentials(settings, addresses)
     allowance = Allowance(settings.auth_calls_per_second, settings.auth_calls_per_day)
     repository, limits = AccessRepository(database_url), CallLimits(seconds, now)
@@ -88,8 +88,8 @@ def _requires_credentials(settings: AccessSettings, addresses: Mapping[str, str]
     for variable, address in addresses.items():
         if settings.auth != "off" and address and not is_loopback(address):
             raise BadSetting(
-                f"{variable}: {address!r} can be reached from other machines, and callers need no credential. Set "
-                "GATEWAY_API_TOKEN or HANSEI_OIDC_ISSUER, HANSEI_AUTH=on where keys were made, or HANSEI_AUTH=off if "
+                f"{variable}: {address!r} is reachable from other machines, and callers need no credential. Set "
+                "GATEWAY_API_TOKEN or HANSEI_OIDC_ISSUER, HANSEI_AUTH=on if API keys exist, or HANSEI_AUTH=off if "
                 "everybody may do everything"
             )
     return False
@@ -103,7 +103,7 @@ def _token_authenticator(
     for name in ("oidc_audience", "oidc_jwks"):
         if not getattr(settings, name):
             raise BadSetting(f"HANSEI_{name.upper()} is not set; an issuer needs it")
-    # With the cryptography that verifies signatures, which only an issuer's tokens need.
+    # Imports the cryptography library, which only tokens of an issuer need.
     from gateway.access.adapters.issuer_tokens import ALGORITHMS, IssuerTokens, TokenIssuer, key_set_reader
 
     algorithms = [name.strip() for name in settings.oidc_algorithms.split(",") if name.strip()]

@@ -1,4 +1,4 @@
-"""Settings of who may call."""
+"""Settings of access control."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ from chassis.settings import Settings, plain_field
 
 
 class AccessSettings(Settings):
-    """Who may come in, and how often."""
+    """Settings of credentials, limits and the token issuer."""
 
     auth: Literal["auto", "on", "off"] = "auto"
     """Whether callers need a credential, over gRPC and HTTP. `on`: an API key, a token of the issuer, or the
-    `GATEWAY_API_TOKEN`. `off`: nobody is asked, wherever that is served. `auto`: on if there is a `GATEWAY_API_TOKEN`
-    or an issuer, else off, and then the gateway serves this machine only."""
+    `GATEWAY_API_TOKEN`. `off`: callers need none on any address. `auto`: on if a `GATEWAY_API_TOKEN` or an issuer is
+    set, else off; then the gateway serves loopback addresses only."""
 
     gateway_api_token: SecretStr = plain_field(SecretStr(""))
-    """A token that opens everything; calls bear it as `authorization: Bearer <token>` (G-30). Empty: there is none."""
+    """A token with all rights; callers send it as `authorization: Bearer <token>` (G-30). Empty: no such token."""
 
     auth_fresh_seconds: float = Field(5.0, gt=0)
-    """Seconds after which a key revoked at another gateway opens nothing at this one any more."""
+    """Seconds after which this gateway refuses a key that was revoked at another gateway."""
 
     auth_calls_per_second: float = Field(0, ge=0)
-    """Calls a second of a credential that has no number of its own; 0: any number."""
+    """Calls a second of a credential without a limit of its own; 0: no limit."""
 
     auth_calls_per_day: int = Field(0, ge=0)
-    """Calls a day (UTC) of a credential that has no number of its own; 0: any number."""
+    """Calls a day (UTC) of a credential without a limit of its own; 0: no limit."""
 
     oidc_issuer: str = ""
-    """The issuer whose tokens (JWT) are taken, as their claim `iss` says it. Empty: none are."""
+    """The issuer whose tokens (JWT) are accepted, as in their claim `iss`. Empty: no tokens are accepted."""
 
     oidc_audience: str = ""
-    """What the claim `aud` of a token must hold."""
+    """The audience that the claim `aud` of a token must contain."""
 
     oidc_jwks: str = ""
-    """Where the issuer's public keys (JWKS) are: an https URL, or the name of a file."""
+    """Location of the issuer's public keys (JWKS): an https URL, or the name of a file."""
 
     oidc_algorithms: str = "RS256,ES256,EdDSA"
-    """The signatures that are taken, with commas between. Only those by a private key can be."""
+    """The accepted signature algorithms, separated by commas; only asymmetric ones are allowed."""
 
     oidc_clock_skew_seconds: float = Field(30.0, ge=0, le=600)
-    """Seconds by which the issuer's clock may be wrong."""
+    """Seconds by which the issuer's clock may differ."""
 
     oidc_tenant_claim: str = "tenant"
-    """The claim that names the bearer's tenant; a token without it opens nothing."""
+    """The claim with the caller's tenant; a token without it is refused."""
 
     oidc_scopes_claim: str = "scope"
-    """The claim that holds the bearer's scopes (read, learn, review, admin), as text with spaces or as a list."""
+    """The claim with the caller's scopes (read, learn, review, admin), as a text with spaces or as a list."""
 
     oidc_operator_tenant: str = ""
-    """The tenant in a token that stands for the operator, who has none. Empty: no token does."""
+    """The value of the tenant claim that authenticates the operator, who has no tenant. Empty: no value does."""

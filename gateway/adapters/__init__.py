@@ -1,1 +1,1 @@
-"""What the gateway reaches: its peers."""
+"""Adapters of the gateway to its peers."""

@@ -1,4 +1,4 @@
-"""The health of the services behind the gateway, as each reports it."""
+"""The health of the services behind the gateway."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class ServiceHealth:
 
 
 class PeersHealth:
-    """The standard health service of every peer."""
+    """Queries of the standard health service of every peer."""
 
     def __init__(self, channel_of: Callable[[str], grpc.aio.Channel], contract: Contract) -> None:
         self._channel_of = channel_of
         self._contract = contract
 
     async def states(self) -> list[ServiceHealth]:
-        """Return one entry for each service behind the gateway; all are asked at once."""
+        """Return the health of each service behind the gateway; queries run in parallel."""
         return list(await asyncio.gather(*(self._state(peer) for peer in self._contract.peers)))
 
     async def _state(self, peer: str) -> ServiceHealth:

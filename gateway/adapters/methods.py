@@ -1,4 +1,4 @@
-"""Any method of the contract as a function, wherever it is served: by the gateway itself or by a service behind it."""
+"""The methods of the contract as functions, whether this process or a service behind the gateway serves them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from gateway.contract import Contract, kind_of, path_of
 
 
 class ContractMethods:
-    """Functions that take requests as messages and answer with the bytes of responses.
+    """Functions that take requests as messages and return serialized responses.
 
-    `own` holds the servicers of this process by the full names of their services: they are called as they are, so a
-    caller of HTTP meets the very code that a caller of gRPC does, and no message goes over a wire to come back.
+    `own` has the servicers of this process by the full names of their services. They are called directly, without a
+    connection to the own process.
     """
 
     def __init__(
@@ -32,44 +32,44 @@ class ContractMethods:
         self._own = own
 
     def function(self, method: MethodDescriptor) -> Callable[[Any], Any]:
-        """Return the function behind a method: its result is awaited, or iterated over if the method streams.
+        """Return the function of a method; it returns an awaitable, or an async iterator for a stream of responses.
 
-        Where the method takes a stream of requests, the function takes their iterator.
+        If the method takes a stream of requests, the function takes an async iterator.
         """
         servicer = self._own.get(method.containing_service.full_name)
         if servicer is not None:
             behaviour = getattr(servicer, method.name)
-            return _streaming(behaviour) if method.server_streaming else _within_deadline(behaviour)
+            return _call_stream(behaviour) if method.server_streaming else _call_with_deadline(behaviour)
         channel = self._channel_of(self._contract.server_of(method))
         serialize = GetMessageClass(method.input_type).SerializeToString
         call: Callable[[Any], Any] = getattr(channel, kind_of(method))(path_of(method), request_serializer=serialize)
         return call
 
 
-def _within_deadline(behaviour: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[bytes]]:
-    """Do what a server does for a call: end it when its time is over."""
+def _call_with_deadline(behaviour: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[bytes]]:
+    """Return a function that ends the call at its deadline, as a server does."""
 
     async def call(request: Any) -> bytes:
         try:
             async with asyncio.timeout(deadlines.remaining()) as limit:
-                return _serialized(await behaviour(request, None))
+                return _serialize(await behaviour(request, None))
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            raise DeadlineExceeded("the time for this request is over") from error
+            raise DeadlineExceeded("the deadline of this request has passed") from error
 
     return call
 
 
-def _streaming(behaviour: Callable[[Any, Any], AsyncIterator[Any]]) -> Callable[[Any], AsyncIterator[bytes]]:
+def _call_stream(behaviour: Callable[[Any, Any], AsyncIterator[Any]]) -> Callable[[Any], AsyncIterator[bytes]]:
     async def call(request: Any) -> AsyncIterator[bytes]:
         async with aclosing(behaviour(request, None)) as responses:  # type: ignore[type-var]
             async for response in responses:
-                yield _serialized(response)
+                yield _serialize(response)
 
     return call
 
 
-def _serialized(response: Message | bytes) -> bytes:
-    """Return the bytes of a response; a servicer may answer with bytes, as for a server."""
+def _serialize(response: Message | bytes) -> bytes:
+    """Return the serialized response; a servicer may return it already serialized."""
     return response if isinstance(response, bytes) else response.SerializeToString()

@@ -8,11 +8,11 @@ from chassis.settings import Settings
 
 
 class BulkSettings(Settings):
-    """How jobs of bulk learning are queued, learned and kept."""
+    """Settings of the queue, the learning and the retention of jobs."""
 
     bulk_executor: str = Field("", max_length=200)
-    """Name of this replica, the same after a restart and no other's: it goes on with what it learned when it died.
-    Empty: the name of the machine. What a replica leaves that does not come back is taken over by the others."""
+    """Unique name of this replica, the same after a restart: the replica then continues its unfinished batches.
+    Empty: the host name. Other replicas take over the batches of a replica that does not return."""
 
     bulk_dataset_concurrency: int = Field(4, ge=1, le=64)
     """Trajectories of one dataset that jobs learn at once, over all replicas."""
@@ -21,22 +21,22 @@ class BulkSettings(Settings):
     """Trajectories that jobs learn at once in this process."""
 
     bulk_max_waiting: int = Field(100_000, ge=1)
-    """Trajectories that may wait, over all jobs; more are refused with RESOURCE_EXHAUSTED."""
+    """Trajectories that may wait, of all jobs together; more are refused with RESOURCE_EXHAUSTED."""
 
     bulk_max_waiting_bytes: int = Field(1024 * 1024 * 1024, ge=1024)
-    """Bytes of trajectories that may wait, over all jobs; more are refused with RESOURCE_EXHAUSTED."""
+    """Bytes of trajectories that may wait, of all jobs together; more are refused with RESOURCE_EXHAUSTED."""
 
     bulk_attempts: int = Field(5, ge=1, le=100)
-    """How often a trajectory of a job is tried before it becomes a dead letter."""
+    """Attempts at a trajectory of a job before it becomes a dead letter."""
 
     bulk_retry_base_seconds: float = Field(1.0, gt=0)
-    """Seconds of the first pause between attempts; it doubles with each, and is shortened by up to a half at random."""
+    """Upper limit of the first pause between attempts, seconds; it doubles with each attempt. Pauses are random."""
 
     bulk_retry_max_seconds: float = Field(60.0, gt=0)
-    """Seconds a pause between attempts may last."""
+    """Longest pause between attempts, seconds."""
 
     bulk_lease_seconds: float = Field(30.0, ge=0.2)
-    """Seconds after which others take over what a replica that died was learning."""
+    """Seconds after which other replicas take over the batches of a dead replica."""
 
     bulk_retention_hours: float = Field(168.0, gt=0)
-    """Hours for which a job is kept after it ended."""
+    """Hours for which an ended job is stored."""

@@ -1,1 +1,1 @@
-"""The console: a page for people, served by the gateway as the files it is written in. No build step, no other host."""
+"""The console: a web page of static files without a build step and without other hosts."""

@@ -14,13 +14,13 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 PREFIX = "/console/"
-AWAY = ("/", "/console")
-"""Where people come in who have not typed the whole address."""
+REDIRECTED = ("/", "/console")
+"""Paths that redirect to the console."""
 
 PAGE = Path(__file__).parent / "page"
 INDEX = "index.html"
 ASSETS = "assets/"
-"""How the index refers to the other files; served, it is a name that changes with them, so that they may be kept."""
+"""The folder of the other files in the index; it is served under a digest of them, so that browsers may cache them."""
 
 MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -42,7 +42,7 @@ POLICY = "; ".join(
         "trusted-types 'none'",
     )
 )
-"""Nothing inline, nothing from elsewhere, and no text becomes markup or script (Trusted Types without a policy)."""
+"""No inline code, no other hosts, and no text that becomes markup or script (Trusted Types without a policy)."""
 
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -57,18 +57,18 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file as it is sent; `packed` is the same with gzip."""
+    """A file as the gateway sends it; `packed` is the body with gzip."""
 
     body: bytes
     packed: bytes
     media_type: str
-    kept: bool
+    is_immutable: bool
 
     def response(self, headers: Headers) -> Response:
-        """What a browser with these request headers gets."""
+        """Return the response to a request with these headers."""
         packed = "gzip" in headers.get("accept-encoding", "")
         own = {
-            "Cache-Control": "public, max-age=31536000, immutable" if self.kept else "no-cache",
+            "Cache-Control": "public, max-age=31536000, immutable" if self.is_immutable else "no-cache",
             "Vary": "Accept-Encoding",
             **({"Content-Encoding": "gzip"} if packed else {}),
         }
@@ -77,30 +77,30 @@ class File:
 
 @cache
 def load(page: Path = PAGE) -> Mapping[str, File]:
-    """Path to file, for everything under the folder of the page; read and packed once a process."""
-    paths = sorted(each for each in page.rglob("*") if each.is_file())
-    bodies = {each.relative_to(page).as_posix(): each.read_bytes() for each in paths}
+    """Return all files of the page by path; they are read and compressed once a process."""
+    paths = sorted(path for path in page.rglob("*") if path.is_file())
+    bodies = {path.relative_to(page).as_posix(): path.read_bytes() for path in paths}
     index = bodies.pop(INDEX).decode()
     digest = hashlib.sha256(b"".join(name.encode() + body for name, body in bodies.items())).hexdigest()[:16]
-    files = {f"{PREFIX}{digest}/{name}": _file(name, body, kept=True) for name, body in bodies.items()}
-    files[PREFIX] = _file(INDEX, _index(index, digest, bodies), kept=False)
+    files = {f"{PREFIX}{digest}/{name}": _file(name, body, is_immutable=True) for name, body in bodies.items()}
+    files[PREFIX] = _file(INDEX, _index(index, digest, bodies), is_immutable=False)
     return files
 
 
 def _index(text: str, digest: str, names: Iterable[str]) -> bytes:
-    """The index under whose names the files are served; all modules are asked for at once, not one behind another."""
+    """Return the index with the served names of all files; browsers load all modules in parallel."""
     modules = [f'<link rel="modulepreload" href="{ASSETS}{name}" />' for name in names if name.endswith(".js")]
     return text.replace("</head>", "\n".join([*modules, "</head>"])).replace(f'"{ASSETS}', f'"{digest}/').encode()
 
 
-def _file(name: str, body: bytes, *, kept: bool) -> File:
-    return File(body, gzip.compress(body, mtime=0), MEDIA_TYPES[Path(name).suffix], kept)
+def _file(name: str, body: bytes, *, is_immutable: bool) -> File:
+    return File(body, gzip.compress(body, mtime=0), MEDIA_TYPES[Path(name).suffix], is_immutable)
 
 
 class Console:
-    """ASGI middleware. Answers under `/console/`, leads `/` there, and hands everything else on.
+    """ASGI middleware that serves `/console/`, redirects `/` there, and forwards other requests.
 
-    The files hold nothing but the page, so everybody gets them: who may see what is decided where the page asks.
+    The files need no credential, because they have no data; the requests of the page do.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -108,8 +108,8 @@ class Console:
         self._files = load()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or hand the request on."""
-        ours = scope["type"] == "http" and (scope["path"] in AWAY or scope["path"].startswith(PREFIX))
+        """Serve the request, or forward it."""
+        ours = scope["type"] == "http" and (scope["path"] in REDIRECTED or scope["path"].startswith(PREFIX))
         answering = self._answer(scope) if ours else self.app
         await answering(scope, receive, send)
 
@@ -117,9 +117,9 @@ class Console:
         path = scope["path"]
         if scope["method"] not in ("GET", "HEAD"):
             return Response(status_code=405, headers={**HEADERS, "Allow": "GET, HEAD"})
-        if path in AWAY:
+        if path in REDIRECTED:
             return RedirectResponse(PREFIX, 307, HEADERS)
         file = self._files.get(path)
         if file is None:
-            return Response("There is no such file in the console.", 404, HEADERS, "text/plain")
+            return Response("no such file in the console", 404, HEADERS, "text/plain")
         return file.response(Headers(scope=scope))

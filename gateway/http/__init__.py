@@ -1,1 +1,1 @@
-"""The HTTP face of the gateway: the same chains and peers as over gRPC, as JSON."""
+"""The HTTP API of the gateway: the same methods as over gRPC, as JSON."""

@@ -1,8 +1,8 @@
-"""The HTTP application: what the contract says, the endpoints of other shapes, and what stands before them."""
+"""The HTTP application: the routes of the contract, endpoints of other shapes, and middleware."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from fastapi import FastAPI
@@ -31,14 +31,14 @@ from gateway.http.problems import on_hansei_error, on_http_error, on_unknown_err
 TITLE = "hansei"
 VERSION = "1"
 BODY_SECONDS = 30.0
-DESCRIPTION = "Agents that learn from what they did: learn, search, answer, check proposals."
+DESCRIPTION = "Agents learn from their trajectories: learn, search, answer, check proposals."
 
 
 HealthCheck = Callable[[], Awaitable[Sequence[object]]]
 """Returns name, state and detail of each service behind the gateway."""
 
 
-class ServiceAnswer(BaseModel):
+class ServiceStatus(BaseModel):
     """A service behind the gateway and its health."""
 
     model_config = ConfigDict(
@@ -51,10 +51,10 @@ class ServiceAnswer(BaseModel):
     detail: str
 
 
-class ServicesAnswer(BaseModel):
+class ServiceStatusList(BaseModel):
     """All services behind the gateway."""
 
-    services: list[ServiceAnswer]
+    services: list[ServiceStatus]
 
 
 def create_app(
@@ -69,22 +69,24 @@ def create_app(
     max_body_bytes: int = 16 * 1024 * 1024,
     body_seconds: float = BODY_SECONDS,
 ) -> FastAPI:
-    """Return the application. Behind a `guard`, all but health needs a credential (G-30).
+    """Return the application. With a `guard`, every request but health needs a credential (G-30).
 
-    `admission` bounds requests, `streams` those that are answered by events; endless ones end with `progress`.
-    Raises ValueError for a rule of the contract that cannot be served.
+    `admission` limits requests, `streams` limits event streams; `progress` ends endless ones. Raises ValueError for an
+    HTTP rule of the contract that cannot be served.
     """
-    # The interactive pages of FastAPI load scripts from other hosts, so the document alone is served.
+    # The interactive pages of FastAPI load scripts from other hosts, so only the document is served.
     app = FastAPI(title=TITLE, version=VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
 
-    @app.get(HEALTH, summary="Whether the gateway answers")
+    @app.get(HEALTH, summary="Check that the gateway responds")
     async def health_of_gateway() -> dict[str, str]:
-        """Answers also when the services behind the gateway do not (G-18)."""
+        """Return ok, also when the services behind the gateway do not respond (G-18)."""
         return {"status": "ok"}
 
-    @app.get("/v1/services", response_model=ServicesAnswer, tags=["health"], summary="The health of the services")
+    @app.get(
+        "/v1/services", response_model=ServiceStatusList, tags=["health"], summary="Get the health of the services"
+    )
     async def health_of_services() -> Any:
-        """Asks the standard health service of each service behind the gateway."""
+        """Query the standard health service of each service behind the gateway."""
         return {"services": await health()}
 
     bindings, authentication = bindings_of(contract.methods()), Authentication(guard)
@@ -109,17 +111,15 @@ def create_app(
 
 
 async def _on_invalid_body(request: Request, error: Exception) -> JSONResponse:
-    """Answer 422 with field and rule (G-20); what was sent is not sent back."""
+    """Answer 422 with field and rule (G-20), without the values of the request."""
     assert isinstance(error, RequestValidationError)
-    return JSONResponse({"detail": [_shown(each) for each in error.errors()]}, 422)
-
-
-def _shown(violation: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: violation[name] for name in ("type", "loc", "msg")}
+    return JSONResponse(
+        {"detail": [{name: violation[name] for name in ("type", "loc", "msg")} for violation in error.errors()]}, 422
+    )
 
 
 def _openapi(app: FastAPI, bindings: Sequence[Binding], *, secured: bool) -> dict[str, Any]:
-    """Return the OpenAPI document, which is made once."""
+    """Return the OpenAPI document; it is built once."""
     if app.openapi_schema is None:
         contract = ContractDocument(bindings, installed_comments())
         document = get_openapi(title=TITLE, version=VERSION, description=DESCRIPTION, routes=app.routes)

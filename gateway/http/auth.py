@@ -1,4 +1,4 @@
-"""HTTP authentication: who calls is found out once a request, what they may by each method."""
+"""HTTP authentication, once for each request, and authorization of the methods that it calls."""
 
 from __future__ import annotations
 
@@ -12,29 +12,31 @@ from gateway.access.domain.principal import SYSTEM, Principal
 from gateway.access.rpc.guard import AccessGuard
 
 CALLER = "hansei.caller"
-"""Key of the scope: the identity of the caller."""
+"""Key of the principal in the scope of a request."""
 
-_OPEN = AllowAll()
+_ALLOW_ALL = AllowAll()
 
 
 class Authentication:
-    """Asks every caller for a credential; without a guard nobody is asked."""
+    """Authenticate callers; without a guard every caller is the system."""
 
     def __init__(self, guard: AccessGuard | None) -> None:
         self._guard = guard
 
     async def caller(self, headers: Headers) -> Principal:
-        """Return who calls. Raises Unauthenticated, also for a request with several credentials."""
-        given = headers.getlist("authorization")
+        """Return the principal of a request. Raises Unauthenticated, also for several credentials."""
+        credentials = headers.getlist("authorization")
         if self._guard is None:
             return SYSTEM
-        return await self._guard.authenticate(given[0] if len(given) == 1 else "")
+        return await self._guard.authenticate(credentials[0] if len(credentials) == 1 else "")
 
-    def permit(self, method: str, request: Request) -> AbstractAsyncContextManager[Authorization]:
-        """Return the permit for a method of the contract. Raises as `chassis.guard.Guard.call` does."""
-        return _OPEN.call(method, ()) if self._guard is None else self._guard.authorize(method, request.scope[CALLER])
+    def authorize(self, method: str, request: Request) -> AbstractAsyncContextManager[Authorization]:
+        """Return the authorization of a call of a method. Raises HanseiError."""
+        if self._guard is None:
+            return _ALLOW_ALL
+        return self._guard.authorize(method, request.scope[CALLER])
 
     @property
     def is_required(self) -> bool:
-        """Return True if callers need a credential."""
+        """Return whether callers need a credential."""
         return self._guard is not None

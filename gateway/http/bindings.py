@@ -1,7 +1,7 @@
 """HTTP bindings of the contract's methods, read from their `google.api.http` rules.
 
-What a rule cannot say: a body that is a field of bytes is taken as it is (a file), the body of a method that takes a
-stream is the list of its messages, and methods that stream answer server-sent events.
+Three conventions go beyond these rules: a body that maps to a field of bytes is a file, the body of a client-streaming
+method is a list of its messages, and server-streaming methods answer with server-sent events.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from google.api import annotations_pb2, http_pb2
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 
 WHOLE = "*"
-"""The `body` of a rule whose body is the request, less the fields in the path."""
+"""The `body` of a rule whose body is the request without the fields in the path."""
 _VARIABLE = re.compile(r"{([^{}]*)}")
 _FIELD_PATH = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 
@@ -40,56 +40,56 @@ class Binding:
 
     @cached_property
     def body_field(self) -> FieldDescriptor | None:
-        """The field that the body holds, if it is not the request."""
+        """Return the field in the body; None if the body is the request."""
         return self.method.input_type.fields_by_name.get(self.body)
 
     @property
     def body_message(self) -> Descriptor | None:
-        """The message that the body holds; None where there is no body, or a file."""
+        """Return the message type of the body; None without a body, or for a file."""
         if self.body == WHOLE:
             return self.method.input_type
         return self.body_field.message_type if self.body_field is not None else None
 
     @property
     def takes_file(self) -> bool:
-        """Return True if the body is the bytes of a field."""
+        """Return whether the body is the bytes of a field."""
         return self.body_field is not None and self.body_field.type == FieldDescriptor.TYPE_BYTES
 
     @property
     def reads_query(self) -> bool:
-        """Return True if fields come from the query."""
+        """Return whether fields come from the query."""
         return self.body != WHOLE
 
     @property
     def route(self) -> str:
-        """The path for the router; variables are numbered, because names of parameters have no dots."""
+        """Return the path for the router; variables are numbered, because parameter names cannot have dots."""
         numbers = iter(range(len(self.variables)))
         return _VARIABLE.sub(lambda _: f"{{v{next(numbers)}:segment}}", self.path)
 
 
 def bindings_of(methods: Iterable[MethodDescriptor]) -> list[Binding]:
-    """Return the bindings of methods; a router that tries them in this order finds fixed paths before variable ones.
+    """Return the bindings of methods in the order for the router: fixed paths before variable ones.
 
     Raises ValueError for a rule that the gateway cannot serve.
     """
-    found = [binding for method in methods for binding in _of_method(method)]
-    return sorted(found, key=lambda binding: [segment.startswith("{") for segment in binding.path.split("/")])
+    bindings = [binding for method in methods for binding in _method_bindings(method)]
+    return sorted(bindings, key=lambda binding: [segment.startswith("{") for segment in binding.path.split("/")])
 
 
-def _of_method(method: MethodDescriptor) -> Iterator[Binding]:
+def _method_bindings(method: MethodDescriptor) -> Iterator[Binding]:
     options = method.GetOptions()
     if options.HasExtension(annotations_pb2.http):
         rule = options.Extensions[annotations_pb2.http]
-        for number, each in enumerate((rule, *rule.additional_bindings)):
-            yield _of_rule(each, method, number)
+        for number, http_rule in enumerate((rule, *rule.additional_bindings)):
+            yield _rule_binding(http_rule, method, number)
 
 
-def _of_rule(rule: http_pb2.HttpRule, method: MethodDescriptor, number: int) -> Binding:
+def _rule_binding(rule: http_pb2.HttpRule, method: MethodDescriptor, number: int) -> Binding:
     verb = rule.WhichOneof("pattern")
     if verb in (None, "custom") or rule.response_body:
         raise ValueError(f"{method.full_name}: google.api.http must have a verb and a path, and no response_body")
     binding = Binding(verb.upper(), getattr(rule, verb), method, rule.body, number)
-    unknown = [each for each in binding.variables if not _FIELD_PATH.fullmatch(each) or not _is_scalar(method, each)]
+    unknown = [path for path in binding.variables if not _FIELD_PATH.fullmatch(path) or not _is_scalar(method, path)]
     if unknown or "*" in binding.path:
         raise ValueError(f"{method.full_name}: {binding.path}: variables must be names of scalar fields: {unknown}")
     if method.client_streaming and (binding.variables or binding.body != WHOLE):
@@ -103,7 +103,7 @@ def _is_scalar(method: MethodDescriptor, path: str) -> bool:
     message: Descriptor | None = method.input_type
     *parents, last = path.split(".")
     for name in parents:
-        found = message.fields_by_name.get(name) if message else None
-        message = found.message_type if found is not None and not found.is_repeated else None
-    found = message.fields_by_name.get(last) if message else None
-    return found is not None and found.message_type is None and not found.is_repeated
+        field = message.fields_by_name.get(name) if message else None
+        message = field.message_type if field is not None and not field.is_repeated else None
+    field = message.fields_by_name.get(last) if message else None
+    return field is not None and field.message_type is None and not field.is_repeated

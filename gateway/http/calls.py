@@ -1,4 +1,4 @@
-"""Calls of the contract's methods for HTTP requests: what the caller may, within the time that the policy allows."""
+"""Authorized calls of the contract's methods for HTTP requests, with the timeouts of the policies."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ class Methods(Protocol):
     """The methods of the contract as functions."""
 
     def function(self, method: MethodDescriptor) -> Callable[[Any], Any]:
-        """Return a function of requests; the bytes it answers with are awaited, or iterated over."""
-        ...
+        """Return a function from requests to an awaitable, or an iterator, of serialized responses."""
 
 
 class ContractCalls:
-    """Calls methods with requests that were validated; responses are in their wire form."""
+    """Call methods with validated requests; responses are serialized messages."""
 
     def __init__(self, contract: Contract, methods: Methods, authentication: Authentication) -> None:
         self._contract = contract
@@ -34,28 +33,30 @@ class ContractCalls:
     async def unary(self, method: MethodDescriptor, request: Request, message: Any) -> bytes:
         """Return the response to a message, or to the list of messages of a stream. Raises HanseiError."""
         call = self._methods.function(method)
-        async with self._authentication.permit(path_of(method), request) as permit:
+        async with self._authentication.authorize(path_of(method), request) as authorization:
             with deadlines.time_limit(self.seconds(method)):
-                many = isinstance(message, list)
-                allowed = _allowed(permit, message) if many else await permit.request(message)
-                response: bytes = await permit.response(await call(allowed))
+                if isinstance(message, list):
+                    message = _authorize_all(authorization, message)
+                else:
+                    message = await authorization.request(message)
+                response: bytes = await authorization.response(await call(message))
                 return response
 
     async def stream(self, method: MethodDescriptor, request: Request, message: Any) -> AsyncIterator[bytes]:
         """Yield the responses to a message. Raises HanseiError."""
         call = self._methods.function(method)
         async with (
-            self._authentication.permit(path_of(method), request) as permit,
-            aclosing(call(await permit.request(message))) as responses,
+            self._authentication.authorize(path_of(method), request) as authorization,
+            aclosing(call(await authorization.request(message))) as responses,
         ):
             async for response in responses:
-                yield await permit.response(response)
+                yield await authorization.response(response)
 
     def seconds(self, method: MethodDescriptor) -> float | None:
-        """Return how long a call of a method may take; None if it never ends by itself."""
+        """Return the timeout of a method; None if it has none."""
         return self._contract.policy_of(method).timeout_seconds
 
 
-async def _allowed(permit: Authorization, messages: Sequence[Any]) -> AsyncIterator[Any]:
+async def _authorize_all(authorization: Authorization, messages: Sequence[Any]) -> AsyncIterator[Any]:
     for message in messages:
-        yield await permit.request(message)
+        yield await authorization.request(message)

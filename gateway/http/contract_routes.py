@@ -1,4 +1,4 @@
-"""Routes of the contract's methods: one handler for all, made from a method's descriptor and its HTTP rule."""
+"""Routes of the contract's methods: one generic handler over the descriptor and the HTTP rule of a method."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gateway.contract import path_of
 from gateway.http.bindings import Binding
 from gateway.http.calls import ContractCalls
 from gateway.http.events import Event, EventStream
-from gateway.http.json_codec import JsonEncoder, decode, decode_all, off_loop, parse_list, parse_object
+from gateway.http.json_codec import JsonEncoder, convert, decode, decode_all, parse_list, parse_object
 from gateway.http.middleware import SLOT
 from gateway.http.resumption import LAST_EVENT, RESUMPTIONS
 
@@ -30,7 +30,7 @@ _BOOLS = {"true": True, "false": False}
 
 
 class ContractRoutes:
-    """Makes a route of each binding. Streams have a limit of their own and end when the server goes."""
+    """Build the route of each binding. Streams have a limit of their own and end when the server drains."""
 
     def __init__(self, calls: ContractCalls, streams: Admission, progress: CallsInProgress) -> None:
         self._calls = calls
@@ -40,7 +40,7 @@ class ContractRoutes:
     def routes(self, bindings: Sequence[Binding]) -> list[Route]:
         """Return the routes, in the order of the bindings."""
         self._encoder = JsonEncoder(binding.method.output_type for binding in bindings)
-        return [Route(each.route, self._handler(each), methods=[each.verb]) for each in bindings]
+        return [Route(binding.route, self._handler(binding), methods=[binding.verb]) for binding in bindings]
 
     def _handler(self, binding: Binding) -> Callable[[Request], Any]:
         answer = self._stream if binding.method.server_streaming else self._unary
@@ -49,8 +49,8 @@ class ContractRoutes:
         async def handle(request: Request) -> Response:
             message = await read_request(binding, request)
             call = Call(path, correlation_id())
-            for each in message if isinstance(message, list) else [message]:
-                call.request_id = call.request_id or normalize_key(each)
+            for part in message if isinstance(message, list) else [message]:
+                call.request_id = call.request_id or normalize_key(part)
             current_call.set(call)
             return await answer(binding, request, message)
 
@@ -58,7 +58,7 @@ class ContractRoutes:
 
     async def _unary(self, binding: Binding, request: Request, message: Any) -> Response:
         response = await self._calls.unary(binding.method, request, message)
-        text = await off_loop(len(response), self._encoder.encode, binding.method.output_type, response)
+        text = await convert(len(response), self._encoder.encode, binding.method.output_type, response)
         return Response(text, media_type="application/json")
 
     async def _stream(self, binding: Binding, request: Request, message: Any) -> Response:
@@ -66,7 +66,7 @@ class ContractRoutes:
             resumption.resume(message, request.headers.get(LAST_EVENT, ""))
         with ExitStack() as entering:
             entering.enter_context(self._streams)
-            request.scope[SLOT].close()  # streams are counted among themselves
+            request.scope[SLOT].close()  # streams do not count as requests
             slot = entering.pop_all()
         events, seconds = self._events(binding, request, message), self._calls.seconds(binding.method)
         return await EventStream(events, seconds=seconds, progress=self._progress, slot=slot).response()
@@ -81,10 +81,10 @@ class ContractRoutes:
 
 
 async def read_request(binding: Binding, request: Request) -> Any:
-    """Return the message of a request, or the list of those of a stream. Raises InvalidArgument."""
+    """Return the message of a request, or the list of messages of a stream. Raises InvalidArgument."""
     kind, body = binding.method.input_type, await request.body()
     if binding.method.client_streaming:
-        return await off_loop(len(body), decode_all, parse_list(body), kind)
+        return await convert(len(body), decode_all, parse_list(body), kind)
     fields: dict[str, Any] = {}
     if binding.reads_query:
         _put_query(fields, request.query_params, kind)
@@ -96,11 +96,11 @@ async def read_request(binding: Binding, request: Request) -> Any:
     elif binding.body:
         fields = parse_object(body)
     _put_path(fields, binding, request)
-    return await off_loop(len(body), decode, fields, kind)
+    return await convert(len(body), decode, fields, kind)
 
 
 def _put_path(fields: dict[str, Any], binding: Binding, request: Request) -> None:
-    """Add the fields in the path. Raises InvalidArgument where body or query contradict them."""
+    """Add the fields in the path. Raises InvalidArgument if the body or the query has another value."""
     for number, path in enumerate(binding.variables):
         value = request.path_params[f"v{number}"]
         parent, name = _parent(fields, path)
@@ -112,19 +112,19 @@ def _put_path(fields: dict[str, Any], binding: Binding, request: Request) -> Non
 
 
 def _put_query(fields: dict[str, Any], query: QueryParams, kind: Descriptor) -> None:
-    """Add the fields in a query, where everything is text; a repeated field takes all its values."""
+    """Add the fields in a query, whose values are texts; a repeated field gets all its values."""
     for path in query:
         parent, name = _parent(fields, path)
         parent[name] = _query_value(_field_at(kind, path), query.getlist(path))
 
 
 def _parent(fields: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
-    """Return the object that holds a field, and its name there. Raises InvalidArgument where something else stands."""
+    """Return the object with a field, and the name of the field. Raises InvalidArgument if it is no object."""
     *parents, name = path.split(".")
-    for each in parents:
-        fields = fields.setdefault(each, {})
+    for parent in parents:
+        fields = fields.setdefault(parent, {})
         if not isinstance(fields, dict):
-            rule = f"{shorten(path)} names a field of {each}, which is given a value, too"
+            rule = f"{shorten(path)} names a field of {parent}, which also has a value"
             raise InvalidArgument(rule, violations=[Violation(shorten(path), rule)])
     return fields, name
 

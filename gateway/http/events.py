@@ -1,8 +1,8 @@
 """Streams as server-sent events.
 
-Each message is an event `message` whose data is its JSON; `end` follows the last one, `error` holds the problem
-document of a stream that failed. A comment now and then keeps proxies from closing a connection on which nothing
-happens. What fails before the first message is an ordinary answer with its status.
+Each message is an event `message` whose data is its JSON; `end` follows the last one, `error` has the problem document
+of a failed stream. Comments keep proxies from closing an idle connection. A failure before the first message is a
+normal response with its status.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from gateway.http.problems import problem_document
 
 MEDIA_TYPE = "text/event-stream"
 HEAD_SECONDS = 0.5
-"""How long the status of the answer waits for the first message; after that it is 200, whatever comes."""
-ALIVE_SECONDS = 15.0
-_AHEAD = 16
-_ALIVE = b": alive\n\n"
+"""The response waits so long for the first message, then its status is 200."""
+KEEPALIVE_SECONDS = 15.0
+_QUEUE_SIZE = 16
+_KEEPALIVE = b": alive\n\n"
 
 log = get_logger("hansei.gateway.http")
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event; its data is JSON, which has no line breaks of its own."""
+    """One event; its data is JSON without line breaks."""
 
     name: str
     data: str
     position: int | None = None
 
     def encode(self) -> bytes:
-        """Return the event as it goes over the wire."""
+        """Return the event in the format of `text/event-stream`."""
         lines = [f"id: {self.position}"] if self.position is not None else []
         return "\n".join([*lines, f"event: {self.name}", f"data: {self.data}", "", ""]).encode()
 
@@ -51,9 +51,9 @@ _END = Event("end", "{}")
 
 
 class EventStream:
-    """The events of one call, read by a task of its own so that the call has its deadline and can be ended.
+    """The events of one call; a task reads them, so that the call has a deadline and can be cancelled.
 
-    `slot` is closed when the call is over. A call without `seconds` never ends by itself: it ends when the server goes.
+    `slot` is closed when the call ends. A call without `seconds` is endless: it ends when the server drains.
     """
 
     def __init__(
@@ -63,17 +63,17 @@ class EventStream:
         self._seconds = seconds
         self._progress = progress
         self._slot = slot
-        self._queue: asyncio.Queue[Event | HanseiError] = asyncio.Queue(_AHEAD)
+        self._queue: asyncio.Queue[Event | HanseiError] = asyncio.Queue(_QUEUE_SIZE)
         self._reader = asyncio.create_task(self._run())
         self._head: list[Event | HanseiError] = []
 
     async def response(self) -> StreamingResponse:
-        """Return the response. Raises what the call raises at once."""
+        """Return the response. Raises the error of a call that fails before its first message."""
         try:
             async with asyncio.timeout(HEAD_SECONDS):
                 first = await self._queue.get()
         except TimeoutError:
-            pass  # Nothing has come yet: the answer begins, and the rest comes in events.
+            pass  # The response starts without a message; an error becomes an event.
         except BaseException:
             await self.close()
             raise
@@ -85,9 +85,9 @@ class EventStream:
         return _EventResponse(self, self._frames())
 
     async def close(self) -> None:
-        """End the call and leave its slot."""
+        """Cancel the call and release its slot."""
         self._reader.cancel()
-        # What the call failed with was put among its events.
+        # The error of the call is in its events.
         await asyncio.gather(self._reader, return_exceptions=True)
         self._slot.close()
 
@@ -108,9 +108,10 @@ class EventStream:
         except HanseiError as error:
             await self._queue.put(error)
         except Exception as failure:
-            unknown = unknown_failure()
-            log.error("stream failed unexpectedly", error_id=unknown.metadata["error_id"], exc_info=failure)
-            await self._queue.put(unknown)
+            internal_error = unknown_failure()
+            error_id = internal_error.metadata["error_id"]
+            log.error("stream failed unexpectedly", error_id=error_id, exc_info=failure)
+            await self._queue.put(internal_error)
         finally:
             if task is not None:
                 self._progress.end(task)
@@ -119,10 +120,10 @@ class EventStream:
         yield b": open\n\n"
         while True:
             try:
-                async with asyncio.timeout(ALIVE_SECONDS):
+                async with asyncio.timeout(KEEPALIVE_SECONDS):
                     event = self._head.pop() if self._head else await self._queue.get()
             except TimeoutError:
-                yield _ALIVE
+                yield _KEEPALIVE
                 continue
             if isinstance(event, HanseiError):
                 event = Event("error", json.dumps(problem_document(event), ensure_ascii=False))
@@ -132,10 +133,10 @@ class EventStream:
 
 
 class _EventResponse(StreamingResponse):
-    """A response that ends its call, however it ends itself."""
+    """A response that always cancels its call at the end."""
 
     def __init__(self, stream: EventStream, content: AsyncIterator[bytes]) -> None:
-        # nginx would hold events back until its buffer is full
+        # Without this header nginx buffers events.
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(content, media_type=MEDIA_TYPE, headers=headers)
         self._stream = stream

@@ -1,7 +1,7 @@
-"""Bytes and values: JSON bodies to messages of the contract, messages to JSON bodies.
+"""Conversion of JSON bodies to messages of the contract, and of messages to JSON.
 
-Requests are parsed by `google.protobuf.json_format`. Responses are written by `protobuf-py`, which protovalidate brings
-along: it writes the same JSON from the wire form of a message in a tenth of the time (docs/adr/120).
+`google.protobuf.json_format` parses requests. `protobuf-py`, a dependency of protovalidate, encodes responses: it
+writes the same JSON from a serialized message in a tenth of the time (docs/adr/120).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
@@ -22,7 +23,7 @@ from chassis.errors import InvalidArgument, Violation, shorten
 from chassis.server import validation
 
 LARGE_BYTES = 100_000
-"""Conversions of more bytes run in a thread, so that the event loop serves other requests meanwhile."""
+"""Conversions of more bytes run in a thread, so that they do not block the event loop."""
 _AT = re.compile(r"""\bat "?\w+\.([\w.\[\]]+?)"?\.*$""")
 _FIELD = re.compile(r"Failed to parse (\w+) field: ")
 
@@ -30,7 +31,7 @@ T = TypeVar("T")
 
 
 class BodyNotObject(InvalidArgument):
-    """The body is not the text of a JSON object (G-29)."""
+    """The body is not a JSON object (G-29)."""
 
     reason = "BODY_NOT_JSON_OBJECT"
 
@@ -39,7 +40,7 @@ class BodyNotObject(InvalidArgument):
 
 
 class BodyNotList(InvalidArgument):
-    """The body is not the text of a JSON list of objects."""
+    """The body is not a JSON list of objects."""
 
     reason = "BODY_NOT_JSON_LIST"
 
@@ -48,7 +49,7 @@ class BodyNotList(InvalidArgument):
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
-    """Return the JSON object in a body. Raises BodyNotObject, also for what Python reads as JSON though it is none."""
+    """Return the JSON object in a body. Raises BodyNotObject, also for NaN and lone surrogates."""
     value = _parse(body, BodyNotObject)
     if not isinstance(value, dict):
         raise BodyNotObject
@@ -58,7 +59,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
 def parse_list(body: bytes) -> list[dict[str, Any]]:
     """Return the JSON objects in a body that is a list of them. Raises BodyNotList."""
     value = _parse(body, BodyNotList)
-    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise BodyNotList
     return value
 
@@ -67,7 +68,7 @@ def _parse(body: bytes, refusal: type[BodyNotObject | BodyNotList]) -> Any:
     try:
         value = json.loads(body, parse_constant=_refuse_constant)
         if not body.isascii() or b"\\u" in body:
-            json.dumps(value, ensure_ascii=False).encode()  # fails on half a surrogate pair, which no text holds
+            json.dumps(value, ensure_ascii=False).encode()  # raises for a lone surrogate
     except (ValueError, RecursionError) as error:
         raise refusal from error
     return value
@@ -77,28 +78,28 @@ def _refuse_constant(constant: str) -> float:
     raise ValueError(f"{constant} is not JSON")
 
 
-async def off_loop(size: int, conversion: Callable[..., T], *arguments: Any) -> T:
+async def convert(size: int, conversion: Callable[..., T], *arguments: Any) -> T:
     """Return the result of a conversion of `size` bytes; a large one runs in a thread."""
     return conversion(*arguments) if size < LARGE_BYTES else await asyncio.to_thread(conversion, *arguments)
 
 
 def decode(value: Mapping[str, Any], kind: Descriptor, files: Mapping[str, bytes] | None = None) -> Any:
-    """Return the message that a JSON object and the bytes of `files` make. Raises InvalidArgument."""
+    """Return the message of a JSON object and the bytes of `files`. Raises InvalidArgument."""
     message: Any = GetMessageClass(kind)()
     try:
         json_format.ParseDict(dict(value), message)
     except (json_format.ParseError, ValueError, RecursionError) as error:
-        raise _not_a_message(kind, str(error).partition("\n")[0]) from error
+        raise _parse_error(kind, str(error).partition("\n")[0]) from error
     for name, content in (files or {}).items():
         setattr(message, name, content)
     validation.check(message)
     return message
 
 
-def _not_a_message(kind: Descriptor, message: str) -> InvalidArgument:
-    """Return the error for JSON that `json_format` refused with a message, from which the path of the field is read."""
-    located = _AT.search(message)
-    field = located[1] if located else ".".join(_FIELD.findall(message))
+def _parse_error(kind: Descriptor, message: str) -> InvalidArgument:
+    """Return the error for a message of `json_format`, which names the field."""
+    match = _AT.search(message)
+    field = match[1] if match else ".".join(_FIELD.findall(message))
     rule = shorten(message.rpartition(" field: ")[2], 300)
     return InvalidArgument(f"not a {kind.name}: {rule}", violations=[Violation(field, rule)] if field else ())
 
@@ -110,40 +111,41 @@ def decode_all(values: Sequence[Mapping[str, Any]], kind: Descriptor) -> list[An
         try:
             messages.append(decode(value, kind))
         except InvalidArgument as error:
-            found = [Violation(f"[{position}].{each.field}", each.description, each.rule) for each in error.violations]
-            raise InvalidArgument(f"[{position}] {error.message}", reason=error.reason, violations=found) from error
+            violations = [replace(item, field=f"[{position}].{item.field}") for item in error.violations]
+            message = f"[{position}] {error.message}"
+            raise InvalidArgument(message, reason=error.reason, violations=violations) from error
     return messages
 
 
 class JsonEncoder:
-    """Writes responses as proto3 JSON with the names of the contract, defaults included; 64-bit numbers are texts."""
+    """Encode responses as proto3 JSON with field names of the contract and defaults; 64-bit numbers are texts."""
 
     def __init__(self, messages: Iterable[Descriptor]) -> None:
-        self._types = _types(frozenset(messages))
+        self._classes = _message_classes(frozenset(messages))
 
     def encode(self, kind: Descriptor, message: bytes) -> str:
-        """Return the JSON text of a message, given as its wire form."""
-        decoded: Any = self._types[kind.full_name].from_binary(message)
+        """Return the JSON text of a serialized message."""
+        decoded: Any = self._classes[kind.full_name].from_binary(message)
         text: str = decoded.to_json(always_emit_implicit=True, use_proto_field_name=True)
         return text
 
 
 @cache
-def _types(kinds: frozenset[Descriptor]) -> Mapping[str, Any]:
+def _message_classes(kinds: frozenset[Descriptor]) -> Mapping[str, Any]:
     """Return the classes of `protobuf-py` for message types, by their full names."""
     files: dict[str, FileDescriptor] = {}
     for kind in kinds:
         _add_file(kind.file, files)
-    listed = descriptor_pb2.FileDescriptorSet()
+    file_set = descriptor_pb2.FileDescriptorSet()
     for file in files.values():
-        file.CopyToProto(listed.file.add())
-    registry: Any = FileDescriptorSet.from_binary(listed.SerializeToString()).to_registry()
+        file.CopyToProto(file_set.file.add())
+    registry: Any = FileDescriptorSet.from_binary(file_set.SerializeToString()).to_registry()
     return {kind.full_name: registry.message(kind.full_name).type for kind in kinds}
 
 
-def _add_file(file: FileDescriptor, found: dict[str, FileDescriptor]) -> None:
-    """Add a file after those that it imports."""
-    if file.name not in found:
-        for each in file.dependencies:
-            _add_file(each, found)
-        found[file.name] = file
+def _add_file(file: FileDescriptor, files: dict[str, FileDescriptor]) -> None:
+    """Add a file after its imports."""
+    if file.name not in files:
+        for dependency in file.dependencies:
+            _add_file(dependency, files)
+        files[file.name] = file

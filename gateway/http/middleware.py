@@ -1,4 +1,4 @@
-"""What every request passes before its endpoint: authentication, limits on requests and their size, its id."""
+"""Middleware before every endpoint: correlation id, authentication, limits on requests and their size."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from gateway.http.problems import problem, too_large, too_slow
 
 HEALTH = "/health"
 SLOT = "hansei.slot"
-"""Key of the scope: the admission slot of a request, to be closed by one that is counted elsewhere."""
+"""Key of the admission slot in the scope of a request; an event stream closes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """ASGI middleware. Health passes always; behind a guard everything else needs a credential (G-30)."""
+    """ASGI middleware. Health always passes; with a guard every other request needs a credential (G-30)."""
 
     app: ASGIApp
     authentication: Authentication
@@ -33,7 +33,7 @@ class RequestLimits:
     body_seconds: float
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse it."""
+        """Forward the request, or refuse it."""
         if scope["type"] != "http" or scope["path"] == HEALTH:
             return await self.app(scope, receive, send)
         headers = Headers(scope=scope)
@@ -52,15 +52,15 @@ class RequestLimits:
                     return await too_slow(self.body_seconds)(scope, receive, send)
                 if body is None:
                     return await too_large(self.max_body_bytes)(scope, receive, send)
-                return await self.app(scope, _replaying(body, receive), send)
+                return await self.app(scope, _replay(body, receive), send)
         except Unauthenticated:
             refusal = JSONResponse({"error": "Unauthorized"}, 401, {"WWW-Authenticate": "Bearer"})
             return await refusal(scope, receive, send)
-        except (ResourceExhausted, Unavailable) as refused:
-            return await problem(refused)(scope, receive, send)
+        except (ResourceExhausted, Unavailable) as error:
+            return await problem(error)(scope, receive, send)
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes | None:
-        """Return the whole body; None if it is larger than allowed, and then the rest is not read."""
+        """Return the body; None, without reading the rest, if it is too large."""
         declared = headers.get("content-length", "0")
         if declared.isdecimal() and int(declared) > self.max_body_bytes:
             return None
@@ -74,11 +74,11 @@ class RequestLimits:
                 return bytes(body)
 
 
-def _replaying(body: bytes, receive: Receive) -> Receive:
-    """Return a function that gives the body that was read, then whatever comes after it."""
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a function that returns the body, then the messages of `receive`."""
     pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def again() -> Message:
+    async def next_message() -> Message:
         return pending.pop() if pending else await receive()
 
-    return again
+    return next_message

@@ -1,4 +1,4 @@
-"""The part of the OpenAPI document that the contract says: operations from bindings, schemas from messages."""
+"""The part of the OpenAPI document that is generated from the contract: operations and schemas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROBLEM_SCHEMA: dict[str, Any] = {
         "type": {"type": "string"},
         "title": {"type": "string"},
         "status": {"type": "integer"},
-        "detail": {"type": "string", "description": "What is wrong, for people."},
+        "detail": {"type": "string", "description": "Description of the error for people."},
         "code": {"type": "string", "description": "Name of the gRPC status."},
         "reason": {"type": "string", "description": "Stable name of the error, the same as over gRPC."},
         "metadata": {"type": "object", "additionalProperties": {"type": "string"}},
@@ -34,12 +34,12 @@ PROBLEM_SCHEMA: dict[str, Any] = {
         },
     },
 }
-_REFUSED = {"description": "What is wrong.", "content": {PROBLEM: {"schema": {"$ref": f"{REFERENCE}Problem"}}}}
+_PROBLEM_RESPONSE = {"description": "An error.", "content": {PROBLEM: {"schema": {"$ref": f"{REFERENCE}Problem"}}}}
 _EVENTS = (
     "Server-sent events: each `message` has one message of the contract as JSON; `end` follows the last; `error` has a "
     "problem document."
 )
-_RESUMABLE = " The id of an event, sent as `Last-Event-ID`, resumes after it."
+_RESUMABLE = " Send the id of an event as `Last-Event-ID` to resume after it."
 _WELL_KNOWN: dict[str, dict[str, Any]] = {
     "google.protobuf.Timestamp": {"type": "string", "format": "date-time"},
     "google.protobuf.Duration": {"type": "string", "examples": ["300s"]},
@@ -64,7 +64,7 @@ _INT32 = {"type": "integer", "format": "int32"}
 
 
 class ContractDocument:
-    """Operations and schemas; `comments` has the descriptions by the full names of what they describe."""
+    """Operations and schemas of bindings; `comments` has descriptions by the full names of declarations."""
 
     def __init__(self, bindings: Sequence[Binding], comments: Mapping[str, str]) -> None:
         self._bindings = bindings
@@ -72,17 +72,17 @@ class ContractDocument:
 
     def paths(self) -> dict[str, dict[str, Any]]:
         """Return the operations by path and verb."""
-        found: dict[str, dict[str, Any]] = {}
+        paths: dict[str, dict[str, Any]] = {}
         for binding in self._bindings:
-            found.setdefault(binding.path, {})[binding.verb.lower()] = self._operation(binding)
-        return found
+            paths.setdefault(binding.path, {})[binding.verb.lower()] = self._operation(binding)
+        return paths
 
     def schemas(self) -> dict[str, dict[str, Any]]:
-        """Return the schemas of the messages that the operations refer to, and of those that they are made of."""
+        """Return the schemas of the messages of the operations, with the messages of their fields."""
         schemas = {"Problem": PROBLEM_SCHEMA}
-        pending = [each.method.output_type for each in self._bindings]
-        pending += [each.body_message for each in self._bindings if each.body_message is not None]
-        pending += [message for each in self._bindings for message in _query_messages(each)]
+        pending = [binding.method.output_type for binding in self._bindings]
+        pending += [binding.body_message for binding in self._bindings if binding.body_message is not None]
+        pending += [message for binding in self._bindings for message in _query_messages(binding)]
         while pending:
             message = pending.pop()
             if message.full_name not in schemas and message.full_name not in _WELL_KNOWN:
@@ -100,7 +100,7 @@ class ContractDocument:
             "description": comment,
             "tags": [binding.method.containing_service.name],
             "parameters": list(self._parameters(binding)),
-            "responses": {"200": _response(binding), "default": _REFUSED},
+            "responses": {"200": _response(binding), "default": _PROBLEM_RESPONSE},
         }
         if binding.body:
             operation["requestBody"] = {"required": True, "content": self._content(binding)}
@@ -109,8 +109,12 @@ class ContractDocument:
     def _content(self, binding: Binding) -> dict[str, Any]:
         if binding.takes_file or binding.body_message is None:
             return {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-        top = [path for path in binding.variables if "." not in path]
-        schema = self._message(binding.body_message, top) if top else _reference(binding.body_message)
+        top_level_fields = [path for path in binding.variables if "." not in path]
+        schema = (
+            self._message(binding.body_message, top_level_fields)
+            if top_level_fields
+            else _reference(binding.body_message)
+        )
         if binding.method.client_streaming:
             schema = {"type": "array", "items": schema}
         return {"application/json": {"schema": schema}}
@@ -126,33 +130,31 @@ class ContractDocument:
             position = {"type": "string", "pattern": f"^{POSITION}$"}
             yield {"name": "Last-Event-ID", "in": "header", "required": False, "schema": position}
 
-    def _parameter(self, path: str, field: FieldDescriptor, place: str, *, required: bool) -> dict[str, Any]:
-        comment = self._comments.get(field.full_name)
-        described = {"description": comment} if comment else {}
-        return {"name": path, "in": place, "required": required, "schema": field_schema(field), **described}
+    def _parameter(self, path: str, field: FieldDescriptor, location: str, *, required: bool) -> dict[str, Any]:
+        parameter = {"name": path, "in": location, "required": required, "schema": field_schema(field)}
+        return parameter | self._description(field.full_name)
 
-    def _message(self, message: Descriptor, without: Collection[str] = ()) -> dict[str, Any]:
-        """Return the schema of a message, less the fields that stand elsewhere."""
-        fields = [field for field in message.fields if field.name not in without]
+    def _description(self, name: str) -> dict[str, str]:
+        comment = self._comments.get(name)
+        return {"description": comment} if comment else {}
+
+    def _message(self, message: Descriptor, omitted_fields: Collection[str] = ()) -> dict[str, Any]:
+        """Return the schema of a message without some fields."""
+        fields = [field for field in message.fields if field.name not in omitted_fields]
         schema: dict[str, Any] = {
             "type": "object",
-            "properties": {field.name: self._described(field) for field in fields},
+            "properties": {field.name: field_schema(field) | self._description(field.full_name) for field in fields},
             "additionalProperties": False,
+            **self._description(message.full_name),
         }
-        if comment := self._comments.get(message.full_name):
-            schema["description"] = comment
         required = [field.name for field in fields if is_required(field)]
         return {**schema, "required": required} if required else schema
-
-    def _described(self, field: FieldDescriptor) -> dict[str, Any]:
-        comment = self._comments.get(field.full_name)
-        return {**field_schema(field), **({"description": comment} if comment else {})}
 
 
 def _response(binding: Binding) -> dict[str, Any]:
     content = _reference(binding.method.output_type)
     if not binding.method.server_streaming:
-        return {"description": "The answer.", "content": {"application/json": {"schema": content}}}
+        return {"description": "The response.", "content": {"application/json": {"schema": content}}}
     resumption = RESUMPTIONS.get(binding.method.full_name)
     data = {"type": "string", "contentMediaType": "application/json", "contentSchema": content}
     names = {"enum": ["message", "end", "error"]}
@@ -164,32 +166,32 @@ def _response(binding: Binding) -> dict[str, Any]:
 def _fields(message: Descriptor, paths: Iterable[str]) -> Iterator[tuple[str, FieldDescriptor]]:
     for path in paths:
         *parents, name = path.split(".")
-        holder: Any = message
-        for each in parents:
-            holder = holder.fields_by_name[each].message_type
-        yield path, holder.fields_by_name[name]
+        parent: Any = message
+        for parent_name in parents:
+            parent = parent.fields_by_name[parent_name].message_type
+        yield path, parent.fields_by_name[name]
 
 
 def _query_fields(binding: Binding) -> Iterator[tuple[str, FieldDescriptor]]:
-    """Yield the fields that a query may have: not those elsewhere, nor those that exclude what stands in the path."""
+    """Yield the fields that a query may have: neither fields of path and body, nor alternatives of these in a oneof."""
     fields = binding.method.input_type.fields
-    taken = {*binding.variables, binding.body}
-    chosen = {each.containing_oneof.name for each in fields if each.name in taken and each.containing_oneof}
+    bound = {*binding.variables, binding.body}
+    oneofs = {field.containing_oneof.name for field in fields if field.name in bound and field.containing_oneof}
     for field in fields:
-        excluded = field.containing_oneof is not None and field.containing_oneof.name in chosen
-        if field.name not in taken and not excluded:
-            yield from ((path, each) for path, each in _flattened(field, field.name) if path not in taken)
+        is_alternative = field.containing_oneof is not None and field.containing_oneof.name in oneofs
+        if field.name not in bound and not is_alternative:
+            yield from (item for item in _flatten(field, field.name) if item[0] not in bound)
 
 
-def _flattened(field: FieldDescriptor, path: str) -> Iterator[tuple[str, FieldDescriptor]]:
-    """Yield a field of a query; of a message those of its fields that are no messages."""
+def _flatten(field: FieldDescriptor, path: str) -> Iterator[tuple[str, FieldDescriptor]]:
+    """Yield a field of a query; for a message, its fields that are no messages."""
     message = field.message_type
     if message is None or message.full_name in _WELL_KNOWN:
         yield path, field
     elif not field.is_repeated:
-        for each in message.fields:
-            if each.message_type is None or each.message_type.full_name in _WELL_KNOWN:
-                yield f"{path}.{each.name}", each
+        for part in message.fields:
+            if part.message_type is None or part.message_type.full_name in _WELL_KNOWN:
+                yield f"{path}.{part.name}", part
 
 
 def _query_messages(binding: Binding) -> Iterator[Descriptor]:
@@ -201,7 +203,7 @@ def _reference(message: Descriptor) -> dict[str, Any]:
 
 
 def field_schema(field: FieldDescriptor) -> dict[str, Any]:
-    """Return the schema of a field: of its value, or of its values."""
+    """Return the schema of a field."""
     entry = field.message_type
     if entry is not None and entry.GetOptions().map_entry:
         return {"type": "object", "additionalProperties": _value_schema(entry.fields_by_name["value"])}
@@ -209,7 +211,7 @@ def field_schema(field: FieldDescriptor) -> dict[str, Any]:
 
 
 def _value_schema(field: FieldDescriptor) -> dict[str, Any]:
-    """Return the schema of one value of a field, as proto3 JSON writes it."""
+    """Return the schema of one value of a field in proto3 JSON."""
     if field.message_type:
         return _reference(field.message_type)
     if field.enum_type:
@@ -218,6 +220,6 @@ def _value_schema(field: FieldDescriptor) -> dict[str, Any]:
 
 
 def is_required(field: FieldDescriptor) -> bool:
-    """Return whether the contract says that a request must set a field."""
+    """Return whether a request must set a field."""
     behaviours = field.GetOptions().Extensions[field_behavior_pb2.field_behavior]
     return field_behavior_pb2.REQUIRED in behaviours

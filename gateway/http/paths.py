@@ -1,7 +1,7 @@
-"""Paths by their segments: an id may hold whatever its contract allows, so `%2F` is a part of it and ends no segment.
+"""Paths whose segments may contain `%2F`, because ids may contain slashes.
 
-Servers decode a path before it is routed, and what was `a%2Fb` looks like two segments then. Here the path is split as
-it was sent, and each segment is decoded alone.
+Servers decode a path before routing, so that `a%2Fb` looks like two segments. This module splits the path before it
+decodes each segment.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from starlette.convertors import Convertor, register_url_convertor
 
 
 class _Segment(Convertor[str]):
-    """One segment of a routed path, as its id."""
+    """Conversion between a segment of a routed path and an id."""
 
     regex = "[^/]+"
 
@@ -30,9 +30,9 @@ register_url_convertor("segment", _SEGMENT)
 
 
 def routed_path(scope: MutableMapping[str, Any]) -> str:
-    """Return the path of a request as it is routed: each segment decoded, and what would end one kept encoded."""
+    """Return the path for the router: each segment decoded, except for slashes and percent signs."""
     raw: bytes = scope.get("raw_path") or b""
     if b"%" not in raw:
         return str(scope["path"])
     segments = raw.decode("ascii", "replace").split("/")
-    return "/".join(_SEGMENT.to_string(unquote(each)) for each in segments)
+    return "/".join(_SEGMENT.to_string(unquote(segment)) for segment in segments)

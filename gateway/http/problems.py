@@ -1,9 +1,10 @@
-"""Errors over HTTP: a status from one table, and a problem document (RFC 9457) with the reason that gRPC has."""
+"""Errors over HTTP: a status from one table, and a problem document (RFC 9457) with the reason of gRPC."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
 
@@ -58,9 +59,7 @@ def problem_document(error: HanseiError) -> dict[str, Any]:
     if error.metadata:
         facts["metadata"] = error.metadata
     if error.violations:
-        facts["violations"] = [
-            {"field": each.field, "description": each.description, "rule": each.rule} for each in error.violations
-        ]
+        facts["violations"] = [asdict(violation) for violation in error.violations]
     return _content(status_of(error), error.message, facts)
 
 
@@ -70,7 +69,7 @@ def too_large(limit: int) -> JSONResponse:
 
 
 def too_slow(seconds: float) -> JSONResponse:
-    """Return the response to a body that does not arrive within `seconds`: it would keep its slot for ever."""
+    """Return the response to a body that does not arrive within `seconds`, and would occupy its slot."""
     return _document(408, f"the body did not arrive within {seconds:g} s", {"reason": "BODY_TOO_SLOW"})
 
 
@@ -85,24 +84,25 @@ def _content(status: int, detail: str, facts: Mapping[str, Any]) -> dict[str, An
 
 
 async def on_hansei_error(request: Request, error: Exception) -> JSONResponse:
-    """Answer an error that an endpoint does not word itself."""
+    """Return the problem document of an error."""
     assert isinstance(error, HanseiError)
     return problem(error)
 
 
 async def on_http_error(request: Request, error: Exception) -> JSONResponse:
-    """Answer a request for an unknown path or with an unknown method."""
+    """Return the response to an unknown path or method."""
     assert isinstance(error, HTTPException)
     return _document(error.status_code, str(error.detail), {}, error.headers)
 
 
 async def on_unknown_error(request: Request, error: Exception) -> JSONResponse:
-    """Answer a fault of ours: the log has it, the caller gets the id it has there."""
-    return problem(logged_failure(error, request))
+    """Log an unexpected error; return a response with its id."""
+    return problem(log_failure(error, request))
 
 
-def logged_failure(error: Exception, request: Request) -> HanseiError:
-    """Log an error that nobody foresaw; return what the caller learns: the id it has in the log, and nothing of it."""
-    known = unknown_failure()
-    log.error("request failed unexpectedly", error_id=known.metadata["error_id"], path=request.url.path, exc_info=error)
-    return known
+def log_failure(error: Exception, request: Request) -> HanseiError:
+    """Log an unexpected error; return an error that has only its id in the log."""
+    internal_error = unknown_failure()
+    error_id = internal_error.metadata["error_id"]
+    log.error("request failed unexpectedly", error_id=error_id, path=request.url.path, exc_info=error)
+    return internal_error

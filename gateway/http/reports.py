@@ -1,11 +1,13 @@
-"""The three endpoints under `/api`: reports are made and checked by the validator (G-22 to G-29)."""
+"""The endpoints under `/api`: the validator generates and validates reports (G-22 to G-29)."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import yaml
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 from starlette.requests import Request
@@ -15,13 +17,14 @@ from chassis.logging import get_logger
 from chassis.server import validation
 from gateway.http.calls import ContractCalls
 from gateway.http.json_codec import parse_object
-from gateway.http.problems import logged_failure, status_of
-from gateway.http.report_documents import REPORT_RUN, REPORT_VALIDATION
+from gateway.http.problems import log_failure, status_of
 from hansei.validator.v1 import report_pb2 as report
 from hansei.validator.v1 import validator_service_pb2 as validator
 
 TYPES = ("organizer", "advisor")
 METHODS = validator.DESCRIPTOR.services_by_name["ValidatorService"].methods_by_name
+DOCUMENTS = yaml.safe_load(Path(__file__).with_name("report_documents.yaml").read_text(encoding="utf-8"))
+"""The OpenAPI descriptions of the endpoints, whose bodies are no messages of the contract."""
 _OWN_STATUS = (InvalidArgument, PermissionDenied, ResourceExhausted)
 
 log = get_logger("hansei.gateway.http")
@@ -31,14 +34,14 @@ def routes(calls: ContractCalls) -> APIRouter:
     """Return the endpoints of reports."""
     router = APIRouter(prefix="/api", tags=["reports"])
 
-    @router.post("/organizer/run", summary="Make an Organizer report", openapi_extra=REPORT_RUN)
+    @router.post("/organizer/run", summary="Generate an Organizer report", openapi_extra=DOCUMENTS["run"])
     async def run_organizer(request: Request) -> JSONResponse:
-        """Generates an Organizer report; a run that ends without a valid one is an answer, too."""
+        """Generate an Organizer report. A run without a valid report is not an error; then `ok` is false."""
         return await run(request, "RunOrganizer", validator.RunOrganizerRequest, validator.RunOrganizerResponse)
 
-    @router.post("/advisor/run", summary="Make an Advisor report", openapi_extra=REPORT_RUN)
+    @router.post("/advisor/run", summary="Generate an Advisor report", openapi_extra=DOCUMENTS["run"])
     async def run_advisor(request: Request) -> JSONResponse:
-        """Generates an Advisor report on the focus node, else on the first node."""
+        """Generate an Advisor report on the focus node, or on the first node without one."""
         return await run(request, "RunAdvisor", validator.RunAdvisorRequest, validator.RunAdvisorResponse)
 
     async def run(request: Request, name: str, kind: Any, response_kind: Any) -> JSONResponse:
@@ -48,34 +51,34 @@ def routes(calls: ContractCalls) -> APIRouter:
             response = response_kind.FromString(await calls.unary(METHODS[name], request, message))
             return _run_response(response.run)
         except Exception as failure:
-            return _failed(failure, request, {"ok": False, "report": None})
+            return _error_response(failure, request, {"ok": False, "report": None})
 
-    @router.post("/proposal-quality/validate", summary="Check a report", openapi_extra=REPORT_VALIDATION)
+    @router.post("/proposal-quality/validate", summary="Validate a report", openapi_extra=DOCUMENTS["validation"])
     async def validate_report(request: Request) -> JSONResponse:
-        """Checks a report and returns all its errors and warnings."""
+        """Validate a report and return all its errors and warnings."""
         try:
             message = validation_of(parse_object(await request.body()))
             validation.check(message)
             response = await calls.unary(METHODS["ValidateReport"], request, message)
             result = validator.ValidateReportResponse.FromString(response).result
         except Exception as failure:
-            return _failed(failure, request, {"ok": False})
+            return _error_response(failure, request, {"ok": False})
         return JSONResponse({"ok": result.ok, "errors": list(result.errors), "warnings": list(result.warnings)})
 
     return router
 
 
 def brief_of(body: Mapping[str, Any]) -> report.DashboardBrief:
-    """Return what a report is made from (V-32); ids come from the dashboard alone (G-26). Raises InvalidArgument."""
+    """Return the input of a report (V-32); ids come only from the dashboard (G-26). Raises InvalidArgument."""
     constraints = body.get("constraints")
-    listed = [constraints] if isinstance(constraints, str) else [] if constraints is None else constraints
-    if not (isinstance(listed, list) and all(isinstance(each, str) for each in listed)):
+    texts = [constraints] if isinstance(constraints, str) else [] if constraints is None else constraints
+    if not (isinstance(texts, list) and all(isinstance(text, str) for text in texts)):
         raise _invalid("constraints", "must be a string or a list of strings", constraints)
     return report.DashboardBrief(
         dashboard_json=json.dumps(body.get("dashboard")),
         focus_node_id=_text(body, "focusNodeId"),
         user_intent=_text(body, "userIntent"),
-        constraints=listed,
+        constraints=texts,
     )
 
 
@@ -87,7 +90,7 @@ def _text(body: Mapping[str, Any], name: str) -> str | None:
 
 
 def validation_of(body: Mapping[str, Any]) -> validator.ValidateReportRequest:
-    """Return the request that checks a report (G-27, G-28). Raises InvalidArgument."""
+    """Return the request to validate a report (G-27, G-28). Raises InvalidArgument."""
     kind, ids = body.get("type"), body.get("validNodeIds")
     if kind not in TYPES:
         raise InvalidArgument("type must be 'organizer' or 'advisor'", reason="REPORT_TYPE_UNKNOWN")
@@ -96,7 +99,7 @@ def validation_of(body: Mapping[str, Any]) -> validator.ValidateReportRequest:
     return validator.ValidateReportRequest(
         type=kind,
         report_json=json.dumps(body.get("report")),
-        valid_node_ids=[each for each in ids or [] if isinstance(each, str)],
+        valid_node_ids=[node_id for node_id in ids or [] if isinstance(node_id, str)],
     )
 
 
@@ -119,9 +122,9 @@ def _run_response(run: report.ReportRun) -> JSONResponse:
     return JSONResponse(content)
 
 
-def _failed(failure: Exception, request: Request, shape: Mapping[str, Any]) -> JSONResponse:
-    """Answer in the endpoint's own shape; only a known error tells its message (G-24, G-25, G-28, G-29)."""
-    error = failure if isinstance(failure, HanseiError) else logged_failure(failure, request)
+def _error_response(failure: Exception, request: Request, shape: Mapping[str, Any]) -> JSONResponse:
+    """Return an error in the shape of the endpoint, without the details of unexpected ones (G-24, G-25, G-28, G-29)."""
+    error = failure if isinstance(failure, HanseiError) else log_failure(failure, request)
     if not isinstance(error, _OWN_STATUS):
         log.warning("report endpoint failed", reason=error.reason, error=error.message)
     status = status_of(error) if isinstance(error, _OWN_STATUS) else 500

@@ -1,4 +1,4 @@
-"""Ids of server-sent events, by which a reader resumes a stream; a stream that is not listed here has none."""
+"""Ids of server-sent events, by which clients resume the streams that are listed here."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ POSITION = "[0-9]{1,18}"
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """How a stream resumes after an event. `position` returns the id of a message, a number.
+    """The way to resume a stream after an event. `position` returns the id of a message, a number.
 
-    `after` is the request's field for the id in `Last-Event-ID`; empty where another endpoint resumes the stream.
-    `cleared` are fields that only a first call may set.
+    `after` is the request field for the id in `Last-Event-ID`; it is empty if another endpoint resumes the stream.
+    `first_call_fields` are cleared when a stream resumes.
     """
 
     position: Callable[[Any], int | None]
     after: str = ""
-    cleared: Sequence[str] = ()
+    first_call_fields: Sequence[str] = ()
 
     def resume(self, request: Any, last_event: str) -> None:
-        """Let a request resume after the last event that its reader saw. Raises InvalidArgument."""
+        """Change a request so that it resumes after the last event of its reader. Raises InvalidArgument."""
         if not last_event or not self.after:
             return
         if not re.fullmatch(POSITION, last_event):
             rule = f"Last-Event-ID must be the id of an event of this stream, not {shorten(repr(last_event))}"
             raise InvalidArgument(rule, violations=[Violation(LAST_EVENT, rule)])
         setattr(request, self.after, int(last_event))
-        for name in self.cleared:
+        for name in self.first_call_fields:
             request.ClearField(name)
 
 
@@ -58,7 +58,9 @@ def _sequence(response: Any) -> int:
 
 
 RESUMPTIONS: Mapping[str, Resumption] = {
-    "hansei.playbook.v1.PlaybookService.WatchPlaybook": Resumption(_revision, "from_revision", cleared=("snapshot",)),
+    "hansei.playbook.v1.PlaybookService.WatchPlaybook": Resumption(
+        _revision, "from_revision", first_call_fields=("snapshot",)
+    ),
     "hansei.planner.v1.PlannerService.ExecutePlan": Resumption(_sequence),
     "hansei.planner.v1.PlannerService.ResumePlan": Resumption(_sequence),
     "hansei.planner.v1.PlannerService.WatchExecution": Resumption(_sequence, "after_sequence"),

@@ -1,4 +1,4 @@
-"""The HTTP server of the gateway's process: uvicorn on the process's loop, within the life of the service."""
+"""The HTTP server of the gateway: uvicorn on the event loop of the process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = get_logger("hansei.gateway.http")
 
 
 class _Server(uvicorn.Server):
-    """Leaves the signals to the chassis."""
+    """A server without signal handlers, which the chassis has."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -27,10 +27,10 @@ class _Server(uvicorn.Server):
 
 
 class HttpServer:
-    """Serves an application from `start` to `close`; requests in progress get `grace_seconds` to finish.
+    """Serve an application from `start` to `close`; requests in progress get `grace_seconds` to finish.
 
-    Endless ones, counted by `progress`, end at once. `variable` is the setting that an unusable address is blamed on.
-    With a `context` it is HTTPS.
+    Endless streams of `progress` end at once. `variable` is the name of the setting with the address. With a `context`
+    the server speaks HTTPS.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class HttpServer:
             ws="none",
             timeout_graceful_shutdown=max(1, round(grace_seconds)),
         )
-        # Loading would make a context from files, once; this one takes renewed certificates.
+        # uvicorn would load files into its own context, which would not get renewed certificates.
         config.load()
         config.ssl = context
         self._server = _Server(config)
@@ -63,32 +63,32 @@ class HttpServer:
         self.address = ""
 
     async def start(self) -> None:
-        """Take the address and answer on it. Raises BadSetting if it cannot be had."""
-        listening = _listening(self._address, self._variable)
-        self.address = f"{self._address.rpartition(':')[0]}:{listening.getsockname()[1]}"
-        self._serving = asyncio.create_task(self._server.serve(sockets=[listening]))
+        """Bind the address and serve. Raises BadSetting if the address is unavailable."""
+        listener = _listen(self._address, self._variable)
+        self.address = f"{self._address.rpartition(':')[0]}:{listener.getsockname()[1]}"
+        self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
         log.info("serving http", address=self.address)
 
     async def watch(self) -> None:
-        """Run as long as the server does; raises if it ends by itself."""
+        """Run until the server ends. Raises RuntimeError if it ends by itself."""
         if self._serving is not None:
             await asyncio.shield(self._serving)
             if not self._server.should_exit:
                 raise RuntimeError("the HTTP server ended")
 
     async def close(self) -> None:
-        """Take no more requests, finish those in progress."""
+        """Accept no more requests, and finish those in progress."""
         self._progress.end_endless()
         self._server.should_exit = True
         if self._serving is not None:
             try:
                 await self._serving
             except Exception:
-                # Whatever it is, the rest of the process closes too.
-                log.exception("the HTTP server did not end in order")
+                # The rest of the process must still close.
+                log.exception("http server failed to close")
 
 
-def _listening(address: str, variable: str) -> socket.socket:
+def _listen(address: str, variable: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     name = host.strip("[]")
     try:

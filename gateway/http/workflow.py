@@ -1,4 +1,4 @@
-"""`POST /workflow/run` (G-19 to G-21)."""
+"""The endpoint `POST /workflow/run` (G-19 to G-21)."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from hansei.gateway.v1 import gateway_service_pb2 as gateway
 RUN_WORKFLOW = gateway.DESCRIPTOR.services_by_name["GatewayService"].methods_by_name["RunWorkflow"]
 
 
-def _encodable(text: str) -> str:
+def _check_encodable(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError("half a surrogate pair is no text") from error
+        raise ValueError("must not contain a lone surrogate") from error
     return text
 
 
-Text = Annotated[str, AfterValidator(_encodable)]
+Text = Annotated[str, AfterValidator(_check_encodable)]
 
 
 class WorkflowQuery(BaseModel):
-    """A question, and the dataset that answers it."""
+    """A question, and the dataset to answer it from."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"query": "How do I make the first commit?", "dataset": "appworld"}]}
@@ -42,25 +42,25 @@ class WorkflowQuery(BaseModel):
 
 
 class WorkflowAnswer(BaseModel):
-    """The answer, and how many bullets it was given."""
+    """The answer, and the number of bullets in its prompt."""
 
     llm_response: str
     search_results_count: int
 
 
-class Detail(BaseModel):
-    """What went wrong."""
+class ErrorDetail(BaseModel):
+    """An error."""
 
     detail: str
 
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"model": Detail, "description": "The dataset's name, or another value, breaks a rule."},
-    403: {"model": Detail, "description": "The credential has not the scope read."},
-    404: {"model": Detail, "description": "The dataset is not the caller's."},
-    429: {"model": Detail, "description": "The credential has used up its calls."},
-    502: {"model": Detail, "description": "The model gave no answer."},
-    503: {"model": Detail, "description": "A service or the embedder does not answer."},
+    400: {"model": ErrorDetail, "description": "The dataset's name, or another value, breaks a rule."},
+    403: {"model": ErrorDetail, "description": "The credential lacks the scope read."},
+    404: {"model": ErrorDetail, "description": "The dataset does not exist for the caller."},
+    429: {"model": ErrorDetail, "description": "The credential has reached its limit of calls."},
+    502: {"model": ErrorDetail, "description": "The model call failed."},
+    503: {"model": ErrorDetail, "description": "A service or the embedding model does not respond."},
 }
 
 
@@ -70,7 +70,7 @@ def routes(calls: ContractCalls) -> APIRouter:
 
     @router.post("/workflow/run", response_model=WorkflowAnswer, responses=_ERRORS, summary="Answer from a playbook")
     async def run_workflow(body: WorkflowQuery, request: Request) -> Any:
-        """Loads the playbook, searches it and answers in style plain."""
+        """Load the playbook, search it and answer in style plain."""
         try:
             message = gateway.RunWorkflowRequest(query=body.query, dataset=body.dataset)
             validation.check(message)

@@ -18,7 +18,7 @@ MAX_SERVED_BULLETS = 1000
 
 
 class FinishedStage(NamedTuple):
-    """A stage that is finished, what came of it in words, and the outcome so far."""
+    """A finished stage with a summary, and the response so far."""
 
     stage: gateway.LearnStage.ValueType
     message: str
@@ -27,13 +27,13 @@ class FinishedStage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """The chain reflector → curator. Exactly once: what a `request_id` has committed is returned, not done again."""
+    """The chain reflector → curator. A repeated `request_id` returns the committed response and changes nothing."""
 
     curator: Curator
     reflector: Reflector
 
     async def learn(self, request: gateway.LearnRequest) -> gateway.LearnResponse:
-        """Return the outcome. Raises InvalidArgument (G-44), RequestIdReused, and what a service raises."""
+        """Return the response. Raises InvalidArgument (G-44), RequestIdReused, and errors of the services."""
         response = gateway.LearnResponse()
         async for finished in self.stages(request):
             response = finished.response or response
@@ -41,36 +41,38 @@ class Learning:
 
     async def stages(self, request: gateway.LearnRequest) -> AsyncIterator[FinishedStage]:
         """Yield each finished stage; the response of the last one is complete."""
-        trajectory = _identified(request)
+        trajectory = _with_id(request)
         prepared = await self._prepare(request, trajectory)
         if prepared.HasField("committed"):
-            message = "this request was learned before; nothing changed"
-            yield FinishedStage(gateway.LEARN_STAGE_CURATED, message, _committed(prepared))
+            message = "this request was committed before; nothing changed"
+            yield FinishedStage(gateway.LEARN_STAGE_CURATED, message, _committed_response(prepared))
             return
-        yield FinishedStage(gateway.LEARN_STAGE_LOADED, f"{_count(len(prepared.bullets), 'bullet')} served to the run")
+        yield FinishedStage(
+            gateway.LEARN_STAGE_LOADED, f"{_count(len(prepared.bullets), 'bullet')} served to the agent"
+        )
 
         reflection = (await self.reflector.Reflect(_reflect_request(request, trajectory, prepared))).result
-        learned = gateway.LearnResponse(reflection=reflection)
+        response = gateway.LearnResponse(reflection=reflection)
         if not reflection.iteration_count and not reflection.bullet_evaluations:
-            yield FinishedStage(gateway.LEARN_STAGE_SKIPPED, "the reflection failed; nothing was learned", learned)
+            yield FinishedStage(gateway.LEARN_STAGE_SKIPPED, "the reflection failed; nothing was learned", response)
             return
         message = f"{_count(len(reflection.insights), 'insight')}, {_count(len(reflection.bullet_evaluations), 'vote')}"
-        yield FinishedStage(gateway.LEARN_STAGE_REFLECTED, message, learned)
+        yield FinishedStage(gateway.LEARN_STAGE_REFLECTED, message, response)
 
-        learned = await self._curate(request, trajectory, reflection, prepared.revision)
-        yield FinishedStage(gateway.LEARN_STAGE_CURATED, _summary(learned.curation), learned)
+        response = await self._curate(request, trajectory, reflection, prepared.revision)
+        yield FinishedStage(gateway.LEARN_STAGE_CURATED, _summary(response.curation), response)
 
     async def _prepare(
         self, request: gateway.LearnRequest, trajectory: trajectory_pb2.Trajectory
     ) -> curator_pb.PrepareCurationResponse:
-        """Raises RequestIdReused when the request was for another trajectory."""
+        """Return the preparation. Raises RequestIdReused if the request was for another trajectory."""
         ids = list(dict.fromkeys([*trajectory.used_bullet_ids, *trajectory.cited_bullet_ids]))[:MAX_SERVED_BULLETS]
         prepared = await self.curator.PrepareCuration(
             curator_pb.PrepareCurationRequest(request_id=request.request_id, dataset=request.dataset, bullet_ids=ids)
         )
-        learned = prepared.committed.reflection_result.trajectory_id
-        if prepared.HasField("committed") and learned != trajectory.id:
-            raise RequestIdReused(request.request_id, f"trajectory {learned!r}")
+        committed_id = prepared.committed.reflection_result.trajectory_id
+        if prepared.HasField("committed") and committed_id != trajectory.id:
+            raise RequestIdReused(request.request_id, f"trajectory {committed_id!r}")
         return prepared
 
     async def _curate(
@@ -89,15 +91,15 @@ class Learning:
         try:
             return gateway.LearnResponse(reflection=reflection, curation=await self.curator.Curate(curate))
         except AlreadyExists:
-            # The same request ran twice at once and the other one committed first: its outcome is the outcome.
+            # The same request ran twice at the same time, and the other call committed first.
             prepared = await self._prepare(request, trajectory)
             if not prepared.HasField("committed"):
                 raise
-            return _committed(prepared)
+            return _committed_response(prepared)
 
 
-def _identified(request: gateway.LearnRequest) -> trajectory_pb2.Trajectory:
-    """Return the trajectory with an id, made from its content where it has none: votes are unique per trajectory."""
+def _with_id(request: gateway.LearnRequest) -> trajectory_pb2.Trajectory:
+    """Return the trajectory with an id: votes are unique per trajectory. A missing id is the hash of the content."""
     if request.trajectory.dataset != request.dataset:
         rule = f"is {request.trajectory.dataset!r}, but the request is for {request.dataset!r}"
         raise InvalidArgument("dataset mismatch", violations=[Violation("trajectory.dataset", rule)])
@@ -128,7 +130,7 @@ def _reflect_request(
     )
 
 
-def _committed(prepared: curator_pb.PrepareCurationResponse) -> gateway.LearnResponse:
+def _committed_response(prepared: curator_pb.PrepareCurationResponse) -> gateway.LearnResponse:
     committed = prepared.committed
     return gateway.LearnResponse(reflection=committed.reflection_result, curation=committed.response)
 

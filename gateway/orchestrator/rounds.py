@@ -1,6 +1,6 @@
-"""Run rounds: teams work on one prompt at the same time, each on its own, and are ranked at the end (G-46 to G-65).
+"""Run rounds: teams work independently and in parallel on one prompt, and are ranked at the end (G-46 to G-65).
 
-When a team goes on, when the judge is asked and which round is its best is decided by the validator.
+The validator decides whether a team continues, when the judge is called and which round is the best.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MIN_ROUNDS = 2
 SECONDS = {"submission_timeout": 300, "judgment_timeout": 60, "team_timeout": 1800}
 RESERVE_SHARE = 0.1
 RESERVE_MAX_SECONDS = 10.0
-"""Of the caller's time, kept for final rows and the ranking, at most."""
+"""The largest part of the caller's time that is reserved for final rows and the ranking."""
 
 Deliver = Callable[[rounds.RoundFinished], Awaitable[None]]
 
@@ -42,20 +42,18 @@ log = get_logger("hansei.gateway.rounds")
 
 
 class ExecutionExists(AlreadyExists):
-    """The leaderboard has rows of this execution: its final rows must stay the only ones (G-72)."""
+    """The leaderboard already has rows of this execution; each team has only one final row (G-72)."""
 
     reason = "EXECUTION_EXISTS"
 
     def __init__(self, execution_id: str) -> None:
-        super().__init__(
-            f"execution {shorten(execution_id)!r} has rounds already; leave execution_id out or choose another"
-        )
+        super().__init__(f"execution {shorten(execution_id)!r} already has rounds; omit execution_id or choose another")
 
 
 def plan_of(request: rounds.RunRoundsRequest, new_id: Callable[[], str]) -> rounds.RunRoundsRequest:
     """Return the request with its defaults filled in (G-46 to G-49).
 
-    Raises InvalidArgument naming every rule that it breaks.
+    Raises InvalidArgument with every broken rule.
     """
     plan = rounds.RunRoundsRequest()
     plan.CopyFrom(request)
@@ -73,22 +71,22 @@ def plan_of(request: rounds.RunRoundsRequest, new_id: Callable[[], str]) -> roun
     for team in plan.teams:
         if not team.HasField("dataset"):
             team.dataset = DEFAULT_DATASET
-    found = list(_violations(plan))
-    if found:
-        raise InvalidArgument(found[0].description, violations=found)
+    violations = list(_violations(plan))
+    if violations:
+        raise InvalidArgument(violations[0].description, violations=violations)
     return plan
 
 
 def _violations(plan: rounds.RunRoundsRequest) -> Iterator[Violation]:
-    """Yield what the prompts could not be built from later (B-04), and teams that cannot be told apart."""
-    named = [("user_prompt", plan.user_prompt), ("execution_id", plan.execution_id)]
+    """Yield violations: blank texts, from which no prompt can be built (B-04), duplicate teams, and wrong bounds."""
+    required_texts = [("user_prompt", plan.user_prompt), ("execution_id", plan.execution_id)]
     for index, team in enumerate(plan.teams):
-        named += [(f"teams[{index}].team_id", team.team_id), (f"teams[{index}].team_name", team.team_name)]
-    for path, value in named:
+        required_texts += [(f"teams[{index}].team_id", team.team_id), (f"teams[{index}].team_name", team.team_name)]
+    for path, value in required_texts:
         if not value.strip():
             yield Violation(path, f"{path.rpartition('.')[2]} cannot be empty")
-    counted = Counter(team.team_id for team in plan.teams)
-    duplicates = [team_id for team_id, count in counted.items() if count > 1]
+    counts = Counter(team.team_id for team in plan.teams)
+    duplicates = [team_id for team_id, count in counts.items() if count > 1]
     if duplicates:
         yield Violation("teams", f"Duplicate team ids found: {', '.join(duplicates)}")
     if plan.min_rounds > plan.max_rounds:
@@ -97,7 +95,7 @@ def _violations(plan: rounds.RunRoundsRequest) -> Iterator[Violation]:
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Run the teams of an execution. `now` is a clock, `new_id` makes ids of requests, `limit` bounds time."""
+    """Run the teams of an execution. `now` is a clock, `new_id` returns new ids, `limit` is a timeout."""
 
     workflow: ReflectionWorkflow
     evaluator: Evaluator
@@ -111,7 +109,7 @@ class Rounds:
     async def events(self, request: rounds.RunRoundsRequest) -> AsyncGenerator[rounds.RunRoundsResponse]:
         """Yield every finished round, then the result. Raises InvalidArgument, ExecutionExists.
 
-        Leaving early ends the teams; those that completed a round still get their final row.
+        Closing the iterator cancels the teams; those that completed a round still get their final row.
         """
         plan = plan_of(request, self.new_id)
         finished: asyncio.Queue[rounds.RoundFinished | None] = asyncio.Queue()
@@ -123,7 +121,7 @@ class Rounds:
             yield rounds.RunRoundsResponse(execution_id=plan.execution_id, result=await running)
         finally:
             running.cancel()
-            # Whoever left early hears no result; teams write down themselves what they failed with.
+            # A caller that left gets no result; the teams log their failures.
             await asyncio.gather(running, return_exceptions=True)
 
     async def run(self, plan: rounds.RunRoundsRequest, deliver: Deliver) -> rounds.RoundsResult:
@@ -135,7 +133,7 @@ class Rounds:
             if await self.ranking(plan.execution_id):
                 raise ExecutionExists(plan.execution_id)
             seconds = _team_seconds(plan)
-            async with asyncio.TaskGroup() as group:  # a team raises nothing, so none can end the others (G-69)
+            async with asyncio.TaskGroup() as group:  # a team raises nothing, so it cannot cancel the others (G-69)
                 teams = [group.create_task(_TeamRun(self, plan, team, deliver).run(seconds)) for team in plan.teams]
             return _result([task.result() for task in teams], await self.ranking(plan.execution_id))
         finally:
@@ -152,13 +150,13 @@ class Rounds:
 
 
 def _team_seconds(plan: rounds.RunRoundsRequest) -> float:
-    """Return the seconds that a team may take, so that the outcome still reaches a caller with less time (G-62)."""
+    """Return the timeout of a team, which leaves time to return the result before the caller's deadline (G-62)."""
     seconds, left = plan.team_timeout.ToTimedelta().total_seconds(), deadlines.remaining()
     return seconds if left is None else min(seconds, left - min(RESERVE_MAX_SECONDS, RESERVE_SHARE * left))
 
 
 def _result(teams: list[rounds.TeamResult], ranking: Sequence[board.RankingRow]) -> rounds.RoundsResult:
-    """The best team is the first of the ranking (G-64); a row alone does not make one: its team completed a round."""
+    """Return the result. The best team is the first in the ranking that completed a round (G-64)."""
     completed = {team.team_id: team for team in teams if team.status == rounds.ROUNDS_STATUS_COMPLETED}
     status = rounds.ROUNDS_STATUS_COMPLETED if completed else rounds.ROUNDS_STATUS_FAILED  # G-65
     result = rounds.RoundsResult(status=status, teams=teams, ranking=ranking)
@@ -170,8 +168,8 @@ def _result(teams: list[rounds.TeamResult], ranking: Sequence[board.RankingRow])
 
 
 @dataclass(frozen=True, slots=True)
-class _Prompted:
-    """A generator that is asked the team's prompt about what was found for the user's (G-51)."""
+class _TeamGenerator:
+    """A generator that gets the team's prompt, with the search results for the user's prompt (G-51)."""
 
     generator: Generator
     prompt: str
@@ -182,7 +180,7 @@ class _Prompted:
 
 
 class _TeamRun:
-    """One team on its way through the rounds of an execution."""
+    """The rounds of one team in an execution."""
 
     def __init__(self, peers: Rounds, plan: rounds.RunRoundsRequest, team: rounds.Team, deliver: Deliver) -> None:
         self._peers = peers
@@ -193,18 +191,18 @@ class _TeamRun:
         self._best_round = 0
 
     async def run(self, seconds: float) -> rounds.TeamResult:
-        """Return the result of the team within `seconds`. Raises nothing but cancellation: a failure ends this team."""
+        """Return the result of the team within `seconds`. Raises only CancelledError: a failure ends only this team."""
         try:
             exit_reason, error = await self._outcome(seconds)
-            return await self._ended(exit_reason, error)
+            return await self._finish(exit_reason, error)
         except asyncio.CancelledError:
-            await self._ended(PARTIAL_FAILURE, "cancelled")  # also then exactly one row is final (G-72)
+            await self._finish(PARTIAL_FAILURE, "cancelled")  # a cancelled team also has exactly one final row (G-72)
             raise
 
     async def _outcome(self, seconds: float) -> tuple[str, str]:
         """Return the exit reason and the error (G-60, G-63)."""
         try:
-            async with self._limited(seconds, "the team", "team_timeout"):
+            async with self._time_limit(seconds, "the team", "team_timeout"):
                 while True:
                     await self._round(len(self._history) + 1)
                     decision = await self._decision()
@@ -212,8 +210,8 @@ class _TeamRun:
                         return decision.exit_reason, ""
         except Exception as failure:
             log.warning("team failed", team=self._team.team_id, execution=self._plan.execution_id, exc_info=failure)
-            late = isinstance(failure, TimeoutError)
-            return PARTIAL_FAILURE_TIMEOUT if late else PARTIAL_FAILURE, _text_of(failure)
+            exit_reason = PARTIAL_FAILURE_TIMEOUT if isinstance(failure, TimeoutError) else PARTIAL_FAILURE
+            return exit_reason, _text_of(failure)
 
     async def _round(self, number: int) -> None:
         """Run one round up to its event (G-50)."""
@@ -228,13 +226,13 @@ class _TeamRun:
         await self._record(board.JudgementRecord(), number)
         self._history.append(state)
         self._best_round = best_round
-        await self._announce(state, attempt)
+        await self._deliver_event(state, attempt)
 
     async def _submission(self) -> Attempt:
         prompt = await self._peers.prompts.build_team_prompt(self._context(len(self._history) + 1))
-        workflow = replace(self._peers.workflow, generator=_Prompted(self._peers.workflow.generator, prompt))
+        workflow = replace(self._peers.workflow, generator=_TeamGenerator(self._peers.workflow.generator, prompt))
         question = Question(self._plan.user_prompt, self._team.dataset, instruction=self._team.instruction)
-        async with self._limited_by("submission_timeout", f"the submission of round {len(self._history) + 1}"):
+        async with self._time_limit_of("submission_timeout", f"the submission of round {len(self._history) + 1}"):
             attempt = await workflow.run(question, generation.GENERATE_STYLE_CITED)
         if attempt.trajectory.status == trajectory.TRAJECTORY_STATUS_FAILURE:
             raise GenerationFailed(attempt.trajectory.error_message or "the generation failed")  # G-53
@@ -252,7 +250,7 @@ class _TeamRun:
         return (await self._peers.evaluator.Evaluate(request)).result
 
     async def _decision(self) -> evaluator.DecideRoundResponse:
-        """Return whether another round follows; its judgement is put to the latest round (G-55 to G-58)."""
+        """Return whether another round follows; store the judgement in the latest round (G-55 to G-58)."""
         plan, state = self._plan, self._history[-1]
         request = evaluator.DecideRoundRequest(
             round_number=state.round_number,
@@ -265,7 +263,7 @@ class _TeamRun:
         if decision.judgment_required:
             context = self._context(state.round_number)
             request.formatted_prompt = await self._peers.prompts.build_judgment_prompt(context)
-            async with self._limited_by("judgment_timeout", f"the judgement of round {state.round_number}"):
+            async with self._time_limit_of("judgment_timeout", f"the judgement of round {state.round_number}"):
                 decision = await self._peers.evaluator.DecideRound(request)
         if decision.HasField("judgment"):
             state.improvement_judgment.CopyFrom(decision.judgment)
@@ -288,7 +286,7 @@ class _TeamRun:
             store=self._peers,
         )
 
-    async def _ended(self, exit_reason: str, error: str) -> rounds.TeamResult:
+    async def _finish(self, exit_reason: str, error: str) -> rounds.TeamResult:
         """Return the result of the team; its best round becomes the final row (G-61)."""
         result = rounds.TeamResult(team_id=self._team.team_id, team_name=self._team.team_name, error=error)
         if not self._history:
@@ -309,7 +307,7 @@ class _TeamRun:
         return result
 
     async def _save(self, state: rounds.RoundState, exit_reason: str | None = None) -> int:
-        """Write the row of a round, with an exit reason as the final one; return the team's best round by now."""
+        """Write the row of a round, the final one with an exit reason; return the number of the team's best round."""
         entry = board.LeaderBoardEntry(
             key=self._key(state.round_number),
             team_name=self._team.team_name,
@@ -329,7 +327,7 @@ class _TeamRun:
     def _key(self, number: int) -> board.RoundKey:
         return board.RoundKey(execution_id=self._plan.execution_id, team_id=self._team.team_id, round_number=number)
 
-    async def _announce(self, state: rounds.RoundState, attempt: Attempt) -> None:
+    async def _deliver_event(self, state: rounds.RoundState, attempt: Attempt) -> None:
         """Deliver the event of a round. A failed delivery changes nothing (G-54)."""
         event = rounds.RoundFinished(
             team_id=self._team.team_id, team_name=self._team.team_name, round=state, trajectory=attempt.trajectory
@@ -339,19 +337,19 @@ class _TeamRun:
         except Exception as failure:
             log.warning("event not delivered", team=self._team.team_id, round=state.round_number, exc_info=failure)
 
-    def _limited_by(self, name: str, what: str) -> AbstractAsyncContextManager[None]:
-        return self._limited(getattr(self._plan, name).ToTimedelta().total_seconds(), what, name)
+    def _time_limit_of(self, name: str, work: str) -> AbstractAsyncContextManager[None]:
+        return self._time_limit(getattr(self._plan, name).ToTimedelta().total_seconds(), work, name)
 
     @asynccontextmanager
-    async def _limited(self, seconds: float, what: str, name: str) -> AsyncIterator[None]:
-        """Run a block that may take so long (G-62). Raises DeadlineExceeded naming the limit."""
+    async def _time_limit(self, seconds: float, work: str, name: str) -> AsyncIterator[None]:
+        """Run a block with a timeout (G-62). Raises DeadlineExceeded with the name of the limit."""
         try:
             async with self._peers.limit(seconds):
                 yield
         except DeadlineExceeded:
             raise
-        except TimeoutError as late:
-            raise DeadlineExceeded(f"{what} took longer than {name} ({seconds:g} s)") from late
+        except TimeoutError as error:
+            raise DeadlineExceeded(f"{work} took longer than {name} ({seconds:g} s)") from error
 
 
 def _prompt_state(state: rounds.RoundState) -> RoundState:

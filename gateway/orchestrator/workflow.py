@@ -16,14 +16,14 @@ DEFAULT_DATASET = "appworld"
 
 
 class GenerationFailed(Unavailable):
-    """The model gave no answer; the message is the generator's own (G-21)."""
+    """The model call failed; the message is the generator's (G-21)."""
 
     reason = "GENERATION_FAILED"
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked, of which dataset, and how old the playbook may be."""
+    """A question, its dataset, and the lowest revision of the playbook to answer from."""
 
     query: str
     dataset: str
@@ -33,7 +33,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An answer with what led to it."""
+    """An answer with the search results, the model and the revision behind it."""
 
     trajectory: trajectory.Trajectory
     results: list[search_pb2.SearchResult]
@@ -43,29 +43,29 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class ReflectionWorkflow:
-    """Three nodes in a fixed order; an error in one ends the run (G-38)."""
+    """Three nodes in a fixed order; an error in one ends the workflow (G-38)."""
 
     playbooks: Playbooks
     search: Search
     generator: Generator
 
     async def run(self, question: Question, style: generation.GenerateStyle.ValueType) -> Attempt:
-        """The attempt, whether the generator succeeded or not."""
+        """Return the attempt, also if the generator failed."""
         revision = await self._load_playbook(question)
-        found = await self._search(question, revision)
-        return await self._generate(question, found, style)
+        search_response = await self._search(question, revision)
+        return await self._generate(question, search_response, style)
 
     async def answer(self, question: Question) -> Attempt:
-        """The attempt in style plain. Raises GenerationFailed when there is no answer (G-21, G-35)."""
+        """Return the attempt in style plain. Raises GenerationFailed without an answer (G-21, G-35)."""
         attempt = await self.run(question, generation.GENERATE_STYLE_PLAIN)
         if attempt.trajectory.status == trajectory.TRAJECTORY_STATUS_FAILURE:
             raise GenerationFailed(attempt.trajectory.error_message)
         return attempt
 
     async def _load_playbook(self, question: Question) -> int:
-        """The playbook's newest revision: what search must have before it answers, so that readers see what they wrote.
+        """Return the newest revision of the playbook, so that search waits for it and readers see their own writes.
 
-        Its bullets stay where they are: search holds the same ones.
+        The bullets are not loaded, because search has the same ones.
         """
         head = await self.playbooks.GetDataset(playbook.GetDatasetRequest(dataset=question.dataset))
         return max(head.dataset.revision, question.min_revision)
@@ -80,15 +80,18 @@ class ReflectionWorkflow:
         )
 
     async def _generate(
-        self, question: Question, found: search_service.SearchResponse, style: generation.GenerateStyle.ValueType
+        self,
+        question: Question,
+        search_response: search_service.SearchResponse,
+        style: generation.GenerateStyle.ValueType,
     ) -> Attempt:
-        answered = await self.generator.Generate(
+        generated = await self.generator.Generate(
             generation.GenerateRequest(
                 query=question.query,
                 dataset=question.dataset,
-                bullets=[result.bullet for result in found.results],
+                bullets=[result.bullet for result in search_response.results],
                 style=style,
                 instruction=question.instruction,
             )
         )
-        return Attempt(answered.trajectory, list(found.results), answered.model, found.revision)
+        return Attempt(generated.trajectory, list(search_response.results), generated.model, search_response.revision)

@@ -1,1 +1,1 @@
-"""The gRPC edge of the gateway."""
+"""The gRPC servicers of the gateway."""

@@ -1,7 +1,6 @@
 """The services behind the gateway, served on its port under their own names (G-66, docs/adr/001).
 
-Messages are handed on as the bytes they are: the gateway does not parse them, so each is checked once, by the service
-it is for.
+The gateway forwards serialized messages without parsing them; the service validates each message once.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ ChannelOf = Callable[[str], grpc.aio.Channel]
 
 
 def registrations(channel_of: ChannelOf, contract: Contract) -> list[Registration]:
-    """Return one for each service behind the gateway. A method without a timeout never ends by itself."""
+    """Return a registration for each service behind the gateway. Methods without a timeout are endless."""
     return [
         Registration(
             add=_add,
             servicer=Passthrough(peer, service, channel_of),
-            endless=[each.name for each in service.methods if contract.policy_of(each).timeout_seconds is None],
+            endless=[method.name for method in service.methods if contract.policy_of(method).timeout_seconds is None],
         )
         for peer in contract.peers
         for service in contract.services[peer]
@@ -40,25 +39,25 @@ def _add(passthrough: Passthrough, server: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Passthrough:
-    """Calls the peer that serves a service for every call of its methods."""
+    """Forwards the calls of a service to the peer that serves it."""
 
     peer: str
     service: ServiceDescriptor
     channel_of: ChannelOf
 
     def handler(self, method: MethodDescriptor) -> Any:
-        """The handler of one method; requests and responses are bytes."""
+        """Return the handler of a method; requests and responses are bytes."""
         kind = kind_of(method)
 
         def call(request: Any) -> Any:
             return getattr(self.channel_of(self.peer), kind)(path_of(method))(request)
 
-        async def one(request: Any, context: Any) -> bytes:
+        async def forward_unary(request: Any, context: Any) -> bytes:
             response: bytes = await call(request)
             return response
 
-        async def many(request: Any, context: Any) -> AsyncIterator[bytes]:
+        async def forward_stream(request: Any, context: Any) -> AsyncIterator[bytes]:
             async for response in call(request):
                 yield response
 
-        return getattr(grpc, f"{kind}_rpc_method_handler")(many if method.server_streaming else one)
+        return getattr(grpc, f"{kind}_rpc_method_handler")(forward_stream if method.server_streaming else forward_unary)

@@ -1,4 +1,4 @@
-"""RoundsService: hands its request to the rounds."""
+"""RoundsService: runs rounds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RoundsServicer(grpc_rounds.RoundsServiceServicer):
     async def RunRounds(
         self, request: rounds.RunRoundsRequest, context: Any
     ) -> AsyncIterator[rounds.RunRoundsResponse]:
-        """G-46. A call that is cancelled ends its teams before it returns."""
+        """Run the rounds of a request (G-46). A cancelled call ends its teams before it returns."""
         async with aclosing(self._rounds.events(request)) as events:
             async for event in events:
                 yield event

@@ -1,4 +1,4 @@
-"""GatewayService: each method hands its request to a chain."""
+"""GatewayService: learning, the workflow and answers."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class GatewayServicer(grpc_gateway.GatewayServiceServicer):
         self._workflow = workflow
 
     async def Learn(self, request: gateway.LearnRequest, context: Any) -> gateway.LearnResponse:
-        """G-40."""
+        """Learn from a trajectory (G-40)."""
         return await self._learning.learn(request)
 
     async def LearnWithProgress(
         self, request: gateway.LearnWithProgressRequest, context: Any
     ) -> AsyncIterator[gateway.LearnWithProgressResponse]:
-        """G-40, stage by stage."""
+        """Learn from a trajectory, and yield each finished stage (G-40)."""
         async for stage, message, response in self._learning.stages(request.learn):
             yield gateway.LearnWithProgressResponse(stage=stage, message=message, response=response)
 
     async def RunWorkflow(self, request: gateway.RunWorkflowRequest, context: Any) -> gateway.RunWorkflowResponse:
-        """G-32 to G-38."""
+        """Answer a question in style plain (G-32 to G-38)."""
         attempt = await self._workflow.answer(_question(request))
         return gateway.RunWorkflowResponse(
             llm_response=attempt.trajectory.generated_answer,
@@ -42,7 +42,7 @@ class GatewayServicer(grpc_gateway.GatewayServiceServicer):
         )
 
     async def Answer(self, request: gateway.AnswerRequest, context: Any) -> gateway.AnswerResponse:
-        """G-39."""
+        """Answer a question with citations (G-39)."""
         attempt = await self._workflow.run(_question(request, request.instruction), generator.GENERATE_STYLE_CITED)
         return gateway.AnswerResponse(
             trajectory=attempt.trajectory,

@@ -59,45 +59,45 @@ FOUND = search.SearchResponse(
 
 @dataclass
 class Peers:
-    """Every service behind the gateway. `raises` names a method and what it raises; `asked` keeps what it was asked."""
+    """Every service behind the gateway. `raises` names a method and what it raises; `requests` collects requests."""
 
     raises: dict[str, Exception] = field(default_factory=dict)
-    asked: list[Any] = field(default_factory=list)
+    requests: list[Any] = field(default_factory=list)
     answers: dict[str, list[Any]] = field(default_factory=dict)
     correlation_ids: list[str] = field(default_factory=list)
     failure: str = ""
 
-    def _heard(self, method: str, request: Any) -> None:
-        self.asked.append(request)
+    def _record(self, method: str, request: Any) -> None:
+        self.requests.append(request)
         self.correlation_ids.append(correlation_id())
         if method in self.raises:
             raise self.raises[method]
 
     async def GetDataset(self, request: playbook.GetDatasetRequest) -> playbook.GetDatasetResponse:
-        self._heard("dataset", request)
+        self._record("dataset", request)
         return playbook.GetDatasetResponse(dataset=playbook.Dataset(revision=3))
 
     async def Search(self, request: search.SearchRequest) -> search.SearchResponse:
-        self._heard("search", request)
+        self._record("search", request)
         return FOUND
 
     async def Generate(self, request: generation.GenerateRequest) -> generation.GenerateResponse:
-        self._heard("generate", request)
+        self._record("generate", request)
         attempt = trajectory.Trajectory(generated_answer="答え {x}", status=trajectory.TRAJECTORY_STATUS_SUCCESS)
         if self.failure:
             attempt = trajectory.Trajectory(status=trajectory.TRAJECTORY_STATUS_FAILURE, error_message=self.failure)
         return generation.GenerateResponse(trajectory=attempt, model="scripted")
 
     async def Curate(self, request: curator.CurateRequest) -> curator.CurateResponse:
-        self._heard("curate", request)
+        self._record("curate", request)
         return curator.CurateResponse(saved=True, revision=4)
 
     async def PrepareCuration(self, request: curator.PrepareCurationRequest) -> curator.PrepareCurationResponse:
-        self._heard("prepare", request)
+        self._record("prepare", request)
         return curator.PrepareCurationResponse(revision=3)
 
     async def Reflect(self, request: reflector.ReflectRequest) -> reflector.ReflectResponse:
-        self._heard("reflect", request)
+        self._record("reflect", request)
         return reflector.ReflectResponse(result=trajectory.ReflectionResult(iteration_count=1))
 
     def function(self, method: MethodDescriptor) -> Callable[[Any], Any]:
@@ -111,23 +111,23 @@ class Peers:
         if method.name == "Search" and not self.answers:
             scripted = [FOUND]
 
-        async def one(request: Any) -> bytes:
-            self._heard(method.name, request)
+        async def respond(request: Any) -> bytes:
+            self._record(method.name, request)
             return bytes(scripted[0].SerializeToString())
 
         async def all_of(requests: AsyncIterator[Any]) -> bytes:
             async for request in requests:
-                self._heard(method.name, request)
+                self._record(method.name, request)
             return bytes(scripted[0].SerializeToString())
 
         async def many(request: Any) -> AsyncIterator[bytes]:
             for answer in scripted:
                 yield answer.SerializeToString()
-            self._heard(method.name, request)
+            self._record(method.name, request)
 
         if method.client_streaming:
             return all_of
-        return many if method.server_streaming else one
+        return many if method.server_streaming else respond
 
     def channel(self, peer: str) -> Any:
         raise AssertionError(f"{peer} is scripted")
@@ -138,7 +138,7 @@ class Peers:
 
 def example_of(method: str) -> Any:
     """The JSON of the first README line that calls a method, such as `search.v1.SearchService/Search`."""
-    lines = (each for each in example_lines() if re.search(rf"hansei\.{re.escape(method)}(\s|$)", each.command))
+    lines = (line for line in example_lines() if re.search(rf"hansei\.{re.escape(method)}(\s|$)", line.command))
     text, decoder, found = parse_call(next(lines)).data.strip() or "{}", json.JSONDecoder(), []
     while text:
         document, end = decoder.raw_decode(text)
@@ -147,7 +147,7 @@ def example_of(method: str) -> Any:
     return found if len(found) > 1 else found[0]
 
 
-def sent(binding: Binding, **values: str) -> dict[str, Any]:
+def request_arguments(binding: Binding, **values: str) -> dict[str, Any]:
     """The arguments of `httpx` for the README's example of a method, with these values in the path."""
     path = binding.path.format(**(VALUES | values))
     request: dict[str, Any] = {"method": binding.verb, "url": path}

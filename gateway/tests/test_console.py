@@ -36,11 +36,13 @@ async def test_other_doors_lead_to_the_page(path: str) -> None:
 async def test_the_page_is_asked_for_again_and_its_files_are_kept() -> None:
     async with client() as http:
         page = await http.get(PREFIX)
-        kept = [await http.get(PREFIX + name) for name in re.findall(r'(?:href|src)="([0-9a-f]{16}/[^"]+)"', page.text)]
+        assets = [
+            await http.get(PREFIX + name) for name in re.findall(r'(?:href|src)="([0-9a-f]{16}/[^"]+)"', page.text)
+        ]
     assert page.headers["cache-control"] == "no-cache"
-    assert {each.status_code for each in kept} == {200}
-    assert all("immutable" in each.headers["cache-control"] for each in kept)
-    assert {each.headers["content-type"].partition(";")[0] for each in kept} == {
+    assert {asset.status_code for asset in assets} == {200}
+    assert all("immutable" in asset.headers["cache-control"] for asset in assets)
+    assert {asset.headers["content-type"].partition(";")[0] for asset in assets} == {
         "text/css",
         "text/javascript",
         "image/svg+xml",
@@ -49,14 +51,14 @@ async def test_the_page_is_asked_for_again_and_its_files_are_kept() -> None:
 
 async def test_all_modules_are_asked_for_at_once() -> None:
     preloaded = re.findall(r'modulepreload" href="[0-9a-f]{16}/([^"]+)"', await index())
-    assert sorted(preloaded) == [each.relative_to(PAGE).as_posix() for each in SOURCES]
+    assert sorted(preloaded) == [path.relative_to(PAGE).as_posix() for path in SOURCES]
 
 
 @pytest.mark.parametrize("path", [PREFIX, f"{PREFIX}nothing", "/"])
 async def test_every_answer_forbids_what_the_page_does_not_need(path: str) -> None:
     async with client() as http:
         headers = (await http.get(path)).headers
-    policy = dict(each.split(" ", 1) for each in headers["content-security-policy"].split("; "))
+    policy = dict(directive.split(" ", 1) for directive in headers["content-security-policy"].split("; "))
     assert policy["default-src"] == "'none'"
     assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
     assert policy["require-trusted-types-for"] == "'script'"
@@ -92,16 +94,16 @@ async def test_the_page_holds_nothing_inline_and_nothing_from_elsewhere() -> Non
     text = await index()
     assert re.findall(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son[a-z]+=", text) == []
     elsewhere = re.compile(rb"https?://(?!www\.w3\.org/2000/svg)|url\((?!#)|@import")
-    assert [each.name for each in PAGE.rglob("*") if each.is_file() and elsewhere.search(each.read_bytes())] == []
+    assert [path.name for path in PAGE.rglob("*") if path.is_file() and elsewhere.search(path.read_bytes())] == []
     assert ASSETS not in text
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda each: each.relative_to(PAGE).as_posix())
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.relative_to(PAGE).as_posix())
 def test_no_text_can_become_markup_or_code(source: Path) -> None:
     ways = ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "DOMParser")
     others = ("createContextualFragment", "srcdoc", "setHTML", "createPolicy")
     text = source.read_text(encoding="utf-8")
-    assert [each for each in (*ways, *others) if each in text] == []
+    assert [name for name in (*ways, *others) if name in text] == []
 
 
 def test_the_index_is_no_asset() -> None:

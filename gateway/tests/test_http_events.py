@@ -29,7 +29,7 @@ def events_of(text: str) -> list[tuple[str, str, Any]]:
     return found
 
 
-def watched(*numbers: int) -> list[planner.WatchExecutionResponse]:
+def watch_responses(*numbers: int) -> list[planner.WatchExecutionResponse]:
     answers = []
     for number in numbers:
         answer = planner.WatchExecutionResponse()
@@ -56,13 +56,13 @@ async def test_learning_tells_its_stages_and_ends() -> None:
 
 
 async def test_an_execution_is_followed_and_resumed_after_the_last_event_seen() -> None:
-    peers = Peers(answers={"WatchExecution": watched(3, 4)})
+    peers = Peers(answers={"WatchExecution": watch_responses(3, 4)})
     async with client_of(peers) as client:
         first = await client.get(f"/v1/executions/{EXECUTION}/events?after_sequence=2")
         last = {"Last-Event-ID": events_of(first.text)[1][0]}
         again = await client.get(f"/v1/executions/{EXECUTION}/events?after_sequence=2", headers=last)
     assert [identity for identity, _, _ in events_of(first.text)] == ["3", "4", ""]
-    assert [asked.after_sequence for asked in peers.asked] == [2, 4]
+    assert [request.after_sequence for request in peers.requests] == [2, 4]
     assert again.status_code == 200
 
 
@@ -76,7 +76,7 @@ async def test_a_feed_that_is_resumed_needs_no_snapshot() -> None:
         first = await client.get("/v1/playbooks/d/events?snapshot=true")
         await client.get("/v1/playbooks/d/events?snapshot=true", headers={"Last-Event-ID": "7"})
     assert [identity for identity, _, _ in events_of(first.text)] == ["", "6", "7", ""]
-    assert [(asked.snapshot, asked.from_revision) for asked in peers.asked] == [(True, 0), (False, 7)]
+    assert [(request.snapshot, request.from_revision) for request in peers.requests] == [(True, 0), (False, 7)]
 
 
 @pytest.mark.parametrize("identity", ["x", "-1", "1" * 19, "1 2"])
@@ -86,7 +86,7 @@ async def test_a_last_event_that_is_none_is_a_problem(identity: str) -> None:
         response = await client.get("/v1/playbooks/d/events", headers={"Last-Event-ID": identity})
     assert response.status_code == 400
     assert response.json()["violations"][0]["field"] == "last-event-id"
-    assert peers.asked == []
+    assert peers.requests == []
 
 
 async def test_what_fails_at_once_has_its_status() -> None:
@@ -98,7 +98,7 @@ async def test_what_fails_at_once_has_its_status() -> None:
 
 async def test_what_fails_later_is_told_by_the_last_event() -> None:
     gone = Unavailable("planner does not answer", reason="PEER_UNAVAILABLE", retry_after=0.2)
-    peers = Peers(answers={"WatchExecution": watched(1)}, raises={"WatchExecution": gone})
+    peers = Peers(answers={"WatchExecution": watch_responses(1)}, raises={"WatchExecution": gone})
     async with client_of(peers) as client:
         response = await client.get(f"/v1/executions/{EXECUTION}/events")
     assert response.status_code == 200
@@ -107,7 +107,7 @@ async def test_what_fails_later_is_told_by_the_last_event() -> None:
 
 
 async def test_an_unforeseen_failure_says_nothing_of_itself() -> None:
-    peers = Peers(answers={"WatchExecution": watched(1)}, raises={"WatchExecution": RuntimeError("secret")})
+    peers = Peers(answers={"WatchExecution": watch_responses(1)}, raises={"WatchExecution": RuntimeError("secret")})
     async with client_of(peers) as client:
         response = await client.get(f"/v1/executions/{EXECUTION}/events")
     assert events_of(response.text)[1][2]["reason"] == "INTERNAL"
@@ -119,7 +119,7 @@ class Endless(Peers):
 
     def function(self, method: MethodDescriptor) -> Callable[[Any], Any]:
         async def feed(request: Any) -> AsyncIterator[Any]:
-            self.told.set()
+            self.opened.set()
             try:
                 yield playbook.WatchPlaybookResponse(progress=playbook.Progress(revision=5)).SerializeToString()
                 await asyncio.Event().wait()
@@ -128,16 +128,16 @@ class Endless(Peers):
 
         return feed if method.name == "WatchPlaybook" else super().function(method)
 
-    told: asyncio.Event
+    opened: asyncio.Event
     left: asyncio.Event
 
 
 async def test_an_endless_stream_ends_when_the_server_goes() -> None:
     peers, progress = Endless(), CallsInProgress()
-    peers.told, peers.left = asyncio.Event(), asyncio.Event()
+    peers.opened, peers.left = asyncio.Event(), asyncio.Event()
     async with client_of(peers, progress=progress) as client:
         watching = asyncio.create_task(client.get("/v1/playbooks/d/events"))
-        await peers.told.wait()
+        await peers.opened.wait()
         progress.end_endless()
         response = await watching
         late = await client.get("/v1/playbooks/d/events")
@@ -149,10 +149,10 @@ async def test_an_endless_stream_ends_when_the_server_goes() -> None:
 
 async def test_streams_have_a_limit_of_their_own_and_leave_requests_their_places() -> None:
     peers, progress = Endless(), CallsInProgress()
-    peers.told, peers.left = asyncio.Event(), asyncio.Event()
+    peers.opened, peers.left = asyncio.Event(), asyncio.Event()
     async with client_of(peers, progress=progress, limit=1) as client:
         watching = asyncio.create_task(client.get("/v1/playbooks/d/events"))
-        await peers.told.wait()
+        await peers.opened.wait()
         refused = await client.get("/v1/playbooks/d/events")
         read = await client.get("/v1/playbooks/d")
         progress.end_endless()

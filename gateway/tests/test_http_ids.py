@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.http.paths import routed_path
 from gateway.http.problems import PROBLEM
-from gateway.tests.scripted_http import BINDINGS, Peers, client_of, sent
+from gateway.tests.scripted_http import BINDINGS, Peers, client_of, request_arguments
 
 HOSTILE = [
     "a/b",
@@ -40,7 +40,7 @@ FREE = {
 """What contracts let hold anything; executions of the planner, datasets, keys and jobs have a shape."""
 
 
-def encoded(value: str) -> str:
+def encode(value: str) -> str:
     """A segment of a path, with nothing left in it that a client might resolve."""
     return quote(value, safe="").replace(".", "%2E")
 
@@ -50,15 +50,15 @@ async def test_a_hostile_id_is_the_methods_or_breaks_its_contract(value: str) ->
     peers = Peers()
     async with client_of(peers) as client:
         for binding, name in CASES:
-            peers.asked.clear()
-            request = sent(binding, **{name: encoded(value)})
+            peers.requests.clear()
+            request = request_arguments(binding, **{name: encode(value)})
             response = await client.request(**request)
             if FREE.get(binding.method.full_name) == name:
-                assert (response.status_code, getattr(peers.asked[0], name)) == (200, value)
+                assert (response.status_code, getattr(peers.requests[0], name)) == (200, value)
             else:
                 assert (response.status_code, response.headers["content-type"]) == (400, PROBLEM), request
                 assert response.json()["violations"][0]["field"] == name
-                assert peers.asked == []
+                assert peers.requests == []
 
 
 async def test_a_slash_that_is_not_encoded_still_ends_a_segment() -> None:
@@ -70,11 +70,11 @@ async def test_an_encoded_letter_is_that_letter() -> None:
     peers = Peers()
     async with client_of(peers) as client:
         assert (await client.get("/v1/%70laybooks/%64")).status_code == 200
-    assert peers.asked[0].dataset == "d"
+    assert peers.requests[0].dataset == "d"
 
 
 @given(st.lists(st.text(min_size=1), min_size=1))
 def test_for_all_segments_a_routed_path_has_as_many(segments: list[str]) -> None:
-    sent = "/".join(quote(each, safe="") for each in segments)
+    sent = "/".join(quote(segment, safe="") for segment in segments)
     path = routed_path({"raw_path": f"/{sent}".encode(), "path": "/" + "/".join(segments)})
     assert path.count("/") == len(segments)

@@ -22,11 +22,11 @@ MESSAGES = example_of("gateway.v1.BulkService/SubmitTrajectories")
 
 def job_for(dataset: str) -> list[Any]:
     """The example, for another dataset."""
-    told: list[Any] = copy.deepcopy(MESSAGES)
-    told[0]["head"]["dataset"] = dataset
-    for each in told[1]["batch"]["trajectories"]:
-        each["trajectory"]["dataset"] = dataset
-    return told
+    messages: list[Any] = copy.deepcopy(MESSAGES)
+    messages[0]["head"]["dataset"] = dataset
+    for item in messages[1]["batch"]["trajectories"]:
+        item["trajectory"]["dataset"] = dataset
+    return messages
 
 
 async def test_the_messages_of_a_stream_arrive_in_their_order() -> None:
@@ -35,7 +35,7 @@ async def test_the_messages_of_a_stream_arrive_in_their_order() -> None:
     async with client_of(peers) as client:
         response = await client.post("/v1/jobs", json=MESSAGES)
     assert (response.status_code, response.json()["job"]["edits"]) == (200, "7")
-    assert [asked.WhichOneof("part") for asked in peers.asked] == ["head", "batch"]
+    assert [request.WhichOneof("part") for request in peers.requests] == ["head", "batch"]
 
 
 @pytest.mark.parametrize("body", [{}, {"head": MESSAGES[0]["head"]}, [5], "[", None])
@@ -45,7 +45,7 @@ async def test_a_body_that_is_no_list_of_messages_is_refused(body: Any) -> None:
         response = await client.post("/v1/jobs", json=body)
     assert (response.status_code, response.headers["content-type"]) == (400, PROBLEM)
     assert response.json()["reason"] == "BODY_NOT_JSON_LIST"
-    assert peers.asked == []
+    assert peers.requests == []
 
 
 async def test_a_wrong_message_is_told_with_its_place_and_nothing_is_sent() -> None:
@@ -58,18 +58,18 @@ async def test_a_wrong_message_is_told_with_its_place_and_nothing_is_sent() -> N
     assert response.json()["detail"] == "[1] Invalid dataset name: 'a b'"
     (violation,) = response.json()["violations"]
     assert violation["field"] == "[1].batch.trajectories[0].trajectory.dataset"
-    assert peers.asked == []
+    assert peers.requests == []
 
 
 async def test_a_file_is_the_body_and_the_other_fields_are_in_the_query() -> None:
-    told = reflector.ParseTrajectoriesResponse(format=reflector.TRAJECTORY_FORMAT_OPENAI)
-    peers = Peers(answers={"ParseTrajectories": [told]})
+    parsed = reflector.ParseTrajectoriesResponse(format=reflector.TRAJECTORY_FORMAT_OPENAI)
+    peers = Peers(answers={"ParseTrajectories": [parsed]})
     query = {"dataset": "d", "format": "TRAJECTORY_FORMAT_OPENAI"}
     async with client_of(peers) as client:
         response = await client.post("/v1/trajectories/parse", params=query, content=b"\x00\xff[")
     assert response.json() == {"trajectories": [], "format": "TRAJECTORY_FORMAT_OPENAI"}
-    (asked,) = peers.asked
-    assert (asked.content, asked.dataset, asked.format) == (b"\x00\xff[", "d", reflector.TRAJECTORY_FORMAT_OPENAI)
+    (request,) = peers.requests
+    assert (request.content, request.dataset, request.format) == (b"\x00\xff[", "d", reflector.TRAJECTORY_FORMAT_OPENAI)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ async def test_a_file_without_what_it_needs_is_refused(query: dict[str, str], co
     async with client_of(peers) as client:
         response = await client.post("/v1/trajectories/parse", params=query, content=content)
     assert (response.status_code, response.json()["violations"][0]["field"]) == (400, field)
-    assert peers.asked == []
+    assert peers.requests == []
 
 
 async def test_a_job_is_followed_until_it_has_ended() -> None:
@@ -122,12 +122,12 @@ async def test_a_job_is_its_makers_over_http_too(tmp_path: Path, verb: str, path
         acme, evil = [{"Authorization": await entry.key(name, "read", "learn")} for name in ("acme", "evil")]
         made = await client.post("/v1/jobs", json=job_for("acme--d"), headers=acme)
         own = await client.request(verb, f"/v1/jobs/{JOB}{path}", headers=acme, **change)
-        peers.asked.clear()
+        peers.requests.clear()
         foreign = await client.request(verb, f"/v1/jobs/{JOB}{path}", headers=evil, **change)
         absent = await client.request(verb, f"/v1/jobs/{unknown}{path}", headers=evil, **change)
     assert [made.status_code, own.status_code, foreign.status_code, absent.status_code] == [200, 200, 404, 404]
     assert foreign.text.replace(JOB, unknown) == absent.text
-    assert peers.asked == []
+    assert peers.requests == []
 
 
 async def test_a_stream_is_checked_message_by_message(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ async def test_a_stream_is_checked_message_by_message(tmp_path: Path) -> None:
         response = await client.post("/v1/jobs", json=mixed, headers=headers)
         listed = await client.get("/v1/jobs", headers={"Authorization": await entry.key("acme", "read")})
     assert (response.status_code, listed.status_code) == (404, 404)  # a list without a dataset is the operator's
-    assert [asked.WhichOneof("part") for asked in peers.asked] == ["head"]
+    assert [request.WhichOneof("part") for request in peers.requests] == ["head"]
 
 
 async def test_a_reader_submits_nothing(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ async def test_a_reader_submits_nothing(tmp_path: Path) -> None:
         headers = {"Authorization": await entry.key("acme", "read")}
         response = await client.post("/v1/jobs", json=job_for("acme--d"), headers=headers)
     assert response.status_code == 403
-    assert peers.asked == []
+    assert peers.requests == []
 
 
 async def test_a_job_that_is_not_there_is_a_problem() -> None:

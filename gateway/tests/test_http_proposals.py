@@ -48,22 +48,22 @@ async def test_a_run_that_ends_well(path: str, kind: str) -> None:
         "rendered": "要約\n",
     }  # G-22
     assert "要約".encode() in response.content  # G-31
-    (asked,) = peers.asked
-    assert asked.DESCRIPTOR.name == kind
-    assert json.loads(asked.brief.dashboard_json) == DASHBOARD
-    assert (asked.brief.focus_node_id, asked.brief.user_intent) == ("n1", "早く")
-    assert list(asked.brief.constraints) == ["予算"]  # V-32
-    assert "zz" not in str(asked)  # G-26
+    (request,) = peers.requests
+    assert request.DESCRIPTOR.name == kind
+    assert json.loads(request.brief.dashboard_json) == DASHBOARD
+    assert (request.brief.focus_node_id, request.brief.user_intent) == ("n1", "早く")
+    assert list(request.brief.constraints) == ["予算"]  # V-32
+    assert "zz" not in str(request)  # G-26
 
 
 async def test_what_is_left_out_stays_out() -> None:
     peers = Peers()
     async with client_of(peers) as client:
         await client.post(RUNS[0], json={"dashboard": DASHBOARD, "constraints": ["a", "b"], "focusNodeId": None})
-    (asked,) = peers.asked
-    assert not asked.brief.HasField("focus_node_id")
-    assert not asked.brief.HasField("user_intent")
-    assert list(asked.brief.constraints) == ["a", "b"]
+    (request,) = peers.requests
+    assert not request.brief.HasField("focus_node_id")
+    assert not request.brief.HasField("user_intent")
+    assert list(request.brief.constraints) == ["a", "b"]
 
 
 @pytest.mark.parametrize("path", RUNS)
@@ -121,7 +121,7 @@ async def test_a_field_of_another_type_is_400_in_the_same_shape(fields: dict[str
         response = await client.post(RUNS[1], json={"dashboard": DASHBOARD, **fields})
     assert response.status_code == 400
     assert response.json() == {"ok": False, "report": None, "errors": [message], "warnings": []}
-    assert peers.asked == []
+    assert peers.requests == []
 
 
 @pytest.mark.parametrize("path", [*RUNS, VALIDATE])
@@ -157,9 +157,9 @@ async def test_a_report_is_checked() -> None:
         response = await client.post(VALIDATE, json=body)
     assert response.status_code == 200
     assert response.json() == {"ok": False, "errors": ["e1", "e2"], "warnings": ["注意"]}  # G-27
-    (asked,) = peers.asked
-    assert (asked.type, json.loads(asked.report_json)) == ("organizer", {"a": ["{x}"]})
-    assert list(asked.valid_node_ids) == ["n1", "n3"]  # G-27
+    (request,) = peers.requests
+    assert (request.type, json.loads(request.report_json)) == ("organizer", {"a": ["{x}"]})
+    assert list(request.valid_node_ids) == ["n1", "n3"]  # G-27
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,8 @@ async def test_ids_may_be_left_out_and_a_report_may_be_anything(body: dict[str, 
     peers = Peers()
     async with client_of(peers) as client:
         assert (await client.post(VALIDATE, json=body)).status_code == 200
-    assert peers.asked[0].report_json == "5"
-    assert list(peers.asked[0].valid_node_ids) == []  # G-27
+    assert peers.requests[0].report_json == "5"
+    assert list(peers.requests[0].valid_node_ids) == []  # G-27
 
 
 @pytest.mark.parametrize("kind", ["Organizer", "", None, 5, ["organizer"], {"a": 1}])
@@ -181,7 +181,7 @@ async def test_another_type_is_400(kind: Any) -> None:
     assert response.status_code == 400
     expected = {"ok": False, "errors": ["type must be 'organizer' or 'advisor'"], "warnings": []}
     assert response.json() == expected  # G-28
-    assert peers.asked == []
+    assert peers.requests == []
 
 
 JSON_VALUES = st.recursive(

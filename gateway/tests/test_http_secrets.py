@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.descriptor import MethodDescriptor
 
 from gateway.adapters.health import ServiceHealth
-from gateway.tests.scripted_http import BINDINGS, Peers, client_of, sent
+from gateway.tests.scripted_http import BINDINGS, Peers, client_of, request_arguments
 
 SECRET = "postgresql://hansei:s3cret@db/"
 DASHBOARD: dict[str, Any] = {"trays": {"in_progress": []}}
@@ -19,14 +19,14 @@ class Failing(Peers):
     """Every method, and the look at the services, fails with an error that nobody foresaw."""
 
     def function(self, method: MethodDescriptor) -> Callable[[Any], Any]:
-        async def one(request: Any) -> bytes:
+        async def respond(request: Any) -> bytes:
             raise RuntimeError(SECRET)
 
         async def many(request: Any) -> AsyncIterator[bytes]:
             raise RuntimeError(SECRET)
             yield b""
 
-        return many if method.server_streaming else one
+        return many if method.server_streaming else respond
 
     async def states(self) -> list[ServiceHealth]:
         raise RuntimeError(SECRET)
@@ -42,7 +42,7 @@ KINDS: dict[str, Any] = {
         "json": {"type": "advisor", "report": {}},
     },
     "services": {"method": "GET", "url": "/v1/services"},
-} | {f"{each.verb} {each.path}": sent(each) for each in BINDINGS}
+} | {f"{binding.verb} {binding.path}": request_arguments(binding) for binding in BINDINGS}
 
 
 @pytest.mark.parametrize("request_", KINDS.values(), ids=KINDS)

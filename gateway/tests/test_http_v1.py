@@ -23,7 +23,7 @@ from chassis.errors import (
 from gateway.access.tests.entrance import entrance
 from gateway.http.bindings import Binding
 from gateway.http.problems import STATUS_OF_CODE, status_of
-from gateway.tests.scripted_http import BINDINGS, VALUES, Peers, client_of, example_of, sent
+from gateway.tests.scripted_http import BINDINGS, VALUES, Peers, client_of, example_of, request_arguments
 
 PROBLEM = "application/problem+json"
 LEARN = example_of("gateway.v1.GatewayService/LearnWithProgress")["learn"]
@@ -39,12 +39,12 @@ async def test_learning_over_http() -> None:
     assert response.json()["curation"]["saved"] is True
     assert response.json()["curation"]["revision"] == "4"  # 64-bit numbers are texts in proto3 JSON
     assert response.json()["curation"]["operations"] == []
-    assert [asked.DESCRIPTOR.name for asked in peers.asked] == [
+    assert [request.DESCRIPTOR.name for request in peers.requests] == [
         "PrepareCurationRequest",
         "ReflectRequest",
         "CurateRequest",
     ]
-    assert peers.asked[-1].request_id == LEARN["request_id"]
+    assert peers.requests[-1].request_id == LEARN["request_id"]
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ async def test_searching_over_http() -> None:
     assert response.status_code == 200
     assert [result["bullet"]["id"] for result in response.json()["results"]] == ["b-1", "b-2"]
     assert "日本語".encode() in response.content  # G-31
-    (asked,) = peers.asked
-    assert (asked.dataset, asked.query.top_k, asked.min_revision) == ("http-example", 5, 3)
+    (request,) = peers.requests
+    assert (request.dataset, request.query.top_k, request.min_revision) == ("http-example", 5, 3)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ async def test_playbooks_are_read_by_path_and_query(path: str, expected: dict[st
     async with client_of(peers) as client:
         response = await client.get(path)
     assert response.status_code == 200
-    assert MessageToDict(peers.asked[0], preserving_proto_field_name=True) == expected
+    assert MessageToDict(peers.requests[0], preserving_proto_field_name=True) == expected
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ async def test_a_request_that_breaks_a_rule_is_a_problem(verb: str, path: str, b
     problem = response.json()
     assert problem["detail"].startswith(detail)
     assert (problem["title"], problem["status"], problem["code"]) == ("Bad Request", 400, "INVALID_ARGUMENT")
-    assert peers.asked == []
+    assert peers.requests == []
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ async def document() -> dict[str, Any]:
 async def test_the_document_describes_every_endpoint() -> None:
     described = await document()
     shown = {(verb.upper(), path) for path, verbs in described["paths"].items() for verb in verbs}
-    assert shown == {(each.verb, each.path) for each in BINDINGS} | {
+    assert shown == {(binding.verb, binding.path) for binding in BINDINGS} | {
         ("GET", "/health"),
         ("GET", "/v1/services"),
         ("POST", "/workflow/run"),
@@ -177,10 +177,12 @@ async def test_the_document_describes_every_endpoint() -> None:
         ("POST", "/api/advisor/run"),
         ("POST", "/api/proposal-quality/validate"),
     }
-    for each in BINDINGS:
-        operation = described["paths"][each.path][each.verb.lower()]
-        assert {told["name"] for told in operation["parameters"] if told["in"] == "path"} == set(each.variables)
-        assert ("requestBody" in operation) == (each.verb != "GET")
+    for binding in BINDINGS:
+        operation = described["paths"][binding.path][binding.verb.lower()]
+        assert {parameter["name"] for parameter in operation["parameters"] if parameter["in"] == "path"} == set(
+            binding.variables
+        )
+        assert ("requestBody" in operation) == (binding.verb != "GET")
 
 
 async def test_the_document_asks_for_the_token_where_one_is_set(tmp_path: Path) -> None:
@@ -212,11 +214,11 @@ async def test_every_reference_of_the_document_leads_somewhere() -> None:
 async def test_every_method_is_answered(binding: Binding) -> None:
     peers = Peers()
     async with client_of(peers) as client:
-        response = await client.request(**sent(binding))
+        response = await client.request(**request_arguments(binding))
     assert response.status_code == 200, response.text
     if binding.method.containing_service.name != "GatewayService":  # which is a chain of others
-        assert peers.asked[0].DESCRIPTOR is binding.method.input_type
-        assert {name: getattr(peers.asked[0], name) for name in binding.variables} == {
+        assert peers.requests[0].DESCRIPTOR is binding.method.input_type
+        assert {name: getattr(peers.requests[0], name) for name in binding.variables} == {
             name: VALUES[name] for name in binding.variables
         }
 
@@ -225,7 +227,7 @@ async def test_a_repeated_field_takes_every_value_of_the_query() -> None:
     peers = Peers()
     async with client_of(peers) as client:
         await client.get("/v1/playbooks/d/bullets?ids=b-1&ids=b-2&sections=git")
-    assert (list(peers.asked[0].ids), list(peers.asked[0].sections)) == (["b-1", "b-2"], ["git"])
+    assert (list(peers.requests[0].ids), list(peers.requests[0].sections)) == (["b-1", "b-2"], ["git"])
 
 
 async def test_path_and_body_are_one_request_and_may_not_contradict_each_other() -> None:
@@ -235,7 +237,7 @@ async def test_path_and_body_are_one_request_and_may_not_contradict_each_other()
         same = await client.post("/v1/playbooks/d/restore", json={**RESTORE, "dataset": "d"})
         other = await client.post("/v1/playbooks/d/restore", json={**RESTORE, "dataset": "e"})
     assert [joined.status_code, same.status_code, other.status_code] == [200, 200, 400]
-    assert [asked.dataset for asked in peers.asked] == ["d", "d"]
+    assert [request.dataset for request in peers.requests] == ["d", "d"]
     assert other.json()["detail"] == "dataset is 'e' in the body and 'd' in the path"
 
 

@@ -30,7 +30,7 @@ async def test_the_workflow_answers() -> None:
     assert response.status_code == 200
     assert response.json() == {"llm_response": "答え {x}", "search_results_count": 2}  # G-19, G-37
     assert "答え".encode() in response.content  # G-31
-    bullets, searched, generated = peers.asked
+    bullets, searched, generated = peers.requests
     assert (bullets.dataset, searched.dataset, generated.dataset) == ("appworld",) * 3  # G-19
     assert searched.query.query_text == generated.query == "Q {y}"  # G-67
 
@@ -51,10 +51,10 @@ async def test_a_field_that_is_missing_or_of_another_type_is_422(body: Any, fiel
     async with client_of(peers) as client:
         response = await client.post("/workflow/run", json=body)
     assert response.status_code == 422  # G-20
-    (told,) = response.json()["detail"]
-    assert told["loc"] == ["body", field] if field else ["body"]
-    assert "input" not in told
-    assert peers.asked == []
+    (error,) = response.json()["detail"]
+    assert error["loc"] == ["body", field] if field else ["body"]
+    assert "input" not in error
+    assert peers.requests == []
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"query": "\\ud800"}'])
@@ -69,7 +69,7 @@ async def test_an_invalid_dataset_name_is_400(name: str) -> None:
     async with client_of(peers) as client:
         response = await client.post("/workflow/run", json={"query": "Q", "dataset": name})
     assert (response.status_code, response.json()) == (400, {"detail": f"Invalid dataset name: '{name}'"})  # G-20
-    assert peers.asked == []
+    assert peers.requests == []
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ async def test_an_error_in_a_node_stops_the_run() -> None:
     peers = Peers(raises={"search": Unavailable("down")})
     async with client_of(peers) as client:
         await client.post("/workflow/run", json={"query": "Q"})
-    assert len(peers.asked) == 2  # G-38
+    assert len(peers.requests) == 2  # G-38
 
 
 async def test_a_fault_of_ours_tells_only_where_the_log_has_it() -> None:
@@ -114,11 +114,11 @@ async def test_the_chain_runs_within_the_policys_time() -> None:
     seen: list[float | None] = []
     dataset = peers.GetDataset
 
-    async def noted(request: Any) -> Any:
+    async def note(request: Any) -> Any:
         seen.append(deadlines.remaining())
         return await dataset(request)
 
-    peers.GetDataset = noted  # type: ignore[method-assign]
+    peers.GetDataset = note  # type: ignore[method-assign]
     async with client_of(peers) as client:
         await client.post("/workflow/run", json={"query": "Q"})
     assert seen[0] is not None
@@ -146,19 +146,19 @@ NO_CREDENTIAL = [None, "", "Bearer", "Bearer wrong", "Bearer tokenx", "Basic tok
 async def test_with_a_token_nothing_but_health_is_open(tmp_path: Path, verb: str, path: str) -> None:
     peers = Peers()
     async with entrance(tmp_path, GATEWAY_API_TOKEN="token") as entry, client_of(peers, guard=entry.guard) as client:
-        for given in NO_CREDENTIAL:
-            headers = {} if given is None else {b"Authorization": given.encode("latin-1")}
+        for credential in NO_CREDENTIAL:
+            headers = {} if credential is None else {b"Authorization": credential.encode("latin-1")}
             response = await client.request(verb, path, headers=headers)
-            assert (response.status_code, response.json()) == (401, {"error": "Unauthorized"}), given  # G-30
+            assert (response.status_code, response.json()) == (401, {"error": "Unauthorized"}), credential  # G-30
             assert response.headers["WWW-Authenticate"] == "Bearer"
             assert (await client.get("/health")).status_code == 200
-    assert peers.asked == []
+    assert peers.requests == []
 
 
-@pytest.mark.parametrize("given", ["Bearer token", "bearer token"])
-async def test_the_token_opens(tmp_path: Path, given: str) -> None:
+@pytest.mark.parametrize("credential", ["Bearer token", "bearer token"])
+async def test_the_token_opens(tmp_path: Path, credential: str) -> None:
     async with entrance(tmp_path, GATEWAY_API_TOKEN="token") as entry, client_of(Peers(), guard=entry.guard) as client:
-        response = await client.post("/workflow/run", json={"query": "Q"}, headers={"Authorization": given})
+        response = await client.post("/workflow/run", json={"query": "Q"}, headers={"Authorization": credential})
     assert response.status_code == 200  # G-30
 
 
@@ -179,18 +179,18 @@ async def test_a_body_that_is_too_large_is_refused_unread(declared: bool) -> Non
     assert response.status_code == 413
     assert response.json()["reason"] == "BODY_TOO_LARGE"
     assert sent == (0 if declared else 11)
-    assert peers.asked == []
+    assert peers.requests == []
 
 
 async def test_one_request_too_many_is_told_when_to_come_back() -> None:
     peers, began, may_end = Peers(), asyncio.Event(), asyncio.Event()
 
-    async def held(request: Any) -> Any:
+    async def hold(request: Any) -> Any:
         began.set()
         await may_end.wait()
         raise Unavailable("held")
 
-    peers.GetDataset = held  # type: ignore[method-assign]
+    peers.GetDataset = hold  # type: ignore[method-assign]
     async with client_of(peers, limit=1) as client:
         first = asyncio.create_task(client.post("/workflow/run", json={"query": "Q"}))
         await began.wait()

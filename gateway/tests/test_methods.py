@@ -26,9 +26,9 @@ class Searching:
 
 @pytest.mark.parametrize("answer", [ANSWER, ANSWER.SerializeToString()], ids=["message", "wire form"])
 async def test_an_answer_is_the_wire_form_of_a_message(answer: pb.SearchResponse | bytes) -> None:
-    def nobody(name: str) -> Any:
+    def refuse_channel(name: str) -> Any:
         raise AssertionError(f"{name} is in this process")
 
     own = {METHOD.containing_service.full_name: Searching(answer)}
-    call = ContractMethods(nobody, installed_contract(), own).function(METHOD)
+    call = ContractMethods(refuse_channel, installed_contract(), own).function(METHOD)
     assert await call(pb.SearchRequest(dataset="d")) == ANSWER.SerializeToString()

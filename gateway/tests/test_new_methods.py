@@ -66,7 +66,7 @@ message GreetResponse { repeated GreetRequest requests = 1; double warmth = 2; }
 """
 
 
-def compiled(folder: Path, text: str) -> descriptor_pool.DescriptorPool:
+def compile_proto(folder: Path, text: str) -> descriptor_pool.DescriptorPool:
     """A pool of descriptors with a proto and what it imports."""
     (folder / "greeter.proto").write_text(text, encoding="utf-8")
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", f"-I{ROOT / 'third_party'}"]
@@ -79,7 +79,7 @@ def compiled(folder: Path, text: str) -> descriptor_pool.DescriptorPool:
 
 
 def contract_of(folder: Path, text: str = PROTO) -> Contract:
-    service = compiled(folder, text).FindServiceByName("hansei.greeter.v1.GreeterService")
+    service = compile_proto(folder, text).FindServiceByName("hansei.greeter.v1.GreeterService")
     policies = {path_of(method): MethodPolicy(10.0, "read", retry=False) for method in service.methods}
     return Contract({"greeter": [service]}, policies)
 
@@ -91,13 +91,13 @@ class Greeter:
         (self.service,) = contract.services["greeter"]
 
     def handlers(self) -> Any:
-        methods = {each.name: self._handler(each) for each in self.service.methods}
+        methods = {method.name: self._handler(method) for method in self.service.methods}
         return grpc.method_handlers_generic_handler(self.service.full_name, methods)
 
     def _handler(self, method: Any) -> Any:
         response = GetMessageClass(method.output_type)
 
-        async def one(request: Any, context: Any) -> Any:
+        async def respond(request: Any, context: Any) -> Any:
             return response(requests=[request], warmth=0.1)
 
         async def many(request: Any, context: Any) -> AsyncIterator[Any]:
@@ -105,9 +105,9 @@ class Greeter:
                 yield response(requests=[request])
 
         async def of_all(requests: AsyncIterator[Any], context: Any) -> Any:
-            return response(requests=[each async for each in requests])
+            return response(requests=[message async for message in requests])
 
-        behaviour = of_all if method.client_streaming else many if method.server_streaming else one
+        behaviour = of_all if method.client_streaming else many if method.server_streaming else respond
         return getattr(grpc, f"{kind_of(method)}_rpc_method_handler")(
             behaviour, GetMessageClass(method.input_type).FromString, response.SerializeToString
         )
@@ -171,7 +171,7 @@ async def test_a_new_method_takes_its_fields_from_path_query_and_body(tmp_path: 
         "event: message",
         "event: end",
     ]
-    assert [each["language"] for each in both.json()["requests"]] == ["a", "b"]
+    assert [item["language"] for item in both.json()["requests"]] == ["a", "b"]
     assert absent.status_code == 404  # it has no rule
 
 
@@ -206,7 +206,7 @@ async def test_a_new_method_is_in_the_document(tmp_path: Path) -> None:
         document["paths"]["/v1/greetings"]["post"],
     )
     assert (got["operationId"], posted["operationId"]) == ("GreeterService_Greet", "GreeterService_Greet_1")
-    parameters = {each["name"]: (each["in"], each["schema"]) for each in got["parameters"]}
+    parameters = {item["name"]: (item["in"], item["schema"]) for item in got["parameters"]}
     assert parameters["person.name"] == ("path", {"type": "string"})
     assert parameters["person.mood"] == ("query", {"type": "string", "enum": ["MOOD_UNSPECIFIED", "MOOD_HAPPY"]})
     assert parameters["person.titles"] == ("query", {"type": "array", "items": {"type": "string"}})

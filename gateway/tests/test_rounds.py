@@ -9,7 +9,7 @@ import pytest
 
 from chassis.errors import AlreadyExists
 from gateway.orchestrator.rounds import plan_of
-from gateway.tests.scripted import CONTINUE, EXECUTION, PROMPT, STOP, Stage, request, team
+from gateway.tests.scripted_peers import CONTINUE, EXECUTION, PROMPT, STOP, Stage, rounds_request, team
 from hansei.gateway.v1 import rounds_service_pb2 as rounds
 from hansei.planner.v1 import generator_service_pb2 as generation
 from hansei.validator.v1 import evaluation_pb2 as evaluation
@@ -34,9 +34,9 @@ async def test_vectors(
     scores: list[float], verdicts: list[Any], fields: dict[str, Any], expected: tuple[int, int, str, int]
 ) -> None:
     stage = Stage({"t1": scores}, verdicts)
-    result = await stage.run(request(**fields))
+    result = await stage.run(rounds_request(**fields))
     (outcome,) = result.teams
-    judged = len(stage.asked("judge"))
+    judged = len(stage.requests_of("judge"))
     assert (outcome.rounds, outcome.best_round.round_number, outcome.exit_reason, judged) == expected  # G-60, G-61
     assert outcome.status == rounds.ROUNDS_STATUS_COMPLETED
     assert outcome.error == ""
@@ -48,41 +48,43 @@ async def test_vectors(
 
 async def test_the_order_of_a_round() -> None:
     stage = Stage({"t1": [80, 85]}, [STOP])
-    heard: list[int] = []
+    rounds_delivered: list[int] = []
 
     async def deliver(event: rounds.RoundFinished) -> None:
         stage.journal.append(("event", event))
-        heard.append(event.round.round_number)
+        rounds_delivered.append(event.round.round_number)
 
-    await stage.rounds.run(plan_of(request(), lambda: "id"), deliver)
+    await stage.rounds.run(plan_of(rounds_request(), lambda: "id"), deliver)
     first = ["search", "generate", "evaluate", "row", "judgement", "event", "judgement"]
     second = ["ranking", "search", "generate", "evaluate", "row", "judgement", "event", "ranking", "judge", "judgement"]
     expected = ["ranking", *first, *second, "row", "ranking"]
     assert [kind for kind, _ in stage.journal] == expected  # G-50, G-59; B-53: no ranking for the prompt of round 1
-    assert heard == [1, 2]
+    assert rounds_delivered == [1, 2]
 
 
 async def test_what_each_peer_is_asked() -> None:
     config = evaluation.EvaluationConfig(model="openai:m")
     stage = Stage({"t1": [80, 85]}, [STOP])
-    await stage.run(request(team(dataset="d", instruction="be brief"), evaluation=config, judge_model="openai:j"))
-    assert [(s.query.query_text, s.dataset, s.min_revision) for s in stage.asked("search")] == [
+    await stage.run(
+        rounds_request(team(dataset="d", instruction="be brief"), evaluation=config, judge_model="openai:j")
+    )
+    assert [(s.query.query_text, s.dataset, s.min_revision) for s in stage.requests_of("search")] == [
         (PROMPT, "d", 7)
     ] * 2  # G-51
-    first, second = stage.asked("generate")
+    first, second = stage.requests_of("generate")
     assert first.style == generation.GENERATE_STYLE_CITED  # G-50
     assert (first.dataset, first.instruction, first.bullets[0].id) == ("d", "be brief", "b-1")
     assert PROMPT in first.query  # G-67: braces stay as they are
     assert "まだ過去のSubmissionはありません。" in first.query
     assert "be brief 1" in second.query
     assert "1    | t1       | Team t1  | 80.00 ← あなたのチーム" in second.query
-    for number, asked in enumerate(stage.asked("evaluate"), 1):
-        assert asked.user_query == PROMPT  # G-52, G-71
-        assert (asked.submission, asked.round_number) == (f"be brief {number}", number)
-        assert (asked.execution_id, asked.team_id) == (EXECUTION, "t1")
-        assert asked.config == config
-        assert "まだ" not in str(asked)  # G-71
-    (judge,) = stage.asked("judge")
+    for number, request in enumerate(stage.requests_of("evaluate"), 1):
+        assert request.user_query == PROMPT  # G-52, G-71
+        assert (request.submission, request.round_number) == (f"be brief {number}", number)
+        assert (request.execution_id, request.team_id) == (EXECUTION, "t1")
+        assert request.config == config
+        assert "まだ" not in str(request)  # G-71
+    (judge,) = stage.requests_of("judge")
     assert judge.model == "openai:j"
     assert PROMPT in judge.formatted_prompt
     assert "## ラウンド 1" in judge.formatted_prompt  # G-57: the whole history
@@ -92,8 +94,8 @@ async def test_what_each_peer_is_asked() -> None:
 
 async def test_rows_and_judgements_of_the_leaderboard() -> None:
     stage = Stage({"t1": [80.25, 70, 60]}, [CONTINUE, CONTINUE])
-    await stage.run(request(max_rounds=3))
-    rows = [asked.entry for asked in stage.asked("row")]
+    await stage.run(rounds_request(max_rounds=3))
+    rows = [request.entry for request in stage.requests_of("row")]
     assert [(row.key.round_number, row.final_submission) for row in rows] == [
         (1, False), (2, False), (3, False), (1, True),
     ]  # fmt: skip
@@ -108,8 +110,8 @@ async def test_rows_and_judgements_of_the_leaderboard() -> None:
             should_continue=True, reasoning="Below minimum rounds (1 < 2)", confidence_score=1.0
         ),  # G-55
     ]
-    asked = leaderboard.JudgementRecord(should_continue=True, reasoning="why", confidence_score=0.75)
-    assert stage.board.judgements["t1", 2] == [leaderboard.JudgementRecord(), asked]  # G-58
+    request = leaderboard.JudgementRecord(should_continue=True, reasoning="why", confidence_score=0.75)
+    assert stage.board.judgements["t1", 2] == [leaderboard.JudgementRecord(), request]  # G-58
     forced = leaderboard.JudgementRecord(should_continue=False, reasoning="why", confidence_score=0.75)
     assert stage.board.judgements["t1", 3] == [leaderboard.JudgementRecord(), forced]  # G-57
     assert len(set(stage.board.request_ids)) == len(stage.board.request_ids)
@@ -117,15 +119,15 @@ async def test_rows_and_judgements_of_the_leaderboard() -> None:
 
 async def test_without_a_judge_on_the_last_round_its_judgement_stays_null() -> None:
     stage = Stage({"t1": [80]})
-    result = await stage.run(request(max_rounds=1, judge_on_final_round=False))
-    assert stage.asked("judge") == []  # G-56
+    result = await stage.run(rounds_request(max_rounds=1, judge_on_final_round=False))
+    assert stage.requests_of("judge") == []  # G-56
     assert stage.board.judgements["t1", 1] == [leaderboard.JudgementRecord()]
     assert not result.teams[0].best_round.HasField("improvement_judgment")
 
 
 async def test_the_result_holds_the_best_round_with_its_judgement_and_times() -> None:
     stage = Stage({"t1": [80, 85]}, [STOP])
-    result = await stage.run(request())
+    result = await stage.run(rounds_request())
     best = result.teams[0].best_round
     assert best.improvement_judgment == evaluation.ImprovementJudgment(
         should_continue=False, reasoning="why", confidence_score=0.75
@@ -139,12 +141,12 @@ async def test_the_result_holds_the_best_round_with_its_judgement_and_times() ->
 async def test_teams_share_the_execution_and_are_ranked() -> None:
     teams = [team(name, instruction=name) for name in ("a", "b", "c")]
     stage = Stage({"a": [80, 70], "b": [90, 60], "c": [90, 60]})
-    result = await stage.run(request(*teams, max_rounds=2))
+    result = await stage.run(rounds_request(*teams, max_rounds=2))
     assert result.status == rounds.ROUNDS_STATUS_COMPLETED
     assert [row.team_id for row in result.ranking] == ["b", "c", "a"]  # V-70
     assert (result.best_team_id, result.best_submission) == ("b", "b 1")  # G-64
     assert [outcome.team_id for outcome in result.teams] == ["a", "b", "c"]
-    assert {asked.entry.key.execution_id for asked in stage.asked("row")} == {EXECUTION}  # G-49
+    assert {request.entry.key.execution_id for request in stage.requests_of("row")} == {EXECUTION}  # G-49
     assert all(len(stage.board.finals(name)) == 1 for name in "abc")  # G-72
 
 
@@ -154,44 +156,44 @@ async def test_teams_run_at_the_same_time() -> None:
     both = asyncio.Barrier(2)
     generate = stage.library.Generate
 
-    async def together(asked: generation.GenerateRequest) -> generation.GenerateResponse:
+    async def together(request: generation.GenerateRequest) -> generation.GenerateResponse:
         await both.wait()
-        return await generate(asked)
+        return await generate(request)
 
     stage.library.Generate = together  # type: ignore[method-assign]
-    result = await stage.run(request(team("a"), team("b"), max_rounds=1))
+    result = await stage.run(rounds_request(team("a"), team("b"), max_rounds=1))
     assert result.status == rounds.ROUNDS_STATUS_COMPLETED  # G-49
 
 
 async def test_an_execution_id_is_made_and_told() -> None:
     stage = Stage({"t1": [1]})
-    asked = request(max_rounds=1)
-    asked.ClearField("execution_id")
-    events = [event async for event in stage.rounds.events(asked)]
-    (told,) = {event.execution_id for event in events}
-    assert told == stage.asked("row")[0].entry.key.execution_id  # G-49
+    request = rounds_request(max_rounds=1)
+    request.ClearField("execution_id")
+    events = [event async for event in stage.rounds.events(request)]
+    (execution_id,) = {event.execution_id for event in events}
+    assert execution_id == stage.requests_of("row")[0].entry.key.execution_id  # G-49
 
 
 async def test_an_execution_is_not_run_twice() -> None:
     """Rows of an earlier run would leave two final ones."""
     stage = Stage({"t1": [80]})
-    await stage.run(request(max_rounds=1))
+    await stage.run(rounds_request(max_rounds=1))
     with pytest.raises(AlreadyExists) as caught:
-        await stage.run(request(max_rounds=1))
+        await stage.run(rounds_request(max_rounds=1))
     assert caught.value.reason == "EXECUTION_EXISTS"
     assert stage.board.finals("t1") == [1]  # G-72
-    assert len(stage.asked("generate")) == 1
+    assert len(stage.requests_of("generate")) == 1
 
 
 async def test_an_execution_that_runs_is_not_begun_again() -> None:
     stage = Stage({"t1": [80]})
-    first = stage.rounds.events(request(max_rounds=1))
-    stage.library.hangs = lambda asked, number: True
+    first = stage.rounds.events(rounds_request(max_rounds=1))
+    stage.library.hangs = lambda request, number: True
     running = asyncio.ensure_future(anext(first))
     await asyncio.sleep(0)
     with pytest.raises(AlreadyExists):
-        await stage.run(request(max_rounds=1))
+        await stage.run(rounds_request(max_rounds=1))
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    stage.library.hangs = lambda asked, number: False
-    assert (await stage.run(request(max_rounds=1))).status == rounds.ROUNDS_STATUS_COMPLETED
+    stage.library.hangs = lambda request, number: False
+    assert (await stage.run(rounds_request(max_rounds=1))).status == rounds.ROUNDS_STATUS_COMPLETED

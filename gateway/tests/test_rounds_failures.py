@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from chassis import deadlines
 from chassis.errors import DeadlineExceeded
 from gateway.orchestrator.rounds import plan_of
-from gateway.tests.scripted import CONTINUE, Stage, request, team, unavailable
+from gateway.tests.scripted_peers import CONTINUE, Stage, rounds_request, team, unavailable
 from hansei.gateway.v1 import rounds_service_pb2 as rounds
 
 COMPLETED, FAILED = rounds.ROUNDS_STATUS_COMPLETED, rounds.ROUNDS_STATUS_FAILED
@@ -21,7 +21,7 @@ COMPLETED, FAILED = rounds.ROUNDS_STATUS_COMPLETED, rounds.ROUNDS_STATUS_FAILED
 
 async def test_a_judge_that_fails_keeps_the_best_round() -> None:
     stage = Stage({"t1": [80, 90, 70]}, [CONTINUE, unavailable("no judge")])
-    (outcome,) = (await stage.run(request())).teams
+    (outcome,) = (await stage.run(rounds_request())).teams
     assert (outcome.status, outcome.exit_reason) == (COMPLETED, "partial_failure")  # G-63, the vector
     assert (outcome.best_round.round_number, outcome.rounds, outcome.error) == (2, 3, "no judge")
     assert stage.board.finals("t1") == [2]  # G-72
@@ -30,8 +30,8 @@ async def test_a_judge_that_fails_keeps_the_best_round() -> None:
 
 async def test_a_generation_that_fails_keeps_the_rounds_before() -> None:
     stage = Stage({"t1": [80, 90]})
-    stage.library.fails = lambda asked, number: "ModelUnavailable: 503" if number == 2 else None
-    (outcome,) = (await stage.run(request())).teams
+    stage.library.fails = lambda request, number: "ModelUnavailable: 503" if number == 2 else None
+    (outcome,) = (await stage.run(rounds_request())).teams
     assert (outcome.rounds, outcome.exit_reason, outcome.error) == (
         1,
         "partial_failure",
@@ -40,14 +40,14 @@ async def test_a_generation_that_fails_keeps_the_rounds_before() -> None:
     assert stage.board.finals("t1") == [1]
 
 
-@pytest.mark.parametrize("said", ["", "the model is away"])
-async def test_a_team_without_a_completed_round_has_failed(said: str) -> None:
+@pytest.mark.parametrize("message", ["", "the model is away"])
+async def test_a_team_without_a_completed_round_has_failed(message: str) -> None:
     stage = Stage({"t1": [80]})
-    stage.library.fails = lambda asked, number: said
-    result = await stage.run(request())
+    stage.library.fails = lambda request, number: message
+    result = await stage.run(rounds_request())
     (outcome,) = result.teams
     assert (outcome.status, outcome.exit_reason, outcome.rounds) == (FAILED, "", 0)  # G-63
-    assert outcome.error == (said or "the generation failed")
+    assert outcome.error == (message or "the generation failed")
     assert not outcome.HasField("best_round")
     assert result.status == FAILED  # G-65: a result, not an error
     assert not result.HasField("best_team_id")
@@ -58,9 +58,9 @@ async def test_a_team_without_a_completed_round_has_failed(said: str) -> None:
 async def test_a_failing_team_stops_no_other() -> None:
     teams = [team(name, instruction=name) for name in ("a", "b", "c")]
     stage = Stage({"a": [10, 20], "b": [90, unavailable("no evaluator")], "c": [unavailable("none")]})
-    result = await stage.run(request(*teams, max_rounds=2))
-    told = {outcome.team_id: (outcome.status, outcome.exit_reason, outcome.rounds) for outcome in result.teams}
-    assert told == {
+    result = await stage.run(rounds_request(*teams, max_rounds=2))
+    outcomes = {outcome.team_id: (outcome.status, outcome.exit_reason, outcome.rounds) for outcome in result.teams}
+    assert outcomes == {
         "a": (COMPLETED, "max_rounds_reached", 2),
         "b": (COMPLETED, "partial_failure", 1),
         "c": (FAILED, "", 0),
@@ -76,11 +76,11 @@ async def test_a_failing_team_stops_no_other() -> None:
 async def test_each_limit_of_time_is_kept(expires: float, field: str, completed: int) -> None:
     """The limit of `expires` seconds is over as soon as anything has to be waited for."""
     stage = Stage({"t1": [80, 90, 70]}, expires=expires)
-    stage.library.hangs = lambda asked, number: field != "judgment_timeout" and number == 2
-    stage.judges.hangs = lambda asked: field == "judgment_timeout"
+    stage.library.hangs = lambda request, number: field != "judgment_timeout" and number == 2
+    stage.judges.hangs = lambda request: field == "judgment_timeout"
     limits = {"submission_timeout": 7, "judgment_timeout": 8, "team_timeout": 9}
-    asked = request(**{name: Duration(seconds=seconds) for name, seconds in limits.items()})
-    (outcome,) = (await stage.run(asked)).teams
+    request = rounds_request(**{name: Duration(seconds=seconds) for name, seconds in limits.items()})
+    (outcome,) = (await stage.run(request)).teams
     assert (outcome.status, outcome.exit_reason) == (COMPLETED, "partial_failure_timeout")  # G-62, G-63
     assert (outcome.rounds, len(stage.board.finals("t1"))) == (completed, 1)
     assert f"took longer than {field} ({expires:g} s)" in outcome.error
@@ -89,14 +89,14 @@ async def test_each_limit_of_time_is_kept(expires: float, field: str, completed:
 
 async def test_a_peer_that_is_late_counts_as_a_timeout() -> None:
     stage = Stage({"t1": [80, DeadlineExceeded("validator did not answer in time")]})
-    (outcome,) = (await stage.run(request())).teams
+    (outcome,) = (await stage.run(rounds_request())).teams
     assert (outcome.exit_reason, outcome.rounds) == ("partial_failure_timeout", 1)
 
 
 async def test_a_team_leaves_its_caller_time_for_the_outcome() -> None:
     stage = Stage({"t1": [80]})
     with deadlines.time_limit(60):
-        await stage.run(request(max_rounds=1))
+        await stage.run(rounds_request(max_rounds=1))
     assert 50 < stage.limits[0] <= 54  # G-62: a tenth of what is left is kept back
 
 
@@ -106,16 +106,16 @@ async def test_an_event_that_nobody_hears_changes_nothing() -> None:
     async def deaf(event: rounds.RoundFinished) -> None:
         raise ConnectionError("gone")
 
-    result = await stage.rounds.run(plan_of(request(max_rounds=2), lambda: "id"), deaf)
+    result = await stage.rounds.run(plan_of(rounds_request(max_rounds=2), lambda: "id"), deaf)
     assert result.teams[0].rounds == 2  # G-54
     assert result.teams[0].error == ""
 
 
 async def test_a_caller_who_leaves_ends_the_teams_with_a_final_row() -> None:
     stage = Stage({"a": [80, 90], "b": [70, 60]})
-    stage.library.hangs = lambda asked, number: number == 2
+    stage.library.hangs = lambda request, number: number == 2
     teams = [team(name, instruction=name) for name in ("a", "b")]
-    async with aclosing(stage.rounds.events(request(*teams))) as events:
+    async with aclosing(stage.rounds.events(rounds_request(*teams))) as events:
         await anext(events)
         await anext(events)
     assert stage.board.finals("a") == stage.board.finals("b") == [1]  # G-72
@@ -124,10 +124,10 @@ async def test_a_caller_who_leaves_ends_the_teams_with_a_final_row() -> None:
 
 async def test_a_final_row_that_cannot_be_written_hides_no_round() -> None:
     stage = Stage({"t1": [80]})
-    stage.board.fails = lambda kind, asked: (
-        unavailable("disk full") if kind == "row" and asked.entry.final_submission else None
+    stage.board.fails = lambda kind, request: (
+        unavailable("disk full") if kind == "row" and request.entry.final_submission else None
     )
-    result = await stage.run(request(max_rounds=1))
+    result = await stage.run(rounds_request(max_rounds=1))
     (outcome,) = result.teams
     assert (outcome.status, outcome.best_round.round_number) == (COMPLETED, 1)  # G-69
     assert outcome.error == "the final row was not saved: disk full"
@@ -135,10 +135,10 @@ async def test_a_final_row_that_cannot_be_written_hides_no_round() -> None:
 
 async def test_a_row_whose_round_was_not_completed_makes_no_best_team() -> None:
     stage = Stage({"a": [99], "b": [10]})
-    stage.board.fails = lambda kind, asked: (
-        unavailable("locked") if kind == "judgement" and asked.key.team_id == "a" else None
+    stage.board.fails = lambda kind, request: (
+        unavailable("locked") if kind == "judgement" and request.key.team_id == "a" else None
     )
-    result = await stage.run(request(team("a", instruction="a"), team("b", instruction="b"), max_rounds=1))
+    result = await stage.run(rounds_request(team("a", instruction="a"), team("b", instruction="b"), max_rounds=1))
     assert [outcome.status for outcome in result.teams] == [FAILED, COMPLETED]
     assert result.best_team_id == "b"
 
@@ -161,7 +161,7 @@ async def test_whatever_fails_every_team_with_a_completed_round_has_one_final_ro
     stage = Stage(named, [unavailable() if verdict is None else verdict for verdict in verdicts])
     teams = [team(name) for name in named]
     most = min_rounds + more
-    result = await stage.run(request(*teams, min_rounds=min_rounds, max_rounds=most, judge_on_final_round=final))
+    result = await stage.run(rounds_request(*teams, min_rounds=min_rounds, max_rounds=most, judge_on_final_round=final))
     for outcome in result.teams:
         rows = [row for (owner, _), row in stage.board.rows.items() if owner == outcome.team_id]
         finals = [row for row in rows if row.final_submission]

@@ -1,4 +1,4 @@
-"""What an execution of rounds may be asked for."""
+"""The plan of an execution of rounds: defaults and violations."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from google.protobuf.duration_pb2 import Duration
 from chassis.errors import InvalidArgument
 from chassis.server import validation
 from gateway.orchestrator.rounds import plan_of
-from gateway.tests.scripted import request, team
+from gateway.tests.scripted_peers import rounds_request, team
 from hansei.gateway.v1 import rounds_service_pb2 as rounds
 
 
-def plan(asked: rounds.RunRoundsRequest) -> rounds.RunRoundsRequest:
-    return plan_of(asked, lambda: "new-id")
+def plan(request: rounds.RunRoundsRequest) -> rounds.RunRoundsRequest:
+    return plan_of(request, lambda: "new-id")
 
 
 def seconds(made: rounds.RunRoundsRequest) -> tuple[float, ...]:
@@ -24,8 +24,8 @@ def seconds(made: rounds.RunRoundsRequest) -> tuple[float, ...]:
 
 
 def test_defaults() -> None:
-    asked = rounds.RunRoundsRequest(user_prompt="p", teams=[team("a")])
-    made = plan(asked)
+    request = rounds.RunRoundsRequest(user_prompt="p", teams=[team("a")])
+    made = plan(request)
     assert (made.max_rounds, made.min_rounds, made.judge_on_final_round) == (5, 2, True)  # G-47
     assert seconds(made) == (300, 60, 1800)  # G-47
     assert made.execution_id == "new-id"  # G-49
@@ -39,7 +39,7 @@ def test_what_is_given_is_used() -> None:
         f"{name}_timeout": Duration(seconds=1, nanos=500_000_000) for name in ("submission", "judgment", "team")
     }
     made = plan(
-        request(
+        rounds_request(
             team("a", dataset="d", instruction="i"), max_rounds=3, min_rounds=3, judge_on_final_round=False, **timeouts
         )
     )
@@ -50,11 +50,11 @@ def test_what_is_given_is_used() -> None:
 
 
 def test_one_round_at_most_is_one_at_least() -> None:
-    assert plan(request(max_rounds=1)).min_rounds == 1  # G-48
+    assert plan(rounds_request(max_rounds=1)).min_rounds == 1  # G-48
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"teams": [team("b"), team("a"), team("b"), team("a"), team("c")]}, "Duplicate team ids found: b, a"),  # G-46
         ({"min_rounds": 4, "max_rounds": 3}, "min_rounds (4) must be <= max_rounds (3)"),  # G-47
@@ -66,11 +66,11 @@ def test_one_round_at_most_is_one_at_least() -> None:
         ({"teams": [team("a"), team("b", team_name="")]}, "team_name cannot be empty"),
     ],
 )
-def test_a_plan_that_cannot_work_is_refused(fields: dict[str, Any], told: str) -> None:
+def test_a_plan_that_cannot_work_is_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
-        plan(request(**fields))
-    assert str(caught.value) == told
-    assert [violation.description for violation in caught.value.violations] == [told]
+        plan(rounds_request(**fields))
+    assert str(caught.value) == message
+    assert [violation.description for violation in caught.value.violations] == [message]
 
 
 @pytest.mark.parametrize(
@@ -86,6 +86,6 @@ def test_a_plan_that_cannot_work_is_refused(fields: dict[str, Any], told: str) -
     ],
 )
 def test_the_contract_refuses_what_is_out_of_range(fields: dict[str, Any]) -> None:
-    asked = rounds.RunRoundsRequest(**{"user_prompt": "p", "teams": [team("a")], **fields})
+    request = rounds.RunRoundsRequest(**{"user_prompt": "p", "teams": [team("a")], **fields})
     with pytest.raises(InvalidArgument):
-        validation.check(asked)
+        validation.check(request)

@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from wheels.build import EXTRAS, ROOT, WHEELS, files, renamed
+from wheels.build import EXTRAS, ROOT, WHEELS, files, rename_modules
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -16,7 +16,7 @@ def test_every_name_in_a_wheel_is_decided(wheel: str) -> None:
     sources = [source for source, _ in files(wheel) if source.suffix in (".py", ".pyi")]
     assert sources
     for source in sources:
-        renamed(source.read_bytes())
+        rename_modules(source.read_bytes())
 
 
 def test_the_extras_of_the_client_are_the_servers_of_its_version() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wheels.build import UndecidedNameError, renamed
+from wheels.build import AmbiguousNameError, rename_modules
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ from wheels.build import UndecidedNameError, renamed
     ],
 )
 def test_names_of_modules_are_those_of_the_wheel(here: str, there: str) -> None:
-    assert renamed(here.encode()).decode() == there
+    assert rename_modules(here.encode()).decode() == there
 
 
 @pytest.mark.parametrize(
@@ -52,5 +52,5 @@ def test_names_of_modules_are_those_of_the_wheel(here: str, there: str) -> None:
     ],
 )
 def test_a_name_that_cannot_be_decided_ends_the_build(source: str) -> None:
-    with pytest.raises(UndecidedNameError, match=r"^\d+: "):
-        renamed(f"x = {source}".encode() if source.startswith(("f'", "'")) else source.encode())
+    with pytest.raises(AmbiguousNameError, match=r"^\d+: "):
+        rename_modules(f"x = {source}".encode() if source.startswith(("f'", "'")) else source.encode())

@@ -21,7 +21,7 @@ class CredentialMissing(Unauthenticated):
 
 
 class CredentialInvalid(Unauthenticated):
-    """The credential is unknown, expired, revoked or forged: saying which would help an attacker."""
+    """The credential is unknown, expired, revoked or forged; which of them would help an attacker."""
 
     reason = "CREDENTIAL_INVALID"
 
@@ -76,7 +76,7 @@ class TenantNotAllowed(PermissionDenied):
 
 
 class ResourceNotFound(NotFound):
-    """The resource does not exist, or belongs to another tenant: the two cannot be told apart."""
+    """The resource does not exist, or belongs to another tenant: callers cannot distinguish the two."""
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"no {kind} {shorten(name)!r}" if name else f"the {kind} must be named")

@@ -1,4 +1,4 @@
-"""Principals: a name, a tenant, scopes and an allowance. And which names belong to a tenant."""
+"""Principals with tenants, scopes and allowances, and the prefix of the names of a tenant."""
 
 from __future__ import annotations
 

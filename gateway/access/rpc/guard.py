@@ -1,7 +1,7 @@
-"""The guard of the gateway, over gRPC and HTTP alike: authentication, scopes, limits, ownership, audit records.
+"""The guard of the gateway for gRPC and HTTP: authentication, scopes, limits, ownership, audit records.
 
-Names are checked, not rewritten: a tenant sends `acme--faq` and gets `acme--faq`. A resource of another tenant does not
-exist for the caller, and no service behind the gateway is asked for it, so both cases take the same time.
+The guard checks names and does not rewrite them: a tenant sends `acme--faq` and gets `acme--faq`. A resource of another
+tenant does not exist for the caller; the guard calls no service for it, so both cases take the same time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The methods that can be called at the gateway, with what the policies of their contracts require of callers."""
+"""The methods of the gateway with their policies."""
 
 from __future__ import annotations
 
@@ -30,4 +30,7 @@ class GuardedMethod:
 
 def guarded_methods(contract: Contract) -> Mapping[str, GuardedMethod]:
     """Return the methods by their paths. Raises KeyError for a method without a policy."""
-    return {path_of(each): GuardedMethod(path_of(each), each, contract.policy_of(each)) for each in contract.methods()}
+    return {
+        path_of(method): GuardedMethod(path_of(method), method, contract.policy_of(method))
+        for method in contract.methods()
+    }

@@ -1,15 +1,17 @@
-"""The fields of a request that name resources of a tenant: found by descriptor, at any depth.
+"""The fields of a request that name resources of a tenant, found by descriptor at any depth.
 
-Datasets are the fields with the rule `dataset_name`. All other owned resources stand in one table here; a contract
-test walks every request and fails when a field that looks like a name is in neither.
+Datasets are the fields with the rule `dataset_name`. `named_resources.json` lists the fields of all other kinds; a
+contract test walks every request and fails when a field that looks like a name is in neither.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from buf.validate import validate_pb2
@@ -23,15 +25,15 @@ class ResourceKind(Enum):
     """The kind of resource that a field names."""
 
     DATASET = "dataset"
-    """A name that begins with its tenant's prefix. Unset means a default dataset, which is no tenant's."""
+    """A name that begins with its tenant's prefix. Unset means a default dataset, which has no tenant."""
     COLLECTION = "collection"
-    """The same, of document collections."""
+    """The name of a document collection, with the same rule."""
     EXECUTION = "execution"
-    """The same, of plans and of rounds on the leaderboard."""
+    """The id of an execution of a plan or of rounds, with the same rule."""
     PLAN = "plan"
-    """The id of a plan, and of its execution if there is one: the same, but the planner assigns an unset one."""
+    """The id of a plan, and of its execution, with the same rule; the planner assigns an unset one."""
     SOURCE = "dataset or collection"
-    """The source of a step of a plan: the same, but an unset one is chosen among those within the plan's prefix."""
+    """The source of a step of a plan, with the same rule; the planner chooses an unset one within the plan's prefix."""
     PREFIX = "prefix"
     """The prefix of the names that a list returns or a plan may use; unset becomes the caller's own."""
     JOB = "job"
@@ -45,52 +47,8 @@ ASSIGNED_BY_SERVICE = frozenset({ResourceKind.JOB})
 OPTIONAL_WITHIN_PREFIX = frozenset({ResourceKind.PLAN, ResourceKind.SOURCE})
 """Kinds that may be unset: the service then chooses a name within the caller's prefix."""
 
-_KINDS: Mapping[str, ResourceKind] = {
-    "hansei.planner.v1.Plan.plan_id": ResourceKind.PLAN,
-    "hansei.planner.v1.PlanStep.collection": ResourceKind.SOURCE,
-    "hansei.planner.v1.CreatePlanRequest.prefix": ResourceKind.PREFIX,
-    "hansei.planner.v1.RefinePlanRequest.prefix": ResourceKind.PREFIX,
-    "hansei.planner.v1.RunPlanRequest.prefix": ResourceKind.PREFIX,
-    "hansei.planner.v1.ExecutePlanRequest.prefix": ResourceKind.PREFIX,
-    "hansei.planner.v1.ListExecutionsRequest.prefix": ResourceKind.PREFIX,
-    "hansei.planner.v1.DrawPlanRequest.execution_id": ResourceKind.EXECUTION,
-    "hansei.planner.v1.ResumePlanRequest.execution_id": ResourceKind.EXECUTION,
-    "hansei.planner.v1.WatchExecutionRequest.execution_id": ResourceKind.EXECUTION,
-    "hansei.planner.v1.GetExecutionRequest.execution_id": ResourceKind.EXECUTION,
-    "hansei.planner.v1.CancelExecutionRequest.execution_id": ResourceKind.EXECUTION,
-    "hansei.planner.v1.AddInformationRequest.execution_id": ResourceKind.EXECUTION,
-    "hansei.planner.v1.AuditExecutionRequest.execution_id": ResourceKind.EXECUTION,
-    "hansei.planner.v1.SubmitFeedbackRequest.execution_id": ResourceKind.EXECUTION,
-    "hansei.reflector.v1.ReflectionResult.trajectory_dataset": ResourceKind.DATASET,
-    "hansei.playbook.v1.ListDatasetsRequest.prefix": ResourceKind.PREFIX,
-    "hansei.search.v1.ListCollectionsRequest.prefix": ResourceKind.PREFIX,
-    "hansei.search.v1.CreateCollectionRequest.name": ResourceKind.COLLECTION,
-    "hansei.search.v1.GetCollectionRequest.name": ResourceKind.COLLECTION,
-    "hansei.search.v1.DeleteCollectionRequest.name": ResourceKind.COLLECTION,
-    "hansei.search.v1.PutDocumentsRequest.collection": ResourceKind.COLLECTION,
-    "hansei.search.v1.GetDocumentRequest.collection": ResourceKind.COLLECTION,
-    "hansei.search.v1.ListDocumentsRequest.collection": ResourceKind.COLLECTION,
-    "hansei.search.v1.DeleteDocumentsRequest.collection": ResourceKind.COLLECTION,
-    "hansei.search.v1.LoadHead.collection": ResourceKind.COLLECTION,
-    "hansei.search.v1.SearchCollectionRequest.collection": ResourceKind.COLLECTION,
-    "hansei.gateway.v1.RunRoundsRequest.execution_id": ResourceKind.EXECUTION,
-    "hansei.validator.v1.RoundKey.execution_id": ResourceKind.EXECUTION,
-    "hansei.validator.v1.GetRankingRequest.execution_id": ResourceKind.EXECUTION,
-    "hansei.validator.v1.GetBestSubmissionRequest.execution_id": ResourceKind.EXECUTION,
-    "hansei.validator.v1.ListLeaderboardEntriesRequest.execution_id": ResourceKind.EXECUTION,
-    "hansei.gateway.v1.GetJobRequest.job_id": ResourceKind.JOB,
-    "hansei.gateway.v1.WatchJobRequest.job_id": ResourceKind.JOB,
-    "hansei.gateway.v1.CancelJobRequest.job_id": ResourceKind.JOB,
-    "hansei.gateway.v1.ListDeadLettersRequest.job_id": ResourceKind.JOB,
-    "hansei.gateway.v1.RetryDeadLettersRequest.job_id": ResourceKind.JOB,
-    "hansei.playbook.v1.ApplyDeltasRequest.author": ResourceKind.AUTHOR,
-    "hansei.playbook.v1.RestoreRevisionRequest.author": ResourceKind.AUTHOR,
-    "hansei.playbook.v1.RevokeTrajectoryRequest.author": ResourceKind.AUTHOR,
-    "hansei.playbook.v1.DecidePendingChangesRequest.author": ResourceKind.AUTHOR,
-    "hansei.playbook.v1.MergePlaybooksRequest.author": ResourceKind.AUTHOR,
-    "hansei.playbook.v1.ImportHead.author": ResourceKind.AUTHOR,
-    "hansei.curator.v1.CurateRequest.author": ResourceKind.AUTHOR,
-}
+_TABLE = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+_KINDS: Mapping[str, ResourceKind] = {name: ResourceKind[kind] for kind, names in _TABLE.items() for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +62,7 @@ class NamedResource:
 
 
 def find_named_resources(message: Message) -> Iterator[NamedResource]:
-    """Yield the resources that a request names, unset fields of set messages included, except in a decided oneof."""
+    """Yield the resources that a request names, with unset fields of set messages, except in a oneof that is set."""
     for field, kind in _fields(message.DESCRIPTOR):
         for value in _values(message, field):
             if kind is not None:
@@ -129,8 +87,8 @@ def value_at(message: Message, path: str) -> str:
 
 
 def _values(message: Message, field: FieldDescriptor) -> Iterator[Any]:
-    chosen = message.WhichOneof(field.containing_oneof.name) if field.containing_oneof else None
-    if chosen is not None and chosen != field.name:
+    set_field = message.WhichOneof(field.containing_oneof.name) if field.containing_oneof else None
+    if set_field is not None and set_field != field.name:
         return
     value = getattr(message, field.name)
     entry = field.message_type
@@ -152,16 +110,16 @@ def _fields(descriptor: Descriptor) -> tuple[tuple[FieldDescriptor, ResourceKind
 def _contains_names(field: FieldDescriptor) -> bool:
     if field.message_type is None:
         return False
-    seen: set[str] = set()
+    visited: set[str] = set()
     pending = [_message_type(field)]
     while pending:
-        below = pending.pop()
-        if below is None or below.full_name in seen or not below.full_name.startswith("hansei."):
+        message = pending.pop()
+        if message is None or message.full_name in visited or not message.full_name.startswith("hansei."):
             continue
-        seen.add(below.full_name)
-        if any(kind_of(inner) is not None for inner in below.fields):
+        visited.add(message.full_name)
+        if any(kind_of(inner) is not None for inner in message.fields):
             return True
-        pending += [_message_type(inner) for inner in below.fields]
+        pending += [_message_type(inner) for inner in message.fields]
     return False
 
 

@@ -1,4 +1,4 @@
-"""Who may call, over a real database and clocks that tests set."""
+"""Access control over a real database and with clocks that tests set."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Clock:
 
 @dataclass
 class Entrance:
-    """Who may call, with what a test needs of it."""
+    """Access control, its guard and its clock."""
 
     access: Access
     clock: Clock
@@ -55,15 +55,15 @@ class Entrance:
     async def key(self, tenant: str, *scopes: str, seconds: float | None = None, **allowance: Any) -> str:
         """The credential of a new key; with `seconds` it ends after them."""
         ends = None if seconds is None else self.clock.now() + timedelta(seconds=seconds)
-        asked = ApiKeyRequest("test", tenant, scopes, Allowance(**allowance), ends)
-        return "Bearer " + (await self.access.keys.create_key(asked, "test"))[1]
+        request = ApiKeyRequest("test", tenant, scopes, Allowance(**allowance), ends)
+        return "Bearer " + (await self.access.keys.create_key(request, "test"))[1]
 
 
 @asynccontextmanager
-async def entrance(place: Path | str, **settings: Any) -> AsyncIterator[Entrance]:
-    """An entrance that asks for credentials. `place` is a folder for its database, or where that is."""
+async def entrance(location: Path | str, **settings: Any) -> AsyncIterator[Entrance]:
+    """An entrance that asks for credentials. `location` is a folder for its database, or where that is."""
     clock = Clock()
-    url = parse_location(str(place / "gateway.db") if isinstance(place, Path) else place)
+    url = parse_location(str(location / "gateway.db") if isinstance(location, Path) else location)
     made = build_access(
         AccessSettings(**{"auth": "on", **settings}),
         url,
@@ -81,5 +81,5 @@ async def entrance(place: Path | str, **settings: Any) -> AsyncIterator[Entrance
 
 async def let_in(entry: Entrance, method: str, who: Principal, request: Any) -> Any:
     """The request as the handler would get it."""
-    async with entry.guard.authorize(method, who) as permit:
-        return await permit.request(request)
+    async with entry.guard.authorize(method, who) as call:
+        return await call.request(request)

@@ -70,8 +70,8 @@ async def test_a_forged_key_opens_nothing_and_learns_nothing(tmp_path: Path) -> 
             "Bearer hansei_x",
             "Bearer \u00e9",
         ]
-        told = {str(await refusal(entry, credential)) for credential in forged}
-    assert told == {str(CredentialInvalid())}  # one answer for all
+        messages = {str(await refusal(entry, credential)) for credential in forged}
+    assert messages == {str(CredentialInvalid())}  # one answer for all
 
 
 async def refusal(entry: Entrance, credential: str) -> HanseiError:
@@ -153,7 +153,7 @@ def test_a_tenant_cannot_be_mistaken_for_another(tenant: str) -> None:
 
 def test_no_prefix_is_the_beginning_of_another() -> None:
     tenants = ["a", "ab", "a-b", "a1", "a-b-c"]
-    prefixes = [tenant_prefix(validate_tenant(each)) for each in tenants]
+    prefixes = [tenant_prefix(validate_tenant(tenant)) for tenant in tenants]
     assert [(x, y) for x in prefixes for y in prefixes if x != y and y.startswith(x)] == []
 
 
@@ -165,13 +165,13 @@ def jwks(folder: Path, *keys: tuple[str, Any]) -> str:
     for kid, key in keys:
         form = RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else ECAlgorithm
         made.append({**json.loads(form.to_jwk(key.public_key())), "kid": kid, "use": "sig"})
-    place = folder / "jwks.json"
-    place.write_text(json.dumps({"keys": made}))
-    return str(place)
+    file = folder / "jwks.json"
+    file.write_text(json.dumps({"keys": made}))
+    return str(file)
 
 
 def claims(entry: Entrance, **changes: Any) -> dict[str, Any]:
-    told = {
+    payload = {
         "iss": "https://id.example",
         "aud": "hansei",
         "sub": "ann",
@@ -180,18 +180,18 @@ def claims(entry: Entrance, **changes: Any) -> dict[str, Any]:
         "scope": "openid read learn",
         **changes,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in payload.items() if value is not None}
 
 
-def signed(told: Mapping[str, Any], key: Any = RSA, alg: str | None = "RS256", **header: Any) -> str:
-    return "Bearer " + jwt.encode(dict(told), key, algorithm=alg, headers={"kid": "one", **header})
+def sign(payload: Mapping[str, Any], key: Any = RSA, alg: str | None = "RS256", **header: Any) -> str:
+    return "Bearer " + jwt.encode(dict(payload), key, algorithm=alg, headers={"kid": "one", **header})
 
 
 async def test_a_token_says_who_comes_and_until_when(tmp_path: Path) -> None:
     async with entrance(tmp_path, **issuer_at(tmp_path)) as entry:
-        who = await entry.guard.authenticate(signed(claims(entry)))
-        listed = await entry.guard.authenticate(signed(claims(entry, scope=["admin", "root"])))
-        elliptic = await entry.guard.authenticate(signed(claims(entry), EC, "ES256", kid="two"))
+        who = await entry.guard.authenticate(sign(claims(entry)))
+        listed = await entry.guard.authenticate(sign(claims(entry, scope=["admin", "root"])))
+        elliptic = await entry.guard.authenticate(sign(claims(entry), EC, "ES256", kid="two"))
     assert (who.name, who.tenant, who.scopes) == ("oidc:ann", "acme", {"read", "learn"})  # unknown scopes are none
     assert who.expires_at == entry.clock.now() + timedelta(minutes=5, seconds=30)
     assert listed.scopes == {"admin"}
@@ -207,32 +207,32 @@ async def test_forged_tokens_open_nothing(tmp_path: Path) -> None:
     async with entrance(tmp_path, **issuer_at(tmp_path)) as entry:
         good = claims(entry)
         public = RSA.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-        header, payload, signature = signed(good).removeprefix("Bearer ").split(".")
+        header, payload, signature = sign(good).removeprefix("Bearer ").split(".")
         admin = jwt.encode({**good, "scope": "admin"}, OTHER, algorithm="RS256").split(".")[1]
         now = entry.clock.now()
         forged = {
-            "alg none": signed(good, None, "none"),
+            "alg none": sign(good, None, "none"),
             "no signature": f"Bearer {header}.{payload}.",
-            "other key": signed(good, OTHER),
+            "other key": sign(good, OTHER),
             "claims exchanged": f"Bearer {header}.{admin}.{signature}",
-            "public key as secret": "Bearer " + hmac_signed(good, public),
-            "unknown kid": signed(good, OTHER, kid="three"),
-            "key of another algorithm": signed(good, EC, "ES256", kid="one"),
-            "own key in the header": signed(good, OTHER, jwk=json.loads(RSAAlgorithm.to_jwk(OTHER.public_key()))),
-            "critical header": signed(good, crit=["exp"], exp=1),
-            "expired": signed({**good, "exp": now - timedelta(seconds=30)}),
-            "not yet": signed({**good, "nbf": now + timedelta(seconds=31)}),
-            "from the future": signed({**good, "iat": now + timedelta(seconds=31)}),
-            "other issuer": signed({**good, "iss": "https://evil.example"}),
-            "other audience": signed({**good, "aud": "another"}),
-            "no end": signed(claims(entry, exp=None)),
-            "endless": signed({**good, "exp": 10**30}),
-            "no subject": signed(claims(entry, sub=None)),
-            "no tenant": signed(claims(entry, tenant=None)),
-            "empty tenant": signed({**good, "tenant": ""}),
-            "tenant of another shape": signed({**good, "tenant": ["acme"]}),
-            "tenant with a prefix in it": signed({**good, "tenant": "acme--x"}),
-            "subject with a line break": signed({**good, "sub": "a\nb"}),
+            "public key as secret": "Bearer " + sign_hmac(good, public),
+            "unknown kid": sign(good, OTHER, kid="three"),
+            "key of another algorithm": sign(good, EC, "ES256", kid="one"),
+            "own key in the header": sign(good, OTHER, jwk=json.loads(RSAAlgorithm.to_jwk(OTHER.public_key()))),
+            "critical header": sign(good, crit=["exp"], exp=1),
+            "expired": sign({**good, "exp": now - timedelta(seconds=30)}),
+            "not yet": sign({**good, "nbf": now + timedelta(seconds=31)}),
+            "from the future": sign({**good, "iat": now + timedelta(seconds=31)}),
+            "other issuer": sign({**good, "iss": "https://evil.example"}),
+            "other audience": sign({**good, "aud": "another"}),
+            "no end": sign(claims(entry, exp=None)),
+            "endless": sign({**good, "exp": 10**30}),
+            "no subject": sign(claims(entry, sub=None)),
+            "no tenant": sign(claims(entry, tenant=None)),
+            "empty tenant": sign({**good, "tenant": ""}),
+            "tenant of another shape": sign({**good, "tenant": ["acme"]}),
+            "tenant with a prefix in it": sign({**good, "tenant": "acme--x"}),
+            "subject with a line break": sign({**good, "sub": "a\nb"}),
             "too long": "Bearer " + "a" * 20_000,
             "no token": "Bearer a.b.c",
         }
@@ -241,34 +241,34 @@ async def test_forged_tokens_open_nothing(tmp_path: Path) -> None:
                 raise AssertionError(f"{name}: {await entry.guard.authenticate(credential)}")
 
 
-def hmac_signed(told: Mapping[str, Any], secret: bytes) -> str:
-    """What an attacker sends to a server that takes the public key for an HMAC secret; PyJWT refuses to make it."""
+def sign_hmac(payload: Mapping[str, Any], secret: bytes) -> str:
+    """Return a token whose HMAC secret is the public key: PyJWT refuses to sign it."""
 
     def part(value: bytes) -> str:
         return base64.urlsafe_b64encode(value).decode().rstrip("=")
 
     header = json.dumps({"alg": "HS256", "kid": "one"}).encode()
-    head = f"{part(header)}.{part(json.dumps(told, default=lambda at: at.timestamp()).encode())}"
+    head = f"{part(header)}.{part(json.dumps(payload, default=lambda at: at.timestamp()).encode())}"
     return f"{head}.{part(hmac.new(secret, head.encode(), hashlib.sha256).digest())}"
 
 
 async def test_only_the_named_tenant_is_the_operator(tmp_path: Path) -> None:
     settings = issuer_at(tmp_path)
     async with entrance(tmp_path, oidc_operator_tenant="ops", **settings) as entry:
-        operator = await entry.guard.authenticate(signed(claims(entry, tenant="ops", scope="read")))
-        tenant = await entry.guard.authenticate(signed(claims(entry)))
+        operator = await entry.guard.authenticate(sign(claims(entry, tenant="ops", scope="read")))
+        tenant = await entry.guard.authenticate(sign(claims(entry)))
     assert (operator.tenant, tenant.tenant) == ("", "acme")
 
 
 async def test_new_keys_of_the_issuer_are_found_and_its_absence_locks_nobody_out(tmp_path: Path) -> None:
     async with entrance(tmp_path, **issuer_at(tmp_path)) as entry:
-        await entry.guard.authenticate(signed(claims(entry)))
+        await entry.guard.authenticate(sign(claims(entry)))
         jwks(tmp_path, ("one", RSA), ("new", OTHER))
         entry.clock.move(10)
-        await entry.guard.authenticate(signed(claims(entry), OTHER, kid="new"))
+        await entry.guard.authenticate(sign(claims(entry), OTHER, kid="new"))
         (tmp_path / "jwks.json").unlink()
         entry.clock.move(400)
-        await entry.guard.authenticate(signed(claims(entry), OTHER, kid="new"))
+        await entry.guard.authenticate(sign(claims(entry), OTHER, kid="new"))
 
 
 # Where a credential is asked for

@@ -1,4 +1,4 @@
-"""What a known caller may do: scopes, authors, limits; and what is written down of it."""
+"""Authorization of a principal: scopes, authors, limits, and audit records."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ async def test_changes_bear_the_name_of_who_makes_them(tmp_path: Path) -> None:
     learner = Principal("ci.1", "acme", frozenset({"learn"}))
     async with entrance(tmp_path) as entry:
 
-        async def author(who: Principal, given: str) -> str:
-            request = playbook.ApplyDeltasRequest(dataset="acme--d", author=given)
+        async def author(who: Principal, name: str) -> str:
+            request = playbook.ApplyDeltasRequest(dataset="acme--d", author=name)
             read = await let_in(entry, BOOKS + "ApplyDeltas", who, request.SerializeToString())
             return playbook.ApplyDeltasRequest.FromString(read).author
 
@@ -107,21 +107,21 @@ async def test_calls_a_second_are_limited_and_said_when_to_come_back(tmp_path: P
 
 
 async def test_calls_a_day_are_counted_by_all_gateways_together(tmp_path: Path) -> None:
-    async with entrance(tmp_path) as one, entrance(tmp_path) as two:
-        credential = await one.key("acme", "read", calls_per_day=3)
-        asked = search.SearchRequest(dataset="acme--d")
+    async with entrance(tmp_path) as first, entrance(tmp_path) as second:
+        credential = await first.key("acme", "read", calls_per_day=3)
+        request = search.SearchRequest(dataset="acme--d")
         for _ in range(2):
-            await let_in(one, SEARCH, await one.guard.authenticate(credential), asked)
-        await let_in(two, SEARCH, await two.guard.authenticate(credential), asked)
-        for entry in (one, two, one):
+            await let_in(first, SEARCH, await first.guard.authenticate(credential), request)
+        await let_in(second, SEARCH, await second.guard.authenticate(credential), request)
+        for entry in (first, second, first):
             await entry.access.synchronization.synchronize()
-        for entry in (one, two):
+        for entry in (first, second):
             with pytest.raises(ResourceExhausted) as caught:
-                await let_in(entry, SEARCH, await entry.guard.authenticate(credential), asked)
+                await let_in(entry, SEARCH, await entry.guard.authenticate(credential), request)
             assert caught.value.reason == "QUOTA_EXCEEDED"
             assert 0 < (caught.value.retry_after or 0) <= 86_400
-        one.clock.move(86_400)
-        await let_in(one, SEARCH, await one.guard.authenticate(credential), asked)
+        first.clock.move(86_400)
+        await let_in(first, SEARCH, await first.guard.authenticate(credential), request)
 
 
 @pytest.mark.parametrize("ends", ["revoked", "expired"])
@@ -168,7 +168,7 @@ async def test_over_http_the_same_rules_hold(tmp_path: Path) -> None:
     assert (watch.status_code, watch.json()["reason"]) == (404, "NOT_FOUND")
     assert (answer.status_code, answer.json()) == (404, {"detail": "no dataset 'evil--d'"})
     assert (nobody.status_code, nobody.json()) == (401, {"error": "Unauthorized"})  # G-30
-    assert [asked.dataset for asked in peers.asked] == ["acme--d"]
+    assert [request.dataset for request in peers.requests] == ["acme--d"]
 
 
 async def test_over_http_a_refusal_says_when_to_come_back(tmp_path: Path) -> None:

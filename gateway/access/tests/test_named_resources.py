@@ -1,4 +1,4 @@
-"""What a known caller may name: of a tenant's only its own, and what is another's is not there."""
+"""A tenant can name only its own resources; those of others do not exist for it."""
 
 from __future__ import annotations
 
@@ -90,18 +90,18 @@ FOREIGN = ["evil--d", "d", "acme", "acme-d", "acme-", "Acme--d", "acmes--d", " a
 async def test_a_tenant_names_only_what_is_its_own_at_any_depth(
     tmp_path: Path, method: str, kind: Any, fields: Any, as_bytes: bool
 ) -> None:
-    def sent(name: str) -> Any:
+    def request_for(name: str) -> Any:
         message = kind(**fields(name))
         return message.SerializeToString() if as_bytes else message
 
     async with entrance(tmp_path) as entry:
         for name in FOREIGN:
             with pytest.raises(NotFound) as caught:
-                await let_in(entry, method, ACME, sent(name))
+                await let_in(entry, method, ACME, request_for(name))
             assert caught.value.reason == "NOT_FOUND"
-        await let_in(entry, method, ACME, sent("acme--d"))
+        await let_in(entry, method, ACME, request_for("acme--d"))
         for name in FOREIGN:
-            await let_in(entry, method, EVERYTHING, sent(name))
+            await let_in(entry, method, EVERYTHING, request_for(name))
 
 
 async def test_a_dataset_left_out_is_not_the_default_one_of_all(tmp_path: Path) -> None:
@@ -116,8 +116,8 @@ async def test_a_dataset_left_out_is_not_the_default_one_of_all(tmp_path: Path) 
 
 async def test_a_list_of_all_is_a_list_of_ones_own(tmp_path: Path) -> None:
     async with entrance(tmp_path) as entry:
-        asked = playbook.ListDatasetsRequest(page_size=5)
-        own = await let_in(entry, BOOKS + "ListDatasets", ACME, asked.SerializeToString())
+        request = playbook.ListDatasetsRequest(page_size=5)
+        own = await let_in(entry, BOOKS + "ListDatasets", ACME, request.SerializeToString())
         everything = await let_in(entry, BOOKS + "ListDatasets", EVERYTHING, playbook.ListDatasetsRequest())
     assert playbook.ListDatasetsRequest.FromString(own) == playbook.ListDatasetsRequest(page_size=5, prefix="acme--")
     assert everything.prefix == ""
@@ -148,12 +148,12 @@ async def test_bytes_that_are_no_message_are_refused(tmp_path: Path) -> None:
 async def test_what_a_plan_leaves_out_is_chosen_within_the_callers_prefix(tmp_path: Path) -> None:
     async with entrance(tmp_path) as entry:
         for name, kind in (("ExecutePlan", planner.ExecutePlanRequest), ("RunPlan", planner.RunPlanRequest)):
-            asked = kind(plan=Plan(original_query="q", steps=[PlanStep(step_id=1)]))
-            taken = kind.FromString(await let_in(entry, PLANS + name, ACME, asked.SerializeToString()))
-            assert (taken.prefix, taken.plan) == ("acme--", asked.plan)
-            narrower = kind(plan=asked.plan, prefix="acme--team-")
+            request = kind(plan=Plan(original_query="q", steps=[PlanStep(step_id=1)]))
+            taken = kind.FromString(await let_in(entry, PLANS + name, ACME, request.SerializeToString()))
+            assert (taken.prefix, taken.plan) == ("acme--", request.plan)
+            narrower = kind(plan=request.plan, prefix="acme--team-")
             assert (await let_in(entry, PLANS + name, ACME, narrower)).prefix == "acme--team-"
-            assert (await let_in(entry, PLANS + name, EVERYTHING, asked)).prefix == ""
+            assert (await let_in(entry, PLANS + name, EVERYTHING, request)).prefix == ""
         listed = await let_in(entry, PLANS + "ListExecutions", ACME, planner.ListExecutionsRequest())
         assert listed.prefix == "acme--"
         with pytest.raises(NotFound, match="must be named"):
@@ -204,18 +204,18 @@ async def test_a_job_is_its_makers_and_nobody_else_can_tell_that_it_exists(tmp_p
     made.job.job_id = "j-1"
     evil = Principal("eve", "evil", frozenset({"admin"}))
     async with entrance(tmp_path) as entry:
-        async with entry.guard.authorize(submit, ACME) as permit:
-            await permit.response(made)
+        async with entry.guard.authorize(submit, ACME) as call:
+            await call.response(made)
         await let_in(entry, get, ACME, bulk.GetJobRequest(job_id="j-1"))
-        told = []
+        errors = []
         for name in ("j-1", "j-2"):
             with pytest.raises(NotFound) as caught:
                 await let_in(entry, get, evil, bulk.GetJobRequest(job_id=name))
-            told.append((caught.value.reason, str(caught.value).replace(name, "")))
-        async with entry.guard.authorize(submit, evil) as permit:
-            await permit.response(made)  # a job keeps its owner
+            errors.append((caught.value.reason, str(caught.value).replace(name, "")))
+        async with entry.guard.authorize(submit, evil) as call:
+            await call.response(made)  # a job keeps its owner
         await let_in(entry, get, ACME, bulk.GetJobRequest(job_id="j-1"))
-    assert told[0] == told[1]
+    assert errors[0] == errors[1]
 
 
 NAMES = st.from_regex(r"\A[A-Za-z0-9_-]{1,20}\Z")
@@ -233,5 +233,5 @@ def test_for_all_depths_a_name_is_found(depth: int, name: str) -> None:
     request = gateway.LearnRequest(dataset="a")
     for _ in range(depth):
         request.siblings.add(dataset=name)
-    found = [each.value for each in find_named_resources(request) if each.kind is ResourceKind.DATASET]
+    found = [resource.value for resource in find_named_resources(request) if resource.kind is ResourceKind.DATASET]
     assert found == ["a", *[name] * depth]

@@ -1,4 +1,4 @@
-"""API keys: created here, shown once, stored as hashes.
+"""API keys: creation, which returns the text once, revocation and authentication by stored hashes.
 
 A key is `hansei_<id>_<secret>`: the id names its row, the secret is 256 random bits, so one SHA-256 is as good as any
 slow hash. A key is read from the database again after `cache_seconds`, or at once after a change at this gateway.

@@ -15,7 +15,7 @@ log = get_logger("hansei.gateway.access")
 
 
 class Synchronization:
-    """Saves what this gateway counted and reads what others saved, every `interval_seconds`."""
+    """Save the counts of this gateway and read those of the others, every `interval_seconds`."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""The queue of batches in DBOS, which decides which replica runs which batch when, and runs it again when that dies.
+"""The queue of batches in DBOS, which assigns batches to replicas, and runs a batch again when its replica dies.
 
-DBOS stores only that. It runs in threads and an event loop of its own; the batches are learned on the gateway's loop.
-A process has one DBOS, and so one queue.
+DBOS stores only these assignments. It runs in threads and an event loop of its own; batches are learned on the
+gateway's loop. A process has one DBOS, and so one queue.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class DbosQueue:
         if dbos is None:
             return
         try:
-            # The second it waits lets the threads that fetch batches notice, so that none is fetched and dropped.
+            # DBOS waits one second, so that its threads stop to fetch batches and none is lost.
             await asyncio.to_thread(dbos.destroy, destroy_registry=True, workflow_completion_timeout_sec=1)
         finally:
             _in_use.release()
@@ -124,12 +124,12 @@ class DbosQueue:
         """
 
         def work() -> int:
-            left = self._dbos.list_workflows(
+            pending = self._dbos.list_workflows(
                 executor_id=executor, status="PENDING", queue_name=QUEUE, load_input=False, load_output=False
             )
-            if left:
-                self._dbos.resume_workflows([workflow.workflow_id for workflow in left], queue_name=QUEUE)
-            return len(left)
+            if pending:
+                self._dbos.resume_workflows([workflow.workflow_id for workflow in pending], queue_name=QUEUE)
+            return len(pending)
 
         return await self._in_thread(work)
 
@@ -200,7 +200,7 @@ def _translate_error(error: BaseException) -> BaseException:
     from dbos import error as failures
 
     if isinstance(error, DBAPIError | PoolTimeout | failures.DBOSException):
-        return QueueUnavailable(f"the queue of bulk learning does not work right now ({type(error).__name__})")
+        return QueueUnavailable(f"the queue of bulk learning is unavailable ({type(error).__name__})")
     return error
 
 

@@ -44,13 +44,11 @@ class Book:
 
     def __init__(self, answers: Iterable[Answer] = ()) -> None:
         self.answers = list(answers)
-        self.asked: list[str] = []
         self.requests: list[gateway.LearnRequest] = []
         self.committed: dict[str, gateway.LearnResponse] = {}
         self.before: Callable[[], None] = lambda: None
 
     async def learn(self, request: gateway.LearnRequest) -> gateway.LearnResponse:
-        self.asked.append(request.request_id)
         self.requests.append(request)
         self.before()
         if self.answers:
@@ -58,10 +56,10 @@ class Book:
             if isinstance(answer, Exception):
                 raise answer
             return answer
-        return self.committed.setdefault(request.request_id, saved(revision=len(self.committed) + 1))
+        return self.committed.setdefault(request.request_id, learn_response(revision=len(self.committed) + 1))
 
 
-def saved(revision: int = 1, edits: int = 1, votes: int = 0) -> gateway.LearnResponse:
+def learn_response(revision: int = 1, edits: int = 1, votes: int = 0) -> gateway.LearnResponse:
     curation = curator.CurateResponse(
         saved=True,
         revision=revision,

@@ -31,13 +31,13 @@ from libs.storage.errors import StoreUnavailable
 async def test_a_submission_that_breaks_off_leaves_nothing(desk: Desk) -> None:
     job_id = str(uuid.uuid4())
 
-    async def broken() -> AsyncIterator[service.SubmitTrajectoriesRequest]:
+    async def fail() -> AsyncIterator[service.SubmitTrajectoriesRequest]:
         async for message in messages(3, job_id):
             yield message
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        await submit_job(desk.jobs, broken())
+        await submit_job(desk.jobs, fail())
 
     with pytest.raises(JobNotFound):
         await desk.jobs.find(job_id)
@@ -66,8 +66,8 @@ async def test_two_submissions_of_one_job_at_once_are_one_job(desk: Desk) -> Non
 
 
 async def test_room_is_bounded_in_trajectories_and_in_bytes(tmp_path: Path) -> None:
-    for room in (QueueCapacity(10, 10_000), QueueCapacity(1000, 500)):
-        desk = Desk(tmp_path / str(room.bytes), room)
+    for capacity in (QueueCapacity(10, 10_000), QueueCapacity(1000, 500)):
+        desk = Desk(tmp_path / str(capacity.bytes), capacity)
         await desk.database.open()
         with pytest.raises(QueueFull) as refused:
             await desk.submit(100, size=3)
@@ -75,7 +75,7 @@ async def test_room_is_bounded_in_trajectories_and_in_bytes(tmp_path: Path) -> N
         assert not await desk.batches.has_waiting()
         _, key = await desk.submit(10)
         await desk.learn(key, Book())
-        await desk.submit(10)  # what is learned makes room
+        await desk.submit(10)  # what is learned makes capacity
         await desk.database.close()
 
 
@@ -116,30 +116,30 @@ async def test_what_nobody_queued_is_looked_after_by_one(desk: Desk) -> None:
 
 @pytest.mark.parametrize("moved", [timedelta(seconds=5), timedelta(0), timedelta(hours=-1)])
 async def test_a_replica_that_works_changes_its_mark_whatever_its_clock_does(desk: Desk, moved: timedelta) -> None:
-    one, two = desk.replica("one"), desk.replica("two")
-    await one.renew()
+    first, two = desk.replica("one"), desk.replica("two")
+    await first.renew()
     await two.renew()
-    before = {state.name: state for state in await one.states()}
+    before = {state.name: state for state in await first.states()}
     desk.clock.now += moved
     await two.renew()
-    after = {state.name: state for state in await one.states()}
+    after = {state.name: state for state in await first.states()}
     assert after["one"] == before["one"]
     assert after["two"] != before["two"]
 
 
 async def test_a_replica_that_left_is_forgotten_unless_it_is_back(desk: Desk) -> None:
-    one, other = desk.replica("one"), desk.replica("other")
-    await one.renew()
-    await one.release()
+    first, other = desk.replica("one"), desk.replica("other")
+    await first.renew()
+    await first.release()
     (left,) = await other.states()
     assert left.owner is None
-    await one.renew()
+    await first.renew()
     await other.delete(left)  # it is back
     (back,) = await other.states()
     assert back.owner == "one"
     await other.delete(back)
     assert await other.states() == []
-    await one.renew()  # its lease was deleted while it worked
+    await first.renew()  # its lease was deleted while it worked
     assert [state.owner for state in await other.states()] == ["one"]
 
 
@@ -170,8 +170,8 @@ async def test_jobs_are_kept_for_their_retention(desk: Desk) -> None:
 @given(count=st.integers(1, 3000), spread=st.integers(1, 64))
 def test_batches_cover_a_job_and_small_jobs_are_spread(count: int, spread: int) -> None:
     cuts = split_positions(list(range(count)), spread)
-    assert [position for each in cuts for position in each] == list(range(count))
-    assert all(1 <= len(each) <= MAX_BATCH for each in cuts)
+    assert [position for batch in cuts for position in batch] == list(range(count))
+    assert all(1 <= len(batch) <= MAX_BATCH for batch in cuts)
     assert len(cuts) >= min(count, 4 * spread)
 
 

@@ -1,4 +1,4 @@
-"""How the trajectories of a job are learned: each once, tried again where that can help, and never lost."""
+"""Trajectories of a job are learned once each, retried where that can help, and else become dead letters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gateway.bulk.adapters.sql.batch_repository import MAX_STARTS
 from gateway.bulk.domain.attempts import Failure, Learned
 from gateway.bulk.domain.batches import Batch, learn_request_id
 from gateway.bulk.domain.job import JobState
-from gateway.bulk.tests.desk import AT_ONCE, NOW, Answer, Book, Desk, saved
+from gateway.bulk.tests.desk import AT_ONCE, NOW, Answer, Book, Desk, learn_response
 from gateway.bulk.usecases.learn_batches import BatchLearner, outcome_of
 from hansei.curator.v1 import curator_service_pb2 as curator
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
@@ -31,7 +31,9 @@ async def test_each_trajectory_is_learned_under_an_id_of_its_own_that_never_chan
 
     await desk.learn(key, book)
 
-    assert book.asked == [learn_request_id(job_id, position) for position in range(5)]
+    assert [request.request_id for request in book.requests] == [
+        learn_request_id(job_id, position) for position in range(5)
+    ]
     job = await desk.jobs.find(job_id)
     assert (job.state, job.learned, job.edits, job.revision) == (JobState.COMPLETED, 5, 5, 5)
     assert job.ended_at == NOW
@@ -52,7 +54,7 @@ async def test_what_passes_is_tried_again_and_counted(desk: Desk) -> None:
 
     await desk.learn(key, book)
 
-    assert len(book.asked) == 3
+    assert len(book.requests) == 3
     assert (await desk.jobs.find(job_id)).state == JobState.COMPLETED
 
 
@@ -98,8 +100,8 @@ def test_nothing_stored_is_never_counted_as_learned(response: gateway.LearnRespo
 
 
 def test_an_outcome_tells_what_the_curator_applied() -> None:
-    assert outcome_of(saved(revision=7, edits=2, votes=3)) == Learned(2, 3, 7, changed=True)
-    assert outcome_of(saved(revision=7, edits=0)) == Learned(0, 0, 7, changed=False)
+    assert outcome_of(learn_response(revision=7, edits=2, votes=3)) == Learned(2, 3, 7, changed=True)
+    assert outcome_of(learn_response(revision=7, edits=0)) == Learned(0, 0, 7, changed=False)
 
 
 async def test_a_trajectory_that_ends_its_process_is_given_up_and_the_others_go_on(desk: Desk) -> None:
@@ -144,22 +146,22 @@ async def test_attempts_are_measured_by_what_they_end_in(desk: Desk) -> None:
         seconds += 2.5
 
     book.before = later
-    told, clock = metrics.record_attempt, lambda: seconds
-    learner = BatchLearner(book, desk.batches, AT_ONCE, record_attempt=told, monotonic=clock)
+    record_attempt, clock = metrics.record_attempt, lambda: seconds
+    learner = BatchLearner(book, desk.batches, AT_ONCE, record_attempt=record_attempt, monotonic=clock)
     for batch in await desk.batches.batches(key):
         await learner.run(batch)
     metrics.record_totals(await desk.jobs.totals())
 
     data: Any = reader.get_metrics_data()
-    points = {each.name: each.data.data_points for each in data.resource_metrics[0].scope_metrics[0].metrics}
+    points = {point.name: point.data.data_points for point in data.resource_metrics[0].scope_metrics[0].metrics}
     attempts = points["hansei.bulk.attempt.duration"]
-    assert {each.attributes["outcome"]: (each.count, each.sum) for each in attempts} == {
+    assert {point.attributes["outcome"]: (point.count, point.sum) for point in attempts} == {
         "failed": (1, 2.5),
         "dead": (1, 2.5),
         "learned": (2, 5.0),
     }
     jobs, trajectories = (
-        {each.attributes["state"]: each.value for each in points[name]}
+        {point.attributes["state"]: point.value for point in points[name]}
         for name in ("hansei.bulk.jobs", "hansei.bulk.trajectories")
     )
     assert jobs == {"running": 0, "completed": 0, "incomplete": 1, "cancelled": 0}
@@ -197,11 +199,13 @@ async def test_counts_always_add_up_and_nothing_is_committed_twice(
         "dead": InvalidArgument("no"),
         "unsaved": gateway.LearnResponse(),
     }
-    book = Book(answers.get(fate) or saved() for fate in fates)
+    book = Book(answers.get(fate) or learn_response() for fate in fates)
     for _ in range(beginnings):
         await desk.learn(key, book)
     job = await desk.jobs.find(job_id)
     assert (job.waiting, job.learned + job.dead, job.dropped) == (0, count, 0)
     assert len(await desk.jobs.dead_letters(job_id, -1, 500)) == job.dead
-    assert set(book.asked) == {learn_request_id(job_id, position) for position in range(count)}
+    assert {request.request_id for request in book.requests} == {
+        learn_request_id(job_id, position) for position in range(count)
+    }
     assert (job.state == JobState.COMPLETED) == (job.dead == 0)

@@ -33,7 +33,7 @@ TRANSIENT_CODES = frozenset({"UNAVAILABLE", "RESOURCE_EXHAUSTED", "DEADLINE_EXCE
 
 
 class Stopping(Exception):
-    """The process is about to end: unfinished work is left for the next one."""
+    """The process is stopping; the next one continues unfinished work."""
 
 
 class BatchLearner:
@@ -103,8 +103,8 @@ class BatchLearner:
         except HanseiError as error:
             return Failure.from_error(error, is_transient=error.code in TRANSIENT_CODES)
         except Exception:
-            log.exception("trajectory of a job could not be learned")
-            return Failure("INTERNAL", "INTERNAL", "an unexpected error; the gateway's log has it", is_transient=False)
+            log.exception("learning a trajectory of a job failed unexpectedly")
+            return Failure("INTERNAL", "INTERNAL", "unexpected error; see the log of the gateway", is_transient=False)
         finally:
             self._busy -= 1
             if not self._busy:
@@ -116,7 +116,7 @@ class BatchLearner:
             lambda: work(*args, **kwargs),
             lambda error: isinstance(error, Unavailable | Aborted | ResourceExhausted),
             before_pause=lambda attempt, pause, error: log.warning(
-                "database of bulk learning does not answer; trying again", attempt=attempt, why=str(error)
+                "database of bulk learning is unavailable; retrying", attempt=attempt, why=str(error)
             ),
             sleep=self._pause,
             rng=self._jitter,

@@ -1,4 +1,4 @@
-"""Bulk learning in one process: takes jobs, has them learned, reports them, and continues the work of dead replicas."""
+"""Bulk learning in one process: accept jobs, queue them, report them, and take over the work of dead replicas."""
 
 from __future__ import annotations
 
@@ -65,10 +65,9 @@ class BulkLearning:
         self._stopped = False
 
     async def open(self) -> None:
-        """Open the database; if it is away, later. The queue opens when there is something to learn.
+        """Open the database; if it is unavailable, later. The queue opens with the first job.
 
-        The gateway serves everything else meanwhile, and its jobs answer UNAVAILABLE. Raises SchemaNewer, which no
-        waiting ends.
+        Until then methods of jobs answer UNAVAILABLE; the gateway serves all others. Raises SchemaNewer.
         """
         try:
             await self._open_database()
@@ -167,7 +166,7 @@ class BulkLearning:
         for state in self._monitor.takeable(await self._replicas.states()):
             count = await self._queue.take_over(state.name)
             await self._replicas.delete(state)
-            log.warning("took over the batches of a replica that is gone", batches=count, replica=state.name)
+            log.warning("took over the batches of a dead replica", batches=count, replica=state.name)
 
     async def _requeue_lost_batches(self) -> None:
         """Queue batches of jobs whose replica died before it had queued them."""

@@ -19,7 +19,6 @@ class LearnChain(Protocol):
 
     async def learn(self, request: gateway.LearnRequest) -> gateway.LearnResponse:
         """Return the outcome; a repeated `request_id` returns the first one."""
-        ...
 
 
 class SubmissionStore(Protocol):
@@ -27,27 +26,21 @@ class SubmissionStore(Protocol):
 
     async def begin(self, key: str, head: NewJob) -> None:
         """Begin a submission."""
-        ...
 
     async def stage(self, key: str, first: int, trajectories: Sequence[tuple[str, bytes]]) -> None:
         """Store ids and payloads of trajectories from position `first` on. Raises QueueFull."""
-        ...
 
     async def accept(self, key: str, request: IdempotencyKey) -> bool:
         """Make a complete submission a job; False if the request was accepted before. Raises RequestIdReused."""
-        ...
 
     async def check_accepted(self, request: IdempotencyKey) -> None:
         """Raise RequestIdReused if the accepted request of this id had another content."""
-        ...
 
     async def exists(self, job_id: str) -> bool:
         """Return whether a job is stored."""
-        ...
 
     async def discard(self, key: str) -> None:
         """Delete a submission or a job with its trajectories."""
-        ...
 
 
 class JobStore(SubmissionStore, Protocol):
@@ -55,31 +48,24 @@ class JobStore(SubmissionStore, Protocol):
 
     async def find(self, job_id: str) -> Job:
         """Return a job. Raises JobNotFound."""
-        ...
 
     async def cancel(self, job_id: str, request: IdempotencyKey) -> Job:
         """Drop the waiting trajectories of a job. Raises JobNotFound, RequestIdReused."""
-        ...
 
     async def retry(self, job_id: str, request: IdempotencyKey) -> Job:
         """Make the dead letters of a job wait again. Raises JobNotFound, RequestIdReused."""
-        ...
 
     async def list_jobs(self, dataset: str | None, before: tuple[datetime, str] | None, limit: int) -> list[Job]:
         """Return at most `limit` jobs, newest first, those before a time and key."""
-        ...
 
     async def dead_letters(self, job_id: str, after: int, limit: int) -> list[DeadLetter]:
         """Return at most `limit` dead letters of a job, those at positions above `after`. Raises JobNotFound."""
-        ...
 
     async def expired_keys(self, retention: timedelta, abandoned: timedelta) -> list[str]:
         """Return keys of jobs that ended before `retention`, and of submissions that did not arrive whole."""
-        ...
 
     async def totals(self) -> JobTotals:
         """Return the totals of all stored jobs."""
-        ...
 
 
 class ProgressStore(Protocol):
@@ -87,23 +73,18 @@ class ProgressStore(Protocol):
 
     async def start_batch(self, batch: Batch) -> list[int]:
         """Count a start of a batch, and return the positions that wait."""
-        ...
 
     async def find_pending(self, key: str, position: int) -> PendingTrajectory | None:
         """Return a trajectory to learn; None if it does not wait any more."""
-        ...
 
     async def save_learned(self, key: str, position: int, learned: Learned) -> None:
         """Count a trajectory as learned, once."""
-        ...
 
     async def save_failure(self, key: str, position: int, failure: Failure) -> None:
         """Store a failed attempt; the trajectory still waits."""
-        ...
 
     async def save_dead_letter(self, key: str, position: int, failure: Failure) -> None:
         """Make a waiting trajectory a dead letter."""
-        ...
 
 
 class BatchStore(ProgressStore, Protocol):
@@ -111,19 +92,15 @@ class BatchStore(ProgressStore, Protocol):
 
     async def batches(self, key: str) -> list[Batch]:
         """Return the waiting trajectories of a job as batches of its present generation."""
-        ...
 
     async def overdue(self) -> list[tuple[str, int]]:
         """Return key and generation of jobs with waiting trajectories whose batches are due to be checked."""
-        ...
 
     async def has_waiting(self) -> bool:
         """Return whether any job has waiting trajectories."""
-        ...
 
     async def start_generation(self, key: str, generation: int) -> bool:
         """Start the next generation of batches; False if another replica did, or nothing waits any more."""
-        ...
 
 
 class ReplicaStore(Protocol):
@@ -131,19 +108,15 @@ class ReplicaStore(Protocol):
 
     async def renew(self) -> None:
         """Renew the lease of this replica."""
-        ...
 
     async def release(self) -> None:
         """Give the lease back: other replicas may take the work over at once."""
-        ...
 
     async def states(self) -> list[LeaseState]:
         """Return the leases of all replicas."""
-        ...
 
     async def delete(self, state: LeaseState) -> None:
         """Delete the lease of a replica whose work was taken over, unless it was renewed."""
-        ...
 
 
 class BatchQueue(Protocol):
@@ -152,32 +125,24 @@ class BatchQueue(Protocol):
     @property
     def is_open(self) -> bool:
         """Return whether batches run here."""
-        ...
 
     async def open(self) -> None:
         """Start to run batches. Raises QueueUnavailable, QueueOwnedByOtherInstance."""
-        ...
 
     async def close(self) -> None:
         """Stop to run batches; unfinished ones stay queued."""
-        ...
 
     async def put(self, batches: Sequence[Batch]) -> None:
         """Queue batches; one whose id was queued before is not queued again."""
-        ...
 
     async def contains(self, prefix: str) -> bool:
         """Return whether a batch whose id has this prefix is queued or runs."""
-        ...
 
     async def take_over(self, executor: str) -> int:
         """Queue the batches of a dead replica again, and return their number."""
-        ...
 
     async def cancel(self, prefix: str) -> None:
         """Take batches whose id has this prefix out of the queue; running ones end by themselves."""
-        ...
 
     async def delete(self, prefix: str) -> None:
         """Delete the records of batches whose id has this prefix."""
-        ...

@@ -15,13 +15,14 @@ import httpx
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from gateway.http.report_documents import DASHBOARD
+from gateway.http.reports import DOCUMENTS
 from tests.fakes.openai_answers import chat, chat_json, error
 from tests.fakes.openai_server import OpenAIServer
 from tests.support import systems
 from tests.support.processes import ModuleCommand, Process, start
 from tests.support.shared_resources import CODE
 
+DASHBOARD = DOCUMENTS["run"]["requestBody"]["content"]["application/json"]["example"]["dashboard"]
 SECONDS = 60
 LESSON = "六の七倍は四十二 {x}"
 LEARN: dict[str, Any] = {

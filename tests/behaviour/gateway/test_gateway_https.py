@@ -89,4 +89,4 @@ async def test_a_server_that_does_not_end_in_order_is_told(
     monkeypatch.setattr(uvicorn.Server, "shutdown", failing)
     await server.start()
     await server.close()
-    assert "the HTTP server did not end in order" in capsys.readouterr().err
+    assert "http server failed to close" in capsys.readouterr().err

@@ -20,7 +20,7 @@ from libs.storage.timestamps import utc_now
 MAX_STARTS = 10
 _OVERDUE_AT_ONCE = 20
 
-# What is read and written for every trajectory: built once, so that only the values are bound.
+# Statements that run for every trajectory are built once; each execution only binds values.
 _ONE = and_(trajectory.c.key == bindparam("of_job"), trajectory.c.position == bindparam("at_position"))
 _PENDING = (
     select(job.c.job_id, job.c.dataset, job.c.max_iterations, trajectory.c.payload, trajectory.c.attempts)
@@ -60,7 +60,7 @@ class BatchRepository:
     async def overdue(self) -> list[tuple[str, int]]:
         """Return key and generation of jobs with waiting trajectories, oldest first, whose batches should be queued."""
         now = self._clock()
-        # A time further away than it can be was stored by a clock that ran ahead.
+        # A time too far in the future was stored by a replica whose clock was ahead.
         is_due = or_(job.c.requeue_at <= now, job.c.requeue_at > now + REQUEUE_AFTER)
         query = select(job.c.key, job.c.generation).where(job.c.waiting > 0, job.c.accepted_at.is_not(None), is_due)
         query = query.order_by(job.c.created_at).limit(_OVERDUE_AT_ONCE)
@@ -95,20 +95,20 @@ class BatchRepository:
                 return []
             first, positions = rows[0], [row.position for row in rows]
             if first.starts >= MAX_STARTS:
-                message = f"learning it was started {first.starts} times and never ended"
+                message = f"learning was started {first.starts} times and never ended"
                 failure = Failure("ABORTED", "LEARNING_NEVER_ENDED", message, is_transient=False)
                 self._update_dead(connection, batch.key, first.position, failure)
                 return positions[1:]
-            one = and_(trajectory.c.key == batch.key, trajectory.c.position == first.position)
-            connection.execute(update(trajectory).where(one).values(starts=first.starts + 1))
+            is_first = and_(trajectory.c.key == batch.key, trajectory.c.position == first.position)
+            connection.execute(update(trajectory).where(is_first).values(starts=first.starts + 1))
             return positions
 
         return await self._database.write(work, batch.key)
 
     async def find_pending(self, key: str, position: int) -> PendingTrajectory | None:
         """Return a trajectory to learn; None if it does not wait any more."""
-        one = {"of_job": key, "at_position": position}
-        row = await self._database.read(lambda connection: connection.execute(_PENDING, one).one_or_none())
+        parameters = {"of_job": key, "at_position": position}
+        row = await self._database.read(lambda connection: connection.execute(_PENDING, parameters).one_or_none())
         return None if row is None else PendingTrajectory(*row)
 
     async def save_learned(self, key: str, position: int, learned: Learned) -> None:
@@ -202,11 +202,11 @@ def _update_state(
 
     `attempts` is added to those of the trajectory.
     """
-    one = {"of_job": key, "at_position": position}
-    before = connection.execute(_STATE, one).one_or_none()
+    parameters = {"of_job": key, "at_position": position}
+    before = connection.execute(_STATE, parameters).one_or_none()
     if before is None or before.state not in states:
         return None
-    connection.execute(_UPDATE_ONE, {**one, "state": to, "attempts": before.attempts + attempts, **more})
+    connection.execute(_UPDATE_ONE, {**parameters, "state": to, "attempts": before.attempts + attempts, **more})
     return before
 
 

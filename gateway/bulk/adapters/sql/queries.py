@@ -45,7 +45,7 @@ def select_waiting_sums(connection: Connection) -> tuple[int, int]:
 
 def select_job(connection: Connection, job_id: str) -> Job:
     """Return an accepted job. Raises JobNotFound."""
-    row = connection.execute(select(*_JOB_COLUMNS).where(accepted(job_id))).one_or_none()
+    row = connection.execute(select(*_JOB_COLUMNS).where(is_accepted(job_id))).one_or_none()
     if row is None:
         raise JobNotFound(job_id)
     return Job(*row)
@@ -68,7 +68,7 @@ def delete_jobs(connection: Connection, keys: Sequence[str]) -> None:
         connection.execute(delete(table).where(table.c.key.in_(keys)))
 
 
-def accepted(job_id: str) -> Any:
+def is_accepted(job_id: str) -> Any:
     """Return the condition of the accepted job of an id."""
     return and_(job.c.job_id == job_id, job.c.accepted_at.is_not(None))
 

@@ -77,7 +77,7 @@ class JobRepository:
 
     async def exists(self, job_id: str) -> bool:
         """Return whether a job is stored."""
-        query = select(job.c.key).where(queries.accepted(job_id))
+        query = select(job.c.key).where(queries.is_accepted(job_id))
         return await self._database.read(lambda connection: connection.execute(query).first() is not None)
 
     async def check_accepted(self, request: IdempotencyKey) -> None:
@@ -138,8 +138,7 @@ class JobRepository:
         return await self._change(job_id, request, revive)
 
     async def _change(self, job_id: str, request: IdempotencyKey, change: Callable[[Connection, Any], None]) -> Job:
-        """Change a job once for each request, and return it as it is then."""
-
+        """Change a job once for each request, and return it."""
         key = (await self.find(job_id)).key
 
         def work(connection: Connection) -> Job:

@@ -40,7 +40,7 @@ def team(team_id: str = "t1", **fields: Any) -> rounds.Team:
     return rounds.Team(**{"team_id": team_id, "team_name": f"Team {team_id}", **fields})
 
 
-def request(*teams: rounds.Team, **fields: Any) -> rounds.RunRoundsRequest:
+def rounds_request(*teams: rounds.Team, **fields: Any) -> rounds.RunRoundsRequest:
     whole = {"user_prompt": PROMPT, "teams": teams or [team()], "execution_id": EXECUTION, **fields}
     return rounds.RunRoundsRequest(**whole)
 
@@ -57,27 +57,30 @@ class Library:
     hangs: Callable[[generation.GenerateRequest, int], bool] = lambda request, number: False
     answers: dict[str, itertools.count[int]] = field(default_factory=lambda: defaultdict(lambda: itertools.count(1)))
 
-    async def GetDataset(self, asked: playbook.GetDatasetRequest) -> playbook.GetDatasetResponse:
+    async def GetDataset(self, request: playbook.GetDatasetRequest) -> playbook.GetDatasetResponse:
         return playbook.GetDatasetResponse(dataset=playbook.Dataset(revision=7))
 
-    async def Search(self, asked: search.SearchRequest) -> search.SearchResponse:
-        self.journal.append(("search", asked))
-        bullet = playbook_pb2.Bullet(id="b-1", content=f"of {asked.dataset}")
+    async def Search(self, request: search.SearchRequest) -> search.SearchResponse:
+        self.journal.append(("search", request))
+        bullet = playbook_pb2.Bullet(id="b-1", content=f"of {request.dataset}")
         return search.SearchResponse(results=[search_pb2.SearchResult(bullet=bullet)], revision=7)
 
-    async def Generate(self, asked: generation.GenerateRequest) -> generation.GenerateResponse:
+    async def Generate(self, request: generation.GenerateRequest) -> generation.GenerateResponse:
         sent = generation.GenerateRequest()
-        sent.CopyFrom(asked)
+        sent.CopyFrom(request)
         self.journal.append(("generate", sent))
-        number = next(self.answers[asked.instruction])
-        if self.hangs(asked, number):
+        number = next(self.answers[request.instruction])
+        if self.hangs(request, number):
             await asyncio.Event().wait()
-        failure = self.fails(asked, number)
+        failure = self.fails(request, number)
         if isinstance(failure, Exception):
             raise failure
         status = trajectory.TRAJECTORY_STATUS_SUCCESS if failure is None else trajectory.TRAJECTORY_STATUS_FAILURE
         attempt = trajectory.Trajectory(
-            query=asked.query, generated_answer=f"{asked.instruction} {number}", status=status, error_message=failure
+            query=request.query,
+            generated_answer=f"{request.instruction} {number}",
+            status=status,
+            error_message=failure,
         )
         return generation.GenerateResponse(trajectory=attempt, model="scripted")
 
@@ -91,19 +94,19 @@ class Judges:
     journal: Journal = field(default_factory=list)
     hangs: Callable[[evaluator.DecideRoundRequest], bool] = lambda request: False
 
-    async def Evaluate(self, asked: evaluator.EvaluateRequest) -> evaluator.EvaluateResponse:
-        self.journal.append(("evaluate", asked))
-        score = self.scores[asked.team_id][asked.round_number - 1]
+    async def Evaluate(self, request: evaluator.EvaluateRequest) -> evaluator.EvaluateResponse:
+        self.journal.append(("evaluate", request))
+        score = self.scores[request.team_id][request.round_number - 1]
         if isinstance(score, Exception):
             raise score
         metric = evaluation.MetricScore(metric_name="Coverage", score=score, evaluator_comment="{{ c }}")
         return evaluator.EvaluateResponse(result=evaluation.EvaluationResult(metrics=[metric], overall_score=score))
 
-    async def DecideRound(self, asked: evaluator.DecideRoundRequest) -> evaluator.DecideRoundResponse:
+    async def DecideRound(self, request: evaluator.DecideRoundRequest) -> evaluator.DecideRoundResponse:
         """By the validator's rules; what its judge would be asked goes into the journal."""
-        prompt = asked.formatted_prompt if asked.HasField("formatted_prompt") else None
-        decision = await DecideRound(_Judge(self, asked))(
-            decode_round_rules(asked), asked.round_number, prompt, asked.model
+        prompt = request.formatted_prompt if request.HasField("formatted_prompt") else None
+        decision = await DecideRound(_Judge(self, request))(
+            decode_round_rules(request), request.round_number, prompt, request.model
         )
         return encode_decision(decision)
 
@@ -111,12 +114,12 @@ class Judges:
 @dataclass
 class _Judge:
     judges: Judges
-    asked: evaluator.DecideRoundRequest
+    request: evaluator.DecideRoundRequest
 
     async def judge_improvement_prospects(self, formatted_prompt: str, model: str | None = None) -> ImprovementJudgment:
         judges = self.judges
-        judges.journal.append(("judge", self.asked))
-        if judges.hangs(self.asked):
+        judges.journal.append(("judge", self.request))
+        if judges.hangs(self.request):
             await asyncio.Event().wait()
         verdict = judges.verdicts.pop(0) if judges.verdicts else CONTINUE
         if isinstance(verdict, Exception):
@@ -137,24 +140,24 @@ class Board:
     request_ids: list[str] = field(default_factory=list)
 
     async def UpsertLeaderboardEntry(
-        self, asked: leaderboard.UpsertLeaderboardEntryRequest
+        self, request: leaderboard.UpsertLeaderboardEntryRequest
     ) -> leaderboard.UpsertLeaderboardEntryResponse:
-        self._note("row", asked)
-        self.rows[asked.entry.key.team_id, asked.entry.key.round_number] = asked.entry
-        self.request_ids.append(asked.request_id)
-        own = [row for (team_id, _), row in self.rows.items() if team_id == asked.entry.key.team_id]
+        self._note("row", request)
+        self.rows[request.entry.key.team_id, request.entry.key.round_number] = request.entry
+        self.request_ids.append(request.request_id)
+        own = [row for (team_id, _), row in self.rows.items() if team_id == request.entry.key.team_id]
         best = max(own, key=lambda row: (row.score, row.key.round_number))
         number = best.key.round_number
-        return leaderboard.UpsertLeaderboardEntryResponse(entry=asked.entry, best_round_number=number)
+        return leaderboard.UpsertLeaderboardEntryResponse(entry=request.entry, best_round_number=number)
 
-    async def RecordJudgement(self, asked: leaderboard.RecordJudgementRequest) -> leaderboard.RecordJudgementResponse:
-        self._note("judgement", asked)
-        self.judgements[asked.key.team_id, asked.key.round_number].append(asked.judgement)
-        self.request_ids.append(asked.request_id)
+    async def RecordJudgement(self, request: leaderboard.RecordJudgementRequest) -> leaderboard.RecordJudgementResponse:
+        self._note("judgement", request)
+        self.judgements[request.key.team_id, request.key.round_number].append(request.judgement)
+        self.request_ids.append(request.request_id)
         return leaderboard.RecordJudgementResponse()
 
-    async def GetRanking(self, asked: leaderboard.GetRankingRequest) -> leaderboard.GetRankingResponse:
-        self._note("ranking", asked)
+    async def GetRanking(self, request: leaderboard.GetRankingRequest) -> leaderboard.GetRankingResponse:
+        self._note("ranking", request)
         scores = defaultdict(list)
         for (team_id, _), row in self.rows.items():
             scores[team_id].append(row.score)
@@ -172,9 +175,9 @@ class Board:
             ]
         )
 
-    def _note(self, kind: str, asked: Any) -> None:
-        self.journal.append((kind, asked))
-        failure = self.fails(kind, asked)
+    def _note(self, kind: str, request: Any) -> None:
+        self.journal.append((kind, request))
+        failure = self.fails(kind, request)
         if failure is not None:
             raise failure
 
@@ -215,16 +218,16 @@ class Stage:
         async with asyncio.timeout(0 if seconds == self.expires else None):
             yield
 
-    async def run(self, asked: rounds.RunRoundsRequest) -> rounds.RoundsResult:
+    async def run(self, request: rounds.RunRoundsRequest) -> rounds.RoundsResult:
         """The result; events are in `self.events`."""
         self.events: list[rounds.RoundFinished] = []
-        async for event in self.rounds.events(asked):
+        async for event in self.rounds.events(request):
             if event.HasField("result"):
                 return event.result
             self.events.append(event.round_finished)
         raise AssertionError("no result came")
 
-    def asked(self, kind: str) -> list[Any]:
+    def requests_of(self, kind: str) -> list[Any]:
         """The requests of a kind, in order."""
         return [what for name, what in self.journal if name == kind]
 
