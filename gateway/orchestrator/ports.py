@@ -42,7 +42,7 @@ class Reflector(Protocol):
         """Return the lessons of a trajectory."""
 
 
-class Search(Protocol):
+class BulletSearch(Protocol):
     """The search service."""
 
     def Search(self, request: search.SearchRequest, /) -> Awaitable[search.SearchResponse]:

@@ -16,7 +16,13 @@ from chassis import deadlines
 from chassis.errors import AlreadyExists, DeadlineExceeded, InvalidArgument, Violation, shorten
 from chassis.logging import get_logger
 from gateway.orchestrator.ports import Evaluator, Generator, Leaderboard, Limit
-from gateway.orchestrator.workflow import DEFAULT_DATASET, Attempt, GenerationFailed, Question, ReflectionWorkflow
+from gateway.orchestrator.workflow import (
+    DEFAULT_DATASET,
+    Attempt,
+    GenerationFailed,
+    ReflectionWorkflow,
+    WorkflowQuestion,
+)
 from hansei.gateway.v1 import rounds_service_pb2 as rounds
 from hansei.planner.v1 import generator_service_pb2 as generation
 from hansei.reflector.v1 import trajectory_pb2 as trajectory
@@ -231,7 +237,7 @@ class _TeamRun:
     async def _submission(self) -> Attempt:
         prompt = await self._peers.prompts.build_team_prompt(self._context(len(self._history) + 1))
         workflow = replace(self._peers.workflow, generator=_TeamGenerator(self._peers.workflow.generator, prompt))
-        question = Question(self._plan.user_prompt, self._team.dataset, instruction=self._team.instruction)
+        question = WorkflowQuestion(self._plan.user_prompt, self._team.dataset, instruction=self._team.instruction)
         async with self._time_limit_of("submission_timeout", f"the submission of round {len(self._history) + 1}"):
             attempt = await workflow.run(question, generation.GENERATE_STYLE_CITED)
         if attempt.trajectory.status == trajectory.TRAJECTORY_STATUS_FAILURE:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chassis.errors import Unavailable
-from gateway.orchestrator.ports import Generator, Playbooks, Search
+from gateway.orchestrator.ports import BulletSearch, Generator, Playbooks
 from hansei.planner.v1 import generator_service_pb2 as generation
 from hansei.playbook.v1 import playbook_service_pb2 as playbook
 from hansei.reflector.v1 import trajectory_pb2 as trajectory
@@ -22,7 +22,7 @@ class GenerationFailed(Unavailable):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class WorkflowQuestion:
     """A question, its dataset, and the lowest revision of the playbook to answer from."""
 
     query: str
@@ -46,23 +46,23 @@ class ReflectionWorkflow:
     """Three nodes in a fixed order; an error in one ends the workflow (G-38)."""
 
     playbooks: Playbooks
-    search: Search
+    search: BulletSearch
     generator: Generator
 
-    async def run(self, question: Question, style: generation.GenerateStyle.ValueType) -> Attempt:
+    async def run(self, question: WorkflowQuestion, style: generation.GenerateStyle.ValueType) -> Attempt:
         """Return the attempt, also if the generator failed."""
         revision = await self._load_playbook(question)
         search_response = await self._search(question, revision)
         return await self._generate(question, search_response, style)
 
-    async def answer(self, question: Question) -> Attempt:
+    async def answer(self, question: WorkflowQuestion) -> Attempt:
         """Return the attempt in style plain. Raises GenerationFailed without an answer (G-21, G-35)."""
         attempt = await self.run(question, generation.GENERATE_STYLE_PLAIN)
         if attempt.trajectory.status == trajectory.TRAJECTORY_STATUS_FAILURE:
             raise GenerationFailed(attempt.trajectory.error_message)
         return attempt
 
-    async def _load_playbook(self, question: Question) -> int:
+    async def _load_playbook(self, question: WorkflowQuestion) -> int:
         """Return the newest revision of the playbook, so that search waits for it and readers see their own writes.
 
         The bullets are not loaded, because search has the same ones.
@@ -70,7 +70,7 @@ class ReflectionWorkflow:
         head = await self.playbooks.GetDataset(playbook.GetDatasetRequest(dataset=question.dataset))
         return max(head.dataset.revision, question.min_revision)
 
-    async def _search(self, question: Question, revision: int) -> search_service.SearchResponse:
+    async def _search(self, question: WorkflowQuestion, revision: int) -> search_service.SearchResponse:
         return await self.search.Search(
             search_service.SearchRequest(
                 dataset=question.dataset,
@@ -81,7 +81,7 @@ class ReflectionWorkflow:
 
     async def _generate(
         self,
-        question: Question,
+        question: WorkflowQuestion,
         search_response: search_service.SearchResponse,
         style: generation.GenerateStyle.ValueType,
     ) -> Attempt:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from gateway.orchestrator.learn import Learning
-from gateway.orchestrator.workflow import DEFAULT_DATASET, Question, ReflectionWorkflow
+from gateway.orchestrator.workflow import DEFAULT_DATASET, ReflectionWorkflow, WorkflowQuestion
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from hansei.gateway.v1 import gateway_service_pb2_grpc as grpc_gateway
 from hansei.planner.v1 import generator_service_pb2 as generator
@@ -52,6 +52,6 @@ class GatewayServicer(grpc_gateway.GatewayServiceServicer):
         )
 
 
-def _question(request: gateway.RunWorkflowRequest | gateway.AnswerRequest, instruction: str = "") -> Question:
+def _question(request: gateway.RunWorkflowRequest | gateway.AnswerRequest, instruction: str = "") -> WorkflowQuestion:
     dataset = request.dataset if request.HasField("dataset") else DEFAULT_DATASET
-    return Question(request.query, dataset, request.min_revision, instruction)
+    return WorkflowQuestion(request.query, dataset, request.min_revision, instruction)
