@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from chassis.errors import AlreadyExists, InvalidArgument, RequestIdReused, Violation
-from gateway.orchestrator.ports import Curator, Reflector
+from gateway.orchestrator.ports import CuratorPort, ReflectorPort
 from hansei.curator.v1 import curator_service_pb2 as curator_pb
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from hansei.reflector.v1 import reflector_service_pb2 as reflector_pb
@@ -29,8 +29,8 @@ class FinishedStage(NamedTuple):
 class Learning:
     """The chain reflector → curator. A repeated `request_id` returns the committed response and changes nothing."""
 
-    curator: Curator
-    reflector: Reflector
+    curator: CuratorPort
+    reflector: ReflectorPort
 
     async def learn(self, request: gateway.LearnRequest) -> gateway.LearnResponse:
         """Return the response. Raises InvalidArgument (G-44), RequestIdReused, and errors of the services."""

@@ -25,7 +25,7 @@ class Playbooks(Protocol):
         """Return the head of a dataset."""
 
 
-class Curator(Protocol):
+class CuratorPort(Protocol):
     """The curator."""
 
     def PrepareCuration(self, request: curator.PrepareCurationRequest, /) -> Awaitable[curator.PrepareCurationResponse]:
@@ -35,7 +35,7 @@ class Curator(Protocol):
         """Commit the lessons of a reflection."""
 
 
-class Reflector(Protocol):
+class ReflectorPort(Protocol):
     """The reflector."""
 
     def Reflect(self, request: reflector.ReflectRequest, /) -> Awaitable[reflector.ReflectResponse]:
@@ -56,7 +56,7 @@ class Generator(Protocol):
         """Return the trajectory of an answer; a failed model call is a failed trajectory."""
 
 
-class Evaluator(Protocol):
+class EvaluatorPort(Protocol):
     """The evaluator, served by the validator."""
 
     def Evaluate(self, request: evaluator.EvaluateRequest, /) -> Awaitable[evaluator.EvaluateResponse]:
@@ -66,7 +66,7 @@ class Evaluator(Protocol):
         """Return whether a team continues after a round."""
 
 
-class Leaderboard(Protocol):
+class LeaderboardPort(Protocol):
     """The leaderboard, served by the validator."""
 
     def UpsertLeaderboardEntry(

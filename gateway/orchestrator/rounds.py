@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 from chassis import deadlines
 from chassis.errors import AlreadyExists, DeadlineExceeded, InvalidArgument, Violation, shorten
 from chassis.logging import get_logger
-from gateway.orchestrator.ports import Evaluator, Generator, Leaderboard, Limit
+from gateway.orchestrator.ports import EvaluatorPort, Generator, LeaderboardPort, Limit
 from gateway.orchestrator.workflow import (
     DEFAULT_DATASET,
-    Attempt,
+    AnswerAttempt,
     GenerationFailed,
     ReflectionWorkflow,
     WorkflowQuestion,
@@ -104,8 +104,8 @@ class Rounds:
     """Run the teams of an execution. `now` is a clock, `new_id` returns new ids, `limit` is a timeout."""
 
     workflow: ReflectionWorkflow
-    evaluator: Evaluator
-    leaderboard: Leaderboard
+    evaluator: EvaluatorPort
+    leaderboard: LeaderboardPort
     prompts: UserPromptBuilder
     now: Callable[[], datetime]
     new_id: Callable[[], str]
@@ -234,7 +234,7 @@ class _TeamRun:
         self._best_round = best_round
         await self._deliver_event(state, attempt)
 
-    async def _submission(self) -> Attempt:
+    async def _submission(self) -> AnswerAttempt:
         prompt = await self._peers.prompts.build_team_prompt(self._context(len(self._history) + 1))
         workflow = replace(self._peers.workflow, generator=_TeamGenerator(self._peers.workflow.generator, prompt))
         question = WorkflowQuestion(self._plan.user_prompt, self._team.dataset, instruction=self._team.instruction)
@@ -333,7 +333,7 @@ class _TeamRun:
     def _key(self, number: int) -> board.RoundKey:
         return board.RoundKey(execution_id=self._plan.execution_id, team_id=self._team.team_id, round_number=number)
 
-    async def _deliver_event(self, state: rounds.RoundState, attempt: Attempt) -> None:
+    async def _deliver_event(self, state: rounds.RoundState, attempt: AnswerAttempt) -> None:
         """Deliver the event of a round. A failed delivery changes nothing (G-54)."""
         event = rounds.RoundFinished(
             team_id=self._team.team_id, team_name=self._team.team_name, round=state, trajectory=attempt.trajectory

@@ -32,7 +32,7 @@ class WorkflowQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class AnswerAttempt:
     """An answer with the search results, the model and the revision behind it."""
 
     trajectory: trajectory.Trajectory
@@ -49,13 +49,13 @@ class ReflectionWorkflow:
     search: BulletSearch
     generator: Generator
 
-    async def run(self, question: WorkflowQuestion, style: generation.GenerateStyle.ValueType) -> Attempt:
+    async def run(self, question: WorkflowQuestion, style: generation.GenerateStyle.ValueType) -> AnswerAttempt:
         """Return the attempt, also if the generator failed."""
         revision = await self._load_playbook(question)
         search_response = await self._search(question, revision)
         return await self._generate(question, search_response, style)
 
-    async def answer(self, question: WorkflowQuestion) -> Attempt:
+    async def answer(self, question: WorkflowQuestion) -> AnswerAttempt:
         """Return the attempt in style plain. Raises GenerationFailed without an answer (G-21, G-35)."""
         attempt = await self.run(question, generation.GENERATE_STYLE_PLAIN)
         if attempt.trajectory.status == trajectory.TRAJECTORY_STATUS_FAILURE:
@@ -84,7 +84,7 @@ class ReflectionWorkflow:
         question: WorkflowQuestion,
         search_response: search_service.SearchResponse,
         style: generation.GenerateStyle.ValueType,
-    ) -> Attempt:
+    ) -> AnswerAttempt:
         generated = await self.generator.Generate(
             generation.GenerateRequest(
                 query=question.query,
@@ -94,4 +94,6 @@ class ReflectionWorkflow:
                 instruction=question.instruction,
             )
         )
-        return Attempt(generated.trajectory, list(search_response.results), generated.model, search_response.revision)
+        return AnswerAttempt(
+            generated.trajectory, list(search_response.results), generated.model, search_response.revision
+        )
