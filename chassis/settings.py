@@ -195,67 +195,67 @@ class ServiceSettings(Settings):
     """Settings that every service has: addresses, TLS, limits, draining, logs and traces."""
 
     listen_address: str = "127.0.0.1:0"
-    """Where gRPC is served, `host:port`. Port 0 takes a free one."""
+    """Address of gRPC, `host:port`. Port 0 selects a free port."""
 
     metrics_address: str = ""
-    """Where Prometheus metrics are served over HTTP, `host:port`. Empty: not at all."""
+    """Address of Prometheus metrics over HTTP, `host:port`. Empty: not served."""
 
     health_address: str = ""
-    """Where gRPC health, and nothing else, is served without TLS, `host:port`, for probes that do not speak TLS.
-    Empty: only beside the services."""
+    """Address of gRPC health without TLS, `host:port`, for probes that do not speak TLS. Empty: health is served only
+    at the address of gRPC."""
 
     tls_certificate: str = ""
-    """File with the certificate chain (PEM) that this process shows, as a server and as a caller. It may be replaced
-    at any time. Empty: plaintext."""
+    """File with the certificate chain (PEM) of this process, as a server and as a caller. It may be replaced at any
+    time. Empty: plaintext."""
 
     tls_key: str = ""
     """File with the private key (PEM) of that certificate."""
 
     tls_authorities: str = ""
-    """File with the certificates (PEM) of the authorities that others' certificates must be signed by."""
+    """File with the certificates (PEM) of the authorities that sign the certificates of peers."""
 
     tls_callers: str = ""
-    """Who may call, by the names in their certificates, separated by commas; `*`: everyone whose certificate the
+    """Names in the certificates of allowed callers, separated by commas; `*`: every caller with a certificate that the
     authorities signed. Empty: callers need no certificate."""
 
     plaintext: str = ""
-    """What may go without TLS beyond this machine, separated by commas: `grpc`, `http`, `metrics`, `health`."""
+    """Protocols that may leave this machine without TLS, separated by commas: `grpc`, `http`, `metrics`, `health`."""
 
     reflection: bool = True
-    """Whether the server describes its contract to tools such as grpcurl."""
+    """Serve gRPC reflection, for tools such as grpcurl."""
 
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
-    """The least severe log record that is written. Finished calls that went well are written at DEBUG."""
+    """Lowest severity of log records. Successful calls are logged at DEBUG."""
 
     log_format: Literal["json", "console"] = "json"
-    """How log records look: one JSON object a line, or text for people."""
+    """Format of log records: one JSON object a line, or text for people."""
 
     max_concurrent_calls: int = Field(256, ge=1)
-    """Unary calls of one gRPC service handled at once; more are refused with RESOURCE_EXHAUSTED."""
+    """Concurrent unary calls of one gRPC service; further calls are refused with RESOURCE_EXHAUSTED."""
 
     max_concurrent_streams: int = Field(256, ge=1)
-    """Streaming calls of one gRPC service open at once; more are refused with RESOURCE_EXHAUSTED."""
+    """Concurrent streaming calls of one gRPC service; further calls are refused with RESOURCE_EXHAUSTED."""
 
     overload_retry_seconds: float = Field(0.5, gt=0)
-    """Seconds after which a refused caller is told to come back."""
+    """Seconds after which a refused caller should retry."""
 
     max_message_bytes: int = Field(16 * 1024 * 1024, ge=64 * 1024)
-    """Largest gRPC message taken or sent, bytes."""
+    """Largest gRPC message, in bytes, received or sent."""
 
     max_connection_age_seconds: int = Field(300, ge=1)
-    """Seconds after which a client connection is closed gently, so that clients find new servers."""
+    """Seconds after which a client connection is closed gracefully, so that clients find new servers."""
 
     lame_duck_seconds: float = Field(0.5, ge=0)
-    """Seconds between saying NOT_SERVING and refusing new calls, for balancers to notice."""
+    """Seconds between reporting NOT_SERVING and refusing new calls, so that load balancers notice."""
 
     drain_grace_seconds: float = Field(20.0, ge=0)
-    """Seconds that running calls get to finish after a SIGTERM."""
+    """Seconds for running calls to finish after a SIGTERM."""
 
     database_wait_seconds: float = Field(30.0, ge=0)
-    """Seconds a starting service waits for a database that does not answer, before it gives up."""
+    """Seconds for which a starting service waits for a database that does not answer."""
 
     trace_sample_ratio: float = Field(1.0, ge=0, le=1)
-    """Share of new traces exported, 0 to 1. Traces are exported only when OTEL_EXPORTER_OTLP_ENDPOINT is set."""
+    """Share of new traces to export, 0 to 1. Traces are exported only when OTEL_EXPORTER_OTLP_ENDPOINT is set."""
 
     @field_validator("plaintext")
     @classmethod

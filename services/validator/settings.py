@@ -16,13 +16,13 @@ class ValidatorSettings(ServiceSettings):
     """
 
     listen_address: str = "127.0.0.1:50055"
-    """Where gRPC is served, `host:port`. Port 0 takes a free one."""
+    """Address of gRPC, `host:port`. Port 0 selects a free port."""
 
     validator_database_url: str = Field("data/leaderboard.db", min_length=1)  # V-73
-    """Where entries, judgements and report kinds are kept: a file name for SQLite, or a PostgreSQL URL."""
+    """Database of entries, judgements and report kinds: a file name for SQLite, or a PostgreSQL URL."""
 
     language: Literal["ja", "en"] = "ja"
-    """Language in which models are asked for reports, scores and judgements."""
+    """Language of prompts for reports, scores and judgements."""
 
     workspace: str = ""
     """Folder whose `configs/prompt_builder.toml` holds the evaluator prompt. Empty: built-in, or the environment."""
@@ -34,7 +34,7 @@ class ValidatorSettings(ServiceSettings):
     """Model that judges whether another round is worthwhile, and compares submissions, `provider:model-name`."""
 
     rule_steps: int = Field(20_000, ge=100)
-    """Steps that one rule of a registered kind may take on one report."""
+    """Limit of steps for one rule of a registered kind on one report."""
 
     rule_seconds: float = Field(0.25, gt=0)
-    """Seconds that one rule of a registered kind may take on one report."""
+    """Limit of seconds for one rule of a registered kind on one report."""

@@ -64,11 +64,6 @@ def _items(trays: dict[object, object]) -> Iterator[dict[str, object]]:
                 yield item
 
 
-def valid_node_ids(dashboard: object) -> list[str]:
-    """The ids of all nodes (V-31). Raises DashboardError."""
-    return [node.id for node in list_nodes(dashboard)]
-
-
 def find_focus(brief: Brief, nodes: list[Node], *, needs_node: bool) -> Node | None:
     """Return the node of a report: the one of the brief, else the first if one is needed (V-34, V-35).
 

@@ -14,7 +14,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoi
 from chassis.errors import FailedPrecondition
 from libs.llm.errors import ModelOffline
 from services.validator.adapters.metrics import RunMetrics
-from services.validator.domain.dashboard import Brief, valid_node_ids
+from services.validator.domain.dashboard import Brief, list_nodes
 from services.validator.domain.kinds import ORGANIZER
 from services.validator.domain.runs import Repair, RunOptions, StopReason, TokenUsage, list_fixed_findings
 from services.validator.prompts.reports import build_correction_prompt
@@ -182,7 +182,7 @@ def test_node_ids_of_a_dashboard() -> None:  # V-31
         "other_active": [{"id": "o"}],
         "waiting_external": [{"id": "w"}],
     }
-    assert valid_node_ids({"trays": trays}) == ["a", "c", "w", "o", "b", "z"]
+    assert [node.id for node in list_nodes({"trays": trays})] == ["a", "c", "w", "o", "b", "z"]
 
 
 async def test_the_base_prompt_holds_everything_given() -> None:  # V-32
