@@ -1,4 +1,4 @@
-"""A document collection on one machine: how fast it loads, what it holds in memory, what a restart costs.
+"""A document collection on one machine: load speed, memory, and restart time.
 
 `python -m bench.collections [chunks ...]`: default 100000 1000000. Documents of four chunks of thirty made-up words,
 whose vectors (384 dimensions) the client brings; a server process on SQLite, a client process, both on this machine.
@@ -35,7 +35,7 @@ BLOCK = 500
 EXACT_LIMIT = 100_000
 
 
-class Made:
+class SyntheticDocuments:
     """Made-up documents, block by block: words by Zipf's law, vectors in clusters."""
 
     def __init__(self, seed: int = 1) -> None:
@@ -71,7 +71,7 @@ class Made:
         ]
 
 
-class Server:
+class SearchServer:
     """Search as a process of its own, on files in `folder`."""
 
     def __init__(self, folder: Path) -> None:
@@ -97,33 +97,33 @@ class Server:
             raise SystemExit("the server did not start")
 
     def megabytes(self, field: str) -> float:
-        """`VmHWM`: the most it held; `RssAnon`: what it holds besides mapped files."""
+        """Return a field of the memory status: `VmHWM` is the peak, `RssAnon` the memory without mapped files."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(next(line for line in status.splitlines() if line.startswith(field)).split()[1]) / 1024
 
     def stop(self, number: signal.Signals) -> float:
-        """Ends the process; the seconds that took."""
+        """End the process; return the seconds that took."""
         began = time.perf_counter()
         self.process.send_signal(number)
         self.process.communicate()
         return time.perf_counter() - began
 
 
-async def load(server: Server, made: Made, documents: int) -> None:
-    """Loads the documents through the contract, as any client would."""
+async def load(server: SearchServer, corpus: SyntheticDocuments, documents: int) -> None:
+    """Load the documents through the contract, as any client would."""
     peers = chassis.Peers({"search": server.address})
     stub: Any = collection_service_pb2_grpc.CollectionServiceStub(peers.channel("search"))
     await stub.CreateCollection(pb.CreateCollectionRequest(name=NAME))
-    async for progress in stub.LoadDocuments(made.documents(documents)):
+    async for progress in stub.LoadDocuments(corpus.documents(documents)):
         if progress.failed:
             raise SystemExit(str(progress.failures[0]))
     await peers.close()
 
 
-async def ask(server: Server, queries: list[collection_pb2.CollectionQuery], chunks: int) -> dict[str, float]:
-    """Seconds from the start of the process to the first answer, and the median of the others in milliseconds.
+async def ask(server: SearchServer, queries: list[collection_pb2.CollectionQuery], chunks: int) -> dict[str, float]:
+    """Return the seconds from the start of the process to the first response, and the median of the others in ms.
 
-    A collection large enough to be preselected from is given time to prepare for that.
+    Wait for preselection if the collection is large enough for it.
     """
     peers = chassis.Peers({"search": server.address})
     stub: Any = collection_service_pb2_grpc.CollectionServiceStub(peers.channel("search"))
@@ -154,23 +154,23 @@ async def ask(server: Server, queries: list[collection_pb2.CollectionQuery], chu
 
 
 async def rows(chunks: int) -> list[dict[str, Any]]:
-    """A load, a restart from the snapshot that the end of the first run wrote, and one from the database alone."""
-    made = Made()
+    """Measure a load, a restart from the snapshot of the first run, and one from the database alone."""
+    corpus = SyntheticDocuments()
     with tempfile.TemporaryDirectory(prefix="hansei-bench-") as name:
         folder = Path(name)
-        server = Server(folder)
+        server = SearchServer(folder)
         try:
             began = time.perf_counter()
-            await load(server, made, chunks // CHUNKS)
+            await load(server, corpus, chunks // CHUNKS)
             loading = time.perf_counter() - began
-            queries = made.queries()
+            queries = corpus.queries()
             measured = [_row("load", chunks, loading, server, await ask(server, queries, chunks), folder)]
             print(measured[-1], file=sys.stderr)
             print(f"snapshot at the end: {server.stop(signal.SIGTERM):.1f} s", file=sys.stderr)
             for what in ("restart from a snapshot", "restart from the database"):
-                server = Server(folder)
-                asked = await ask(server, queries, chunks)
-                measured.append(_row(what, chunks, asked["first_answer_s"], server, asked, folder))
+                server = SearchServer(folder)
+                answer_times = await ask(server, queries, chunks)
+                measured.append(_row(what, chunks, answer_times["first_answer_s"], server, answer_times, folder))
                 print(measured[-1], file=sys.stderr)
                 server.stop(signal.SIGKILL)
                 shutil.rmtree(folder / "snapshots", ignore_errors=True)
@@ -180,15 +180,15 @@ async def rows(chunks: int) -> list[dict[str, Any]]:
 
 
 def _row(
-    what: str, chunks: int, seconds: float, server: Server, asked: dict[str, float], folder: Path
+    what: str, chunks: int, seconds: float, server: SearchServer, answer_times: dict[str, float], folder: Path
 ) -> dict[str, Any]:
     return {
         "what": what,
         "chunks": chunks,
         "seconds": seconds,
         "chunks_per_s": chunks / seconds,
-        "ready_s": asked["ready_s"],
-        "query_p50_ms": asked["query_p50_ms"],
+        "ready_s": answer_times["ready_s"],
+        "query_p50_ms": answer_times["query_p50_ms"],
         "peak_mb": server.megabytes("VmHWM"),
         "anonymous_mb": server.megabytes("RssAnon"),
         "database_mb": _megabytes(folder.glob("search.db*")),

@@ -22,8 +22,8 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import numpy as np  # noqa: E402
 
 from bench.search import results  # noqa: E402
-from bench.search.corpus import Corpus, corpus  # noqa: E402
-from bench.search.peers import OURS, Engine, installed, missing  # noqa: E402
+from bench.search.corpus import Corpus, create_corpus  # noqa: E402
+from bench.search.peers import OURS, Engine, list_installed, list_missing  # noqa: E402
 
 QUERIES = 200
 SIZES = (1_000, 10_000, 100_000)
@@ -34,75 +34,79 @@ SLOW_ADD_SECONDS = 1.0
 LARGEST = {"rank_bm25 + FAISS": 10_000}
 
 
-class Took(NamedTuple):
+class Duration(NamedTuple):
     """Seconds by the clock and of the processor, all threads together."""
 
     wall: float
     cpu: float
 
 
-class Measured:
-    """An engine with what it took, round by round, in seconds."""
+class EngineTimes:
+    """An engine with its times, round by round, in seconds."""
 
-    def __init__(self, name: str, make: Callable[[Corpus], Engine], given: Corpus) -> None:
+    def __init__(self, name: str, make: Callable[[Corpus], Engine], corpus: Corpus) -> None:
         self.name = name
-        self._given = given
-        self._pairs = list(zip(given.queries, given.query_vectors, strict=True))
-        self._added = self._asked = 0
+        self._corpus = corpus
+        self._pairs = list(zip(corpus.queries, corpus.query_vectors, strict=True))
+        self._added = self._query_count = 0
         began = time.perf_counter()
-        self._engine = make(given)
+        self._engine = make(corpus)
         self.load_seconds = time.perf_counter() - began
         self._engine.search(*self._pairs[0])
-        self.queries: list[Took] = []
-        self.adds: list[Took] = []
+        self.queries: list[Duration] = []
+        self.adds: list[Duration] = []
 
-    def query(self) -> Took:
-        """The median time of a batch of queries."""
-        took: list[Took] = []
-        while len(took) < 3 or (sum(each.wall for each in took) < BATCH_SECONDS and len(took) < BATCH):
-            asked = self._pairs[self._asked % QUERIES]
-            self._asked += 1
-            took.append(_timed(lambda asked=asked: self._engine.search(*asked)))  # type: ignore[misc]
-        self.queries += took
-        return _medians(took)
+    def query(self) -> Duration:
+        """Return the median time of a batch of queries."""
+        durations: list[Duration] = []
+        while len(durations) < 3 or (
+            sum(duration.wall for duration in durations) < BATCH_SECONDS and len(durations) < BATCH
+        ):
+            pair = self._pairs[self._query_count % QUERIES]
+            self._query_count += 1
+            durations.append(_measure_time(lambda pair=pair: self._engine.search(*pair)))  # type: ignore[misc]
+        self.queries += durations
+        return _medians(durations)
 
-    def add(self) -> Took:
-        """The median time of a batch of added documents; what is always very slow is done twice and remembered.
+    def add(self) -> Duration:
+        """Return the median time of a batch of added documents; very slow additions are measured twice only.
 
         Twice, because a first one may be slow by making room for more.
         """
         if len(self.adds) > 1 and self.adds[1].wall > SLOW_ADD_SECONDS:
             return self.adds[1]
-        took: list[Took] = []
-        while len(took) < 2 or (len(took) < ADDED_A_ROUND and sum(each.wall for each in took) < SLOW_ADD_SECONDS):
+        durations: list[Duration] = []
+        while len(durations) < 2 or (
+            len(durations) < ADDED_A_ROUND and sum(duration.wall for duration in durations) < SLOW_ADD_SECONDS
+        ):
             text, vector = self._pairs[self._added % QUERIES]
-            number, text = len(self._given.texts) + self._added, f"{text} new{self._added}"
+            number, text = len(self._corpus.texts) + self._added, f"{text} new{self._added}"
             vector = np.ascontiguousarray(vector)
             self._added += 1
-            took.append(_timed(lambda n=number, t=text, v=vector: self._engine.add(n, t, v)))  # type: ignore[misc]
-        self.adds += took
-        return _medians(took)
+            durations.append(_measure_time(lambda n=number, t=text, v=vector: self._engine.add(n, t, v)))  # type: ignore[misc]
+        self.adds += durations
+        return _medians(durations)
 
 
-def _timed(work: Callable[[], object]) -> Took:
+def _measure_time(work: Callable[[], object]) -> Duration:
     wall, processor = time.perf_counter(), time.process_time()
     work()
     used = time.process_time() - processor
-    return Took(time.perf_counter() - wall, used)
+    return Duration(time.perf_counter() - wall, used)
 
 
-def _medians(took: Sequence[Took]) -> Took:
-    return Took(*(float(np.median(column)) for column in zip(*took, strict=True)))
+def _medians(durations: Sequence[Duration]) -> Duration:
+    return Duration(*(float(np.median(column)) for column in zip(*durations, strict=True)))
 
 
-def rows_of(size: int) -> Iterator[list[dict[str, Any]]]:
-    """A row for each engine at this size, with what it takes compared to ours; all so far, peer by peer."""
-    given = corpus(size, QUERIES)
-    engines = {name: make for name, make in installed().items() if size <= LARGEST.get(name, size)}
-    ours = Measured(OURS, engines.pop(OURS), given)
+def measure_engines(size: int) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows of all engines measured so far at this size, with their times compared to ours."""
+    corpus = create_corpus(size, QUERIES)
+    engines = {name: make for name, make in list_installed().items() if size <= LARGEST.get(name, size)}
+    ours = EngineTimes(OURS, engines.pop(OURS), corpus)
     rows: list[dict[str, Any]] = []
     for name, make in engines.items():
-        peer = Measured(name, make, given)
+        peer = EngineTimes(name, make, corpus)
         ratios = [(*_ratio(ours.query, peer.query), *_ratio(ours.add, peer.add)) for _ in range(ROUNDS)]
         rows.append(_row(size, peer, [float(np.median(column)) for column in zip(*ratios, strict=True)]))
         print(rows[-1], flush=True)
@@ -111,12 +115,12 @@ def rows_of(size: int) -> Iterator[list[dict[str, Any]]]:
         gc.collect()
 
 
-def _ratio(ours: Callable[[], Took], theirs: Callable[[], Took]) -> Took:
+def _ratio(ours: Callable[[], Duration], theirs: Callable[[], Duration]) -> Duration:
     before, peer, after = ours(), theirs(), ours()
-    return Took(2 * peer.wall / (before.wall + after.wall), 2 * peer.cpu / (before.cpu + after.cpu))
+    return Duration(2 * peer.wall / (before.wall + after.wall), 2 * peer.cpu / (before.cpu + after.cpu))
 
 
-def _row(size: int, engine: Measured, ratios: Sequence[float]) -> dict[str, Any]:
+def _row(size: int, engine: EngineTimes, ratios: Sequence[float]) -> dict[str, Any]:
     query, add = _medians(engine.queries), _medians(engine.adds)
     return {
         "documents": size,
@@ -139,8 +143,8 @@ if __name__ == "__main__":
     rows = [row for row in results.read("engine") if row["documents"] not in sizes]
     for size in sizes:
         before = rows
-        for of_size in rows_of(size):
+        for of_size in measure_engines(size):
             rows = sorted(before + of_size, key=lambda row: int(row["documents"]))
-            results.write("engine", rows, {"missing": missing()})
+            results.write("engine", rows, {"missing": list_missing()})
     if find_spec("matplotlib"):
         results.plot_engines(rows)

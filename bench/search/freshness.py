@@ -45,11 +45,13 @@ async def _rows(embedder: str) -> results.Rows:
     ):
         async with grpc.aio.insecure_channel(system.address) as channel:
             await filled(channel, "d", BULLETS)
-            return [{"embedder": embedder, "committed by": how, **await _times(how, channel)} for how in COMMITTED]
+            return [
+                {"embedder": embedder, "committed by": how, **await _times(how, channel)} for how in COMMITS_BY_METHOD
+            ]
 
 
 async def _times(how: str, channel: grpc.aio.Channel) -> dict[str, float]:
-    timed = [await _timed(channel, how, number) for number in range(WARM_UP + COMMITS)][WARM_UP:]
+    timed = [await _measure_commit(channel, how, number) for number in range(WARM_UP + COMMITS)][WARM_UP:]
     writes, fresh = np.array(timed).T
     return {
         "write_p50_ms": float(np.median(writes)),
@@ -59,14 +61,14 @@ async def _times(how: str, channel: grpc.aio.Channel) -> dict[str, float]:
     }
 
 
-async def _timed(channel: grpc.aio.Channel, how: str, number: int) -> tuple[float, float]:
-    """Milliseconds that a commit takes, and from its answer to that of the search for it."""
+async def _measure_commit(channel: grpc.aio.Channel, how: str, number: int) -> tuple[float, float]:
+    """Return the milliseconds of a commit, and those from its response to that of the search for it."""
     searches: Any = search_service_pb2_grpc.SearchServiceStub(channel)
-    # The same query each time: its vector is known.
+    # The same query each time, so that its vector is cached.
     query = search_pb2.SearchQuery(query_text=" ".join(WORDS[:4]), top_k=10)
     words = np.random.default_rng(number).choice(WORDS, 11)
     began = time.perf_counter()
-    revision = await COMMITTED[how](channel, f"{' '.join(words)} {how}{number}")
+    revision = await COMMITS_BY_METHOD[how](channel, f"{' '.join(words)} {how}{number}")
     committed = time.perf_counter()
     request = search_service_pb2.SearchRequest(dataset="d", query=query, min_revision=revision)
     await searches.Search(request, timeout=300)
@@ -99,7 +101,7 @@ async def _by_deltas(channel: grpc.aio.Channel, lesson: str) -> int:
     return int((await playbooks.ApplyDeltas(commit)).revision)
 
 
-COMMITTED: dict[str, Callable[[grpc.aio.Channel, str], Awaitable[int]]] = {
+COMMITS_BY_METHOD: dict[str, Callable[[grpc.aio.Channel, str], Awaitable[int]]] = {
     "Curate": _by_curate,
     "ApplyDeltas": _by_deltas,
 }

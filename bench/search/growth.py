@@ -1,4 +1,4 @@
-"""How a query grows with the index, exact and preselecting, and how well both agree.
+"""The time of a query by the size of the index, exact and preselecting, and the agreement of both.
 
 `python -m bench.search.growth [documents ...]`: default 10000 100000 1000000; the last takes 12 GB and half an hour.
 """
@@ -18,8 +18,8 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import numpy as np  # noqa: E402
 
 from bench.search import results  # noqa: E402
-from bench.search.corpus import DIMENSION, corpus  # noqa: E402
-from bench.search.served import PROBES  # noqa: E402
+from bench.search.corpus import DIMENSION, create_corpus  # noqa: E402
+from bench.search.server import PROBES  # noqa: E402
 from libs.embedding.terms import tokenize_mixed  # noqa: E402
 from services.search.adapters.faiss_neighbours import FaissNeighbours  # noqa: E402
 from services.search.adapters.loops import load_loops  # noqa: E402
@@ -37,19 +37,19 @@ EVERYTHING, FUSION = CandidateFilter(min_confidence=0.3), Fusion(0.5)
 
 def row(documents: int) -> dict[str, Any]:
     """Median times in microseconds, and the share of the exact top ten that preselection finds."""
-    given = corpus(documents, QUERIES)
+    corpus = create_corpus(documents, QUERIES)
     rules = RankingRules(LUCENE, LoopsInUse(load_loops()), 0, partial(FaissNeighbours.build, probes=PROBES))
     index: HybridIndex[int] = HybridIndex(DIMENSION, tokenize_mixed, rules)
-    index.apply([Entry(str(number), text, number) for number, text in enumerate(given.texts)], given.vectors)
+    index.apply([Entry(str(number), text, number) for number, text in enumerate(corpus.texts)], corpus.vectors)
     began = time.perf_counter()
     index.build_neighbours()
     built = time.perf_counter() - began
     exact = replace(index.view, rules=rules._replace(exact_limit=NO_LIMIT), _candidates={})
-    terms = [tokenize_mixed(text) for text in given.queries]
+    terms = [tokenize_mixed(text) for text in corpus.queries]
 
     def answers(view: IndexView[int]) -> tuple[list[Ranking[int]], float]:
         rankings, times = [], []
-        for words, vector in zip(terms, given.query_vectors, strict=True):
+        for words, vector in zip(terms, corpus.query_vectors, strict=True):
             began = time.perf_counter()
             rankings.append(view.search(words, vector, EVERYTHING, FUSION, 10))
             times.append(time.perf_counter() - began)

@@ -29,7 +29,7 @@ class Engine(Protocol):
     """A hybrid search engine, loaded with a corpus by its constructor."""
 
     def search(self, text: str, vector: Vector) -> list[int]:
-        """The best documents, by number."""
+        """Return the numbers of the best documents."""
         ...
 
     def add(self, number: int, text: str, vector: Vector) -> None:
@@ -37,25 +37,25 @@ class Engine(Protocol):
         ...
 
 
-def _fused(lexical: NDArray[Any], cosine: NDArray[Any]) -> list[int]:
-    def scaled(scores: NDArray[Any]) -> NDArray[Any]:
+def _fuse(lexical: NDArray[Any], cosine: NDArray[Any]) -> list[int]:
+    def scale(scores: NDArray[Any]) -> NDArray[Any]:
         spread = scores.max() - scores.min()
         return (scores - scores.min()) / spread if spread > 1e-12 else np.full(scores.shape, 0.5)
 
-    combined = ALPHA * scaled(cosine) + (1 - ALPHA) * scaled(lexical)
+    combined = ALPHA * scale(cosine) + (1 - ALPHA) * scale(lexical)
     best = np.argpartition(-combined, TOP)[:TOP]
     return best[np.argsort(-combined[best])].tolist()  # type: ignore[no-any-return]
 
 
-def _fused_ranks(*rankings: list[int]) -> list[int]:
+def _fuse_ranks(*rankings: list[int]) -> list[int]:
     scores: dict[int, float] = {}
     for ranking in rankings:
-        for place, number in enumerate(ranking):
-            scores[number] = scores.get(number, 0.0) + 1.0 / (60 + place)
+        for rank, number in enumerate(ranking):
+            scores[number] = scores.get(number, 0.0) + 1.0 / (60 + rank)
     return sorted(scores, key=lambda number: -scores[number])[:TOP]
 
 
-class Hansei:
+class HanseiEngine:
     """The engine of `services/search`."""
 
     def __init__(self, corpus: Corpus) -> None:
@@ -118,7 +118,7 @@ class RankBM25:
         scores, numbers = self._index.search(vector[np.newaxis], count)
         cosine = np.empty(count, np.float32)
         cosine[numbers[0]] = scores[0]
-        return _fused(self._bm25.get_scores(text.split()), cosine)
+        return _fuse(self._bm25.get_scores(text.split()), cosine)
 
     def add(self, number: int, text: str, vector: Vector) -> None:
         self._texts.append(text.split())
@@ -149,7 +149,7 @@ class BM25S:
         self._faiss.fvec_inner_products_ny(
             pointer(cosine), pointer(vector), pointer(self._vectors), DIMENSION, len(self._vectors)
         )
-        return _fused(self._retriever.get_scores(text.split()), cosine)
+        return _fuse(self._retriever.get_scores(text.split()), cosine)
 
     def add(self, number: int, text: str, vector: Vector) -> None:
         self._texts.append(text.split())
@@ -180,7 +180,7 @@ class Tantivy:
         searcher = self._lexical.searcher()
         hits = searcher.search(self._lexical.parse_query(text, ["text"]), POOL).hits
         lexical = [searcher.doc(address)["number"][0] for _, address in hits]
-        return _fused_ranks(lexical, self._index.search(vector[np.newaxis], POOL)[1][0].tolist())
+        return _fuse_ranks(lexical, self._index.search(vector[np.newaxis], POOL)[1][0].tolist())
 
     def add(self, number: int, text: str, vector: Vector) -> None:
         writer = self._lexical.writer(num_threads=1)
@@ -208,9 +208,9 @@ class Chroma:
 
     def search(self, text: str, vector: Vector) -> list[int]:
         words: Any = {"$or": [{"$contains": word} for word in text.split()]}
-        asked = self._collection.query(query_embeddings=vector[np.newaxis], n_results=TOP)
+        nearest = self._collection.query(query_embeddings=vector[np.newaxis], n_results=TOP)
         narrowed = self._collection.query(query_embeddings=vector[np.newaxis], n_results=TOP, where_document=words)
-        return _fused_ranks(*([int(number) for number in found["ids"][0]] for found in (asked, narrowed)))
+        return _fuse_ranks(*([int(number) for number in found["ids"][0]] for found in (nearest, narrowed)))
 
     def add(self, number: int, text: str, vector: Vector) -> None:
         self._collection.add(ids=[str(number)], embeddings=vector[np.newaxis], documents=[text])
@@ -315,7 +315,7 @@ class SQLite:
         dense = self._connection.execute(
             "SELECT rowid FROM vectors WHERE vector MATCH ? AND k = ?", (vector.tobytes(), POOL)
         ).fetchall()
-        return _fused_ranks([row[0] for row in lexical], [row[0] for row in dense])
+        return _fuse_ranks([row[0] for row in lexical], [row[0] for row in dense])
 
     def add(self, number: int, text: str, vector: Vector) -> None:
         with self._connection:
@@ -325,7 +325,7 @@ class SQLite:
 OURS = "hansei"
 
 PEERS: dict[str, tuple[tuple[str, ...], Callable[[Corpus], Engine]]] = {
-    OURS: (("numba",), Hansei),
+    OURS: (("numba",), HanseiEngine),
     "FAISS flat alone (floor)": (("faiss",), FaissFlat),
     "rank_bm25 + FAISS": (("rank_bm25",), RankBM25),
     "bm25s + FAISS": (("bm25s",), BM25S),
@@ -337,11 +337,11 @@ PEERS: dict[str, tuple[tuple[str, ...], Callable[[Corpus], Engine]]] = {
 }
 
 
-def installed() -> dict[str, Callable[[Corpus], Engine]]:
-    """The engines whose packages are here."""
+def list_installed() -> dict[str, Callable[[Corpus], Engine]]:
+    """Return the engines whose packages are installed."""
     return {name: make for name, (packages, make) in PEERS.items() if all(map(find_spec, packages))}
 
 
-def missing() -> list[str]:
-    """The engines whose packages are not here."""
-    return [name for name in PEERS if name not in installed()]
+def list_missing() -> list[str]:
+    """Return the engines whose packages are not installed."""
+    return [name for name in PEERS if name not in list_installed()]

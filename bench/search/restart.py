@@ -21,8 +21,8 @@ import numpy as np  # noqa: E402
 
 from bench.load import cpu_seconds  # noqa: E402
 from bench.search import results  # noqa: E402
-from bench.search.corpus import DIMENSION, corpus  # noqa: E402
-from bench.search.served import kept_snapshot, serving  # noqa: E402
+from bench.search.corpus import DIMENSION, create_corpus  # noqa: E402
+from bench.search.server import run_server, write_snapshot  # noqa: E402
 from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_grpc  # noqa: E402
 from libs.embedding.minilm import MiniLM  # noqa: E402
 
@@ -33,24 +33,24 @@ def main() -> None:
     """Measure and write."""
     bullets = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     with tempfile.TemporaryDirectory() as name:
-        folder, given = Path(name), corpus(bullets, 1)
-        kept_snapshot(folder, "d", given)
+        folder, corpus = Path(name), create_corpus(bullets, 1)
+        write_snapshot(folder, "d", corpus)
         vector = search_pb2.Embedding(
-            values=given.query_vectors[0].tobytes(), dimension=DIMENSION, model=MiniLM.model_id
+            values=corpus.query_vectors[0].tobytes(), dimension=DIMENSION, model=MiniLM.model_id
         )
-        query = search_pb2.SearchQuery(query_text=given.queries[0], embedding=vector)
+        query = search_pb2.SearchQuery(query_text=corpus.queries[0], embedding=vector)
         request = search_service_pb2.SearchRequest(dataset="d", query=query)
-        starts = np.array([_started(folder, f"start-{number}", request) for number in range(STARTS)])
+        starts = np.array([_measure_start(folder, f"start-{number}", request) for number in range(STARTS)])
     (seconds, cpu), slowest = np.median(starts, axis=0), starts[:, 0].max()
     row: dict[str, Any] = {"bullets": bullets, "first_answer_s": seconds, "slowest_s": slowest, "cpu_s": cpu}
     print(row)
     results.write("restart", [row])
 
 
-def _started(folder: Path, name: str, request: search_service_pb2.SearchRequest) -> tuple[float, float]:
-    """Seconds by the clock and of the processor until the first answer."""
+def _measure_start(folder: Path, name: str, request: search_service_pb2.SearchRequest) -> tuple[float, float]:
+    """Return the seconds by the clock and of the processor until the first response."""
     began = time.perf_counter()
-    with serving("services.search", folder, name, {}) as (address, started):
+    with run_server("services.search", folder, name, {}) as (address, process):
         options = [(f"grpc.{which}_reconnect_backoff_ms", 20) for which in ("initial", "min", "max")]
         with grpc.insecure_channel(address, options) as channel:
             stub: Any = search_service_pb2_grpc.SearchServiceStub(channel)
@@ -65,7 +65,7 @@ def _started(folder: Path, name: str, request: search_service_pb2.SearchRequest)
             seconds = time.perf_counter() - began
             if not found.results:
                 raise SystemExit("the snapshot was not taken up")
-            return seconds, cpu_seconds(started.pid)
+            return seconds, cpu_seconds(process.pid)
 
 
 if __name__ == "__main__":

@@ -27,14 +27,14 @@ def write(name: str, rows: Rows, about: dict[str, Any] | None = None) -> None:
 
 
 def read(name: str) -> Rows:
-    """The rows of `results/<name>.json`; none if there is no such file."""
+    """Return the rows of `results/<name>.json`; none if there is no such file."""
     file = HERE / "results" / f"{name}.json"
     rows: Rows = json.loads(file.read_text())["rows"] if file.exists() else []
     return rows
 
 
 def plot_engines(rows: Rows) -> None:
-    """Query times by size, one line an engine, as `results/engine.png`."""
+    """Plot query times by size, one line an engine, as `results/engine.png`."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7, 5))

@@ -30,8 +30,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: E402
 
 from bench.load import Measured, measure  # noqa: E402
 from bench.search import results  # noqa: E402
-from bench.search.corpus import DIMENSION, Corpus, corpus  # noqa: E402
-from bench.search.served import kept_snapshot, serving  # noqa: E402
+from bench.search.corpus import DIMENSION, Corpus, create_corpus  # noqa: E402
+from bench.search.server import run_server, write_snapshot  # noqa: E402
 from chassis.tests import probe  # noqa: E402
 from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_grpc  # noqa: E402
 from libs.embedding.minilm import MiniLM  # noqa: E402
@@ -39,51 +39,51 @@ from libs.embedding.minilm import MiniLM  # noqa: E402
 SIZES, CALLERS = (1_000, 10_000), (1, 8, 32)
 ROUNDS, CALLS, QUERIES = 15, 640, 100
 MODES = {"exact": "100000", "preselecting": "0"}
-"""What `HANSEI_SEARCH_EXACT_LIMIT` is for each service."""
+"""`HANSEI_SEARCH_EXACT_LIMIT` of each service."""
 
 Call = Callable[[int], Awaitable[Any]]
 
 
 def main() -> None:
     """Measure and write."""
-    rows, health = uvloop.run(_measured())
+    rows, health = uvloop.run(_measure_all())
     results.write("rpc", rows)
     results.write("health", health)
 
 
-async def _measured() -> tuple[results.Rows, results.Rows]:
+async def _measure_all() -> tuple[results.Rows, results.Rows]:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        corpora = {size: corpus(size, QUERIES) for size in SIZES}
-        for size, given in corpora.items():
-            kept_snapshot(Path(folder), f"d{size}", given)
-        echo_address, echo_process = stack.enter_context(serving("chassis.tests.probe", Path(folder), "echo", {}))
+        corpora = {size: create_corpus(size, QUERIES) for size in SIZES}
+        for size, corpus in corpora.items():
+            write_snapshot(Path(folder), f"d{size}", corpus)
+        echo_address, echo_process = stack.enter_context(run_server("chassis.tests.probe", Path(folder), "echo", {}))
         rows: results.Rows = []
         health: results.Rows = []
         exact: dict[int, list[list[str]]] = {}
         async with grpc.aio.insecure_channel(echo_address) as echo_channel:
             for mode, limit in MODES.items():
                 settings = {"HANSEI_SEARCH_EXACT_LIMIT": limit, "HANSEI_SEARCH_COMPILE_AFTER_SECONDS": "0"}
-                address, process = stack.enter_context(serving("services.search", Path(folder), mode, settings))
+                address, process = stack.enter_context(run_server("services.search", Path(folder), mode, settings))
                 async with grpc.aio.insecure_channel(address) as channel:
-                    for size, given in corpora.items():
-                        near = await _searching(channel, f"d{size}", given, vectors=True)
-                        found = [[each.bullet.id for each in (await near(n)).results] for n in range(QUERIES)]
-                        search = await _searching(channel, f"d{size}", given, vectors=False)
-                        agreement = _agreement(exact.setdefault(size, found), found)
-                        echo = _echoing(echo_channel, (await search(0)).ByteSize())
-                        kernel = _kernel_seconds(given) if mode == "exact" else None
+                    for size, corpus in corpora.items():
+                        near = await _create_search(channel, f"d{size}", corpus, vectors=True)
+                        found = [[result.bullet.id for result in (await near(n)).results] for n in range(QUERIES)]
+                        search = await _create_search(channel, f"d{size}", corpus, vectors=False)
+                        agreement = _compute_agreement(exact.setdefault(size, found), found)
+                        echo = _create_echo(echo_channel, (await search(0)).ByteSize())
+                        kernel = _kernel_seconds(corpus) if mode == "exact" else None
                         for callers in CALLERS:
-                            row = await _compared(search, process.pid, echo, echo_process.pid, callers, kernel)
+                            row = await _compare(search, process.pid, echo, echo_process.pid, callers, kernel)
                             rows.append({"documents": size, "ranking": mode, **row, "agreement": agreement})
                             print(rows[-1], flush=True)
                     health.append({"ranking": mode, **await _beside_huge_queries(channel, search)})
         return rows, health
 
 
-async def _compared(
+async def _compare(
     search: Call, pid: int, echo: Call, echo_pid: int, callers: int, kernel: float | None
 ) -> dict[str, Any]:
-    """Medians over the rounds; times in microseconds. Without a `kernel` there is no floor."""
+    """Return medians over the rounds; times in microseconds. Without a `kernel` there is no floor."""
     rounds: list[tuple[Measured, Measured]] = []
     for _ in range(ROUNDS):
         echoed = await measure("echo", echo, pid=echo_pid, callers=callers, calls=CALLS, warm_up=5)
@@ -112,7 +112,7 @@ async def _compared(
 
 
 async def _beside_huge_queries(channel: grpc.aio.Channel, search: Call) -> dict[str, Any]:
-    """Milliseconds that Health and another query take, alone and while queries of 100,000 characters run."""
+    """Return the milliseconds that Health and another query take, alone and while queries of 100,000 characters run."""
     stub: Any = search_service_pb2_grpc.SearchServiceStub(channel)
     checks: Any = health_pb2_grpc.HealthStub(channel)
     text = " ".join(f"word{number % 30_000}" for number in range(11_000))[:100_000]
@@ -135,8 +135,8 @@ async def _beside_huge_queries(channel: grpc.aio.Channel, search: Call) -> dict[
     return row
 
 
-async def _searching(channel: grpc.aio.Channel, dataset: str, given: Corpus, vectors: bool) -> Call:
-    """Calls that bring their query's vector, or have the service take it from its cache."""
+async def _create_search(channel: grpc.aio.Channel, dataset: str, corpus: Corpus, vectors: bool) -> Call:
+    """Return calls whose query has a vector, or whose vector the service has cached."""
     stub: Any = search_service_pb2_grpc.SearchServiceStub(channel)
     requests = [
         search_service_pb2.SearchRequest(
@@ -148,7 +148,7 @@ async def _searching(channel: grpc.aio.Channel, dataset: str, given: Corpus, vec
                 else None,
             ),
         )
-        for text, vector in zip(given.queries, given.query_vectors, strict=True)
+        for text, vector in zip(corpus.queries, corpus.query_vectors, strict=True)
     ]
     until = time.monotonic() + 120
     while True:
@@ -164,25 +164,25 @@ async def _searching(channel: grpc.aio.Channel, dataset: str, given: Corpus, vec
     return lambda number: stub.Search(requests[number % QUERIES])
 
 
-def _echoing(channel: grpc.aio.Channel, size: int) -> Call:
+def _create_echo(channel: grpc.aio.Channel, size: int) -> Call:
     stub: Any = probe.rpc.ProbeServiceStub(channel)
     request = probe.pb.EchoRequest(text="x" * size)
     return lambda _: stub.Echo(request)
 
 
-def _kernel_seconds(given: Corpus) -> float:
-    """CPU time of FAISS for the ten nearest of all vectors."""
+def _kernel_seconds(corpus: Corpus) -> float:
+    """Return the CPU time of FAISS for the ten nearest of all vectors."""
     index = faiss.IndexFlatIP(DIMENSION)
-    index.add(given.vectors)
+    index.add(corpus.vectors)
     times = []
-    for vector in given.query_vectors:
+    for vector in corpus.query_vectors:
         began = time.thread_time()
         index.search(vector[np.newaxis], 10)
         times.append(time.thread_time() - began)
     return float(np.median(times))
 
 
-def _agreement(expected: list[list[str]], found: list[list[str]]) -> float:
+def _compute_agreement(expected: list[list[str]], found: list[list[str]]) -> float:
     return sum(len(set(a) & set(b)) for a, b in zip(expected, found, strict=True)) / sum(map(len, expected))
 
 

@@ -44,7 +44,7 @@ class TextEmbedder:
         self._count = count
         self._dimension = 0
 
-    async def cached(self, texts: Sequence[str], model_id: str = "") -> dict[str, Float32s]:
+    async def get_cached(self, texts: Sequence[str], model_id: str = "") -> dict[str, Float32s]:
         """Return the vectors of those texts that are in memory or in the store; `model_id` defaults to the own one."""
         own = model_id in ("", self.model.model_id)
         hashes = {text: content_hash(text) for text in dict.fromkeys(texts)}
@@ -60,11 +60,11 @@ class TextEmbedder:
         return {text: found[digest] for text, digest in hashes.items() if digest in found}
 
     async def embed_documents(self, texts: Sequence[str], *, persist: bool = True) -> Float32s:
-        """Return the vectors of texts that are searched or compared, shape (n, d).
+        """Return the vectors of texts that searches find or compare, shape (n, d).
 
         `persist` puts new vectors into the store, not only into memory. Raises `EmbeddingFailed`.
         """
-        vectors = await self.cached(texts)
+        vectors = await self.get_cached(texts)
         absent = [text for text in dict.fromkeys(texts) if text not in vectors]
         self._count("documents", len(vectors), len(absent))
         for start in range(0, len(absent), BATCH):
@@ -75,10 +75,10 @@ class TextEmbedder:
             self._documents.update(hashed)
             if persist and self._store is not None:
                 await self._store.put(self.model.model_id, hashed)
-        return self._stacked([vectors[text] for text in texts])
+        return self._stack([vectors[text] for text in texts])
 
     async def embed_queries(self, texts: Sequence[str]) -> Float32s:
-        """Return the vectors of texts that are searched with, shape (n, d). Raises `EmbeddingFailed`."""
+        """Return the vectors of queries, shape (n, d). Raises `EmbeddingFailed`."""
         absent = [text for text in dict.fromkeys(texts) if text not in self._queries]
         self._count("queries", len(set(texts)) - len(absent), len(absent))
         made: Mapping[str, Float32s] = {}
@@ -86,7 +86,7 @@ class TextEmbedder:
             made = dict(zip(absent, await self._embed(absent, queries=True), strict=True))
         vectors = [made[text] if text in made else self._queries[text] for text in texts]
         self._queries.update(made)
-        return self._stacked(vectors)
+        return self._stack(vectors)
 
     async def _embed(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
         try:
@@ -100,7 +100,7 @@ class TextEmbedder:
         self._dimension = vectors.shape[1]
         return normalize(vectors)
 
-    def _stacked(self, vectors: Sequence[Float32s]) -> Float32s:
+    def _stack(self, vectors: Sequence[Float32s]) -> Float32s:
         """Return the vectors as one matrix. A store may hold vectors of another dimension than the model makes now."""
         try:
             return check_vectors(vectors, len(vectors), self._dimension)  # type: ignore[arg-type]

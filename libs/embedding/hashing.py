@@ -1,4 +1,4 @@
-"""The model that needs no weights: words and parts of words, hashed into a fixed number of dimensions.
+"""An embedding model without weights: words and parts of words, hashed into a fixed number of dimensions.
 
 Feature hashing with signs (Weinberger et al., ICML 2009). It compares spelling, not meaning: inflected and misspelt
 words have similar vectors, synonyms do not. So its scores get less weight than those of a language model.
@@ -53,5 +53,5 @@ def _count_features(text: str) -> Float32s:
 def _parts(term: str) -> list[str]:
     if not term.isascii() or len(term) <= _PART:
         return []
-    framed = f"^{term}$"
-    return [framed[i : i + _PART] for i in range(len(framed) - _PART + 1)]
+    bounded = f"^{term}$"
+    return [bounded[i : i + _PART] for i in range(len(bounded) - _PART + 1)]

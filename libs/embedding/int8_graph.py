@@ -1,7 +1,7 @@
 """all-MiniLM-L6-v2 as an ONNX graph with 8-bit weights, made from the float32 ones.
 
 Weights of matrix products are quantised for each output channel (symmetric, Jacob et al., "Quantization and Training of
-Neural Networks", CVPR 2018), activations as they come; all else stays float32. Codes have 7 bits, so that the sums of
+Neural Networks", CVPR 2018), activations as they come; the rest stays float32. Codes have 7 bits, so that the sums of
 processors without 8-bit dot products do not overflow and every machine makes the same vectors.
 """
 
@@ -30,41 +30,44 @@ class Graph:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[TensorProto] = []
 
-    def constant(self, values: NDArray[Any] | np.generic) -> str:
-        """The name of these values."""
+    def add_constant(self, values: NDArray[Any] | np.generic) -> str:
+        """Add a constant; return its name."""
         name = f"c{len(self.constants)}"
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(values), name))
         return name
 
     def add(self, operator: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
-        """The name of the node's first output; the others follow it as `name.1`, `name.2`."""
+        """Add a node; return the name of its first output. The others are `name.1`, `name.2`."""
         name = f"n{len(self.nodes)}"
         names = [name, *(f"{name}.{number}" for number in range(1, outputs))]
         self.nodes.append(helper.make_node(operator, list(inputs), names, **attributes))
         return name
 
-    def linear(self, value: str, weight: Float32s, bias: Float32s) -> str:
-        """`value` times `weight` (outputs, inputs) with 8-bit codes, plus `bias`."""
+    def add_linear(self, value: str, weight: Float32s, bias: Float32s) -> str:
+        """Add the product of `value` and `weight` (outputs, inputs) in 8-bit codes, plus `bias`; return its name."""
         scales = np.abs(weight).max(axis=1) / np.float32(LARGEST_CODE)
         codes = np.rint(weight / scales[:, np.newaxis]).astype(np.int8)
         quantised = self.add("DynamicQuantizeLinear", value, outputs=3)
-        product = self.add("MatMulInteger", quantised, self.constant(codes.T), f"{quantised}.2")
-        scale = self.add("Mul", f"{quantised}.1", self.constant(scales))
+        product = self.add("MatMulInteger", quantised, self.add_constant(codes.T), f"{quantised}.2")
+        scale = self.add("Mul", f"{quantised}.1", self.add_constant(scales))
         return self.add(
-            "Add", self.add("Mul", self.add("Cast", product, to=TensorProto.FLOAT), scale), self.constant(bias)
+            "Add", self.add("Mul", self.add("Cast", product, to=TensorProto.FLOAT), scale), self.add_constant(bias)
         )
 
 
-def quantised_model(tensors: Mapping[str, Float32s]) -> bytes:
-    """The model: `numbers` (texts, length), `places` (length,) and `present` (texts, length) in, `vectors` out."""
+def create_quantised_model(tensors: Mapping[str, Float32s]) -> bytes:
+    """Return the model, serialized.
+
+    Inputs are `numbers` (texts, length), `places` (length,) and `present` (texts, length), the output is `vectors`.
+    """
     graph = Graph()
-    hidden = _embedded(graph, tensors)
-    negative = graph.add("Sub", graph.constant(np.float32(1.0)), "present")
-    absent = graph.add("Mul", negative, graph.constant(np.float32(-1e9)))
-    absent = graph.add("Unsqueeze", absent, graph.constant(np.array([1, 2])))
+    hidden = _embed_tokens(graph, tensors)
+    negative = graph.add("Sub", graph.add_constant(np.float32(1.0)), "present")
+    absent = graph.add("Mul", negative, graph.add_constant(np.float32(-1e9)))
+    absent = graph.add("Unsqueeze", absent, graph.add_constant(np.array([1, 2])))
     for number in range(LAYERS):
         hidden = _layer(graph, tensors, f"encoder.layer.{number}.", hidden, absent)
-    _pooled(graph, hidden)
+    _pool(graph, hidden)
     inputs = [
         helper.make_tensor_value_info("numbers", TensorProto.INT64, ["texts", "length"]),
         helper.make_tensor_value_info("places", TensorProto.INT64, ["length"]),
@@ -77,49 +80,51 @@ def quantised_model(tensors: Mapping[str, Float32s]) -> bytes:
     return content
 
 
-def _embedded(graph: Graph, tensors: Mapping[str, Float32s]) -> str:
-    words = graph.add("Gather", graph.constant(tensors["embeddings.word_embeddings.weight"]), "numbers")
-    # All text is of the first kind, so its embedding goes with the places.
+def _embed_tokens(graph: Graph, tensors: Mapping[str, Float32s]) -> str:
+    words = graph.add("Gather", graph.add_constant(tensors["embeddings.word_embeddings.weight"]), "numbers")
+    # All text is of the first type, so its embedding is added to those of the positions.
     kind = tensors["embeddings.token_type_embeddings.weight"][0]
-    places = graph.add("Gather", graph.constant(tensors["embeddings.position_embeddings.weight"] + kind), "places")
-    return _normalised(graph, graph.add("Add", words, places), tensors, "embeddings.LayerNorm")
+    positions = graph.add(
+        "Gather", graph.add_constant(tensors["embeddings.position_embeddings.weight"] + kind), "places"
+    )
+    return _normalise_layer(graph, graph.add("Add", words, positions), tensors, "embeddings.LayerNorm")
 
 
 def _layer(graph: Graph, tensors: Mapping[str, Float32s], prefix: str, hidden: str, absent: str) -> str:
     def linear(value: str, name: str) -> str:
-        return graph.linear(value, tensors[f"{prefix}{name}.weight"], tensors[f"{prefix}{name}.bias"])
+        return graph.add_linear(value, tensors[f"{prefix}{name}.weight"], tensors[f"{prefix}{name}.bias"])
 
     query, key, value = (
         _heads(graph, linear(hidden, f"attention.self.{kind}"), order)
         for kind, order in (("query", (0, 2, 1, 3)), ("key", (0, 2, 3, 1)), ("value", (0, 2, 1, 3)))
     )
-    scale = graph.constant(np.float32((WIDTH // HEADS) ** -0.5))
+    scale = graph.add_constant(np.float32((WIDTH // HEADS) ** -0.5))
     scores = graph.add("Add", graph.add("Mul", graph.add("MatMul", query, key), scale), absent)
-    mixed = graph.add("MatMul", graph.add("Softmax", scores, axis=-1), value)
-    together = graph.add("Transpose", mixed, perm=(0, 2, 1, 3))
-    together = graph.add("Reshape", together, graph.constant(np.array([0, 0, WIDTH])))
+    attended_values = graph.add("MatMul", graph.add("Softmax", scores, axis=-1), value)
+    together = graph.add("Transpose", attended_values, perm=(0, 2, 1, 3))
+    together = graph.add("Reshape", together, graph.add_constant(np.array([0, 0, WIDTH])))
     attended = graph.add("Add", hidden, linear(together, "attention.output.dense"))
-    joined = _normalised(graph, attended, tensors, f"{prefix}attention.output.LayerNorm")
+    joined = _normalise_layer(graph, attended, tensors, f"{prefix}attention.output.LayerNorm")
     widened = graph.add("Gelu", linear(joined, "intermediate.dense"))
     narrowed = graph.add("Add", joined, linear(widened, "output.dense"))
-    return _normalised(graph, narrowed, tensors, f"{prefix}output.LayerNorm")
+    return _normalise_layer(graph, narrowed, tensors, f"{prefix}output.LayerNorm")
 
 
 def _heads(graph: Graph, value: str, order: Sequence[int]) -> str:
-    split = graph.add("Reshape", value, graph.constant(np.array([0, 0, HEADS, WIDTH // HEADS])))
+    split = graph.add("Reshape", value, graph.add_constant(np.array([0, 0, HEADS, WIDTH // HEADS])))
     return graph.add("Transpose", split, perm=order)
 
 
-def _normalised(graph: Graph, value: str, tensors: Mapping[str, Float32s], name: str) -> str:
-    weight, bias = graph.constant(tensors[f"{name}.weight"]), graph.constant(tensors[f"{name}.bias"])
+def _normalise_layer(graph: Graph, value: str, tensors: Mapping[str, Float32s], name: str) -> str:
+    weight, bias = graph.add_constant(tensors[f"{name}.weight"]), graph.add_constant(tensors[f"{name}.bias"])
     return graph.add("LayerNormalization", value, weight, bias, axis=-1, epsilon=EPSILON)
 
 
-def _pooled(graph: Graph, hidden: str) -> None:
-    """The mean over the words that are there, as unit vectors."""
-    weights = graph.add("Unsqueeze", "present", graph.constant(np.array([2])))
-    total = graph.add("ReduceSum", graph.add("Mul", hidden, weights), graph.constant(np.array([1])), keepdims=0)
-    count = graph.add("ReduceSum", "present", graph.constant(np.array([1])), keepdims=1)
+def _pool(graph: Graph, hidden: str) -> None:
+    """Add the mean over the present words, as unit vectors."""
+    weights = graph.add("Unsqueeze", "present", graph.add_constant(np.array([2])))
+    total = graph.add("ReduceSum", graph.add("Mul", hidden, weights), graph.add_constant(np.array([1])), keepdims=0)
+    count = graph.add("ReduceSum", "present", graph.add_constant(np.array([1])), keepdims=1)
     mean = graph.add("Div", total, count)
-    length = graph.add("ReduceL2", mean, graph.constant(np.array([1])), keepdims=1)
+    length = graph.add("ReduceL2", mean, graph.add_constant(np.array([1])), keepdims=1)
     graph.nodes.append(helper.make_node("Div", [mean, length], ["vectors"]))

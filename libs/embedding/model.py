@@ -15,7 +15,7 @@ Float32s = NDArray[np.float32]
 
 
 class SimilarityThresholds(NamedTuple):
-    """The cosines, 0..1, from which two texts mean the same, and from which they are on the same subject.
+    """The lowest cosines, 0..1, of texts with the same meaning, and of texts on the same subject.
 
     Each is the first cosine from which at most one pair in fifty is judged wrongly (`python -m bench.likeness`).
     """
@@ -28,8 +28,8 @@ class EmbeddingModel(Protocol):
     """A model that turns texts into vectors of one dimension.
 
     ``model_id`` names it with everything that changes its vectors: vectors of different models are never compared.
-    ``trust`` in 0..1 scales the weight of its cosine against BM25. ``only_latin`` says that it knows no other script.
-    ``thresholds`` say what its cosines mean.
+    ``trust`` in 0..1 scales the weight of its cosine against BM25. ``only_latin`` is true for models of Latin script.
+    ``thresholds`` classify its cosines.
     """
 
     model_id: str

@@ -1,4 +1,4 @@
-"""Embedding models of a provider's API: in batches, some at a time, with retries."""
+"""Embedding models of a provider's API, with concurrent batches and retries."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from libs.llm.tracing import model_call
 from libs.llm.usage import Usage, record
 
 STRICTEST = SimilarityThresholds(same_meaning=0.87, same_subject=0.73)
-"""The thresholds of a model that was not measured: the highest of those that were."""
+"""The thresholds of models without measurements: the highest ones measured."""
 
 
 class LangChainModel(Protocol):
-    """The part of LangChain's embedding models that is used here."""
+    """The part of LangChain's embedding models that this module calls."""
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector for each text, in order."""

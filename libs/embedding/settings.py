@@ -1,4 +1,4 @@
-"""Which embedding model a service uses (G-01)."""
+"""Settings of the embedding model (G-01)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class EmbeddingSettings(ProviderSettings):
     """The embedding model. The curator and search should have the same: then search uses the curator's vectors."""
 
     llm_provider: str = plain_field("openai")
-    """Who serves models; decides the embedding model unless EMBEDDING_PROVIDER does. `offline`: a bundled one."""
+    """Provider of models, also of embeddings unless EMBEDDING_PROVIDER is set. `offline`: a bundled model."""
 
     embedding_provider: Literal[
         "",

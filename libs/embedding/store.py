@@ -25,11 +25,9 @@ class EmbeddingStore(Protocol):
 
     async def get(self, model_id: str, hashes: Sequence[bytes]) -> Mapping[bytes, Float32s]:
         """Return the stored vectors among `hashes`."""
-        ...
 
     async def put(self, model_id: str, vectors: Mapping[bytes, Float32s]) -> None:
         """Store vectors; those that are stored already stay as they are."""
-        ...
 
 
 def embedding_table(metadata: MetaData, name: str = "embeddings") -> Table:
@@ -47,13 +45,13 @@ def select_embeddings(
     connection: Connection, table: Table, model_id: str, hashes: Sequence[bytes]
 ) -> dict[bytes, Float32s]:
     """Return the stored vectors among `hashes`."""
-    found: dict[bytes, Float32s] = {}
+    vectors: dict[bytes, Float32s] = {}
     for start in range(0, len(hashes), _HASHES_PER_STATEMENT):
         some = hashes[start : start + _HASHES_PER_STATEMENT]
         query = select(table.c.content_hash, table.c.vector)
         rows = connection.execute(query.where(table.c.model == model_id, table.c.content_hash.in_(some)))
-        found.update((bytes(digest), np.frombuffer(vector, "<f4")) for digest, vector in rows)
-    return found
+        vectors.update((bytes(digest), np.frombuffer(vector, "<f4")) for digest, vector in rows)
+    return vectors
 
 
 def insert_embeddings(connection: Connection, table: Table, model_id: str, vectors: Mapping[bytes, Float32s]) -> None:

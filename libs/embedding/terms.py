@@ -1,4 +1,4 @@
-"""The terms of mixed English and Japanese text: what the hashing model hashes, and what search counts by default."""
+"""The terms of mixed English and Japanese text, for the hashing model and the default tokeniser of search."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RUNS_AND_WORDS = re.compile(f"([{_JAPANESE}]+)|([^\\W_{_JAPANESE}]+)")
 _HIRAGANA_PAIR = re.compile("[\u3041-\u309f]{2}")
 _KANJI = re.compile("[\u3400-\u9fff\uf900-\ufaff々〆\U00020000-\U0003ffff]")
 
-# "don't" and "runner's" are written as one word; what is quoted is not touched.
+# "don't" and "runner's" become one word; quoted words stay.
 _APOSTROPHE = re.compile("(?<=[a-z])['’](?:s\\b|(?=[a-z]))")
 _PLAIN_LETTERS = {
     code: base[0]
@@ -26,7 +26,7 @@ _PLAIN_LETTERS = {
     if len(base := unicodedata.normalize("NFD", chr(code))) > 1
 }
 
-# English words that say nothing of a subject. Leaving them out raises nDCG@10 of questions by .006 (README).
+# English words without a meaning of their own. Leaving them out raises nDCG@10 of questions by .006 (README).
 _STOP_WORDS = """
 a an and are as at be but by did do does for from had has have he her his how if in into is it its no not of on or she
 such that the their then there these they this to was were what when where which who whom whose why will with
@@ -44,42 +44,42 @@ _stemmers = threading.local()
 def tokenize_mixed(text: str) -> list[str]:
     """Return the terms of English and Japanese text: stemmed words, kanji, character pairs not wholly hiragana.
 
-    Text is NFKC-normalised and lower-cased first, so full-width letters and half-width katakana meet their usual forms;
+    Text is NFKC-normalised and lower-cased first, so full-width letters and half-width katakana get their usual forms;
     Latin letters lose their accents, and stop words are left out. Pairs of hiragana are mostly grammar and are left
-    out too; a run that would give nothing at all stays as it is. Words come first, then what is Japanese.
+    out too; a run without any term is one term. Words come first, then Japanese terms.
     """
-    return split_scripts(text, _japanese_terms)
+    return split_scripts(text, _tokenize_japanese)
 
 
-def split_scripts(text: str, of_japanese: Tokenizer) -> list[str]:
-    """Return the stems of the words, then the terms that `of_japanese` makes of each Japanese run."""
+def split_scripts(text: str, tokenize_japanese: Tokenizer) -> list[str]:
+    """Return the stems of the words, then the terms of `tokenize_japanese` for each Japanese run."""
     if text.isascii():
         # Most text is, and then has neither accents nor Japanese.
         plain = text.lower()
-        return _stemmed(_ASCII_WORDS.findall(_APOSTROPHE.sub("", plain) if "'" in plain else plain))
+        return _stem(_ASCII_WORDS.findall(_APOSTROPHE.sub("", plain) if "'" in plain else plain))
     words: list[str] = []
     japanese: list[str] = []
     plain = _APOSTROPHE.sub("", unicodedata.normalize("NFKC", text).lower().translate(_PLAIN_LETTERS))
     for run, word in _RUNS_AND_WORDS.findall(plain):
         if run:
-            japanese.extend(of_japanese(run))
+            japanese.extend(tokenize_japanese(run))
         else:
             words.append(word)
-    return _stemmed(words) + japanese
+    return _stem(words) + japanese
 
 
-def _japanese_terms(run: str) -> list[str]:
+def _tokenize_japanese(run: str) -> list[str]:
     terms = _KANJI.findall(run)
-    terms.extend(pair for pair in character_pairs(run) if not _HIRAGANA_PAIR.match(pair))
+    terms.extend(pair for pair in pair_characters(run) if not _HIRAGANA_PAIR.match(pair))
     return terms or [run]
 
 
-def character_pairs(run: str) -> Iterable[str]:
+def pair_characters(run: str) -> Iterable[str]:
     """Yield each character with its right neighbour."""
     return (run[i : i + 2] for i in range(len(run) - 1))
 
 
-def _stemmed(words: list[str]) -> list[str]:
+def _stem(words: list[str]) -> list[str]:
     """Return the stems of the words that are not stop words."""
     return [_stems[word] for word in words if word not in STOP_WORDS]
 
@@ -89,7 +89,7 @@ class _Stems(dict[str, str]):
 
     def __missing__(self, word: str) -> str:
         if word[-1].isdigit():
-            return word  # no ending of English, and there is no end of numbers to remember
+            return word  # numbers have no English ending and would fill the cache
         try:
             stemmer = _stemmers.english
         except AttributeError:

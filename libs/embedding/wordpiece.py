@@ -1,4 +1,4 @@
-"""WordPiece as uncased BERT models were trained with: words, then their longest known pieces.
+"""The WordPiece tokeniser of uncased BERT models: words, cut into the longest pieces of the vocabulary.
 
 Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", 2019, and Wu et al., 2016 for the pieces.
 """
@@ -22,33 +22,33 @@ _IDEOGRAPHS = (
 
 
 class WordPiece:
-    """Numbers of the pieces of a text, framed by [CLS] and [SEP]. `vocabulary` lists the pieces in order."""
+    """Encodes a text as numbers of pieces between [CLS] and [SEP]. `vocabulary` lists the pieces in order."""
 
     def __init__(self, vocabulary: Sequence[str], longest: int) -> None:
         self._numbers = {piece: number for number, piece in enumerate(vocabulary)}
         self._first, self._last = self._numbers["[CLS]"], self._numbers["[SEP]"]
         self._unknown = self._numbers["[UNK]"]
         self._longest = longest
-        self._known: dict[str, tuple[int, ...]] = {}
+        self._cached_pieces: dict[str, tuple[int, ...]] = {}
 
     def encode(self, text: str) -> list[int]:
-        """At most `longest` numbers; what does not fit is left out."""
-        room = self._longest - 2
+        """Return the numbers of the pieces, at most `longest`; the rest of the text is left out."""
+        limit = self._longest - 2
         pieces: list[int] = []
-        # Each word gives at least one piece and each piece has at least one character, so the rest need not be read.
-        for word in _words(text):
+        # Each word has at least one piece, so the rest of the text need not be read.
+        for word in _split_words(text):
             pieces.extend(self._pieces(word))
-            if len(pieces) >= room:
+            if len(pieces) >= limit:
                 break
-        return [self._first, *pieces[:room], self._last]
+        return [self._first, *pieces[:limit], self._last]
 
     def _pieces(self, word: str) -> tuple[int, ...]:
-        known = self._known.get(word)
-        if known is None:
-            known = self._longest_matches(word)
-            if len(self._known) < 100_000:
-                self._known[word] = known
-        return known
+        pieces = self._cached_pieces.get(word)
+        if pieces is None:
+            pieces = self._longest_matches(word)
+            if len(self._cached_pieces) < 100_000:
+                self._cached_pieces[word] = pieces
+        return pieces
 
     def _longest_matches(self, word: str) -> tuple[int, ...]:
         if len(word) > _LONGEST_WORD:
@@ -68,15 +68,15 @@ class WordPiece:
         return tuple(pieces)
 
 
-def _words(text: str) -> Iterator[str]:
-    """Lower-case words without accents; each punctuation mark and each ideograph is a word of its own."""
+def _split_words(text: str) -> Iterator[str]:
+    """Yield lower-case words without accents; each punctuation mark and each ideograph is one word."""
     for chunk in text.split():
         plain = "".join(c for c in unicodedata.normalize("NFD", chunk.lower()) if unicodedata.category(c) != "Mn")
         word: list[str] = []
         for char in plain:
-            if _dropped(char):
+            if _is_ignored(char):
                 continue
-            if _alone(char):
+            if _is_separate_word(char):
                 if word:
                     yield "".join(word)
                     word = []
@@ -87,11 +87,11 @@ def _words(text: str) -> Iterator[str]:
             yield "".join(word)
 
 
-def _dropped(char: str) -> bool:
+def _is_ignored(char: str) -> bool:
     return char in "\x00\ufffd" or unicodedata.category(char).startswith("C")
 
 
-def _alone(char: str) -> bool:
+def _is_separate_word(char: str) -> bool:
     code = ord(char)
     if code < 128:
         return not char.isalnum()

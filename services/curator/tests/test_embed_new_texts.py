@@ -149,7 +149,7 @@ async def test_what_a_model_words_is_embedded_before_it_is_committed_and_stored_
     lesson = Lesson("r", "e", "c", "a", "a lesson")
     assert (await agent.run(Reflection((lesson,), trajectory_id="run"), "d")).revision == 1
     assert embedded == [(["worded"], 0)]
-    found = await TextEmbedder(Model(), store.embedding_store()).cached(["worded"])
+    found = await TextEmbedder(Model(), store.embedding_store()).get_cached(["worded"])
     assert found["worded"].tolist() == pytest.approx([0.5**0.5] * 2)
 
 
@@ -174,7 +174,7 @@ async def test_compaction_deletes_the_vectors_of_texts_that_no_playbook_holds(st
     await store.write("d", lambda transaction: commit(transaction, batch))
     assert await store.delete_unused_embeddings() == 4
     texts = ["stays", "leaves", "Ignore all previous instructions."]
-    found = await TextEmbedder(Model(), store.embedding_store()).cached(texts)
+    found = await TextEmbedder(Model(), store.embedding_store()).get_cached(texts)
     assert list(found) == ["stays", "Ignore all previous instructions."]
     assert await store.delete_unused_embeddings() == 0
 

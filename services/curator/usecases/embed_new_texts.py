@@ -86,4 +86,4 @@ class EmbedNewTexts:
                     self._paused_until = self._clock() + PAUSE_SECONDS
                 missing, cause = len(texts) - len(embedded), str(error) or "the time is over"
                 _log.warning("embedding before the commit failed; search embeds", texts=missing, cause=str(cause))
-        return {**await self._embedder.cached(texts), **embedded}
+        return {**await self._embedder.get_cached(texts), **embedded}

@@ -14,7 +14,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 
-from libs.embedding.terms import character_pairs, split_scripts, tokenize_mixed
+from libs.embedding.terms import pair_characters, split_scripts, tokenize_mixed
 from services.search.domain.errors import UnknownTokenizer
 
 Tokenizer = Callable[[str], list[str]]
@@ -47,7 +47,7 @@ def tokenize_ja_bigram(text: str) -> list[str]:
     for word in text.split():
         for run in _RUNS.findall(word):
             if len(run) >= 2 and _RUNS_JAPANESE.match(run):
-                terms.extend(character_pairs(run))
+                terms.extend(pair_characters(run))
             else:
                 terms.append(run)
     return terms

@@ -40,7 +40,7 @@ MAIN_BULLETS = [
 ]
 
 
-def known(vectors: Mapping[str, Sequence[float]]) -> Answer:
+def answer_with(vectors: Mapping[str, Sequence[float]]) -> Answer:
     def answer(request: ModelRequest) -> Any:
         return embeddings(vectors=[vectors[text] for text in request.texts])(request)
 
@@ -48,7 +48,7 @@ def known(vectors: Mapping[str, Sequence[float]]) -> Answer:
 
 
 class Models(OpenAIServer):
-    """An embedding model that answers every request alike until it is told otherwise."""
+    """An embedding model that answers every request alike until the test changes it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ def scores(results: Sequence[search_pb2.SearchResult]) -> dict[str, float]:
 async def test_the_specified_vectors_hold_over_the_index_and_without_it(
     alpha: float | None, combined: list[float], order: str, models: Models, searching: Any
 ) -> None:  # S-29 to S-36, section 6
-    models.answer = known(MAIN)
+    models.answer = answer_with(MAIN)
     async with searching() as (search, playbook):
         revision = playbook.add(*MAIN_BULLETS)
         indexed = await search.Search(pb.SearchRequest(dataset="d", query=query(alpha=alpha), min_revision=revision))
@@ -131,18 +131,18 @@ async def test_the_specified_vectors_hold_over_the_index_and_without_it(
 
 
 async def test_field_presence_tells_unset_from_zero(models: Models, searching: Any) -> None:  # S-36
-    models.answer = known(MAIN)
+    models.answer = answer_with(MAIN)
     async with searching() as (search, playbook):
         revision = playbook.add(*MAIN_BULLETS, playbook_pb2.Bullet(id="bad", content="eta", harmful=1))
 
-        async def found(**fields: Any) -> int:
-            asked = pb.SearchRequest(dataset="d", query=query(**fields), min_revision=revision)
-            return len((await search.Search(asked)).results)
+        async def count_results(**fields: Any) -> int:
+            search_request = pb.SearchRequest(dataset="d", query=query(**fields), min_revision=revision)
+            return len((await search.Search(search_request)).results)
 
-        assert await found() == 5
-        assert await found(min_confidence=0) == 6
-        assert await found(top_k=2) == 2
-        assert await found(section_filter=["nowhere"]) == 0
+        assert await count_results() == 5
+        assert await count_results(min_confidence=0) == 6
+        assert await count_results(top_k=2) == 2
+        assert await count_results(section_filter=["nowhere"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -183,11 +183,13 @@ def vector(values: Sequence[float], dimension: int | None = None, model: str = "
 
 
 async def test_vectors_of_the_caller(models: Models, searching: Any) -> None:
-    models.answer = known({text: MAIN[text] for text in list(MAIN)[:5]})
+    models.answer = answer_with({text: MAIN[text] for text in list(MAIN)[:5]})
     async with searching() as (search, playbook):
         revision = playbook.add(*MAIN_BULLETS)
-        asked = pb.SearchRequest(dataset="d", query=query(embedding=vector([2.0, 0.0]), alpha=1), min_revision=revision)
-        response = await search.Search(asked)
+        search_request = pb.SearchRequest(
+            dataset="d", query=query(embedding=vector([2.0, 0.0]), alpha=1), min_revision=revision
+        )
+        response = await search.Search(search_request)
         assert [result.bullet.id for result in response.results] == ["b1", "b3", "b2", "b4", "b5"]
         for bad, message in (
             (vector([1.0, 0.0, 0.0]), "has dimension 3, the index has 2"),
@@ -195,19 +197,19 @@ async def test_vectors_of_the_caller(models: Models, searching: Any) -> None:
             (vector([1.0, math.nan]), "not finite"),
             (vector([1.0, 0.0], model="another"), "made by 'another'"),
         ):
-            asked.query.embedding.CopyFrom(bad)
+            search_request.query.embedding.CopyFrom(bad)
             with pytest.raises(InvalidArgument, match=message):
-                await search.Search(asked)
+                await search.Search(search_request)
 
 
 async def test_bullets_of_the_caller_may_share_an_id_and_bring_their_query_s_vector(
     models: Models, searching: Any
 ) -> None:  # S-36
-    models.answer = known({"delta": [0.6, 0.8], "eta": [-1.0, 0.0]})
+    models.answer = answer_with({"delta": [0.6, 0.8], "eta": [-1.0, 0.0]})
     twins = [playbook_pb2.Bullet(id="same", content=text) for text in ("eta", "delta")]
     async with searching() as (search, _):
-        asked = query("delta", embedding=vector([1.0, 0.0]), explain=True)
-        response = await search.RankBullets(pb.RankBulletsRequest(query=asked, bullets=twins))
+        search_request = query("delta", embedding=vector([1.0, 0.0]), explain=True)
+        response = await search.RankBullets(pb.RankBulletsRequest(query=search_request, bullets=twins))
         assert [result.bullet for result in response.results] == twins[::-1]
         assert [[term.term for term in result.terms] for result in response.results] == [["delta"], []]
 
@@ -215,7 +217,7 @@ async def test_bullets_of_the_caller_may_share_an_id_and_bring_their_query_s_vec
 async def test_a_failing_embedder_is_unavailable_and_never_bm25_only(
     models: Models, searching: Any
 ) -> None:  # S-37, S-43
-    models.answer = known(MAIN)
+    models.answer = answer_with(MAIN)
     async with searching() as (search, playbook):
         revision = playbook.add(*MAIN_BULLETS)
         models.answer = error(500, "the model is gone")
@@ -242,12 +244,12 @@ async def test_a_wrong_embedding_reply_is_unavailable(
 
 
 async def test_a_batch_is_answered_at_one_revision_as_each_query_would_be(models: Models, searching: Any) -> None:
-    models.answer = known({**MAIN, "nope": [0.0, 1.0]})
+    models.answer = answer_with({**MAIN, "nope": [0.0, 1.0]})
     async with searching() as (search, playbook):
         revision = playbook.add(*MAIN_BULLETS)
         queries = [query(), query("nope", top_k=2), query(alpha=0, fusion=search_pb2.FUSION_RECIPROCAL_RANK)]
         batch = await search.BatchSearch(pb.BatchSearchRequest(dataset="d", queries=queries, min_revision=revision))
-        single = [await search.Search(pb.SearchRequest(dataset="d", query=each)) for each in queries]
+        single = [await search.Search(pb.SearchRequest(dataset="d", query=item)) for item in queries]
         assert list(batch.responses) == single
         assert [len(response.results) for response in batch.responses] == [5, 2, 5]
 
@@ -259,21 +261,23 @@ async def test_pages_show_one_ranking_while_the_playbook_changes(models: Models,
         revision = playbook.add(*(playbook_pb2.Bullet(id=f"p{n}", content=text) for n, text in enumerate(texts)))
 
         async def page(token: str = "", text: str = "beta 3") -> Any:
-            asked = query(text, top_k=10)
+            search_request = query(text, top_k=10)
             return await search.Search(
-                pb.SearchRequest(dataset="d", query=asked, min_revision=revision, page_size=4, page_token=token)
+                pb.SearchRequest(
+                    dataset="d", query=search_request, min_revision=revision, page_size=4, page_token=token
+                )
             )
 
-        asked = pb.SearchRequest(dataset="d", query=query("beta 3", top_k=10), min_revision=revision)
-        whole = await search.Search(asked)
+        search_request = pb.SearchRequest(dataset="d", query=query("beta 3", top_k=10), min_revision=revision)
+        whole = await search.Search(search_request)
         pages = [await page()]
         while token := pages[-1].next_page_token:
             newer = playbook.add(playbook_pb2.Bullet(id=f"new{len(pages)}", content="beta 3"))
             await search.Search(pb.SearchRequest(dataset="d", query=query(), min_revision=newer))
             pages.append(await page(token))
-        assert [len(each.results) for each in pages] == [4, 4, 2]
-        assert [result for each in pages for result in each.results] == list(whole.results)
-        assert {each.revision for each in pages} == {revision}
+        assert [len(item.results) for item in pages] == [4, 4, 2]
+        assert [result for item in pages for result in item.results] == list(whole.results)
+        assert {item.revision for item in pages} == {revision}
         assert whole.next_page_token == ""
         for wrong, text in ((pages[0].next_page_token, "another"), ("bm9uc2Vuc2U=", "beta 3"), ("???", "beta 3")):
             with pytest.raises(InvalidArgument, match="page_token must be the next_page_token of the previous page"):
@@ -281,13 +285,13 @@ async def test_pages_show_one_ranking_while_the_playbook_changes(models: Models,
 
 
 async def test_explain_says_which_terms_matched(models: Models, searching: Any) -> None:
-    models.answer = known({**MAIN, "beta beta nope gamma": [0.0, 1.0]})
+    models.answer = answer_with({**MAIN, "beta beta nope gamma": [0.0, 1.0]})
     async with searching() as (search, playbook):
         revision = playbook.add(*MAIN_BULLETS)
-        asked = query("beta beta nope gamma", explain=True)
-        response = await search.Search(pb.SearchRequest(dataset="d", query=asked, min_revision=revision))
+        search_request = query("beta beta nope gamma", explain=True)
+        response = await search.Search(pb.SearchRequest(dataset="d", query=search_request, min_revision=revision))
         terms = {r.bullet.id: {term.term: term.score for term in r.terms} for r in response.results}
-        assert {name: sorted(held) for name, held in terms.items()} == {
+        assert {name: sorted(terms_) for name, terms_ in terms.items()} == {
             "b1": ["beta"],
             "b2": ["gamma"],
             "b3": ["beta"],
@@ -317,7 +321,7 @@ async def test_results_carry_the_whole_bullet(models: Models, searching: Any) ->
 
 
 async def test_a_restart_embeds_nothing_again(models: Models, searching: Any) -> None:  # S-17
-    models.answer = known(MAIN)
+    models.answer = answer_with(MAIN)
     for _ in range(2):
         async with searching() as (search, playbook):
             revision = playbook.add(*MAIN_BULLETS)
@@ -333,27 +337,27 @@ async def test_another_model_takes_over_when_it_has_embedded_everything(models: 
     models.answer = error(503, "not yet")
     async with searching() as (search, again):
         again.revisions.extend(playbook.revisions)
-        asked = pb.SearchRequest(dataset="d", query=query(), min_revision=revision)
+        search_request = pb.SearchRequest(dataset="d", query=query(), min_revision=revision)
         for _ in range(3):
-            response = await search.Search(asked)
+            response = await search.Search(search_request)
             assert (response.embedding_model, len(response.results)) == (Hashing.model_id, 5)
         status = await search.GetIndexStatus(pb.GetIndexStatusRequest(dataset="d"))
         assert (status.embedding_model, status.dimension) == (Hashing.model_id, 1536)
-        models.answer = known(MAIN)
+        models.answer = answer_with(MAIN)
         async with asyncio.timeout(30):
-            while (response := await search.Search(asked)).embedding_model == Hashing.model_id:
+            while (response := await search.Search(search_request)).embedding_model == Hashing.model_id:
                 assert len(response.results) == 5
         assert response.embedding_model == "text-embedding-3-small"
         assert {result.bullet.id: result.raw_cosine for result in response.results}["b3"] == pytest.approx(
             0.6, abs=1e-6
         )
     async with searching() as (search, _):
-        response = await search.Search(asked)
+        response = await search.Search(search_request)
         assert response.embedding_model == "text-embedding-3-small"
 
 
 async def test_status_and_embeddings(models: Models, searching: Any) -> None:
-    models.answer = known(MAIN)
+    models.answer = answer_with(MAIN)
     async with searching() as (search, playbook):
         revision = playbook.add(*MAIN_BULLETS)
         await search.Search(pb.SearchRequest(dataset="d", query=query(), min_revision=revision))
@@ -382,7 +386,7 @@ async def test_the_default_of_the_service_reads_japanese(searching: Any) -> None
 
 
 async def test_a_revision_in_the_future_is_named_within_the_deadline(models: Models, searching: Any) -> None:
-    models.answer = known(MAIN)
+    models.answer = answer_with(MAIN)
     async with searching() as (search, playbook):
         playbook.add(*MAIN_BULLETS)
         with pytest.raises(HanseiError, match="revision 9 did not arrive") as caught:

@@ -100,7 +100,7 @@ class PlaybookFeed:
         if not model_id:
             return {}
         texts = [_searched_text(bullet) for bullet in stored if bullet is not None and not bullet.bullet.retired]
-        return await self._embedder.cached(texts, model_id)
+        return await self._embedder.get_cached(texts, model_id)
 
 
 def _vector_of(stored: StoredBullet | None, vectors: Mapping[str, Float32s]) -> Float32s | None:

@@ -50,7 +50,7 @@ class Searching:
         response: pb.SearchCollectionResponse = await self.stub.SearchCollection(request)
         return response
 
-    async def found(self, text: str = "", **fields: Any) -> list[str]:
+    async def find_ids(self, text: str = "", **fields: Any) -> list[str]:
         return [passage.document_id for passage in (await self.search(text, **fields)).results]
 
     async def collection(self, name: str = "c") -> collection_pb2.Collection:
@@ -67,11 +67,11 @@ class Searching:
                 return
 
     async def load(self, parts: Sequence[pb.LoadDocumentsRequest]) -> list[pb.LoadDocumentsResponse]:
-        async def sent() -> AsyncIterator[pb.LoadDocumentsRequest]:
+        async def send() -> AsyncIterator[pb.LoadDocumentsRequest]:
             for part in parts:
                 yield part
 
-        return [response async for response in self.stub.LoadDocuments(sent())]
+        return [response async for response in self.stub.LoadDocuments(send())]
 
 
 def document(name: str, text: str = "", chunks: Sequence[Any] = (), **metadata: str) -> collection_pb2.Document:
@@ -92,5 +92,5 @@ def head(collection: str = "c") -> pb.LoadDocumentsRequest:
     return pb.LoadDocumentsRequest(head=pb.LoadHead(collection=collection))
 
 
-def part(sent: collection_pb2.Document) -> pb.LoadDocumentsRequest:
-    return pb.LoadDocumentsRequest(document=sent)
+def part(send: collection_pb2.Document) -> pb.LoadDocumentsRequest:
+    return pb.LoadDocumentsRequest(document=send)

@@ -28,7 +28,7 @@ def remote(models: OpenAIServer) -> dict[str, Any]:
     return {"embedding_provider": "openai", "openai_api_key": "key", "openai_base_url": models.base_url}
 
 
-async def changed(searching: Searching, model: str, expected: list[str]) -> None:
+async def wait_for_model(searching: Searching, model: str, expected: list[str]) -> None:
     """Returns when the model answers; until then every answer is whole, and by the model before."""
     async with asyncio.timeout(30):
         while True:
@@ -51,21 +51,21 @@ async def test_the_former_model_answers_until_everything_is_embedded_anew(
         await after.put(document("new", "A deadline that came meanwhile."))
         await after.stub.DeleteDocuments(pb.DeleteDocumentsRequest(collection="c", ids=["sleep"]))
         expected = sorted({*TEXTS, "new"} - {"sleep"})
-        assert sorted(await after.found("deadline", top_k=100)) == expected
+        assert sorted(await after.find_ids("deadline", top_k=100)) == expected
         listed = (await after.stub.ListCollections(pb.ListCollectionsRequest())).collections
-        assert [(each.name, each.revision) for each in listed] == [("c", 6)]
+        assert [(entry.name, entry.revision) for entry in listed] == [("c", 6)]
         models.release()
-        await changed(after, OPENAI, expected)
+        await wait_for_model(after, OPENAI, expected)
         now = await after.collection()
         assert (now.embedding_model, now.dimension) == (OPENAI, 8)
         assert (now.revision, now.documents, now.chunks) == (6, 4, 4)
         assert (await after.put(document("new", "A deadline that came meanwhile."))).unchanged == 1
         assert (await after.put(document("newer", "Later."))).revision == 7
         assert [id for page in [p async for p in after.ids()] for id in page] == sorted([*expected, "newer"])
-    asked = len(models.requests)
+    requests_before = len(models.requests)
     async with running(**remote) as again:
-        await changed(again, OPENAI, sorted([*expected, "newer"]))
-    assert [request.texts for request in models.requests[asked:]] == [["deadline"]]
+        await wait_for_model(again, OPENAI, sorted([*expected, "newer"]))
+    assert [request.texts for request in models.requests[requests_before:]] == [["deadline"]]
 
 
 async def test_a_model_that_is_not_at_hand_is_named_until_another_has_taken_over(
@@ -75,14 +75,14 @@ async def test_a_model_that_is_not_at_hand_is_named_until_another_has_taken_over
         await before.create()
         await before.put(document("retry"), document("deadline"))
     async with running() as after, asyncio.timeout(30):
-        said: list[str] = []
+        messages: list[str] = []
         while True:
             try:
                 response = await after.search("deadline")
                 break
             except EmbedderChanged as error:
-                said.append(str(error))
-        assert all(OPENAI in each and HASHING in each for each in said)
+                messages.append(str(error))
+        assert all(OPENAI in entry and HASHING in entry for entry in messages)
         assert response.embedding_model == HASHING
         assert {passage.document_id for passage in response.results} == {"retry", "deadline"}
 
@@ -93,6 +93,6 @@ async def test_a_page_goes_on_with_the_model_that_began_it(running: Any, remote:
         await before.put(*map(document, TEXTS))
         first = await before.search("deadline", page_size=2)
     async with running(**remote) as after:
-        await changed(after, OPENAI, sorted(TEXTS))
+        await wait_for_model(after, OPENAI, sorted(TEXTS))
         with pytest.raises(Exception, match="the ranking of this page_token is gone"):
             await after.search("deadline", page_size=2, page_token=first.next_page_token)

@@ -1,4 +1,4 @@
-"""What collections refuse, and what they cannot do: named, and nothing half-written."""
+"""Errors of collections: named, and without partial writes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_a_document_that_cannot_be_stored_is_named_and_nothing_of_its_call
         with pytest.raises(InvalidArgument, match=message):
             await searching.put(sent, document("sleep"))
         assert (await searching.collection()).revision == 0
-        assert await searching.found("sleep") == []
+        assert await searching.find_ids("sleep") == []
 
 
 async def test_vectors_of_another_dimension_are_refused(searching: Searching) -> None:
@@ -106,7 +106,7 @@ async def test_a_megabyte_of_text_is_cut_and_found(searching: Searching) -> None
 
 
 class Models(OpenAIServer):
-    """An embedding model that answers every request alike until it is told otherwise."""
+    """An embedding model that answers every request alike until the test changes it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,9 +125,9 @@ async def test_an_embedder_that_is_down_is_unavailable_and_nothing_is_half_writt
         async with running(**remote) as searching:
             await searching.create()
             await searching.put(document("retry"))
-            asked = len(models.requests)
+            requests_before = len(models.requests)
             assert (await searching.put(document("retry"))).unchanged == 1
-            assert len(models.requests) == asked
+            assert len(models.requests) == requests_before
             models.answer = error(500, "the model is gone")
             for call in (
                 searching.put(document("deadline"), document("sleep")),
@@ -140,7 +140,7 @@ async def test_an_embedder_that_is_down_is_unavailable_and_nothing_is_half_writt
                 assert "secret-key" not in str(caught.value)
             assert (await searching.collection()).revision == 1
             models.answer = embeddings()
-            assert await searching.found("retry") == ["retry"]
+            assert await searching.find_ids("retry") == ["retry"]
 
 
 async def test_a_server_that_is_not_there_is_unavailable_and_its_password_stays_secret() -> None:

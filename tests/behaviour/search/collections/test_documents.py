@@ -1,4 +1,4 @@
-"""What is put, listed, read and deleted; restarts and replicas."""
+"""Documents: put, list, read and delete; restarts and replicas."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ async def test_deleted_documents_are_gone_everywhere(searching: Searching) -> No
     request = pb.DeleteDocumentsRequest(collection="c", ids=["retry", "nobody", "retry"])
     response = await searching.stub.DeleteDocuments(request)
     assert (response.deleted, response.revision) == (1, 5)
-    assert sorted(await searching.found("retry")) == ["deadline", "saisei", "sleep"]
+    assert sorted(await searching.find_ids("retry")) == ["deadline", "saisei", "sleep"]
     with pytest.raises(NotFound, match='collection "c" has no document "retry"'):
         await searching.stub.GetDocument(pb.GetDocumentRequest(collection="c", id="retry"))
     assert [page async for page in searching.ids()] == [["deadline", "saisei", "sleep"]]
     assert (await searching.collection()).documents == 3
     await searching.put(document("retry"))
-    assert (await searching.found("idempotent"))[0] == "retry"
+    assert (await searching.find_ids("idempotent"))[0] == "retry"
 
 
 async def test_a_document_is_read_back_as_it_was_put(searching: Searching) -> None:
@@ -68,7 +68,7 @@ async def test_collections_of_a_prefix_are_listed_alone(searching: Searching) ->
     first = await searching.stub.ListCollections(request)
     request.page_token = first.next_page_token
     rest = await searching.stub.ListCollections(request)
-    assert [each.name for each in (*first.collections, *rest.collections)] == ["acme--B", "acme--a", "acme--b"]
+    assert [entry.name for entry in (*first.collections, *rest.collections)] == ["acme--B", "acme--a", "acme--b"]
     assert rest.next_page_token == ""
     request.prefix = "evil--"  # with a token of another list
     with pytest.raises(InvalidArgument) as refused:
@@ -88,7 +88,7 @@ async def test_collections_are_made_once_listed_and_deleted(searching: Searching
     rest = await searching.stub.ListCollections(
         pb.ListCollectionsRequest(page_size=2, page_token=first.next_page_token)
     )
-    assert [[each.name for each in page.collections] for page in (first, rest)] == [["a", "b"], ["c"]]
+    assert [[entry.name for entry in page.collections] for page in (first, rest)] == [["a", "b"], ["c"]]
     assert rest.next_page_token == ""
 
     await searching.put(*map(document, TEXTS))
@@ -97,9 +97,9 @@ async def test_collections_are_made_once_listed_and_deleted(searching: Searching
     with pytest.raises(NotFound, match='collection "c" does not exist'):
         await searching.search("retry")
     await searching.create(chunk_tokens=50)
-    assert await searching.found("retry") == []
+    assert await searching.find_ids("retry") == []
     await searching.put(document("sleep"))
-    assert await searching.found("retry") == ["sleep"]
+    assert await searching.find_ids("retry") == ["sleep"]
 
 
 async def test_a_restart_finds_everything_and_embeds_nothing(running: Any) -> None:
@@ -110,8 +110,8 @@ async def test_a_restart_finds_everything_and_embeds_nothing(running: Any) -> No
         await first.stub.DeleteDocuments(pb.DeleteDocumentsRequest(collection="c", ids=["sleep"]))
     async with running() as second:
         after = await second.search("再試行 retry", explain=True)
-        assert [each.document_id for each in after.results] == [
-            each.document_id for each in before.results if each.document_id != "sleep"
+        assert [entry.document_id for entry in after.results] == [
+            entry.document_id for entry in before.results if entry.document_id != "sleep"
         ]
         assert (await second.put(*map(document, ["retry", "saisei"]))).unchanged == 2
 
@@ -134,11 +134,11 @@ async def test_two_replicas_on_one_database_find_what_either_wrote(
         pytest.skip("Qdrant without a server belongs to one process")
     if not database_location.startswith("postgresql"):
         pytest.skip("a SQLite file belongs to one process")
-    async with running() as one, running() as other:
-        await one.create()
-        await one.put(document("retry"))
-        assert await other.found("retry") == ["retry"]
-        await other.put(document("retry", "Bananas."), document("sleep"))
-        assert next(each.text for each in (await one.search("banana")).results) == "Bananas."
-        await one.stub.DeleteDocuments(pb.DeleteDocumentsRequest(collection="c", ids=["retry"]))
-        assert await other.found("retry") == ["sleep"]
+    async with running() as first, running() as second:
+        await first.create()
+        await first.put(document("retry"))
+        assert await second.find_ids("retry") == ["retry"]
+        await second.put(document("retry", "Bananas."), document("sleep"))
+        assert next(entry.text for entry in (await first.search("banana")).results) == "Bananas."
+        await first.stub.DeleteDocuments(pb.DeleteDocumentsRequest(collection="c", ids=["retry"]))
+        assert await second.find_ids("retry") == ["sleep"]

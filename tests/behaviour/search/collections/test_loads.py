@@ -31,22 +31,22 @@ async def test_a_load_stores_what_can_be_stored_and_names_the_rest(searching: Se
     assert failures[0].message == "text must not be blank"
     assert failures[1].reason == "INVALID_DOCUMENT"
     assert last.revision == (await searching.collection()).revision == 8
-    assert (await searching.found("another"))[0] == "d1"
+    assert (await searching.find_ids("another"))[0] == "d1"
 
 
 async def test_a_load_acknowledges_what_came_before_the_next_document_is_sent(searching: Searching) -> None:
     acknowledged = asyncio.Semaphore(1)
 
-    async def sent() -> AsyncIterator[pb.LoadDocumentsRequest]:
+    async def send() -> AsyncIterator[pb.LoadDocumentsRequest]:
         yield head()
         for name in TEXTS:
             await acknowledged.acquire()
             yield part(document(name))
 
     processed: list[int] = []
-    async for progress in searching.stub.LoadDocuments(sent()):
+    async for progress in searching.stub.LoadDocuments(send()):
         processed.append(progress.processed)
-        assert len(await searching.found("", top_k=100)) == progress.processed
+        assert len(await searching.find_ids("", top_k=100)) == progress.processed
         acknowledged.release()
     assert processed == [1, 2, 3, 4]
 

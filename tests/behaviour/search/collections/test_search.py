@@ -1,4 +1,4 @@
-"""What is found, how it is ranked, and where it stands."""
+"""Searches of collections: results, ranking and positions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def test_what_is_put_is_found_by_meaning_and_by_words_in_two_languages(sea
         assert scores[0] <= 1
         assert scores[-1] >= 0
     top = (await searching.search("retrying calls", top_k=1)).results
-    assert [(each.text, each.start, each.end) for each in top] == [(TEXTS["retry"], 0, len(TEXTS["retry"]))]
+    assert [(passage.text, passage.start, passage.end) for passage in top] == [(TEXTS["retry"], 0, len(TEXTS["retry"]))]
 
 
 async def test_a_replaced_document_is_found_by_its_new_text_only(searching: Searching) -> None:
@@ -33,7 +33,7 @@ async def test_a_replaced_document_is_found_by_its_new_text_only(searching: Sear
     await searching.put(document("retry", "Bananas ripen in the sun."))
     response = await searching.search("bananas", explain=True)
     assert response.results[0].text == "Bananas ripen in the sun."
-    assert sorted(await searching.found("idempotent", top_k=100)) == sorted(TEXTS)
+    assert sorted(await searching.find_ids("idempotent", top_k=100)) == sorted(TEXTS)
     matched = (await searching.search("idempotent", explain=True)).results
     assert [passage.document_id for passage in matched if passage.terms] == []
 
@@ -63,10 +63,10 @@ async def test_filters_are_exact_and_come_before_scaling(searching: Searching) -
         document("deadline", lang="en", year="2026"),
         document("saisei", lang="ja", year="2026"),
     )
-    assert set(await searching.found("retry", metadata={"lang": "en"})) == {"retry", "deadline"}
-    assert await searching.found("retry", metadata={"lang": "en", "year": "2026"}) == ["deadline"]
+    assert set(await searching.find_ids("retry", metadata={"lang": "en"})) == {"retry", "deadline"}
+    assert await searching.find_ids("retry", metadata={"lang": "en", "year": "2026"}) == ["deadline"]
     for nothing in ({"lang": "e"}, {"lang": "en", "year": "2024"}, {"other": "en"}, {"lang": ""}):
-        assert await searching.found("retry", metadata=nothing) == []
+        assert await searching.find_ids("retry", metadata=nothing) == []
     (alone,) = (await searching.search("retry", metadata={"lang": "ja"})).results
     assert (alone.vector_score, alone.bm25_score) == (0.5, 0.5)  # S-30: one candidate
     assert dict(alone.metadata) == {"lang": "ja", "year": "2026"}
@@ -88,13 +88,13 @@ async def test_alpha_chooses_the_side_and_vectors_may_come_from_the_caller(searc
         document("up", "beta", [chunk(0, 4, direction(8, 0.0, 2.0))]),
         document("none", "gamma", [chunk(0, 5, direction(8))]),
     )
-    given = chunk(0, 1, direction(8, 0.6, 0.8)).embedding
-    response = await searching.search("alpha", alpha=1, embedding=given)
+    vector = chunk(0, 1, direction(8, 0.6, 0.8)).embedding
+    response = await searching.search("alpha", alpha=1, embedding=vector)
     cosines = {passage.document_id: passage.raw_cosine for passage in response.results}
     assert cosines == {"up": pytest.approx(0.8), "right": pytest.approx(0.6), "none": 0.0}
     assert [passage.document_id for passage in response.results] == ["up", "right", "none"]
-    assert (await searching.found("alpha", alpha=0, embedding=given))[0] == "right"
-    ranks = await searching.search("beta", embedding=given, fusion=search_pb2.FUSION_RECIPROCAL_RANK)
+    assert (await searching.find_ids("alpha", alpha=0, embedding=vector))[0] == "right"
+    ranks = await searching.search("beta", embedding=vector, fusion=search_pb2.FUSION_RECIPROCAL_RANK)
     assert ranks.results[0].document_id == "up"
     with pytest.raises(EmbeddingFailed, match="query of dimension 1536"):
         await searching.search("embedded by the service")

@@ -1,4 +1,4 @@
-"""Search as a process of its own, on snapshots that are made here; it follows nobody."""
+"""Search as a process of its own, on snapshots; it follows no playbook."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ from tests.support import systems
 PROBES = SearchSettings.model_fields["search_probes"].default
 
 
-def kept_snapshot(folder: Path, dataset: str, given: Corpus) -> None:
-    """Write a snapshot of a playbook with these bullets, with neighbours, as a search service would have left it."""
+def write_snapshot(folder: Path, dataset: str, corpus: Corpus) -> None:
+    """Write a snapshot of a playbook with these bullets, with neighbours, like one of a search service."""
     bullets = [
         decode_bullet(
             playbook_pb2.Bullet(id=f"gen-{number:06d}", section="general", content=text, searchable_text=text)
         )
-        for number, text in enumerate(given.texts)
+        for number, text in enumerate(corpus.texts)
     ]
     rules = RankingRules(LUCENE, LoopsInUse(load_loops()), 0, partial(FaissNeighbours.build, probes=PROBES))
     index: HybridIndex[Any] = HybridIndex(DIMENSION, tokenize_mixed, rules)
-    index.apply([create_bullet_entry(bullet) for bullet in bullets], given.vectors, revision=1)
+    index.apply([create_bullet_entry(bullet) for bullet in bullets], corpus.vectors, revision=1)
     index.build_neighbours()
     files = SnapshotFiles(folder / "snapshots", {"embedder": MiniLM.model_id, "tokenizer": "mixed"}, parse_bullet)
     files.save(dataset, IndexSnapshot(1, [bullet.id for bullet in bullets], [], index.export_state()))
 
 
 @contextmanager
-def serving(module: str, folder: Path, name: str, settings: dict[str, str]) -> Iterator[tuple[str, Popen[bytes]]]:
-    """A process of `module` on its own port, whose playbooks are the snapshots in the folder."""
+def run_server(module: str, folder: Path, name: str, settings: dict[str, str]) -> Iterator[tuple[str, Popen[bytes]]]:
+    """Run a process of `module` on its own port, whose playbooks are the snapshots in the folder."""
     address = f"127.0.0.1:{systems.free_port()}"
     env = os.environ | {
         "HANSEI_LISTEN_ADDRESS": address,
@@ -57,13 +57,13 @@ def serving(module: str, folder: Path, name: str, settings: dict[str, str]) -> I
         "HANSEI_SEARCH_SNAPSHOT_SECONDS": "100000",
         "HANSEI_SEARCH_DATABASE_URL": str(folder / f"{name}.db"),
         "EMBEDDING_PROVIDER": "minilm",
-        # Nobody is there: what the snapshots hold is all there is.
+        # No curator listens here: the snapshots are the only content.
         "CURATOR_ADDR": f"127.0.0.1:{systems.free_port()}",
         **settings,
     }
-    started = Popen([sys.executable, "-m", module], cwd=systems.ROOT, env=env)
+    process = Popen([sys.executable, "-m", module], cwd=systems.ROOT, env=env)
     try:
-        yield address, started
+        yield address, process
     finally:
-        started.terminate()
-        started.wait(60)
+        process.terminate()
+        process.wait(60)
