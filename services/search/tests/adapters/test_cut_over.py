@@ -1,4 +1,4 @@
-"""A collection's successor in the database: it copies the log, and takes the place at once or not at all."""
+"""The next generation of a collection copies its documents and replaces it in one transaction, or not at all."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_it_keeps_revisions_and_everything_but_vectors(
     }
 
 
-async def test_it_does_not_succeed_before_it_holds_as_much(store: CollectionRepository, collection: Collection) -> None:
+async def test_it_replaces_nothing_before_it_is_complete(store: CollectionRepository, collection: Collection) -> None:
     generation = await store.begin_generation(collection, "new")
     generation = await store.copy_documents(
         collection, generation, embed_again(await store.read_revisions(collection, 0))

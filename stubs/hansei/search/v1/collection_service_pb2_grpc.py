@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class CollectionServiceStub:
-    """Keeps collections of documents and ranks their chunks. What was acknowledged is durable, and every later search finds
-    it, whichever replica is asked. A writing needs no `request_id`: the same document again changes nothing.
+    """Stores collections of documents and ranks their chunks. Acknowledged documents are durable, and every later search
+    finds them, on every replica. A write needs no `request_id`: the same document again changes nothing.
     """
 
     def __init__(self, channel):
@@ -89,19 +89,19 @@ class CollectionServiceStub:
 
 
 class CollectionServiceServicer:
-    """Keeps collections of documents and ranks their chunks. What was acknowledged is durable, and every later search finds
-    it, whichever replica is asked. A writing needs no `request_id`: the same document again changes nothing.
+    """Stores collections of documents and ranks their chunks. Acknowledged documents are durable, and every later search
+    finds them, on every replica. A write needs no `request_id`: the same document again changes nothing.
     """
 
     def CreateCollection(self, request, context):
-        """Makes a collection. One of that name with the same settings is returned as it is; with others: ALREADY_EXISTS.
+        """Creates a collection. One of that name with the same settings is returned; with others: ALREADY_EXISTS.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetCollection(self, request, context):
-        """Reads a collection.
+        """Returns a collection.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -122,28 +122,28 @@ class CollectionServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PutDocuments(self, request, context):
-        """Adds or replaces documents by id, all of them or none. What is the same already is neither embedded nor written.
+        """Adds or replaces documents by id, all of them or none. Unchanged documents are neither embedded nor written.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetDocument(self, request, context):
-        """Reads a document.
+        """Returns a document.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListDocuments(self, request, context):
-        """Lists documents by id. Documents that are there throughout are listed exactly once, whatever is written meanwhile.
+        """Lists documents by id. Documents that exist throughout are listed exactly once, also during writes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteDocuments(self, request, context):
-        """Deletes documents by id, all in one revision of the index. Unknown ids are left out.
+        """Deletes documents by id, all in one revision of the index. Unknown ids are ignored.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -151,8 +151,8 @@ class CollectionServiceServicer:
 
     def LoadDocuments(self, request_iterator, context):
         """Puts any number of documents and acknowledges them batch by batch. A document that cannot be stored is reported, and
-        the others are stored all the same. To go on after a broken stream, send the head and then the documents from
-        `processed` on, or all of them: what is stored already costs little.
+        the others are stored. To continue after a broken stream, send the head and then the documents from `processed`
+        on, or all of them: unchanged documents cost little.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -227,8 +227,8 @@ def add_CollectionServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class CollectionService:
-    """Keeps collections of documents and ranks their chunks. What was acknowledged is durable, and every later search finds
-    it, whichever replica is asked. A writing needs no `request_id`: the same document again changes nothing.
+    """Stores collections of documents and ranks their chunks. Acknowledged documents are durable, and every later search
+    finds them, on every replica. A write needs no `request_id`: the same document again changes nothing.
     """
 
     @staticmethod

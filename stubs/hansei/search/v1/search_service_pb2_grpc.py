@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class SearchServiceStub:
-    """Ranks bullets of playbooks. It keeps its own index, which follows the feed of the playbook store.
+    """Ranks bullets of playbooks with an index of its own, which follows the change feed of the curator.
     """
 
     def __init__(self, channel):
@@ -63,7 +63,7 @@ class SearchServiceStub:
 
 
 class SearchServiceServicer:
-    """Ranks bullets of playbooks. It keeps its own index, which follows the feed of the playbook store.
+    """Ranks bullets of playbooks with an index of its own, which follows the change feed of the curator.
     """
 
     def Search(self, request, context):
@@ -74,28 +74,28 @@ class SearchServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def BatchSearch(self, request, context):
-        """Many queries over one dataset at one revision: one embedding call, one pass.
+        """Ranks the bullets of a dataset for many queries at one revision, with one embedding call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RankBullets(self, request, context):
-        """Ranks the bullets that the request itself carries; keeps nothing (S-36).
+        """Ranks the bullets of the request; stores nothing (S-36).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetIndexStatus(self, request, context):
-        """Says how far the index of a dataset is.
+        """Returns the state of the index of a dataset.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Embed(self, request, context):
-        """Turns texts into vectors with the service's embedder.
+        """Returns the vectors of texts by the service's embedding model.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -138,7 +138,7 @@ def add_SearchServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class SearchService:
-    """Ranks bullets of playbooks. It keeps its own index, which follows the feed of the playbook store.
+    """Ranks bullets of playbooks with an index of its own, which follows the change feed of the curator.
     """
 
     @staticmethod
