@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from chassis.server.messages import decode_enum, encode
 from hansei.search.v1 import collection_pb2, collection_service_pb2
 from services.search.domain.chunking import DEFAULT_OVERLAP_SHARE, DEFAULT_TOKENS, Chunking, TextSpan
 from services.search.domain.collection import (
@@ -21,37 +22,26 @@ from services.search.rpc.convert.search import FUSIONS, decode_vector, write_sco
 from services.search.usecases.load_documents import DocumentFailure, LoadProgress
 from services.search.usecases.rank_entries import RankingRequest
 
-_BACKENDS = {
-    collection_pb2.COLLECTION_BACKEND_UNSPECIFIED: Backend.HYBRID,
-    collection_pb2.COLLECTION_BACKEND_HYBRID: Backend.HYBRID,
-    collection_pb2.COLLECTION_BACKEND_QDRANT: Backend.QDRANT,
-}
-_BACKEND_NUMBERS = {backend: number for number, backend in _BACKENDS.items() if number}
 _ID_LENGTH = 80
 
 
 def decode_settings(request: collection_service_pb2.CreateCollectionRequest) -> tuple[Backend, Chunking]:
     """Return the settings of a new collection; unset fields get defaults. Raises `ChunkOverlapTooLarge`."""
+    backend = decode_enum(collection_pb2.CollectionBackend.DESCRIPTOR, request.backend)
     tokens = request.chunk_tokens if request.HasField("chunk_tokens") else DEFAULT_TOKENS
     overlap = request.chunk_overlap if request.HasField("chunk_overlap") else tokens // DEFAULT_OVERLAP_SHARE
-    return _BACKENDS[request.backend], Chunking(tokens, overlap)
+    return Backend(backend or Backend.HYBRID), Chunking(tokens, overlap)
 
 
 def encode_collection(collection: Collection) -> collection_pb2.Collection:
     """Return the message of a collection."""
-    message = collection_pb2.Collection(
-        name=collection.name,
-        backend=_BACKEND_NUMBERS[collection.backend],
+    return encode(
+        collection,
+        collection_pb2.Collection,
         chunk_tokens=collection.chunking.tokens,
         chunk_overlap=collection.chunking.overlap,
         embedding_model=collection.model,
-        dimension=collection.dimension,
-        revision=collection.revision,
-        documents=collection.documents,
-        chunks=collection.chunks,
     )
-    message.created_at.FromDatetime(collection.created_at)
-    return message
 
 
 def decode_document(message: collection_pb2.Document) -> Document:
@@ -74,13 +64,7 @@ def _decode_chunk(document_id: str, number: int, message: collection_pb2.Documen
 
 def encode_summary(summary: DocumentSummary) -> collection_pb2.DocumentSummary:
     """Return the message of a document without its text."""
-    return collection_pb2.DocumentSummary(
-        id=summary.id,
-        metadata=dict(summary.metadata),
-        characters=summary.characters,
-        chunks=summary.chunks,
-        revision=summary.revision,
-    )
+    return encode(summary, collection_pb2.DocumentSummary, metadata=dict(summary.metadata))
 
 
 def decode_query(message: collection_pb2.CollectionQuery) -> RankingRequest:
@@ -111,21 +95,11 @@ def write_passage(message: collection_pb2.Passage, scored: Scored[ChunkRef], pas
 
 def encode_progress(progress: LoadProgress) -> collection_service_pb2.LoadDocumentsResponse:
     """Return the message of a load's progress."""
-    return collection_service_pb2.LoadDocumentsResponse(
-        processed=progress.processed,
-        stored=progress.stored,
-        unchanged=progress.unchanged,
-        failed=progress.failed,
-        chunks=progress.chunks,
-        failures=[_encode_failure(failure) for failure in progress.failures],
-        revision=progress.revision,
-    )
+    failures = [_encode_failure(failure) for failure in progress.failures]
+    return encode(progress, collection_service_pb2.LoadDocumentsResponse, failures=failures)
 
 
 def _encode_failure(failure: DocumentFailure) -> collection_pb2.DocumentFailure:
-    return collection_pb2.DocumentFailure(
-        position=failure.position,
-        document_id=failure.id[:_ID_LENGTH],
-        reason=failure.error.reason,
-        message=failure.error.message,
+    return encode(
+        failure.error, collection_pb2.DocumentFailure, position=failure.position, document_id=failure.id[:_ID_LENGTH]
     )
