@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Generic, Self, TypedDict, Unpack
+from typing import Self, TypedDict, Unpack
 
 from chassis.channels import Peers
 from chassis.policy import Policies, installed_policies
-from hansei.client import services
-from hansei.client.calls import AsyncMode, BlockingMode, M
+from hansei.client.calls import AsyncMode, BlockingMode
 from hansei.client.channels import BlockingChannel
+from hansei.client.services import AllServices
 from hansei.client.tls import TlsChoice, channel_credentials
 from hansei.gateway.v1.gateway_service_pb2 import AnswerResponse, LearnResponse
 from hansei.playbook.v1.playbook_service_pb2 import (
@@ -94,30 +94,7 @@ def _authorization(token: str | None) -> str:
     return f"Bearer {bearer}" if bearer else ""
 
 
-class _Services(Generic[M]):
-    """The services on one channel."""
-
-    def __init__(self, address: str, channel: Any) -> None:
-        self.address = address
-        self._channel = channel
-        self.gateway = services.GatewayServiceClient[M](channel)
-        self.access = services.AccessServiceClient[M](channel)
-        self.rounds = services.RoundsServiceClient[M](channel)
-        self.jobs = services.BulkServiceClient[M](channel)
-        self.playbooks = services.PlaybookServiceClient[M](channel)
-        self.curator = services.CuratorServiceClient[M](channel)
-        self.reflector = services.ReflectorServiceClient[M](channel)
-        self.index = services.SearchServiceClient[M](channel)
-        self.collections = services.CollectionServiceClient[M](channel)
-        self.generator = services.GeneratorServiceClient[M](channel)
-        self.planner = services.PlannerServiceClient[M](channel)
-        self.tools = services.ToolServiceClient[M](channel)
-        self.validator = services.ValidatorServiceClient[M](channel)
-        self.evaluator = services.EvaluatorServiceClient[M](channel)
-        self.leaderboard = services.LeaderboardServiceClient[M](channel)
-
-
-class Client(_Services[BlockingMode]):
+class Client(AllServices[BlockingMode]):
     """A client whose calls block. It is safe to use from many threads; close it, or use it in a `with` block."""
 
     def __init__(
@@ -196,7 +173,7 @@ class Client(_Services[BlockingMode]):
         self.close()
 
 
-class AsyncClient(_Services[AsyncMode]):
+class AsyncClient(AllServices[AsyncMode]):
     """A client whose calls are awaited. Make it in a running loop; close it, or use it in an `async with` block."""
 
     def __init__(

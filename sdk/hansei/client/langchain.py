@@ -149,8 +149,10 @@ class TrajectoryRecorder(BaseCallbackHandler):
         self._end(run_id)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """End the chain with an error."""
+        """End the chain, or a retrieval, with an error."""
         self._end(run_id, error)
+
+    on_retriever_error = on_chain_error
 
     def on_chat_model_start(
         self,
@@ -229,10 +231,6 @@ class TrajectoryRecorder(BaseCallbackHandler):
             if _BULLET_ID in document.metadata
         )
         self._end(run_id)
-
-    def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """End a retrieval with an error."""
-        self._end(run_id, error)
 
     def _begin(self, run_id: UUID, parent: UUID | None, call: RecordedCall | None = None) -> Recording:
         with self._lock:

@@ -7,6 +7,8 @@ caller passes one. A contract test compares this module with the protos.
 
 from __future__ import annotations
 
+from typing import Any, Generic
+
 from hansei.client.calls import M, ServiceClient, client_stream, server_stream, two_streams, unary
 from hansei.curator.v1 import curator_service_pb2 as curator
 from hansei.gateway.v1 import access_service_pb2 as access
@@ -191,3 +193,26 @@ class LeaderboardServiceClient(ServiceClient[M]):
     get_ranking = unary(leaderboard.GetRankingRequest, leaderboard.GetRankingResponse)
     get_best_submission = unary(leaderboard.GetBestSubmissionRequest, leaderboard.GetBestSubmissionResponse)
     list_entries = unary(leaderboard.ListLeaderboardEntriesRequest, leaderboard.ListLeaderboardEntriesResponse)
+
+
+class AllServices(Generic[M]):
+    """The services on one channel, which the clients have as attributes."""
+
+    def __init__(self, address: str, channel: Any) -> None:
+        self.address = address
+        self._channel = channel
+        self.gateway = GatewayServiceClient[M](channel)
+        self.access = AccessServiceClient[M](channel)
+        self.rounds = RoundsServiceClient[M](channel)
+        self.jobs = BulkServiceClient[M](channel)
+        self.playbooks = PlaybookServiceClient[M](channel)
+        self.curator = CuratorServiceClient[M](channel)
+        self.reflector = ReflectorServiceClient[M](channel)
+        self.index = SearchServiceClient[M](channel)
+        self.collections = CollectionServiceClient[M](channel)
+        self.generator = GeneratorServiceClient[M](channel)
+        self.planner = PlannerServiceClient[M](channel)
+        self.tools = ToolServiceClient[M](channel)
+        self.validator = ValidatorServiceClient[M](channel)
+        self.evaluator = EvaluatorServiceClient[M](channel)
+        self.leaderboard = LeaderboardServiceClient[M](channel)

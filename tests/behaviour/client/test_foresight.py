@@ -100,7 +100,7 @@ def test_what_tells_the_calls_of_one_task_is_not_kept(client: Client, dataset: s
     bad = read_example(client, dataset, "http-pages-first-only")
     curation = curate(client, replace(bad, siblings=[good.trajectory]))
     declined = [edit.skipped_reason for edit in curation.operations if bad.trajectory.query in edit.delta.content]
-    assert declined == ["it tells the calls of one task; a playbook keeps what other tasks can use"]
+    assert declined == ["it lists the calls of one task; a playbook holds lessons for other tasks"]
     assert not any(bad.trajectory.query in bullet.content for bullet in bullets(client, dataset))
 
 
