@@ -29,7 +29,7 @@ NOT_YET = tuple(
     libs/storage/ services/curator/ services/reflector/
     tests/behaviour/curator/ tests/behaviour/gateway/ tests/behaviour/llm/
     tests/behaviour/planner/ tests/behaviour/reflector/
-    tests/console/ tests/deploy/ tests/support/
+    tests/console/ tests/deploy/
 """)
 )
 """Folders whose names and sentences still wait to be rewritten."""

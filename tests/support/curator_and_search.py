@@ -32,10 +32,14 @@ async def curator_and_search(
     """A channel to both, or to the curator `alone`; `embedding` are the settings of the embedding model."""
     opened: list[chassis.Peers] = []
     curating = {"llm_provider": "offline", "playbook_data_dir": str(folder), **embedding, **settings}
-    kept = search_folder or folder
-    searching = {"search_database_url": str(kept / "s.db"), "search_snapshot_dir": str(kept / "s"), **embedding}
+    data_folder = search_folder or folder
+    searching = {
+        "search_database_url": str(data_folder / "s.db"),
+        "search_snapshot_dir": str(data_folder / "s"),
+        **embedding,
+    }
 
-    def composed(address: str) -> list[chassis.Service]:
+    def build_services(address: str) -> list[chassis.Service]:
         peers = chassis.Peers({"curator": OWN}, own_address=address)
         opened.append(peers)
         curator = services.curator.bootstrap.build(CuratorSettings.model_validate(curating), peers)
@@ -43,7 +47,7 @@ async def curator_and_search(
             return [curator]
         return [curator, services.search.bootstrap.build(SearchSettings.model_validate(searching), peers)]
 
-    async with chassis.serve(composed) as running:
+    async with chassis.serve(build_services) as running:
         client = chassis.Peers({"hansei": running.address})
         yield client.channel("hansei")
         for peers in (client, *opened):

@@ -107,11 +107,11 @@ async def import_file(
     requests = [service_pb.ImportPlaybookRequest(head=head)]
     requests += [service_pb.ImportPlaybookRequest(chunk=part) for part in parts]
 
-    async def sent() -> AsyncIterator[service_pb.ImportPlaybookRequest]:
+    async def stream_requests() -> AsyncIterator[service_pb.ImportPlaybookRequest]:
         for request in requests:
             yield request
 
-    return await stub.ImportPlaybook(sent())
+    return await stub.ImportPlaybook(stream_requests())
 
 
 async def export_file(stub: Stub, format_: service_pb.PlaybookFormat.ValueType, dataset: str = "d") -> bytes:
@@ -119,7 +119,7 @@ async def export_file(stub: Stub, format_: service_pb.PlaybookFormat.ValueType, 
     return b"".join([response.chunk async for response in stub.ExportPlaybook(request)])
 
 
-async def watched(
+async def watch_events(
     stub: Stub, count: int, from_revision: int = 0, *, snapshot: bool = False, **fields: Any
 ) -> list[service_pb.WatchPlaybookResponse]:
     """The first `count` events that are not signs of life."""

@@ -89,7 +89,7 @@ async def _request(store: SqlPlaybookStore, dice: random.Random, request_id: str
 
     def work(transaction: DatasetTransaction) -> bytes:
         done = commit(transaction, batch)
-        flags = [one.applied for one in done.operations], [one.applied for one in done.votes]
+        flags = [result.applied for result in done.operations], [result.applied for result in done.votes]
         return json.dumps([done.revision, *flags]).encode()
 
     key = IdempotencyKey(request_id, "ApplyDeltas", b"")
@@ -125,7 +125,8 @@ def _restore(transaction: DatasetTransaction) -> None:
 
 def _import(transaction: DatasetTransaction) -> None:
     bullets = [
-        one.bullet.replace_fields(content=f"{transaction.revision} {one.slot}") for one in transaction.all_bullets()
+        entry.bullet.replace_fields(content=f"{transaction.revision} {entry.slot}")
+        for entry in transaction.all_bullets()
     ]
     import_playbook(
         transaction, Playbook(bullets=bullets), Origin(RevisionKind.IMPORT, "crash", request_id="i"), replace=True
@@ -135,7 +136,7 @@ def _import(transaction: DatasetTransaction) -> None:
 JOBS: dict[str, Job] = {"edit": _edit, "remove": _remove, "restore": _restore, "import": _import}
 
 
-def answered(job: Job) -> Callable[[DatasetTransaction], bytes]:
+def return_revision(job: Job) -> Callable[[DatasetTransaction], bytes]:
     def work(transaction: DatasetTransaction) -> bytes:
         job(transaction)
         return b"revision %d" % transaction.revision
@@ -146,7 +147,7 @@ def answered(job: Job) -> Callable[[DatasetTransaction], bytes]:
 def crash(url: str, rounds: int) -> None:
     """Kills a process at every statement of a commit, before COMMIT and after it, for every kind of job; prints how
     often. After each kill the old or the new revision stands, and the same request completes it exactly once."""
-    revision = asyncio.run(_prepared(url))
+    revision = asyncio.run(_prepare(url))
     kills = 0
     for number in range(rounds):
         for name, job in JOBS.items():
@@ -154,14 +155,14 @@ def crash(url: str, rounds: int) -> None:
             alive = False
             while not alive:
                 key = IdempotencyKey(f"{number}.{name}.{point}", "ApplyDeltas", b"")
-                alive = not _killed(url, key, job, point)
-                revision = asyncio.run(_completed(url, key, job, revision))
+                alive = not _is_killed(url, key, job, point)
+                revision = asyncio.run(_complete(url, key, job, revision))
                 kills += not alive
                 point += 1
     print(json.dumps({"kills": kills}))
 
 
-async def _prepared(url: str) -> int:
+async def _prepare(url: str) -> int:
     store = SqlPlaybookStore(url)
     await store.open()
     batch = EditBatch(Origin(RevisionKind.APPLY, "crash"), [delta("ADD", f"lesson {number}") for number in range(4)])
@@ -170,19 +171,19 @@ async def _prepared(url: str) -> int:
     return 1
 
 
-def _killed(url: str, key: IdempotencyKey, job: Job, point: int) -> bool:
+def _is_killed(url: str, key: IdempotencyKey, job: Job, point: int) -> bool:
     """Runs the request in a process that is killed at its `point`-th step; False when it has fewer."""
     child = os.fork()
     if child == 0:
         try:
-            asyncio.run(_doomed(url, key, job, point))
+            asyncio.run(_run_until_killed(url, key, job, point))
         finally:
             os._exit(0)
     _, status = os.waitpid(child, 0)
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
-async def _doomed(url: str, key: IdempotencyKey, job: Job, point: int) -> None:
+async def _run_until_killed(url: str, key: IdempotencyKey, job: Job, point: int) -> None:
     steps = [0]
 
     def step(*_: object) -> None:
@@ -194,24 +195,24 @@ async def _doomed(url: str, key: IdempotencyKey, job: Job, point: int) -> None:
     await store.open()
     event.listen(store.database.write_engine, "before_cursor_execute", step)
     event.listen(store.database.write_engine, "commit", step)
-    await store.write(DATASET, run_once(key, answered(job)))
+    await store.write(DATASET, run_once(key, return_revision(job)))
     await store.close()
 
 
-async def _completed(url: str, key: IdempotencyKey, job: Job, before: int) -> int:
+async def _complete(url: str, key: IdempotencyKey, job: Job, before: int) -> int:
     """Checks what the killed process left, sends its request again, and checks that it is done once."""
     store = SqlPlaybookStore(url)
     await store.open()
-    left = await _checked(store)
+    left = await _check(store)
     assert left in (before, before + 1), (key, before, left)
-    answer = await store.write(DATASET, run_once(key, answered(job)))
+    answer = await store.write(DATASET, run_once(key, return_revision(job)))
     assert answer == b"revision %d" % (before + 1), (key, before, answer)
-    assert await _checked(store) == before + 1, key
+    assert await _check(store) == before + 1, key
     await store.close()
     return before + 1
 
 
-async def _checked(store: SqlPlaybookStore) -> int:
+async def _check(store: SqlPlaybookStore) -> int:
     """The newest revision, after comparing the bullets with the fold of the log."""
     snapshot = await store.load(DATASET)
     folded = fold(await store.changes_between(DATASET, 0, snapshot.revision))

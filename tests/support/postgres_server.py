@@ -102,7 +102,7 @@ def postgres_server(programs: Path, within: tuple[str, ...] = (), port: int = 0)
     with _folder() as folder:
         server = PostgresServer(programs, folder, port or _free_port(), within)
         if get_run():
-            subprocess.run(["cp", "-a", get_shared(initialised), folder], check=True)
+            subprocess.run(["cp", "-a", get_shared(initialised_data), folder], check=True)
         else:
             server.initialise()
         server.start()
@@ -113,7 +113,7 @@ def postgres_server(programs: Path, within: tuple[str, ...] = (), port: int = 0)
 
 
 @contextmanager
-def initialised(_data: Path) -> Iterator[Path]:
+def initialised_data(_data: Path) -> Iterator[Path]:
     """The data of an empty server, for all servers of a run to begin with: to make them takes longer than to copy."""
     with _folder() as folder:
         PostgresServer(binaries_or_skip(), folder, 0).initialise()

@@ -39,7 +39,7 @@ class Gate:
 
 
 def key_of(client: Client, label: str, tenant: str, *scopes: str) -> str:
-    numbers = [AccessScope.Value(f"ACCESS_SCOPE_{each}") for each in scopes]
+    numbers = [AccessScope.Value(f"ACCESS_SCOPE_{scope}") for scope in scopes]
     return client.access.create_key(label=label, tenant=tenant, scopes=numbers).text
 
 
@@ -70,7 +70,7 @@ def add(client: Client, dataset: str, content: str) -> int:
 
 
 def outcome(call: Any) -> tuple[str, str]:
-    """How a call ended: code and text."""
+    """Return the code and the text with which a call ended."""
     try:
         call()
     except HanseiError as error:

@@ -18,7 +18,7 @@ from tests.support.playbook_client import (
     delete,
     import_file,
     vote,
-    watched,
+    watch_events,
 )
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ async def stub(tmp_path: Path) -> AsyncIterator[Stub]:
 
 async def test_a_watcher_gets_the_past_and_then_what_comes(stub: Stub) -> None:
     await apply(stub, add("one"))
-    watcher = asyncio.create_task(watched(stub, 4))
+    watcher = asyncio.create_task(watch_events(stub, 4))
     for number in range(3):
         await apply(stub, add(f"lesson {number}"))
     events = await watcher
@@ -41,16 +41,16 @@ async def test_a_watcher_gets_the_past_and_then_what_comes(stub: Stub) -> None:
     assert events[-1].revision.changes[0].after.content == "lesson 2"
     assert events[-1].revision.changes[0].position == 3
     with pytest.raises(RevisionAhead):
-        await watched(stub, 1, from_revision=99)
+        await watch_events(stub, 1, from_revision=99)
 
 
 async def test_a_watcher_can_begin_with_a_snapshot(stub: Stub) -> None:
     await import_file(stub, "\n".join(f"[x-{number:05d}] lesson {number}" for number in range(2_500)).encode())
-    events = await watched(stub, 3, snapshot=True)
+    events = await watch_events(stub, 3, snapshot=True)
     parts = [event.snapshot for event in events]
     assert [len(part.playbook.bullets) for part in parts] == [1000, 1000, 500]
     assert [part.last for part in parts] == [False, False, True]
-    watcher = asyncio.create_task(watched(stub, 1, from_revision=parts[-1].playbook.revision))
+    watcher = asyncio.create_task(watch_events(stub, 1, from_revision=parts[-1].playbook.revision))
     await apply(stub, add("after the snapshot"))
     assert [event.revision.revision for event in await watcher] == [2]
 
@@ -59,7 +59,7 @@ async def test_a_watcher_resumes_across_a_restart_without_gap_or_repetition(tmp_
     seen: list[int] = []
     for start in (0, 5):
         async with curator(tmp_path) as stub:
-            watcher = asyncio.create_task(watched(stub, 5, from_revision=start))
+            watcher = asyncio.create_task(watch_events(stub, 5, from_revision=start))
             for number in range(5):
                 await apply(stub, add(f"lesson {start} {number}"))
             seen += [event.revision.revision for event in await watcher]
@@ -68,7 +68,7 @@ async def test_a_watcher_resumes_across_a_restart_without_gap_or_repetition(tmp_
 
 async def test_a_watcher_sees_what_another_process_commits(tmp_path: Path) -> None:
     async with curator(tmp_path) as one, curator(tmp_path) as other:
-        watcher = asyncio.create_task(watched(one, 4))
+        watcher = asyncio.create_task(watch_events(one, 4))
         for number in range(4):
             await apply(other if number % 2 else one, add(f"lesson {number}"))
         assert [event.revision.revision for event in await watcher] == [1, 2, 3, 4]
@@ -76,7 +76,7 @@ async def test_a_watcher_sees_what_another_process_commits(tmp_path: Path) -> No
 
 async def test_five_hundred_watchers_at_once(stub: Stub) -> None:
     await apply(stub, add("one"))
-    watchers = [asyncio.create_task(watched(stub, 4)) for _ in range(500)]
+    watchers = [asyncio.create_task(watch_events(stub, 4)) for _ in range(500)]
     for number in range(3):
         await apply(stub, add(f"lesson {number}"))
     for events in await asyncio.gather(*watchers):
@@ -91,7 +91,7 @@ async def test_a_watcher_that_asks_for_a_model_gets_the_vector_of_each_changed_b
     (operation,) = (await apply(stub, add("Moor the boat"))).operations
     await apply(stub, votes=[vote(operation.bullet_id, "run")])
     await apply(stub, delete(operation.bullet_id))
-    events = await watched(stub, 3, embedding_model_id=Hashing.model_id)
+    events = await watch_events(stub, 3, embedding_model_id=Hashing.model_id)
     added, voted, removed = (event.revision.changes[0] for event in events)
     for change in (added, voted):
         assert (change.embedding.model_id, change.embedding.dimension) == (Hashing.model_id, 1536)
@@ -102,11 +102,11 @@ async def test_a_watcher_that_asks_for_a_model_gets_the_vector_of_each_changed_b
 async def test_a_watcher_that_asks_for_none_or_for_another_model_gets_no_vectors(stub: Stub) -> None:
     await apply(stub, add("Moor the boat"))
     for model_id in ("", "another"):
-        (event,) = await watched(stub, 1, embedding_model_id=model_id)
+        (event,) = await watch_events(stub, 1, embedding_model_id=model_id)
         assert not event.revision.changes[0].HasField("embedding")
-    (event,) = await watched(stub, 1, snapshot=True)
+    (event,) = await watch_events(stub, 1, snapshot=True)
     assert len(event.snapshot.embeddings) == 0
-    (event,) = await watched(stub, 1, snapshot=True, embedding_model_id="another")
+    (event,) = await watch_events(stub, 1, snapshot=True, embedding_model_id="another")
     assert [embedding.values for embedding in event.snapshot.embeddings] == [b""]
 
 
@@ -114,7 +114,7 @@ async def test_a_snapshot_brings_vectors_of_what_changed_since_a_revision(stub: 
     for text in ("one", "two"):
         await apply(stub, add(text))
     for after, expected in ((0, [vector_of("one"), vector_of("two")]), (1, [b"", vector_of("two")])):
-        (event,) = await watched(
+        (event,) = await watch_events(
             stub, 1, snapshot=True, embedding_model_id=Hashing.model_id, embeddings_after_revision=after
         )
         assert [embedding.values for embedding in event.snapshot.embeddings] == expected
@@ -122,7 +122,7 @@ async def test_a_snapshot_brings_vectors_of_what_changed_since_a_revision(stub: 
 
 async def test_parts_of_a_snapshot_with_vectors_stay_within_a_message(stub: Stub) -> None:
     await import_file(stub, "\n".join(f"[x-{number:05d}] lesson {number}" for number in range(1_500)).encode())
-    events = await watched(stub, 3, snapshot=True, embedding_model_id=Hashing.model_id)
+    events = await watch_events(stub, 3, snapshot=True, embedding_model_id=Hashing.model_id)
     parts = [event.snapshot for event in events]
     assert max(part.ByteSize() for part in parts) < 5 * 1024 * 1024
     assert sum(len(part.playbook.bullets) for part in parts) == 1_500
