@@ -35,7 +35,7 @@ _MAX_RULE = 160
 
 
 @dataclass(frozen=True)
-class Source:
+class PageSource:
     """A proto file with its comments by path."""
 
     file: FileDescriptorProto
@@ -48,7 +48,7 @@ class Source:
 
 def pages() -> dict[str, str]:
     """Return the text of every page by its file name: an overview and a page for each package."""
-    packages: dict[str, list[Source]] = {}
+    packages: dict[str, list[PageSource]] = {}
     for source in _sources():
         packages.setdefault(source.file.package, []).append(source)
     return {
@@ -58,14 +58,14 @@ def pages() -> dict[str, str]:
 
 
 @cache
-def _sources() -> tuple[Source, ...]:
+def _sources() -> tuple[PageSource, ...]:
     protos = sorted(str(path.relative_to(ROOT / "protos")) for path in (ROOT / "protos").glob("hansei/*/v1/*.proto"))
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "set"
         command = [sys.executable, "-m", "grpc_tools.protoc", "-Iprotos", "-Ithird_party", "--include_source_info"]
         subprocess.run([*command, f"--descriptor_set_out={target}", *protos], cwd=ROOT, check=True, timeout=120)  # noqa: S603  the compiler of this environment
         files = FileDescriptorSet.FromString(target.read_bytes()).file
-    return tuple(Source(file, _comments(file)) for file in files)
+    return tuple(PageSource(file, _comments(file)) for file in files)
 
 
 def _comments(file: FileDescriptorProto) -> dict[tuple[int, ...], str]:
@@ -76,7 +76,7 @@ def _comments(file: FileDescriptorProto) -> dict[tuple[int, ...], str]:
     }
 
 
-def _overview(packages: dict[str, list[Source]]) -> str:
+def _overview(packages: dict[str, list[PageSource]]) -> str:
     lines = [
         "# Contracts",
         "",
@@ -96,7 +96,7 @@ def _overview(packages: dict[str, list[Source]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _page(package: str, sources: list[Source]) -> str:
+def _page(package: str, sources: list[PageSource]) -> str:
     lines = [f"# {package}", ""]
     for source in sources:
         for number, service in enumerate(source.file.service):
@@ -113,7 +113,7 @@ def _page(package: str, sources: list[Source]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _service(source: Source, package: str, number: int, name: str) -> list[str]:
+def _service(source: PageSource, package: str, number: int, name: str) -> list[str]:
     service = source.file.service[number]
     policies = _policies()[f"{package}.{name}"]
     lines = [f"## {name}", "", source.comment(_FILE_SERVICE, number), ""]
@@ -141,7 +141,7 @@ def _policies() -> dict[str, dict[str, dict[str, Any]]]:
     return found
 
 
-def _message(source: Source, message: DescriptorProto, path: tuple[int, ...], name: str) -> list[str]:
+def _message(source: PageSource, message: DescriptorProto, path: tuple[int, ...], name: str) -> list[str]:
     if message.options.map_entry:
         return []
     lines = [f"### {name}", "", source.comment(*path), ""]
@@ -154,7 +154,7 @@ def _message(source: Source, message: DescriptorProto, path: tuple[int, ...], na
     return lines
 
 
-def _row(source: Source, message: DescriptorProto, field: FieldDescriptorProto, path: tuple[int, ...]) -> str:
+def _row(source: PageSource, message: DescriptorProto, field: FieldDescriptorProto, path: tuple[int, ...]) -> str:
     comments = [source.comment(*path)]
     if field_behavior_pb2.REQUIRED in field.options.Extensions[field_behavior_pb2.field_behavior]:
         comments.append("**Required.**")
@@ -187,7 +187,7 @@ def _type(package: str, message: DescriptorProto, field: FieldDescriptorProto) -
     return f"optional {type_text}" if field.proto3_optional else type_text
 
 
-def _enum(source: Source, enum: EnumDescriptorProto, path: tuple[int, ...], name: str) -> list[str]:
+def _enum(source: PageSource, enum: EnumDescriptorProto, path: tuple[int, ...], name: str) -> list[str]:
     lines = [f"### {name}", "", source.comment(*path), "", "| value | what |", "|---|---|"]
     for number, value in enumerate(enum.value):
         lines.append(f"| `{value.name}` | {_cell(source.comment(*path, _VALUE, number))} |")

@@ -66,9 +66,9 @@ def pairs_of(lessons: Sequence[Lesson], cosine: Cosine) -> Pairs:
     same = [cosine(*pair) for lesson in lessons for pair in combinations(lesson.same, 2)]
     near = [cosine(text, lesson.near) for lesson in lessons for text in lesson.same]
     others = [
-        cosine(one, other)
+        cosine(item, other)
         for first, second in combinations(lessons, 2)
-        for one in (first.same[0], first.near)
+        for item in (first.same[0], first.near)
         for other in (second.same[0], second.near)
     ]
     return Pairs(same, near, others)
@@ -99,7 +99,7 @@ def held_out(lessons: Sequence[Lesson], cosine: Cosine) -> tuple[float, float]:
     """Precision and recall on lessons that the threshold was not found on, over all folds."""
     right = wrong = total = 0
     for fold in range(FOLDS):
-        threshold = same_lesson(pairs_of([one for at, one in enumerate(lessons) if at % FOLDS != fold], cosine))
+        threshold = same_lesson(pairs_of([lesson for at, lesson in enumerate(lessons) if at % FOLDS != fold], cosine))
         kept = pairs_of(lessons[fold::FOLDS], cosine)
         right += _from(kept.same, threshold)
         wrong += _from([*kept.near, *kept.other], threshold)
@@ -128,7 +128,7 @@ def _cosine_of(vectors: Mapping[str, Any]) -> Cosine:
 
 def main() -> None:
     """Prints and writes the table."""
-    lessons = [Lesson(**each) for each in yaml.safe_load(LESSONS.read_text(encoding="utf-8"))]
+    lessons = [Lesson(**item) for item in yaml.safe_load(LESSONS.read_text(encoding="utf-8"))]
     texts = [text for lesson in lessons for text in (*lesson.same, lesson.near)]
     rows = []
     for name, cosine in measures(texts):
@@ -137,7 +137,7 @@ def main() -> None:
         row = {"measure": name, "same_lesson": threshold, "precision": pairs.precision(threshold)}
         row |= {"recall": pairs.recall(threshold), "held_out_precision": precision, "held_out_recall": recall}
         rows.append(row | {"same_subject": same_subject(pairs)})
-    rows = [{key: round(each, 3) if isinstance(each, float) else each for key, each in row.items()} for row in rows]
+    rows = [{key: round(item, 3) if isinstance(item, float) else item for key, item in row.items()} for row in rows]
     write("likeness", {"machine": machine(), "lessons": len(lessons), "rows": rows})
 
 

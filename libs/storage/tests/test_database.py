@@ -69,13 +69,13 @@ async def test_waiting_units_are_committed_together_in_the_order_of_their_keys(d
 async def test_a_unit_that_fails_takes_no_other_of_its_commit_with_it(database: Database) -> None:
     await database.write(lambda connection: add_item(connection, "there"))
 
-    def broken(connection: Connection) -> None:
+    def fail(connection: Connection) -> None:
         add_item(connection, "half")
         raise NotFound("nothing here")
 
     async with Gate(database):
         tasks = [
-            asyncio.create_task(database.write(broken)),
+            asyncio.create_task(database.write(fail)),
             asyncio.create_task(database.write(lambda connection: add_item(connection, "there"))),
             asyncio.create_task(database.write(lambda connection: add_item(connection, "good"))),
         ]
@@ -87,12 +87,12 @@ async def test_a_unit_that_fails_takes_no_other_of_its_commit_with_it(database: 
 
 
 async def test_a_unit_alone_that_fails_leaves_nothing(database: Database) -> None:
-    def broken(connection: Connection) -> None:
+    def fail(connection: Connection) -> None:
         add_item(connection, "half")
         raise NotFound("nothing here")
 
     with pytest.raises(NotFound):
-        await database.write(broken)
+        await database.write(fail)
     assert await database.read(item_names) == []
 
 
@@ -102,13 +102,13 @@ async def test_a_lost_connection_fails_all_of_a_commit_and_the_next_one_works(
     if not database.is_postgresql:
         pytest.skip("a file has no connection to lose")
 
-    def killed(connection: Connection) -> None:
+    def kill_connection(connection: Connection) -> None:
         connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
 
     async with Gate(database):
         tasks = [
             asyncio.create_task(database.write(lambda connection: add_item(connection, "first"), "a")),
-            asyncio.create_task(database.write(killed, "b")),
+            asyncio.create_task(database.write(kill_connection, "b")),
         ]
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     assert isinstance(outcomes[1], StoreUnavailable)

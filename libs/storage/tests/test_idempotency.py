@@ -65,19 +65,19 @@ async def test_an_id_that_was_used_otherwise_is_refused(database: Database, othe
 
 
 async def test_what_fails_is_not_stored_and_may_be_sent_again(database: Database) -> None:
-    def broken() -> bytes:
+    def fail() -> bytes:
         raise NotFound("not there")
 
     with pytest.raises(NotFound):
-        await database.write(lambda connection: requests.run_once(connection, KEY, NOW, broken))
+        await database.write(lambda connection: requests.run_once(connection, KEY, NOW, fail))
     assert await add_once(database, KEY, "a") == b"added"
 
 
 async def test_ids_of_different_scopes_are_independent(database: Database) -> None:
-    one, two = (IdempotencyKey(ID, "Add", b"digest", scope) for scope in ("one.", "two."))
-    await add_once(database, one, "a", b"first")
+    first, two = (IdempotencyKey(ID, "Add", b"digest", scope) for scope in ("one.", "two."))
+    await add_once(database, first, "a", b"first")
     assert await add_once(database, two, "b", b"second") == b"second"
-    assert await add_once(database, one, "c", b"third") == b"first"
+    assert await add_once(database, first, "c", b"third") == b"first"
 
 
 async def test_a_commit_finds_out_by_its_insert_whether_the_request_is_done(database: Database) -> None:
@@ -92,12 +92,12 @@ async def test_a_commit_finds_out_by_its_insert_whether_the_request_is_done(data
     await database.write(work)
     assert statements == ["INSERT"]
 
-    def again(connection: Connection) -> None:
+    def repeat(connection: Connection) -> None:
         add_item(connection, "b")
         requests.store_response(connection, KEY, b"second", NOW)
 
     with pytest.raises(RequestDone) as caught:
-        await database.write(again)
+        await database.write(repeat)
     assert caught.value.response == b"first"
     assert await database.read(item_names) == ["a"]
 
@@ -111,8 +111,8 @@ async def test_a_request_reads_its_row_once(database: Database) -> None:
 
 
 async def test_of_two_processes_with_one_request_one_does_it(database_location: str, migrations: Migrations) -> None:
-    one, other = (Database(database_location, migrations, service="test", store="test store") for _ in range(2))
-    await asyncio.gather(one.open(), other.open())
+    database, other = (Database(database_location, migrations, service="test", store="test store") for _ in range(2))
+    await asyncio.gather(database.open(), other.open())
     has_read, go_on = threading.Event(), threading.Event()
 
     def slow(connection: Connection) -> bytes:
@@ -124,33 +124,33 @@ async def test_of_two_processes_with_one_request_one_does_it(database_location: 
 
         return requests.run_once(connection, KEY, NOW, add)
 
-    first = asyncio.create_task(one.write(slow))
+    first = asyncio.create_task(database.write(slow))
     await asyncio.to_thread(has_read.wait)
     second = asyncio.create_task(add_once(other, KEY, "fast", b"fast"))
-    if one.is_postgresql:
+    if database.is_postgresql:
         assert await second == b"fast"
     go_on.set()
-    if one.is_postgresql:
+    if database.is_postgresql:
         with pytest.raises(RequestDone) as caught:
             await first
         assert caught.value.response == b"fast"
-        assert await one.read(item_names) == ["fast"]
+        assert await database.read(item_names) == ["fast"]
     else:  # SQLite has one writer: the second one waits
         assert await first == await second == b"slow"
-        assert await one.read(item_names) == ["slow"]
-    await one.close()
+        assert await database.read(item_names) == ["slow"]
+    await database.close()
     await other.close()
 
 
 async def test_the_payload_is_kept_with_the_response(database: Database) -> None:
     await add_once(database, KEY, "a")
 
-    async def stored(request_id: str, method: str) -> tuple[bytes, bytes] | None:
+    async def stored_rows(request_id: str, method: str) -> tuple[bytes, bytes] | None:
         return await database.read(lambda connection: requests.stored_request(connection, request_id, method))
 
-    assert await stored(ID.upper(), "Add") == (b"payload", b"added")
-    assert await stored(ID, "Remove") is None
-    assert await stored("0b8f2c1e-7a60-4c9e-9d39-6a1c5a3a9f02", "Add") is None
+    assert await stored_rows(ID.upper(), "Add") == (b"payload", b"added")
+    assert await stored_rows(ID, "Remove") is None
+    assert await stored_rows("0b8f2c1e-7a60-4c9e-9d39-6a1c5a3a9f02", "Add") is None
 
 
 async def test_responses_are_deleted_after_an_age(database: Database) -> None:

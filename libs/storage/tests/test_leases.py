@@ -63,7 +63,7 @@ async def test_an_older_holder_can_neither_renew_nor_write_nor_release(database:
     assert old is not None
     assert new is not None
 
-    async def written(lease: Lease) -> int:
+    async def write_value(lease: Lease) -> int:
         def work(connection: Connection) -> int:
             guarded = update(worker).where(leases.is_held(lease)).values(state=f"by {lease.fence}")
             return connection.execute(guarded).rowcount
@@ -71,7 +71,7 @@ async def test_an_older_holder_can_neither_renew_nor_write_nor_release(database:
         return await database.write(work)
 
     assert not await renew(database, old)
-    assert (await written(old), await written(new)) == (0, 1)
+    assert (await write_value(old), await write_value(new)) == (0, 1)
     await database.write(lambda connection: leases.release(connection, old))
     assert (await state_of(database)).owner == "one"
     await database.write(lambda connection: leases.release(connection, new))
@@ -119,7 +119,7 @@ async def test_states_come_free_ones_first_then_those_not_renewed_for_longest(da
     assert [state.name for state in states] == ["e", "c", "b"]
 
 
-def held(name: str, heartbeat: int) -> LeaseState:
+def is_held_by(name: str, heartbeat: int) -> LeaseState:
     return LeaseState(name, "one", 1, heartbeat)
 
 
@@ -127,31 +127,31 @@ def test_a_lease_that_is_renewed_is_never_takeable() -> None:
     clock = Clock()
     monitor = LeaseMonitor(10, clock)
     for heartbeat in range(5):
-        assert monitor.takeable([held("w", heartbeat)]) == []
+        assert monitor.takeable([is_held_by("w", heartbeat)]) == []
         clock.now += 9.9
 
 
 def test_a_lease_is_takeable_once_its_heartbeat_was_the_same_for_its_time() -> None:
     clock = Clock()
     monitor = LeaseMonitor(10, clock)
-    assert monitor.takeable([held("a", 1), held("b", 1)]) == []
+    assert monitor.takeable([is_held_by("a", 1), is_held_by("b", 1)]) == []
     clock.now += 5
-    assert monitor.takeable([held("a", 1), held("b", 2)]) == []
+    assert monitor.takeable([is_held_by("a", 1), is_held_by("b", 2)]) == []
     clock.now += 5
-    assert monitor.takeable([held("a", 1), held("b", 2)]) == [held("a", 1)]
+    assert monitor.takeable([is_held_by("a", 1), is_held_by("b", 2)]) == [is_held_by("a", 1)]
     clock.now += 5
-    assert monitor.takeable([held("a", 1), held("b", 2)]) == [held("a", 1), held("b", 2)]
+    assert monitor.takeable([is_held_by("a", 1), is_held_by("b", 2)]) == [is_held_by("a", 1), is_held_by("b", 2)]
 
 
 def test_a_free_lease_is_takeable_at_once_and_one_that_was_gone_begins_anew() -> None:
     clock = Clock()
     monitor = LeaseMonitor(10, clock)
     free = LeaseState("w", None, 3, None)
-    assert monitor.takeable([free, held("v", 1)]) == [free]
+    assert monitor.takeable([free, is_held_by("v", 1)]) == [free]
     clock.now += 5
     assert monitor.takeable([]) == []
     clock.now += 5
-    assert monitor.takeable([held("v", 1)]) == []
+    assert monitor.takeable([is_held_by("v", 1)]) == []
 
 
 def test_a_holder_stops_by_itself_when_it_could_not_renew() -> None:

@@ -43,17 +43,17 @@ def test_an_older_version_refuses_the_database_of_a_newer_one(tmp_path: Path) ->
 
 
 def test_a_database_of_the_newest_schema_is_opened_without_alembic(tmp_path: Path) -> None:
-    place, known = tmp_path / "t.db", migrations(tmp_path / "known", 2)
-    engine = create_database_engine(parse_location(str(place)), "test", writes=True)
-    upgrade(engine, known)
+    location, known_migrations = tmp_path / "t.db", migrations(tmp_path / "known", 2)
+    engine = create_database_engine(parse_location(str(location)), "test", writes=True)
+    upgrade(engine, known_migrations)
     engine.dispose()
     script = f"""
 import sys
 from pathlib import Path
 from libs.storage.engines import create_database_engine, parse_location
 from libs.storage.migrations import Migrations, upgrade
-engine = create_database_engine(parse_location({str(place)!r}), "test", writes=True)
-upgrade(engine, Migrations(Path({str(known.folder)!r}), "alembic_version"))
+engine = create_database_engine(parse_location({str(location)!r}), "test", writes=True)
+upgrade(engine, Migrations(Path({str(known_migrations.folder)!r}), "alembic_version"))
 print("alembic" in sys.modules)
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -40,19 +40,19 @@ class Database:
             raise self._failures.pop(0)
 
 
-def refused(said: str = "connection refused\nmore lines", state: str | None = None) -> Exception:
-    return OperationalError("SELECT 1", {}, ConnectionFailure(said, state))
+def refusal(message: str = "connection refused\nmore lines", state: str | None = None) -> Exception:
+    return OperationalError("SELECT 1", {}, ConnectionFailure(message, state))
 
 
 class ConnectionFailure(Exception):
     """A driver's own error; without a state the server could not be talked to."""
 
-    def __init__(self, said: str, sqlstate: str | None = None) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, sqlstate: str | None = None) -> None:
+        super().__init__(message)
         self.sqlstate = sqlstate
 
 
-async def started(database: Database, seconds: float = 30) -> Clock:
+async def start(database: Database, seconds: float = 30) -> Clock:
     clock = Clock()
     await wait_until_open(
         database.open, SERVER, "PLANNER_DATABASE_URL", seconds, clock=clock, sleep=clock.sleep, rng=lambda: 1.0
@@ -61,15 +61,15 @@ async def started(database: Database, seconds: float = 30) -> Clock:
 
 
 async def test_a_server_that_comes_up_late_is_waited_for() -> None:
-    database = Database(refused(), Unavailable("not yet"), refused("the database system is starting up", "57P03"))
-    clock = await started(database)
+    database = Database(refusal(), Unavailable("not yet"), refusal("the database system is starting up", "57P03"))
+    clock = await start(database)
     assert (database.attempts, clock.now) == (4, 0.5 + 1 + 2)
 
 
 async def test_a_server_that_stays_away_is_one_line_with_the_setting_and_without_the_password() -> None:
-    database = Database(*(refused("geheim is no password of mine\nsecond line") for _ in range(99)))
+    database = Database(*(refusal("geheim is no password of mine\nsecond line") for _ in range(99)))
     with pytest.raises(BadSetting) as caught:
-        await started(database, 5)
+        await start(database, 5)
     assert database.attempts == 4, "after 0, 0.5, 1.5 and 3.5 s"
     assert str(caught.value) == (
         "PLANNER_DATABASE_URL: the database postgresql+psycopg://me:***@db.example/plans did not answer for 5 s:"
@@ -80,14 +80,14 @@ async def test_a_server_that_stays_away_is_one_line_with_the_setting_and_without
 async def test_what_does_not_pass_is_said_at_once_in_the_words_of_the_service() -> None:
     database = Database(DataLoss("the store is damaged; put back a backup"))
     with pytest.raises(BadSetting, match=r"^PLANNER_DATABASE_URL: the store is damaged; put back a backup$"):
-        await started(database)
+        await start(database)
     assert database.attempts == 1
 
 
 async def test_what_a_server_refuses_for_good_is_not_waited_for() -> None:
-    database = Database(refused('permission denied for schema "public"', "42501"))
+    database = Database(refusal('permission denied for schema "public"', "42501"))
     with pytest.raises(BadSetting, match=r"cannot be used: permission denied for schema"):
-        await started(database)
+        await start(database)
     assert database.attempts == 1
 
 
@@ -100,9 +100,9 @@ def opening(engine: Engine) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(2, "did not answer for 2 s: database is locked"), (0, "did not answer for 0 s")]
+    ("seconds", "message"), [(2, "did not answer for 2 s: database is locked"), (0, "did not answer for 0 s")]
 )
-async def test_a_locked_file_is_waited_for(tmp_path: Path, seconds: float, said: str) -> None:
+async def test_a_locked_file_is_waited_for(tmp_path: Path, seconds: float, message: str) -> None:
     path, clock = tmp_path / "a.db", Clock()
     engine = create_database_engine(parse_location(str(path)), "test", writes=True)
     opening(engine)()
@@ -114,7 +114,7 @@ async def test_a_locked_file_is_waited_for(tmp_path: Path, seconds: float, said:
     async def connect() -> None:
         opening(impatient)()
 
-    with pytest.raises(BadSetting, match=said):
+    with pytest.raises(BadSetting, match=message):
         await wait_until_open(connect, impatient.url, "PLANNER_DATABASE_URL", seconds, clock=clock, sleep=clock.sleep)
     assert clock.now <= seconds
     other.close()
@@ -138,11 +138,11 @@ async def test_a_file_that_is_no_database_is_not_waited_for(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "place", ["nosuch://me:geheim@db/x", "postgresql://me:geheim@db:port/x", "mysql://me:geheim@db/x", "://geheim"]
+    "location", ["nosuch://me:geheim@db/x", "postgresql://me:geheim@db:port/x", "mysql://me:geheim@db/x", "://geheim"]
 )
-def test_a_place_that_is_no_database_names_the_setting(place: str) -> None:
+def test_a_place_that_is_no_database_names_the_setting(location: str) -> None:
     with pytest.raises(BadSetting, match=r"^PLANNER_DATABASE_URL: ") as caught, report_setting("PLANNER_DATABASE_URL"):
-        create_database_engine(parse_location(place), "test", writes=True)
+        create_database_engine(parse_location(location), "test", writes=True)
     assert "geheim" not in str(caught.value)
 
 
@@ -158,9 +158,9 @@ def test_a_folder_that_cannot_be_made_names_the_setting(tmp_path: Path) -> None:
 
 
 async def test_an_error_that_is_its_own_cause_ends_the_start_all_the_same() -> None:
-    one, other = ValueError("migrations of another version"), KeyError("0009")
-    one.__cause__, other.__cause__ = other, one
+    first, other = ValueError("migrations of another version"), KeyError("0009")
+    first.__cause__, other.__cause__ = other, first
     failure = DataLoss("the schema is newer than this service", reason="SCHEMA_NEWER")
-    failure.__cause__ = one
+    failure.__cause__ = first
     with pytest.raises(BadSetting, match="the schema is newer than this service"):
-        await started(Database(failure))
+        await start(Database(failure))

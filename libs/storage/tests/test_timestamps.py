@@ -22,8 +22,8 @@ def test_a_time_is_kept_to_the_microsecond(time: datetime) -> None:
 
 
 @given(AWARE, AWARE)
-def test_the_order_of_times_is_the_order_of_numbers(one: datetime, other: datetime) -> None:
-    assert (one < other) == (to_microseconds(one) < to_microseconds(other))
+def test_the_order_of_times_is_the_order_of_numbers(first: datetime, other: datetime) -> None:
+    assert (first < other) == (to_microseconds(first) < to_microseconds(other))
 
 
 def test_a_time_without_a_zone_is_refused() -> None:

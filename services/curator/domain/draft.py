@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from services.curator.domain.ids import new_id
-from services.curator.domain.log import BulletChange, Stamp, StoredBullet
+from services.curator.domain.log import SlotChange, Stamp, StoredBullet
 from services.curator.domain.playbook import Bullet, Source, content_fingerprint
 
 
@@ -81,9 +81,9 @@ class Draft:
         self._slots_by_fingerprint: dict[str, set[int]] = {}
 
     @property
-    def changes(self) -> list[BulletChange]:
+    def changes(self) -> list[SlotChange]:
         """Return one change for each changed slot, in slot order, without positions."""
-        changes = (BulletChange(slot, self._before[slot], self._now[slot]) for slot in sorted(self._now))
+        changes = (SlotChange(slot, self._before[slot], self._now[slot]) for slot in sorted(self._now))
         return [change for change in changes if change.before != change.after]
 
     @property

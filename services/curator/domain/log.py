@@ -52,7 +52,7 @@ class StoredBullet:
 
 
 @dataclass(frozen=True, slots=True)
-class BulletChange:
+class SlotChange:
     """The bullet of one slot before and after a revision; None stands for no bullet.
 
     `position` is the 0-based index in the playbook after the change, or before it if the bullet was removed.
@@ -99,7 +99,7 @@ class Revision:
     bullets_after: int
     operations: tuple[Operation, ...] = ()
     votes: tuple[VoteOutcome, ...] = ()
-    changes: tuple[BulletChange, ...] = ()
+    changes: tuple[SlotChange, ...] = ()
 
     @property
     def number(self) -> int:
@@ -107,7 +107,7 @@ class Revision:
         return self.stamp.revision
 
 
-def fold(changes: Iterable[BulletChange], onto: dict[int, StoredBullet] | None = None) -> dict[int, StoredBullet]:
+def fold(changes: Iterable[SlotChange], onto: dict[int, StoredBullet] | None = None) -> dict[int, StoredBullet]:
     """Return the bullets by slot, in playbook order, after applying `changes` in log order to `onto`."""
     slots = dict(onto or {})
     for change in changes:
@@ -118,10 +118,10 @@ def fold(changes: Iterable[BulletChange], onto: dict[int, StoredBullet] | None =
     return dict(sorted(slots.items()))
 
 
-def net_changes(changes: Iterable[BulletChange]) -> list[BulletChange]:
+def net_changes(changes: Iterable[SlotChange]) -> list[SlotChange]:
     """Return one change for each slot whose bullet differs in the end, in slot order."""
-    first: dict[int, BulletChange] = {}
-    last: dict[int, BulletChange] = {}
+    first: dict[int, SlotChange] = {}
+    last: dict[int, SlotChange] = {}
     for change in changes:
         first.setdefault(change.slot, change)
         last[change.slot] = change
@@ -129,15 +129,15 @@ def net_changes(changes: Iterable[BulletChange]) -> list[BulletChange]:
     return [change for change in combined if not _has_same_bullet(change.before, change.after)]
 
 
-def invert_changes(changes: Sequence[BulletChange]) -> list[BulletChange]:
+def invert_changes(changes: Sequence[SlotChange]) -> list[SlotChange]:
     """Return the changes that undo `changes`, in the order in which to apply them."""
     return [replace(change, before=change.after, after=change.before) for change in reversed(changes)]
 
 
-def join_by_id(changes: Sequence[BulletChange]) -> list[BulletChange]:
+def join_by_id(changes: Sequence[SlotChange]) -> list[SlotChange]:
     """Return changes by bullet id: a bullet that moved from one slot to another is one change."""
     left = {change.bullet_id: change for change in changes if change.after is None}
-    joined: list[BulletChange] = []
+    joined: list[SlotChange] = []
     for change in changes:
         if change.after is None:
             continue

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from services.curator.domain.ids import highest_number
-from services.curator.domain.log import BulletChange, StoredBullet, fold
+from services.curator.domain.log import SlotChange, StoredBullet, fold
 from services.curator.domain.playbook import Bullet, Playbook, PlaybookMetadata, content_fingerprint, utc_now
 
 
@@ -33,7 +33,7 @@ class Snapshot:
         self.bullets = len(self.slots)
         self.next_slot = max(self.slots, default=-1) + 1
 
-    def advance(self, revision: int, changes: Sequence[BulletChange]) -> Snapshot:
+    def advance(self, revision: int, changes: Sequence[SlotChange]) -> Snapshot:
         """Return the snapshot at `revision` from the changes since this one."""
         slots = fold(changes, dict(self.slots))
         return Snapshot(self.dataset, revision, slots.values(), created_at=self.created_at, updated_at=self.updated_at)

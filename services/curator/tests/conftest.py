@@ -17,14 +17,14 @@ def database_url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def committed() -> list[Revision]:
+def revisions_seen() -> list[Revision]:
     """The revisions the store announced, in order."""
     return []
 
 
 @pytest.fixture
-async def store(database_url: str, committed: list[Revision]) -> AsyncIterator[SqlPlaybookStore]:
-    announce: Callable[[Revision], None] = committed.append
+async def store(database_url: str, revisions_seen: list[Revision]) -> AsyncIterator[SqlPlaybookStore]:
+    announce: Callable[[Revision], None] = revisions_seen.append
     store = SqlPlaybookStore(database_url, on_commit=announce)
     await store.open()
     yield store

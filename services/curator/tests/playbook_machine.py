@@ -32,7 +32,7 @@ class Expected:
     updated: int
     votes: frozenset[tuple[str, int, VoteTag]] = frozenset()
 
-    def counted(self, tag: VoteTag) -> int:
+    def count_votes_of(self, tag: VoteTag) -> int:
         return sum(1 for vote in self.votes if vote[2] == tag)
 
 
@@ -119,8 +119,8 @@ class PlaybookMachine(RuleBasedStateMachine):
         if conflict:
             return
         changed = replace(target, content=content, updated=self.model.revision + 1)
-        kept = [one for one in self.model.now if one is not target or kind == "UPDATE"]
-        self.put([changed if one is target else one for one in kept])
+        expected = [item for item in self.model.now if item is not target or kind == "UPDATE"]
+        self.put([changed if item is target else item for item in expected])
 
     @precondition(lambda self: self.model.now)
     @rule(data=st.data(), tag=st.sampled_from(["helpful", "harmful", "neutral"]))
@@ -128,31 +128,33 @@ class PlaybookMachine(RuleBasedStateMachine):
         target = data.draw(st.sampled_from(self.model.now))
         trajectory = data.draw(st.sampled_from(["run-a", "run-b"]))
         round_ = data.draw(st.integers(0, 1))
-        known = any(vote[:2] == (trajectory, round_) for vote in target.votes)
+        known_ids = any(vote[:2] == (trajectory, round_) for vote in target.votes)
         done = self.apply(EditBatch(ORIGIN, votes=[Vote(target.name, tag, trajectory, round_)]))
-        assert done.votes[0].applied != known
-        if not known:
+        assert done.votes[0].applied != known_ids
+        if not known_ids:
             voted = replace(target, votes=target.votes | {(trajectory, round_, tag)})
-            self.put([voted if one is target else one for one in self.model.now])
+            self.put([voted if item is target else item for item in self.model.now])
 
     @precondition(lambda self: self.model.revision > 0)
     @rule(data=st.data())
     def go_back(self, data: st.DataObject) -> None:
         revision = data.draw(st.integers(0, self.model.revision))
         self.run(self.store.write(self.dataset, lambda transaction: restore(transaction, revision, ORIGIN)))
-        now = {one.name: one for one in self.model.now}
+        now = {item.name: item for item in self.model.now}
         stamp = self.model.revision + 1
         self.put(
             [
-                one
-                if one.name in now and now[one.name].content == one.content and now[one.name].updated == one.updated
-                else replace(one, updated=self._updated(now.get(one.name), one, stamp))
-                for one in self.model.states[revision]
+                item
+                if item.name in now
+                and now[item.name].content == item.content
+                and now[item.name].updated == item.updated
+                else replace(item, updated=self._update_bullet(now.get(item.name), item, stamp))
+                for item in self.model.states[revision]
             ]
         )
 
     @staticmethod
-    def _updated(now: Expected | None, then: Expected, stamp: int) -> int:
+    def _update_bullet(now: Expected | None, then: Expected, stamp: int) -> int:
         """A bullet that says the same before and after a restoration was not updated by it."""
         return now.updated if now and now.content == then.content else stamp
 
@@ -173,9 +175,10 @@ class PlaybookMachine(RuleBasedStateMachine):
         if not self.dataset:
             return
         snapshot = self.run(self.store.load(self.dataset))
-        shown = [(one.id, one.content, one.helpful, one.harmful) for one in snapshot.bullet_list]
+        shown = [(bullet.id, bullet.content, bullet.helpful, bullet.harmful) for bullet in snapshot.bullet_list]
         assert shown == [
-            (one.name, one.content, one.counted("helpful"), one.counted("harmful")) for one in self.model.now
+            (item.name, item.content, item.count_votes_of("helpful"), item.count_votes_of("harmful"))
+            for item in self.model.now
         ]
         assert snapshot.revision == self.model.revision
         folded = fold(self.run(self.store.changes_between(self.dataset, 0, snapshot.revision)))
@@ -186,5 +189,7 @@ class PlaybookMachine(RuleBasedStateMachine):
     def look_back(self, data: st.DataObject) -> None:
         revision = data.draw(st.integers(0, self.model.revision))
         snapshot = self.run(self.store.load(self.dataset, revision))
-        shown = [(one.id, one.content, one.helpful) for one in snapshot.bullet_list]
-        assert shown == [(one.name, one.content, one.counted("helpful")) for one in self.model.states[revision]]
+        shown = [(bullet.id, bullet.content, bullet.helpful) for bullet in snapshot.bullet_list]
+        assert shown == [
+            (item.name, item.content, item.count_votes_of("helpful")) for item in self.model.states[revision]
+        ]

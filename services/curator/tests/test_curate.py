@@ -1,4 +1,4 @@
-"""What a curation does and tells, with curators that answer as scripted, on a real store."""
+"""Run curations with scripted curators on a real store."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class Scripted:
 
     def __init__(self, *answers: ProposedEdits | Exception | Callable[[Snapshot], ProposedEdits]) -> None:
         self.answers = list(answers)
-        self.asked: list[Snapshot] = []
+        self.requests: list[Snapshot] = []
 
     async def propose(
         self, reflection: Reflection, playbook: Snapshot, sections: Sequence[SectionDefinition]
     ) -> ProposedEdits:
-        self.asked.append(playbook)
+        self.requests.append(playbook)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -70,13 +70,13 @@ class ScriptedModel:
 
     def __init__(self, *replies: object) -> None:
         self.replies = list(replies)
-        self.asked: list[Any] = []
+        self.requests: list[Any] = []
 
     def invoke(self, messages: Any, /, **options: Any) -> Any:
         raise NotImplementedError
 
     async def ainvoke(self, messages: Any, /, **options: Any) -> Any:
-        self.asked.append(messages)
+        self.requests.append(messages)
         reply = self.replies.pop(0)
         if isinstance(reply, Exception):
             raise reply
@@ -92,7 +92,7 @@ def delta(kind: DeltaType, content: str = "", bullet_id: str | None = None) -> P
     return Proposal(item)
 
 
-def proposed(*proposals: Proposal) -> ProposedEdits:
+def edits_of(*proposals: Proposal) -> ProposedEdits:
     return ProposedEdits(proposals)
 
 
@@ -100,7 +100,7 @@ def reflection(*insights: Lesson, votes: Sequence[Evaluation] = (), **fields: An
     return Reflection(insights or (INSIGHT,), tuple(votes), **{"trajectory_id": "run-1", **fields})
 
 
-def encoded(curation: Curation) -> bytes:
+def encode(curation: Curation) -> bytes:
     return f"{curation.revision} {curation.result.summary}".encode()
 
 
@@ -109,7 +109,7 @@ async def bullets(store: SqlPlaybookStore) -> list[Bullet]:
 
 
 async def with_one(store: SqlPlaybookStore) -> None:
-    agent = agent_of(Scripted(proposed(delta("ADD", "one"))), store)
+    agent = agent_of(Scripted(edits_of(delta("ADD", "one"))), store)
     await agent.run(reflection(trajectory_id="run-0"), "d")
 
 
@@ -119,17 +119,17 @@ UNSAVED = "ADD: 0, UPDATE: 0, DELETE: 0"
 async def test_a_curation_is_told_and_saved(store: SqlPlaybookStore) -> None:  # C-33 to C-36, C-60
     await with_one(store)
     curator = Scripted(
-        proposed(delta("ADD", "two"), delta("DELETE", bullet_id="nope"), delta("UPDATE", "1", "gene-00001"))
+        edits_of(delta("ADD", "two"), delta("DELETE", bullet_id="nope"), delta("UPDATE", "1", "gene-00001"))
     )
     votes = [Evaluation("gene-00001", "helpful"), Evaluation("gene-00001", "helpful"), Evaluation("x", "harmful")]
     curation = await agent_of(curator, store).run(reflection(votes=votes), "d")
     assert (curation.result.bullets_before, curation.result.bullets_after) == (1, 2)
     assert curation.result.summary == "ADD: 1, UPDATE: 1, DELETE: 1"
-    assert [one.type for one in curation.result.deltas] == ["ADD", "DELETE", "UPDATE"]
-    assert [one.applied for one in curation.operations] == [True, False, True]
-    assert [one.applied for one in curation.votes] == [True, True, False]
+    assert [proposal.type for proposal in curation.result.deltas] == ["ADD", "DELETE", "UPDATE"]
+    assert [operation.applied for operation in curation.operations] == [True, False, True]
+    assert [outcome.applied for outcome in curation.votes] == [True, True, False]
     assert (curation.saved, curation.error, curation.revision, curation.model) == (True, "", 2, "scripted")
-    assert [(one.content, one.helpful) for one in await bullets(store)] == [("1", 2), ("two", 0)]
+    assert [(bullet.content, bullet.helpful) for bullet in await bullets(store)] == [("1", 2), ("two", 0)]
     [revision, _] = await store.history("d", None, 10)
     assert (revision.origin.source_trajectory, revision.origin.model) == ("run-1", "scripted")
 
@@ -139,20 +139,20 @@ async def test_no_insights_ask_nobody_and_votes_still_count(store: SqlPlaybookSt
     curator = Scripted()
     empty = Reflection((), (Evaluation("gene-00001", "harmful"),), "run-1")
     curation = await agent_of(curator, store).run(empty, "d")
-    assert (curator.asked, curation.result.deltas, curation.saved, curation.revision) == ([], [], True, 2)
-    assert [one.harmful for one in await bullets(store)] == [1]
+    assert (curator.requests, curation.result.deltas, curation.saved, curation.revision) == ([], [], True, 2)
+    assert [bullet.harmful for bullet in await bullets(store)] == [1]
 
 
 @pytest.mark.parametrize("failure", [Unavailable("the model does not answer"), RuntimeError("secret detail")])
 async def test_a_failing_model_changes_nothing(store: SqlPlaybookStore, failure: Exception) -> None:  # C-38, C-42, C-79
     await with_one(store)
     votes = [Evaluation("gene-00001", "helpful")]
-    agent = agent_of(Scripted(failure, proposed(delta("ADD", "two"))), store)
-    first = await agent.run_once(reflection(votes=votes), "d", KEY, encoded)
+    agent = agent_of(Scripted(failure, edits_of(delta("ADD", "two"))), store)
+    first = await agent.run_once(reflection(votes=votes), "d", KEY, encode)
     assert first == f"1 {UNSAVED}".encode()
     assert (await store.load("d")).revision == 1
-    assert [one.helpful for one in await bullets(store)] == [0]
-    again = await agent.run_once(reflection(votes=votes), "d", KEY, encoded)
+    assert [bullet.helpful for bullet in await bullets(store)] == [0]
+    again = await agent.run_once(reflection(votes=votes), "d", KEY, encode)
     assert again == b"2 ADD: 1, UPDATE: 0, DELETE: 0"
 
 
@@ -174,7 +174,7 @@ async def test_a_damaged_store_is_told_and_not_touched(store: SqlPlaybookStore) 
     curation = await agent_of(curator, fresh).run(reflection(), "d")
     await fresh.close()
     assert (curation.result.bullets_before, curation.result.bullets_after) == (0, 0)
-    assert (curation.saved, curator.asked, curation.result.summary) == (False, [], UNSAVED)
+    assert (curation.saved, curator.requests, curation.result.summary) == (False, [], UNSAVED)
     assert curation.error.startswith("Playbook file is corrupt: d")
 
 
@@ -184,33 +184,33 @@ async def test_a_save_that_fails_is_told(store: SqlPlaybookStore) -> None:  # C-
     with connection:
         connection.execute("CREATE TRIGGER no BEFORE INSERT ON revision BEGIN SELECT RAISE(ABORT, 'no'); END")
     connection.close()
-    curation = await agent_of(Scripted(proposed(delta("ADD", "two"))), store).run(reflection(), "d")
+    curation = await agent_of(Scripted(edits_of(delta("ADD", "two"))), store).run(reflection(), "d")
     assert (curation.saved, curation.result.bullets_before, curation.result.bullets_after) == (False, 1, 1)
     assert curation.error
-    assert [one.content for one in await bullets(store)] == ["one"]
+    assert [bullet.content for bullet in await bullets(store)] == ["one"]
 
 
 async def test_a_commit_that_fails_is_told_also_by_the_response(store: SqlPlaybookStore) -> None:  # C-41, idea 3
     """The response was encoded inside the transaction; it does not count when the disk does not take it."""
 
-    def full(_: object) -> None:
+    def raise_full(_: object) -> None:
         error = sqlite3.OperationalError("database or disk is full")
         error.sqlite_errorname = "SQLITE_FULL"
         raise error
 
     await with_one(store)
-    agent = agent_of(Scripted(*[proposed(delta("ADD", "two"))] * 2), store)
-    event.listen(store.database.write_engine, "commit", full)
-    refused = json.loads(await agent.run_once(reflection(), "d", KEY, told))
-    event.remove(store.database.write_engine, "commit", full)
+    agent = agent_of(Scripted(*[edits_of(delta("ADD", "two"))] * 2), store)
+    event.listen(store.database.write_engine, "commit", raise_full)
+    refused = json.loads(await agent.run_once(reflection(), "d", KEY, summary_of))
+    event.remove(store.database.write_engine, "commit", raise_full)
     assert refused["saved"] is False
     assert "is full" in refused["error"]
-    assert [one.content for one in await bullets(store)] == ["one"]
-    assert json.loads(await agent.run_once(reflection(), "d", KEY, told)) == {"saved": True, "error": ""}
-    assert [one.content for one in await bullets(store)] == ["one", "two"]
+    assert [bullet.content for bullet in await bullets(store)] == ["one"]
+    assert json.loads(await agent.run_once(reflection(), "d", KEY, summary_of)) == {"saved": True, "error": ""}
+    assert [bullet.content for bullet in await bullets(store)] == ["one", "two"]
 
 
-def told(curation: Curation) -> bytes:
+def summary_of(curation: Curation) -> bytes:
     return json.dumps({"saved": curation.saved, "error": curation.error}).encode()
 
 
@@ -220,36 +220,34 @@ async def test_an_invalid_dataset_name_raises(store: SqlPlaybookStore) -> None: 
 
 
 async def test_a_repeated_request_asks_nobody_and_changes_nothing(store: SqlPlaybookStore) -> None:  # idea 3
-    curator = Scripted(proposed(delta("ADD", "one")))
+    curator = Scripted(edits_of(delta("ADD", "one")))
     agent = agent_of(curator, store)
-    first = await agent.run_once(reflection(), "d", KEY, encoded, payload=b"asked")
-    again = await agent.run_once(reflection(), "d", KEY, encoded, payload=b"asked")
-    assert (first, again, len(curator.asked)) == (b"1 ADD: 1, UPDATE: 0, DELETE: 0", first, 1)
+    first = await agent.run_once(reflection(), "d", KEY, encode, payload=b"asked")
+    again = await agent.run_once(reflection(), "d", KEY, encode, payload=b"asked")
+    assert (first, again, len(curator.requests)) == (b"1 ADD: 1, UPDATE: 0, DELETE: 0", first, 1)
     assert await store.stored_request("id-1", "Curate") == (b"asked", first)
     with pytest.raises(RequestIdReused):
-        await agent.run_once(reflection(), "d", IdempotencyKey("id-1", "Curate", b"other"), encoded)
+        await agent.run_once(reflection(), "d", IdempotencyKey("id-1", "Curate", b"other"), encode)
 
 
 async def test_a_prepared_request_is_looked_up_again_only_if_the_dataset_has_changed(store: SqlPlaybookStore) -> None:
     looked_up: list[IdempotencyKey] = []
     stored_response = store.stored_response
 
-    async def counted(key: IdempotencyKey) -> bytes | None:
+    async def count_reads(key: IdempotencyKey) -> bytes | None:
         looked_up.append(key)
         return await stored_response(key)
 
-    store.stored_response = counted  # type: ignore[method-assign]
-    curator = Scripted(proposed(delta("ADD", "one")))
+    store.stored_response = count_reads  # type: ignore[method-assign]
+    curator = Scripted(edits_of(delta("ADD", "one")))
     agent = agent_of(curator, store)
-    first = await agent.run_once(reflection(), "d", KEY, encoded, prepared_revision=0)
-    assert (looked_up, len(curator.asked)) == ([], 1)
-    again = await agent.run_once(reflection(), "d", KEY, encoded, prepared_revision=0)
-    assert (looked_up, len(curator.asked)) == ([KEY], 1), "a replay asks no model"
+    first = await agent.run_once(reflection(), "d", KEY, encode, prepared_revision=0)
+    assert (looked_up, len(curator.requests)) == ([], 1)
+    again = await agent.run_once(reflection(), "d", KEY, encode, prepared_revision=0)
+    assert (looked_up, len(curator.requests)) == ([KEY], 1), "a replay asks no model"
     assert again == first
     with pytest.raises(RequestIdReused):
-        await agent.run_once(
-            reflection(), "d", IdempotencyKey("id-1", "Curate", b"other"), encoded, prepared_revision=0
-        )
+        await agent.run_once(reflection(), "d", IdempotencyKey("id-1", "Curate", b"other"), encode, prepared_revision=0)
 
 
 async def test_votes_of_a_trajectory_count_once_over_several_curations(store: SqlPlaybookStore) -> None:  # idea 2
@@ -257,11 +255,11 @@ async def test_votes_of_a_trajectory_count_once_over_several_curations(store: Sq
     agent = agent_of(Scripted(), store)
     for _ in range(3):
         await agent.run(Reflection((), (Evaluation("gene-00001", "helpful"),), "run-1"), "d")
-    assert [one.helpful for one in await bullets(store)] == [1]
+    assert [bullet.helpful for bullet in await bullets(store)] == [1]
 
 
 async def meddle(store: SqlPlaybookStore, content: str) -> None:
-    agent = agent_of(Scripted(proposed(delta("UPDATE", content, "gene-00001"))), store)
+    agent = agent_of(Scripted(edits_of(delta("UPDATE", content, "gene-00001"))), store)
     await agent.run(reflection(trajectory_id=f"meddler-{content}"), "d")
 
 
@@ -276,44 +274,44 @@ class Meddled(Scripted):
     async def propose(
         self, reflection: Reflection, playbook: Snapshot, sections: Sequence[SectionDefinition]
     ) -> ProposedEdits:
-        self.asked.append(playbook)
-        if len(self.asked) <= self.times:
-            await meddle(self.store, f"theirs {len(self.asked)}")
-        return proposed(delta("UPDATE", "mine", "gene-00001"), delta("ADD", "new"))
+        self.requests.append(playbook)
+        if len(self.requests) <= self.times:
+            await meddle(self.store, f"theirs {len(self.requests)}")
+        return edits_of(delta("UPDATE", "mine", "gene-00001"), delta("ADD", "new"))
 
 
 async def test_a_conflict_is_proposed_anew_once(store: SqlPlaybookStore) -> None:  # idea 4
     await with_one(store)
     curator = Meddled(store, times=1)
     curation = await agent_of(curator, store).run(reflection(), "d")
-    assert [snapshot.revision for snapshot in curator.asked] == [1, 2]
-    assert [one.applied for one in curation.operations] == [True, True]
-    assert [one.content for one in await bullets(store)] == ["mine", "new"]
+    assert [snapshot.revision for snapshot in curator.requests] == [1, 2]
+    assert [operation.applied for operation in curation.operations] == [True, True]
+    assert [bullet.content for bullet in await bullets(store)] == ["mine", "new"]
 
 
 async def test_a_second_conflict_is_reported_and_the_rest_applied(store: SqlPlaybookStore) -> None:  # idea 4
     await with_one(store)
     curation = await agent_of(Meddled(store, times=2), store).run(reflection(), "d")
-    assert [one.conflict is not None for one in curation.operations] == [True, False]
-    assert [one.content for one in await bullets(store)] == ["theirs 2", "new"]
+    assert [operation.conflict is not None for operation in curation.operations] == [True, False]
+    assert [bullet.content for bullet in await bullets(store)] == ["theirs 2", "new"]
 
 
 async def test_what_a_trajectory_was_given_is_not_learned_from_it(store: SqlPlaybookStore) -> None:
     await with_one(store)
-    agent = agent_of(Scripted(proposed(delta("ADD", "one"))), store)
+    agent = agent_of(Scripted(edits_of(delta("ADD", "one"))), store)
     curation = await agent.run(reflection(served=frozenset({"gene-00001"})), "d")
     assert curation.operations[0].skipped_reason == "this lesson was served to the trajectory: gene-00001"
     assert (await bullets(store))[0].sources == ()
 
 
 async def test_what_a_trajectory_was_given_is_not_learned_in_other_words(store: SqlPlaybookStore) -> None:
-    given = "Check the refund policy of the airline before cancelling a reservation"
+    served_bullet = "Check the refund policy of the airline before cancelling a reservation"
     echo = "Before cancelling a reservation, check the airline's refund policy"
-    agent = agent_of(Scripted(*(proposed(delta("ADD", text)) for text in (given, echo, echo))), store)
+    agent = agent_of(Scripted(*(edits_of(delta("ADD", text)) for text in (served_bullet, echo, echo))), store)
     await agent.run(reflection(), "d")
     served = await agent.run(reflection(trajectory_id="b", served=frozenset({"gene-00001", "gone"})), "d")
     other = await agent.run(reflection(trajectory_id="c"), "d")
-    assert [one.operations[0].applied for one in (served, other)] == [False, True]
+    assert [item.operations[0].applied for item in (served, other)] == [False, True]
     assert "lesson was served to the trajectory" in served.operations[0].skipped_reason
 
 
@@ -329,7 +327,7 @@ REPLY = '{"deltas": [{"type": "ADD", "section": "s", "bullet_id": null, "content
 async def test_a_models_reply_becomes_deltas(store: SqlPlaybookStore, reply: str) -> None:  # C-52, C-54, C-55, C-78
     model = ScriptedModel(reply)
     curation = await model_agent(store, model).run(reflection(), "d")
-    [[(role, prompt)]] = model.asked
+    [[(role, prompt)]] = model.requests
     assert role == "human"
     assert INSIGHT.key_insight in prompt
     [bullet] = await bullets(store)
@@ -350,7 +348,7 @@ async def test_an_unreadable_reply_still_counts_votes(  # C-39, C-55, C-56, C-77
     assert (curation.saved, curation.result.deltas, curation.revision) == (True, [], 2)
     assert curation.error
     assert "cannot be used" in caplog.text
-    assert [one.helpful for one in await bullets(store)] == [1]
+    assert [bullet.helpful for bullet in await bullets(store)] == [1]
 
 
 async def test_no_deltas_is_a_reply(store: SqlPlaybookStore) -> None:  # C-57
@@ -383,11 +381,11 @@ async def test_rules_add_what_is_new_and_confirm_what_is_known(store: SqlPlayboo
     second = await rules(store).run(reflection(lesson(text), lesson("Retry on 429."), trajectory_id="b"), "d")
     third = await rules(store).run(reflection(lesson(other), trajectory_id="c"), "d")
     assert (first.result.summary, first.model) == ("ADD: 1, UPDATE: 0, DELETE: 0", "offline")
-    assert [one.applied for one in second.operations] == [False, True]
-    assert [one.applied for one in third.operations] == [False]
-    assert [one.content for one in await bullets(store)] == [text, "Retry on 429."]
+    assert [operation.applied for operation in second.operations] == [False, True]
+    assert [operation.applied for operation in third.operations] == [False]
+    assert [bullet.content for bullet in await bullets(store)] == [text, "Retry on 429."]
     assert [source.trajectory for source in (await bullets(store))[0].sources] == ["a", "b", "c"]
-    assert all(one.delta.reasoning for one in (*first.operations, *second.operations, *third.operations))
+    assert all(operation.delta.reasoning for operation in (*first.operations, *second.operations, *third.operations))
 
 
 async def test_rules_keep_the_text_that_says_more(store: SqlPlaybookStore) -> None:
@@ -396,7 +394,7 @@ async def test_rules_keep_the_text_that_says_more(store: SqlPlaybookStore) -> No
     await rules(store).run(reflection(lesson(short)), "d")
     curation = await rules(store).run(reflection(lesson(longer), trajectory_id="b"), "d")
     assert curation.result.summary == "ADD: 0, UPDATE: 1, DELETE: 0"
-    assert [one.content for one in await bullets(store)] == [longer]
+    assert [bullet.content for bullet in await bullets(store)] == [longer]
 
 
 async def test_rules_remove_what_is_contradicted_and_out_voted(store: SqlPlaybookStore) -> None:
@@ -406,7 +404,7 @@ async def test_rules_remove_what_is_contradicted_and_out_voted(store: SqlPlayboo
     against = lesson("Never use pagination page_size 100 for the orders API")
     curation = await rules(store).run(reflection(against, votes=harmful, trajectory_id="run-3"), "d")
     assert curation.result.summary == "ADD: 1, UPDATE: 0, DELETE: 1"
-    assert [one.content for one in await bullets(store)] == [against.key_insight]
+    assert [bullet.content for bullet in await bullets(store)] == [against.key_insight]
 
 
 async def test_rules_are_deterministic(store: SqlPlaybookStore) -> None:
@@ -416,7 +414,7 @@ async def test_rules_are_deterministic(store: SqlPlaybookStore) -> None:
     sections = [SectionDefinition("limits", "Limits and retries"), SectionDefinition("others", "the rest")]
     answers = [await RuleCurator(BY_WORDS).propose(insights, snapshot, sections) for _ in range(3)]
     assert answers[0] == answers[1] == answers[2]
-    assert {one.delta.section for one in answers[0].proposals} == {"limits"}
+    assert {proposal.delta.section for proposal in answers[0].proposals} == {"limits"}
 
 
 async def test_rules_learn_from_japanese(store: SqlPlaybookStore) -> None:
@@ -424,4 +422,4 @@ async def test_rules_learn_from_japanese(store: SqlPlaybookStore) -> None:
     again = "新しいリポジトリでは最初のコミットの前に、名前とメールを設定する"
     await rules(store).run(reflection(lesson(text)), "d")
     curation = await rules(store).run(reflection(lesson(again), trajectory_id="b"), "d")
-    assert [one.applied for one in curation.operations] == [False]
+    assert [operation.applied for operation in curation.operations] == [False]

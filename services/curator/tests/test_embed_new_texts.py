@@ -43,11 +43,11 @@ class Model:
         self.error: Exception | None = None
         self.open = asyncio.Event()
         self.open.set()
-        self.asked = asyncio.Event()
+        self.requests = asyncio.Event()
 
     async def embed(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
         self.embedded.append(list(texts))
-        self.asked.set()
+        self.requests.set()
         await self.open.wait()
         if self.error:
             raise self.error
@@ -100,7 +100,7 @@ async def test_a_caller_that_goes_away_takes_the_call_along() -> None:
     model = Model()
     model.open.clear()
     call = asyncio.ensure_future(EmbedNewTexts(TextEmbedder(model))(["a"]))
-    await model.asked.wait()
+    await model.requests.wait()
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call

@@ -34,7 +34,7 @@ class Counted(SqlPlaybookStore):
         return await super().revisions_after(dataset, revision, limit)
 
 
-class Room:
+class FeedFixture:
     """A store with its feed, and watchers of dataset `d`."""
 
     def __init__(self, store: Counted, feed: RevisionFeed, watch: Watch) -> None:
@@ -68,95 +68,95 @@ class Room:
 
 
 @pytest.fixture
-async def room(database_url: str) -> AsyncIterator[Room]:
+async def fixture(database_url: str) -> AsyncIterator[FeedFixture]:
     store = Counted(database_url, on_commit=lambda revision: feed.publish(revision))
     feed = RevisionFeed(store, poll_seconds=3600)
     await store.open()
-    yield Room(store, feed, Watch(store, feed, progress_seconds=30, max_lag=10))
+    yield FeedFixture(store, feed, Watch(store, feed, progress_seconds=30, max_lag=10))
     await store.close()
 
 
-async def test_the_past_then_the_present(room: Room) -> None:
-    await room.commit(times=3)
-    watcher = asyncio.create_task(room.revisions(6))
-    await room.commit(times=3)
+async def test_the_past_then_the_present(fixture: FeedFixture) -> None:
+    await fixture.commit(times=3)
+    watcher = asyncio.create_task(fixture.revisions(6))
+    await fixture.commit(times=3)
     assert await watcher == [1, 2, 3, 4, 5, 6]
 
 
-async def test_five_hundred_watchers_cost_no_more_reads_than_one(room: Room) -> None:
-    await room.commit(times=3)
-    watchers = [asyncio.create_task(room.revisions(10)) for _ in range(500)]
+async def test_five_hundred_watchers_cost_no_more_reads_than_one(fixture: FeedFixture) -> None:
+    await fixture.commit(times=3)
+    watchers = [asyncio.create_task(fixture.revisions(10)) for _ in range(500)]
     for _ in range(7):
-        await room.commit()
+        await fixture.commit()
     assert await asyncio.gather(*watchers) == [list(range(1, 11))] * 500
-    assert room.store.reads <= 3
+    assert fixture.store.reads <= 3
 
 
-async def test_a_watcher_that_starts_behind_what_is_kept_reads_the_log(room: Room) -> None:
-    await room.commit(times=4, size=CACHED_CHANGES // 2)
-    assert await room.revisions(4) == [1, 2, 3, 4]
+async def test_a_watcher_that_starts_behind_what_is_kept_reads_the_log(fixture: FeedFixture) -> None:
+    await fixture.commit(times=4, size=CACHED_CHANGES // 2)
+    assert await fixture.revisions(4) == [1, 2, 3, 4]
 
 
-async def test_a_slow_watcher_misses_nothing(room: Room) -> None:
-    await room.commit()
-    async with aclosing(room.events()) as events:
+async def test_a_slow_watcher_misses_nothing(fixture: FeedFixture) -> None:
+    await fixture.commit()
+    async with aclosing(fixture.events()) as events:
         seen = [(await anext(events)).number]
-        await room.commit(times=8, size=CACHED_CHANGES // 4)
+        await fixture.commit(times=8, size=CACHED_CHANGES // 4)
         seen += [(await anext(events)).number for _ in range(8)]
     assert seen == list(range(1, 10))
 
 
-async def test_a_watcher_that_falls_too_far_behind_is_told_where_to_resume(room: Room) -> None:
-    await room.commit()
-    async with aclosing(room.events()) as events:
+async def test_a_watcher_that_falls_too_far_behind_is_told_where_to_resume(fixture: FeedFixture) -> None:
+    await fixture.commit()
+    async with aclosing(fixture.events()) as events:
         assert (await anext(events)).number == 1
         waiting = asyncio.ensure_future(anext(events))
         await asyncio.sleep(0)
-        await room.commit()
+        await fixture.commit()
         assert (await waiting).number == 2
-        await room.commit(times=12)
+        await fixture.commit(times=12)
         with pytest.raises(WatcherTooFarBehind) as caught:
             await anext(events)
     resume = int(caught.value.metadata["resume_from_revision"])
     assert resume == 2
-    assert await room.revisions(12, resume) == list(range(3, 15))
+    assert await fixture.revisions(12, resume) == list(range(3, 15))
 
 
-async def test_a_watcher_that_catches_up_from_far_behind_is_left_alone(room: Room) -> None:
-    await room.commit(times=30)
-    assert await room.revisions(30) == list(range(1, 31))
+async def test_a_watcher_that_catches_up_from_far_behind_is_left_alone(fixture: FeedFixture) -> None:
+    await fixture.commit(times=30)
+    assert await fixture.revisions(30) == list(range(1, 31))
 
 
-async def test_a_snapshot_first_then_what_comes_after_it(room: Room) -> None:
-    await room.commit(times=3)
-    async with aclosing(room.events(snapshot=True)) as events:
+async def test_a_snapshot_first_then_what_comes_after_it(fixture: FeedFixture) -> None:
+    await fixture.commit(times=3)
+    async with aclosing(fixture.events(snapshot=True)) as events:
         snapshot = await anext(events)
         assert isinstance(snapshot, Snapshot)
         assert (snapshot.revision, snapshot.bullets) == (3, 3)
-        await room.commit()
+        await fixture.commit()
         assert (await anext(events)).number == 4
 
 
-async def test_a_quiet_feed_shows_that_it_is_alive(room: Room) -> None:
-    await room.commit(times=2)
-    quiet = Watch(room.store, room.feed, progress_seconds=0.01, max_lag=10)
+async def test_a_quiet_feed_shows_that_it_is_alive(fixture: FeedFixture) -> None:
+    await fixture.commit(times=2)
+    quiet = Watch(fixture.store, fixture.feed, progress_seconds=0.01, max_lag=10)
     async with aclosing(quiet.events("d", 2, snapshot=False)) as events:  # type: ignore[type-var]
         assert [await anext(events) for _ in range(2)] == [Progress(2), Progress(2)]
 
 
-async def test_a_start_beyond_the_newest_revision_is_refused(room: Room) -> None:
+async def test_a_start_beyond_the_newest_revision_is_refused(fixture: FeedFixture) -> None:
     with pytest.raises(RevisionAhead):
-        await anext(room.events(1))
+        await anext(fixture.events(1))
 
 
-async def test_what_another_process_commits_is_found_by_polling(room: Room, database_url: str) -> None:
+async def test_what_another_process_commits_is_found_by_polling(fixture: FeedFixture, database_url: str) -> None:
     polls: asyncio.Queue[None] = asyncio.Queue()
-    room.feed = RevisionFeed(room.store, poll_seconds=1, sleep=lambda _: polls.get())
-    room.watch = Watch(room.store, room.feed, progress_seconds=30, max_lag=10)
-    polling = asyncio.create_task(room.feed.poll())
-    await room.commit()
-    watcher = asyncio.create_task(room.revisions(3))
-    other = Room(Counted(database_url), room.feed, room.watch)
+    fixture.feed = RevisionFeed(fixture.store, poll_seconds=1, sleep=lambda _: polls.get())
+    fixture.watch = Watch(fixture.store, fixture.feed, progress_seconds=30, max_lag=10)
+    polling = asyncio.create_task(fixture.feed.poll())
+    await fixture.commit()
+    watcher = asyncio.create_task(fixture.revisions(3))
+    other = FeedFixture(Counted(database_url), fixture.feed, fixture.watch)
     await other.store.open()
     other.lessons = 100
     await other.commit(times=2)

@@ -15,13 +15,13 @@ from services.curator.domain.playbook import MAX_SOURCES, Bullet, Source
 AT = Stamp(1, datetime(2026, 1, 2, tzinfo=UTC))
 
 
-def stored(content: str) -> StoredBullet:
+def make_stored(content: str) -> StoredBullet:
     return StoredBullet(0, Bullet(id="a", section="s", content=content, searchable_text=content), AT, AT, 1)
 
 
 def test_a_text_is_parsed_once_and_an_object_encoded_once() -> None:
     column = JsonColumn(StoredBullet, cached_characters=10_000)
-    value = stored("one")
+    value = make_stored("one")
     text = column.process_bind_param(value, None)
     assert text is not None
     assert column.process_result_value(str(text.encode(), "utf-8"), None) is value
@@ -35,9 +35,9 @@ def test_a_text_is_parsed_once_and_an_object_encoded_once() -> None:
 def test_the_cache_is_bounded_and_leaves_nothing_wrong_behind() -> None:
     column = JsonColumn(StoredBullet, cached_characters=1_000)
     for number in range(100):
-        value = stored(f"lesson {number}")
+        value = make_stored(f"lesson {number}")
         assert column.process_result_value(column.process_bind_param(value, None), None) == value
-    long = stored("x" * 2_000)
+    long = make_stored("x" * 2_000)
     assert column.process_result_value(column.process_bind_param(long, None), None) == long
     for _ in range(2):
         with pytest.raises(UndecodableRow, match="a stored StoredBullet does not parse"):
@@ -45,11 +45,11 @@ def test_the_cache_is_bounded_and_leaves_nothing_wrong_behind() -> None:
 
 
 def test_sources_are_joined_by_trajectory_up_to_the_bound() -> None:
-    known = tuple(Source(trajectory=f"t{number}", steps=(number,)) for number in range(MAX_SOURCES - 1))
-    again = join_sources(known, (Source(trajectory="t1", steps=(7, 1, 7)),))
+    sources = tuple(Source(trajectory=f"t{number}", steps=(number,)) for number in range(MAX_SOURCES - 1))
+    again = join_sources(sources, (Source(trajectory="t1", steps=(7, 1, 7)),))
     assert again[1] == Source(trajectory="t1", steps=(1, 7))
-    assert again[2:] == known[2:]
-    assert join_sources(known, (Source(trajectory="t1", steps=(1,)),)) == known
-    full = join_sources(known, (Source(trajectory="new", steps=(3, 3)),))
+    assert again[2:] == sources[2:]
+    assert join_sources(sources, (Source(trajectory="t1", steps=(1,)),)) == sources
+    full = join_sources(sources, (Source(trajectory="new", steps=(3, 3)),))
     assert full[-1] == Source(trajectory="new", steps=(3,))
     assert join_sources(full, (Source(trajectory="one more"),)) == full

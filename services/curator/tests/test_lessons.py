@@ -1,4 +1,4 @@
-"""What the offline curator makes of lessons: the same or another, better or worse worded, general or for one task."""
+"""Compare, merge and decline lessons with the offline curator."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def insight(text: str, *steps: int) -> Lesson:
 
 def bullet(number: int, content: str, helpful: int = 0, harmful: int = 0) -> StoredBullet:
     stamp = Stamp(1, datetime(2026, 1, 1, tzinfo=UTC))
-    kept = Bullet(
+    remaining = Bullet(
         id=f"s-{number:05}", section="s", content=content, searchable_text=content, helpful=helpful, harmful=harmful
     )
-    return StoredBullet(number, kept, stamp, stamp, 1)
+    return StoredBullet(number, remaining, stamp, stamp, 1)
 
 
 async def proposals(reflection: Reflection, *bullets: StoredBullet) -> Sequence[Proposal]:
@@ -67,7 +67,7 @@ class NoSections:
         return []
 
 
-async def curated(store: SqlPlaybookStore, trajectory: str, *texts: str, signal: str = "reward") -> Curation:
+async def curate(store: SqlPlaybookStore, trajectory: str, *texts: str, signal: str = "reward") -> Curation:
     reflection = Reflection(
         tuple(insight(text, 1) for text in texts),
         trajectory_id=trajectory,
@@ -80,21 +80,21 @@ async def curated(store: SqlPlaybookStore, trajectory: str, *texts: str, signal:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "other"),
     [
         (NO_EMAIL, NO_NAME),
         (LIMIT, LIMIT.replace("http GET", "http POST")),
         (TAKEN_JA, TAKEN_JA.replace("UNIQUE", "CHECK")),
     ],
 )
-def test_lessons_on_different_messages_are_different(one: str, other: str) -> None:
-    assert WORDS.score(one, other) == 0.0
+def test_lessons_on_different_messages_are_different(first: str, other: str) -> None:
+    assert WORDS.score(first, other) == 0.0
 
 
-@pytest.mark.parametrize(("one", "other"), [(LIMIT, REPAIRED), (TAKEN_JA, REPAIRED_JA), (HABIT, HABIT)])
-def test_the_same_message_of_the_same_tool_is_the_same_lesson(one: str, other: str) -> None:
-    assert WORDS.is_same(one, other)
-    assert WORDS.is_same(other, one)
+@pytest.mark.parametrize(("first", "other"), [(LIMIT, REPAIRED), (TAKEN_JA, REPAIRED_JA), (HABIT, HABIT)])
+def test_the_same_message_of_the_same_tool_is_the_same_lesson(first: str, other: str) -> None:
+    assert WORDS.is_same(first, other)
+    assert WORDS.is_same(other, first)
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def test_what_is_quoted_does_not_negate() -> None:
 
 
 @given(st.text(), st.text())
-def test_similarity_is_symmetric_and_a_share(one: str, other: str) -> None:
-    assert WORDS.score(one, other) == pytest.approx(WORDS.score(other, one))
-    assert 0.0 <= WORDS.score(one, other) <= 1.0
+def test_similarity_is_symmetric_and_a_share(first: str, other: str) -> None:
+    assert WORDS.score(first, other) == pytest.approx(WORDS.score(other, first))
+    assert 0.0 <= WORDS.score(first, other) <= 1.0
 
 
 def test_a_text_contains_another_when_nothing_is_lost() -> None:
@@ -137,61 +137,63 @@ def test_a_lesson_is_attested_by_what_a_tool_said() -> None:
 
 
 def test_of_one_run_each_lesson_is_told_once_in_its_better_wording() -> None:
-    kept = merge_lessons([insight(LIMIT, 2), insight(HABIT, 9), insight(REPAIRED, 4), insight("  ")], WORDS)
-    assert [(one.key_insight, one.steps) for one in kept] == [(REPAIRED, (2, 4)), (HABIT, (9,))]
+    remaining = merge_lessons([insight(LIMIT, 2), insight(HABIT, 9), insight(REPAIRED, 4), insight("  ")], WORDS)
+    assert [(item.key_insight, item.steps) for item in remaining] == [(REPAIRED, (2, 4)), (HABIT, (9,))]
 
 
-@pytest.mark.parametrize(("known", "better"), [(LIMIT, REPAIRED), (TAKEN_JA, REPAIRED_JA)])
-async def test_a_known_repair_is_an_update_also_of_a_confirmed_bullet(known: str, better: str) -> None:
-    [proposal] = await proposals(Reflection((insight(better, 4),), trajectory_id="b"), bullet(1, known, helpful=3))
+@pytest.mark.parametrize(("known_text", "better"), [(LIMIT, REPAIRED), (TAKEN_JA, REPAIRED_JA)])
+async def test_a_known_repair_is_an_update_also_of_a_confirmed_bullet(known_text: str, better: str) -> None:
+    [proposal] = await proposals(Reflection((insight(better, 4),), trajectory_id="b"), bullet(1, known_text, helpful=3))
     assert (proposal.delta.type, proposal.delta.bullet_id, proposal.delta.content) == ("UPDATE", "s-00001", better)
-    similarity = f"the same tool and message, cosine of words {WORDS.cosine(better, known):.2f}"
+    similarity = f"the same tool and message, cosine of words {WORDS.cosine(better, known_text):.2f}"
     assert proposal.delta.reasoning == f"says all that s-00001 says and more; the same lesson ({similarity})"
 
 
 async def test_a_worse_wording_confirms(store: SqlPlaybookStore) -> None:
-    await curated(store, "a", REPAIRED)
-    curation = await curated(store, "b", LIMIT)
-    assert [one.skipped_reason for one in curation.operations] == ["the same lesson is already there: s-00001"]
+    await curate(store, "a", REPAIRED)
+    curation = await curate(store, "b", LIMIT)
+    assert [operation.skipped_reason for operation in curation.operations] == [
+        "the same lesson is already there: s-00001"
+    ]
     similarity = f"the same tool and message, cosine of words {WORDS.cosine(LIMIT, REPAIRED):.2f}"
     assert curation.operations[0].delta.reasoning == f"confirms s-00001; the same lesson ({similarity})"
-    [kept] = (await store.load("d")).bullet_list
-    assert (kept.content, [source.trajectory for source in kept.sources]) == (REPAIRED, ["a", "b"])
+    [remaining] = (await store.load("d")).bullet_list
+    assert (remaining.content, [source.trajectory for source in remaining.sources]) == (REPAIRED, ["a", "b"])
 
 
 async def test_lessons_on_different_messages_stand_side_by_side(store: SqlPlaybookStore) -> None:
-    await curated(store, "a", NO_EMAIL)
-    await curated(store, "b", NO_EMAIL, NO_NAME)
-    assert [one.content for one in (await store.load("d")).bullet_list] == [NO_EMAIL, NO_NAME]
+    await curate(store, "a", NO_EMAIL)
+    await curate(store, "b", NO_EMAIL, NO_NAME)
+    assert [bullet.content for bullet in (await store.load("d")).bullet_list] == [NO_EMAIL, NO_NAME]
 
 
 async def test_a_recipe_is_declined_with_the_reason(store: SqlPlaybookStore) -> None:
-    curation = await curated(store, "a", RECIPE, HABIT)
-    assert [(one.applied, one.skipped_reason) for one in curation.operations] == [
+    curation = await curate(store, "a", RECIPE, HABIT)
+    assert [(operation.applied, operation.skipped_reason) for operation in curation.operations] == [
         (False, HOLDS_FOR_ONE_TASK),
         (True, ""),
     ]
-    assert [one.content for one in (await store.load("d")).bullet_list] == [HABIT]
+    assert [bullet.content for bullet in (await store.load("d")).bullet_list] == [HABIT]
 
 
 async def test_without_a_reliable_signal_only_what_tools_said_is_learned_at_once(store: SqlPlaybookStore) -> None:
-    curation = await curated(store, "a", LIMIT, HABIT, signal=SELF_REPORT)
-    assert [one.content for one in (await store.load("d")).bullet_list] == [LIMIT]
+    curation = await curate(store, "a", LIMIT, HABIT, signal=SELF_REPORT)
+    assert [bullet.content for bullet in (await store.load("d")).bullet_list] == [LIMIT]
     [waiting] = curation.pending
     assert (waiting.proposal.delta.content, waiting.waits_because) == (HABIT, WAITS_FOR_A_SECOND)
 
 
 async def test_a_second_trajectory_lets_in_what_waited(store: SqlPlaybookStore) -> None:
-    await curated(store, "a", HABIT, signal=SELF_REPORT)
-    again = await curated(store, "a", HABIT, signal=SELF_REPORT)
-    assert [one.skipped_reason for one in again.operations] == [WAITS_ALREADY]
+    await curate(store, "a", HABIT, signal=SELF_REPORT)
+    again = await curate(store, "a", HABIT, signal=SELF_REPORT)
+    assert [operation.skipped_reason for operation in again.operations] == [WAITS_ALREADY]
     assert (await store.load("d")).bullet_list == []
-    second = await curated(store, "b", HABIT, signal=SELF_REPORT)
+    second = await curate(store, "b", HABIT, signal=SELF_REPORT)
     assert (
         second.operations[0].delta.reasoning == "a second trajectory teaches it (cosine of words 1.00); the first was a"
     )
-    [kept] = (await store.load("d")).bullet_list
-    assert (kept.content, [source.trajectory for source in kept.sources]) == (HABIT, ["a", "b"])
+    [remaining] = (await store.load("d")).bullet_list
+    assert (remaining.content, [source.trajectory for source in remaining.sources]) == (HABIT, ["a", "b"])
     assert len(await store.pending("d", [PendingState.WAITING], "", 10)) == 1
 
 
@@ -201,9 +203,9 @@ async def test_without_a_reliable_signal_nothing_is_removed_or_reworded() -> Non
     blamed = (Evaluation("s-00001", "harmful"),)
     trusted = Reflection((insight(avoid),), blamed, "b")
     doubtful = Reflection((insight(avoid), insight(f"{HABIT} Compute it twice.")), blamed, "b", signal=SELF_REPORT)
-    known = (bullet(1, use, harmful=3), bullet(2, HABIT))
-    assert [one.delta.type for one in await proposals(trusted, *known)] == ["DELETE", "ADD"]
-    assert [(one.delta.type, one.confirmed_id) for one in await proposals(doubtful, *known)] == [
+    known_text = (bullet(1, use, harmful=3), bullet(2, HABIT))
+    assert [proposal.delta.type for proposal in await proposals(trusted, *known_text)] == ["DELETE", "ADD"]
+    assert [(proposal.delta.type, proposal.confirmed_id) for proposal in await proposals(doubtful, *known_text)] == [
         ("ADD", ""),
         ("ADD", "s-00002"),
     ]
@@ -214,4 +216,4 @@ def test_what_one_run_taught_gives_way_before_what_two_did() -> None:
     sources = (Source(trajectory="a"), Source(trajectory="b"))
     twice = replace(twice, bullet=twice.bullet.replace_fields(sources=sources))
     once = replace(once, bullet=once.bullet.replace_fields(sources=sources[:1]))
-    assert [each.bullet.id for each in eviction_order([twice, praised, once])] == ["s-00002", "s-00001", "s-00003"]
+    assert [item.bullet.id for item in eviction_order([twice, praised, once])] == ["s-00002", "s-00001", "s-00003"]

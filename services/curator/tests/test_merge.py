@@ -1,4 +1,4 @@
-"""How votes and deltas change a playbook: the rules of sections 7 and 8, on playbooks in memory."""
+"""Merge votes and deltas into playbooks in memory (sections 7 and 8 of the specification)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def bullet(bullet_id: str, content: str = "", **fields: object) -> Bullet:
 def playbook(*bullets: Bullet, revision: int = 3) -> Snapshot:
     stamp = Stamp(revision, NOW)
     return Snapshot(
-        "d", revision, [StoredBullet(slot, one, stamp, stamp, revision) for slot, one in enumerate(bullets)]
+        "d", revision, [StoredBullet(slot, bullet, stamp, stamp, revision) for slot, bullet in enumerate(bullets)]
     )
 
 
@@ -45,7 +45,7 @@ def delta(kind: str, *, section: str = "", bullet_id: str | None = None, content
     )
 
 
-def after(snapshot: Snapshot, draft: Draft) -> list[Bullet]:
+def bullets_after(snapshot: Snapshot, draft: Draft) -> list[Bullet]:
     return snapshot.advance(draft.stamp.revision, draft.changes).bullet_list
 
 
@@ -67,7 +67,7 @@ def test_vector_of_section_7() -> None:  # C-61, C-66, C-67, C-81
     ]
     operations = merge_deltas(draft, deltas)
     assert [operation.applied for operation in operations] == [True, False, True, False, False]
-    assert [one.id for one in after(snapshot, draft)] == ["aup-00003", "er-00004"]
+    assert [item.id for item in bullets_after(snapshot, draft)] == ["aup-00003", "er-00004"]
     assert (snapshot.bullets, draft.bullets) == (2, 2)
     assert summarize_deltas(proposal.delta for proposal in deltas) == "ADD: 1, UPDATE: 2, DELETE: 2"
     assert all(operation.skipped_reason for operation in operations if not operation.applied)
@@ -123,13 +123,13 @@ def test_ids_of_a_batch_are_not_given_out_again_after_a_delete() -> None:  # C-7
         draft,
         [delta("DELETE", bullet_id="er-00002"), delta("ADD", section="error_recovery", content="fresh")],
     )
-    assert [one.id for one in after(snapshot, draft)] == ["er-00001", "er-00003"]
+    assert [item.id for item in bullets_after(snapshot, draft)] == ["er-00001", "er-00003"]
 
 
 def test_add_ignores_a_given_id_and_starts_without_votes() -> None:  # C-62, C-63
     draft = draft_of(playbook())
     [operation] = merge_deltas(draft, [delta("ADD", section="made up", bullet_id="mine", content="text")])
-    [added] = after(playbook(), draft)
+    [added] = bullets_after(playbook(), draft)
     expected = Bullet(id="mu-00001", section="made up", content="text", searchable_text="text")
     assert (added, operation.bullet_id) == (expected, "mu-00001")
 
@@ -139,7 +139,7 @@ def test_update_keeps_all_but_the_text() -> None:  # C-64
     snapshot = playbook(bullet("er-00000"), old, bullet("er-00002"))
     draft = draft_of(snapshot)
     merge_deltas(draft, [delta("UPDATE", section="else", bullet_id="er-00001", content="better")])
-    assert after(snapshot, draft)[1] == old.replace_fields(content="better", searchable_text="better")
+    assert bullets_after(snapshot, draft)[1] == old.replace_fields(content="better", searchable_text="better")
 
 
 def test_two_updates_of_one_bullet_in_a_batch_do_not_conflict_with_each_other() -> None:  # C-61
@@ -151,7 +151,7 @@ def test_two_updates_of_one_bullet_in_a_batch_do_not_conflict_with_each_other() 
     ]
     operations = merge_deltas(draft, deltas, MergeTerms(base_revision=3))
     assert [operation.applied for operation in operations] == [True, True]
-    assert after(snapshot, draft)[0].content == "two"
+    assert bullets_after(snapshot, draft)[0].content == "two"
 
 
 def test_an_update_of_a_bullet_changed_since_is_a_conflict() -> None:  # idea 4
@@ -174,7 +174,7 @@ def test_duplicate_ids_are_changed_at_the_first_match() -> None:  # C-21
     snapshot = playbook(bullet("x", "first"), bullet("x", "second"))
     draft = draft_of(snapshot)
     merge_deltas(draft, [delta("DELETE", bullet_id="x"), delta("UPDATE", bullet_id="x", content="2nd")])
-    assert [(one.id, one.content) for one in after(snapshot, draft)] == [("x", "2nd")]
+    assert [(item.id, item.content) for item in bullets_after(snapshot, draft)] == [("x", "2nd")]
 
 
 @given(bullets, st.data())
@@ -186,9 +186,9 @@ def test_votes_count_one_side_only(bullets: list[Bullet], data: st.DataObject) -
     draft = draft_of(snapshot)
     [outcome] = count_votes(draft, [Vote(target.id, tag, "t")])
     expected = target.replace_fields(helpful=int(tag == "helpful"), harmful=int(tag == "harmful"))
-    changed = {one.id: one for one in after(snapshot, draft)}
+    changed = {item.id: item for item in bullets_after(snapshot, draft)}
     assert outcome.applied
-    assert list(changed.values()) == [expected if one.id == target.id else one for one in bullets]
+    assert list(changed.values()) == [expected if bullet.id == target.id else bullet for bullet in bullets]
 
 
 def test_repeated_votes_of_one_round_count_once_and_unknown_bullets_are_skipped() -> None:  # C-59
@@ -201,16 +201,18 @@ def test_repeated_votes_of_one_round_count_once_and_unknown_bullets_are_skipped(
     ]
     outcomes = count_votes(draft, [*votes, Vote("nope", "helpful", "t", 0)])
     assert [outcome.applied for outcome in outcomes] == [True, False, True, False]
-    assert [(one.helpful, one.harmful) for one in after(snapshot, draft)] == [(1, 1)]
+    assert [(item.helpful, item.harmful) for item in bullets_after(snapshot, draft)] == [(1, 1)]
 
 
 @given(bullets, texts, st.just("") | texts)
 def test_add_appends(bullets: list[Bullet], content: str, section: str) -> None:  # C-62
     # Feature: curator-agent, Property 4: ADD gives count +1 and a new bullet with the delta's content and section
-    snapshot = playbook(*(one for one in bullets if " ".join(one.content.split()) != " ".join(content.split())))
+    snapshot = playbook(
+        *(bullet for bullet in bullets if " ".join(bullet.content.split()) != " ".join(content.split()))
+    )
     draft = draft_of(snapshot)
     merge_deltas(draft, [delta("ADD", section=section, content=content)])
-    *others, added = after(snapshot, draft)
+    *others, added = bullets_after(snapshot, draft)
     assert others == snapshot.bullet_list
     assert (added.content, added.section) == (content, section)
 
@@ -223,7 +225,7 @@ def test_update_replaces_content(bullets: list[Bullet], content: str, data: st.D
     draft = draft_of(snapshot)
     merge_deltas(draft, [delta("UPDATE", bullet_id=target.id, content=content)])
     changed = target.replace_fields(content=content, searchable_text=content)
-    assert after(snapshot, draft) == [changed if one.id == target.id else one for one in bullets]
+    assert bullets_after(snapshot, draft) == [changed if bullet.id == target.id else bullet for bullet in bullets]
 
 
 @given(bullets, st.data())
@@ -233,4 +235,4 @@ def test_delete_removes(bullets: list[Bullet], data: st.DataObject) -> None:  # 
     snapshot = playbook(*bullets)
     draft = draft_of(snapshot)
     merge_deltas(draft, [delta("DELETE", bullet_id=target.id)])
-    assert after(snapshot, draft) == [one for one in bullets if one.id != target.id]
+    assert bullets_after(snapshot, draft) == [bullet for bullet in bullets if bullet.id != target.id]

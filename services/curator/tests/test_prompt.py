@@ -40,13 +40,13 @@ def test_the_prompt_holds_what_it_is_given(  # C-47 to C-51, C-78
 ) -> None:
     # Feature: curator-agent, Property 7: prompt contains each key_insight, bullet content and id
     prompt = BUILT_IN.build(
-        [insight(one) for one in insights],
-        [bullet(*one) for one in bullets],
-        [SectionDefinition(*one) for one in sections],
+        [insight(lesson) for lesson in insights],
+        [bullet(*stored) for stored in bullets],
+        [SectionDefinition(*section) for section in sections],
         "d",
     )
-    for one in insights:
-        assert one in prompt
+    for lesson in insights:
+        assert lesson in prompt
     for bullet_id, content in bullets:
         assert f"[{bullet_id}] general\n{content}" in prompt
     for name, description in sections:
@@ -116,8 +116,8 @@ def test_of_bullets_that_are_not_shown_there_is_an_outline() -> None:
 
 @given(st.lists(st.tuples(text, text), min_size=1, max_size=300))
 def test_an_outline_is_bounded(bullets: list[tuple[str, str]]) -> None:
-    told = outline([bullet("b", content).replace_fields(section=section) for section, content in bullets])
-    assert len(told) <= OUTLINE_CHARS + 100 * OUTLINE_SECTIONS
+    text = outline([bullet("b", content).replace_fields(section=section) for section, content in bullets])
+    assert len(text) <= OUTLINE_CHARS + 100 * OUTLINE_SECTIONS
 
 
 def test_the_shipped_sections(tmp_path: Path) -> None:  # C-31

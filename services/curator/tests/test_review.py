@@ -41,7 +41,7 @@ async def store(database_url: str, clock: Clock) -> AsyncIterator[SqlPlaybookSto
     await store.close()
 
 
-async def proposed(store: SqlPlaybookStore) -> str:
+async def propose_change(store: SqlPlaybookStore) -> str:
     """The id of a change that waits."""
     await store.write("d", lambda transaction: commit(transaction, EditBatch(PROPOSER, [ADD])))
     [change] = await store.pending("d", [PendingState.WAITING], "", 10)
@@ -49,7 +49,7 @@ async def proposed(store: SqlPlaybookStore) -> str:
 
 
 async def test_what_nobody_decides_in_its_time_expires_and_is_counted(store: SqlPlaybookStore, clock: Clock) -> None:
-    waiting = await proposed(store)
+    waiting = await propose_change(store)
     clock.now += timedelta(days=3) - timedelta(microseconds=1)
     assert await store.expire_pending() == 0
     assert await store.pending_counts() == {PendingState.WAITING: 1}
@@ -61,7 +61,7 @@ async def test_what_nobody_decides_in_its_time_expires_and_is_counted(store: Sql
 
 
 async def test_a_change_that_expired_unnoticed_is_not_applied(store: SqlPlaybookStore, clock: Clock) -> None:
-    waiting = await proposed(store)
+    waiting = await propose_change(store)
     clock.now += timedelta(days=4)
     decided = await store.write(
         "d", lambda transaction: decide(transaction, [waiting], ReviewDecision.APPROVE, REVIEWER)
@@ -72,7 +72,7 @@ async def test_a_change_that_expired_unnoticed_is_not_applied(store: SqlPlaybook
 
 
 async def test_a_change_that_is_approved_in_time_is_applied(store: SqlPlaybookStore, clock: Clock) -> None:
-    waiting = await proposed(store)
+    waiting = await propose_change(store)
     clock.now += timedelta(days=2)
     decided = await store.write(
         "d", lambda transaction: decide(transaction, [waiting], ReviewDecision.APPROVE, REVIEWER)

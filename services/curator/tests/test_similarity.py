@@ -20,7 +20,7 @@ from libs.embedding.remote import STRICTEST
 from services.curator.domain.curation import Evaluation, Lesson, Reflection
 from services.curator.domain.embedding_similarity import EmbeddingSimilarity, TextMatrix
 from services.curator.domain.errors import SimilarityUnavailable
-from services.curator.domain.log import BulletChange, Stamp, StoredBullet
+from services.curator.domain.log import SlotChange, Stamp, StoredBullet
 from services.curator.domain.playbook import Bullet
 from services.curator.domain.similarity import Similarity, select_relevant
 from services.curator.domain.snapshot import Snapshot
@@ -57,7 +57,7 @@ def playbook(*contents: str, retired: str = "") -> Snapshot:
     if retired:
         bullets.append(Bullet(id="gone", section="s", content=retired, searchable_text=retired, retired="out-voted"))
     stamp = Stamp(7, datetime(2026, 1, 1, tzinfo=UTC))
-    return Snapshot("d", 7, [StoredBullet(at, one, stamp, stamp, 7) for at, one in enumerate(bullets)])
+    return Snapshot("d", 7, [StoredBullet(at, bullet, stamp, stamp, 7) for at, bullet in enumerate(bullets)])
 
 
 def large(*contents: str, retired: str = "") -> Snapshot:
@@ -120,7 +120,7 @@ async def test_a_text_is_embedded_once_and_a_matrix_follows_its_playbook_by_diff
     await source.compare([AUTO, BOAT, AUTO], before := playbook(CAR, BOAT))
     stamp = before.slots[0].created
     added = StoredBullet(2, before.slots[0].bullet.replace_fields(id="b-2", content="new"), stamp, stamp, 8)
-    after = before.advance(8, [BulletChange(2, None, added)])
+    after = before.advance(8, [SlotChange(2, None, added)])
     similarity = await source.compare([BOAT], after)
     assert model.embedded == [[AUTO, BOAT], [CAR], ["new"]]
     assert similarity.cosine(BOAT, CAR) == 0.0
@@ -199,6 +199,6 @@ def test_the_matrix_scores_as_pairs_do(lesson: str, contents: list[str], seed: i
         assert similarity.score(lesson, found.bullet.content) == pytest.approx(expected_score, abs=1e-6)
 
 
-@pytest.mark.parametrize(("one", "other"), [(CAR, CAR), ("", ""), (CAR, "")])
-def test_the_same_text_is_the_same_lesson_by_any_similarity(one: str, other: str) -> None:
-    assert WORDS.is_same(one, other) is (one == other)
+@pytest.mark.parametrize(("first", "other"), [(CAR, CAR), ("", ""), (CAR, "")])
+def test_the_same_text_is_the_same_lesson_by_any_similarity(first: str, other: str) -> None:
+    assert WORDS.is_same(first, other) is (first == other)

@@ -70,16 +70,16 @@ async def test_every_batch_is_a_revision_that_can_be_read_again(store: SqlPlaybo
     first = await apply(store, delta("ADD", content="one"), delta("ADD", content="two"))
     second = await apply(store, delta("UPDATE", "gene-00001", "ONE"), delta("DELETE", "gene-00002"))
     assert (first.revision, second.revision) == (1, 2)
-    assert [one.content for one in await bullets(store, 0)] == []
-    assert [one.content for one in await bullets(store, 1)] == ["one", "two"]
-    assert [one.content for one in await bullets(store, 2)] == ["ONE"]
+    assert [bullet.content for bullet in await bullets(store, 0)] == []
+    assert [bullet.content for bullet in await bullets(store, 1)] == ["one", "two"]
+    assert [bullet.content for bullet in await bullets(store, 2)] == ["ONE"]
     with pytest.raises(RevisionAhead):
         await store.load("d", 3)
 
 
 async def test_a_batch_that_changes_nothing_makes_no_revision(store: SqlPlaybookStore) -> None:
     outcome = await apply(store, delta("UPDATE", "nope"), delta("ADD", content=" \n"))
-    assert (outcome.revision, [one.applied for one in outcome.operations]) == (0, [False, False])
+    assert (outcome.revision, [operation.applied for operation in outcome.operations]) == (0, [False, False])
 
 
 async def test_a_new_bullet_knows_where_it_came_from(store: SqlPlaybookStore) -> None:
@@ -102,7 +102,7 @@ async def test_votes_count_once_per_bullet_trajectory_and_round(store: SqlPlaybo
     again = await apply(store, votes=[*votes, Vote("gene-00001", "neutral", "run-2", 0)])
     assert [vote.applied for vote in once.votes] == [True, True]
     assert [vote.applied for vote in again.votes] == [False, False, True]
-    assert [(one.helpful, one.harmful) for one in await bullets(store)] == [(1, 1)]
+    assert [(bullet.helpful, bullet.harmful) for bullet in await bullets(store)] == [(1, 1)]
 
 
 async def test_concurrent_updates_conflict_and_adds_and_votes_commute(store: SqlPlaybookStore) -> None:  # C-23, idea 4
@@ -120,7 +120,7 @@ async def test_concurrent_updates_conflict_and_adds_and_votes_commute(store: Sql
     assert conflict.conflict is not None
     assert conflict.conflict.present is not None
     assert conflict.conflict.present.content == "theirs"
-    assert [(one.content, one.helpful) for one in await bullets(store)] == [("theirs", 1), ("two", 0)]
+    assert [(bullet.content, bullet.helpful) for bullet in await bullets(store)] == [("theirs", 1), ("two", 0)]
 
 
 async def test_a_delete_since_the_base_is_a_conflict(store: SqlPlaybookStore) -> None:
@@ -143,8 +143,8 @@ async def rebuilt_equals_kept(store: SqlPlaybookStore, dataset: str) -> None:
     """The fold of the whole log is the table of bullets, and the votes sum up to their counters."""
     head = (await store.load(dataset)).revision
     folded = fold(await store.changes_between(dataset, 0, head))
-    kept = dict((await store.load(dataset)).slots)
-    assert folded == kept
+    remaining = dict((await store.load(dataset)).slots)
+    assert folded == remaining
     connection = sqlite3.connect(store.name)
     rows = connection.execute(
         "SELECT slot, sum(helpful), sum(harmful) FROM vote WHERE dataset=? AND withdrawn_in IS NULL GROUP BY slot",
@@ -152,9 +152,9 @@ async def rebuilt_equals_kept(store: SqlPlaybookStore, dataset: str) -> None:
     )
     sums = {slot: (helpful, harmful) for slot, helpful, harmful in rows}
     connection.close()
-    counters = {slot: (one.bullet.helpful, one.bullet.harmful) for slot, one in kept.items()}
-    assert {slot: sums.get(slot, (0, 0)) for slot in kept} == counters
-    assert sums.keys() <= kept.keys()
+    counters = {slot: (item.bullet.helpful, item.bullet.harmful) for slot, item in remaining.items()}
+    assert {slot: sums.get(slot, (0, 0)) for slot in remaining} == counters
+    assert sums.keys() <= remaining.keys()
 
 
 async def test_the_fold_of_the_log_is_the_playbook(store: SqlPlaybookStore) -> None:
@@ -210,17 +210,17 @@ async def test_work_that_fails_leaves_nothing_and_is_not_recorded(store: SqlPlay
     assert await store.stored_response(key) is None
 
 
-async def test_many_writers_lose_nothing(store: SqlPlaybookStore, committed: list[Revision]) -> None:  # C-23
+async def test_many_writers_lose_nothing(store: SqlPlaybookStore, revisions_seen: list[Revision]) -> None:  # C-23
     async def writer(name: int) -> None:
         for number in range(10):
             await apply(store, delta("ADD", content=f"lesson {name}.{number}"), base_revision=0)
 
     await asyncio.gather(*(writer(name) for name in range(20)))
-    contents = [one.content for one in await bullets(store)]
-    ids = [one.id for one in await bullets(store)]
+    contents = [bullet.content for bullet in await bullets(store)]
+    ids = [bullet.id for bullet in await bullets(store)]
     assert sorted(contents) == sorted(f"lesson {name}.{number}" for name in range(20) for number in range(10))
     assert ids == [f"gene-{number:05d}" for number in range(1, 201)]
-    assert [revision.number for revision in committed] == list(range(1, 201))
+    assert [revision.number for revision in revisions_seen] == list(range(1, 201))
     await rebuilt_equals_kept(store, "d")
 
 
@@ -229,7 +229,7 @@ async def test_a_reopened_store_goes_on_where_it_was(database_url: str, store: S
     other = SqlPlaybookStore(database_url)
     await other.open()
     await apply(other, delta("ADD", content="two"))
-    assert [one.content for one in await bullets(store)] == ["one", "two"]
+    assert [bullet.content for bullet in await bullets(store)] == ["one", "two"]
     await other.close()
 
 
@@ -313,7 +313,7 @@ async def test_a_read_only_database_can_be_read_and_says_what_it_is(store: SqlPl
     await apply(store, delta("ADD", content="one"))
     read_only = SqlPlaybookStore(f"sqlite:///file:{store.name}?mode=ro&uri=true")
     await read_only.open()
-    assert [one.content for one in await bullets(read_only)] == ["one"]
+    assert [bullet.content for bullet in await bullets(read_only)] == ["one"]
     with pytest.raises(StoreReadOnly, match="cannot be written"):
         await apply(read_only, delta("ADD", content="two"))
     await read_only.close()
@@ -322,11 +322,11 @@ async def test_a_read_only_database_can_be_read_and_says_what_it_is(store: SqlPl
 async def test_a_full_disk_leaves_the_old_revision_and_says_so(store: SqlPlaybookStore) -> None:  # C-18, C-83
     await apply(store, delta("ADD", content="one"))
 
-    def limited(connection: Connection) -> None:
+    def limit_pages(connection: Connection) -> None:
         connection.exec_driver_sql("PRAGMA max_page_count = 60")
 
-    event.listen(store.database.write_engine, "begin", limited)
+    event.listen(store.database.write_engine, "begin", limit_pages)
     with pytest.raises(StoreFull, match="full"):
         await apply(store, *(delta("ADD", content=f"{number} " + "x" * 10_000) for number in range(50)))
-    assert [one.content for one in await bullets(store)] == ["one"]
+    assert [bullet.content for bullet in await bullets(store)] == ["one"]
     assert (await apply(store, delta("UPDATE", "gene-00001", "two"))).revision == 2

@@ -90,7 +90,7 @@ class _PlaybookChanged(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class _CurateRequest:
     """A call of Curate; `encode` encodes the response that is stored with `payload` under `key`."""
 
     reflection: Reflection
@@ -126,7 +126,7 @@ class CuratorAgent:
         Raises InvalidDatasetName (C-43), SimilarityUnavailable; other errors are reported in the curation (C-38 to
         C-42).
         """
-        curation, _ = await self._curate(_Request(reflection, dataset, author, str(uuid.uuid4())))
+        curation, _ = await self._curate(_CurateRequest(reflection, dataset, author, str(uuid.uuid4())))
         return curation
 
     async def run_once(
@@ -147,7 +147,7 @@ class CuratorAgent:
         are preceded by a read, unless the dataset is still at `prepared_revision`, at which the request was not done.
         Raises InvalidDatasetName, RequestIdReused, SimilarityUnavailable.
         """
-        request = _Request(reflection, dataset, author, key.request_id, key, encode, payload, prepared_revision)
+        request = _CurateRequest(reflection, dataset, author, key.request_id, key, encode, payload, prepared_revision)
         try:
             if prepared_revision is None:
                 await self._require_new(key)
@@ -156,7 +156,7 @@ class CuratorAgent:
             return done.response
         return encode(curation) if response is None else response
 
-    async def _curate(self, request: _Request) -> tuple[Curation, bytes | None]:
+    async def _curate(self, request: _CurateRequest) -> tuple[Curation, bytes | None]:
         """Return the curation, and its encoded form if it was stored."""
         validate_dataset_name(request.dataset)
         bullets = revision = 0
@@ -201,7 +201,7 @@ class CuratorAgent:
 
     async def _commit(
         self,
-        request: _Request,
+        request: _CurateRequest,
         snapshot: Snapshot,
         edits: ProposedEdits,
         embeddings: NewEmbeddings,
@@ -244,7 +244,7 @@ class CuratorAgent:
         return Curation(result, saved=False, error=message, revision=revision, model=self._curator.model)
 
 
-def _edit_batch(request: _Request, model: str, snapshot: Snapshot, edits: ProposedEdits) -> EditBatch:
+def _edit_batch(request: _CurateRequest, model: str, snapshot: Snapshot, edits: ProposedEdits) -> EditBatch:
     reflection = request.reflection
     origin = Origin(
         RevisionKind.CURATE,

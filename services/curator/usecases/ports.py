@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from libs.storage.idempotency import IdempotencyKey
 from services.curator.domain.curation import Operation, SectionDefinition, VoteOutcome
 from services.curator.domain.draft import Ballot, DatasetView, Draft
-from services.curator.domain.log import BulletChange, Origin, Revision, StoredBullet
+from services.curator.domain.log import Origin, Revision, SlotChange, StoredBullet
 from services.curator.domain.policy import Policy
 from services.curator.domain.review import PendingChange, PendingState
 from services.curator.domain.snapshot import Snapshot
@@ -51,7 +51,7 @@ class DatasetTransaction(DatasetView, Protocol):
     def total_tokens(self) -> int:
         """Return the estimated tokens of all bullets."""
 
-    def changes_after(self, revision: int) -> list[BulletChange]:
+    def changes_after(self, revision: int) -> list[SlotChange]:
         """Return the changes of all revisions after `revision`, in log order."""
 
     def revisions_of(self, trajectory: str) -> list[int]:
@@ -63,10 +63,10 @@ class DatasetTransaction(DatasetView, Protocol):
     def has_votes_of(self, trajectory: str) -> bool:
         """Return True if the trajectory ever voted here, also with votes that were withdrawn."""
 
-    def changes_of(self, slots: Sequence[int]) -> list[BulletChange]:
+    def changes_of(self, slots: Sequence[int]) -> list[SlotChange]:
         """Return all changes of these slots, in log order."""
 
-    def changes_in(self, revisions: Sequence[int]) -> list[BulletChange]:
+    def changes_in(self, revisions: Sequence[int]) -> list[SlotChange]:
         """Return the changes of these revisions, in log order."""
 
     def ballots_of(self, trajectory: str) -> list[Ballot]:
@@ -164,7 +164,7 @@ class PlaybookStore(Protocol):
     async def bullet_history(self, dataset: str, bullet_id: str) -> list[Revision]:
         """Return the revisions that changed a bullet, oldest first, each with only that bullet's changes."""
 
-    async def changes_between(self, dataset: str, low: int, high: int) -> list[BulletChange]:
+    async def changes_between(self, dataset: str, low: int, high: int) -> list[SlotChange]:
         """Return the changes of the revisions in (low, high], in log order. Raises RevisionAhead."""
 
     async def revisions_after(self, dataset: str, revision: int, limit: int) -> list[Revision]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from services.curator.domain.errors import RevisionAhead
-from services.curator.domain.log import BulletChange, Origin, invert_changes, net_changes
+from services.curator.domain.log import Origin, SlotChange, invert_changes, net_changes
 from services.curator.usecases.ports import DatasetTransaction
 
 
-def restore(dataset: DatasetTransaction, revision: int, origin: Origin) -> list[BulletChange]:
+def restore(dataset: DatasetTransaction, revision: int, origin: Origin) -> list[SlotChange]:
     """Undo every change after `revision` and return the changes of the new revision. Raises RevisionAhead.
 
     The undone revisions stay in the log, and the restoration can be undone in the same way.

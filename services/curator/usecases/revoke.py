@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from services.curator.domain.log import BulletChange, Origin, StoredBullet
+from services.curator.domain.log import Origin, SlotChange, StoredBullet
 from services.curator.domain.playbook import Bullet, Source
 from services.curator.usecases.ports import DatasetTransaction
 
@@ -20,7 +20,7 @@ class Revocation:
     """
 
     revision: int = 0
-    changes: list[BulletChange] = field(default_factory=list)
+    changes: list[SlotChange] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     reverted: list[str] = field(default_factory=list)
     votes_removed: int = 0
@@ -49,7 +49,7 @@ class _Revoker:
             if ballot.slot in bullets:
                 bullets[ballot.slot] = self.draft.withdraw_ballot(bullets[ballot.slot], ballot)
                 revocation.votes_removed += 1
-        histories: defaultdict[int, list[BulletChange]] = defaultdict(list)
+        histories: defaultdict[int, list[SlotChange]] = defaultdict(list)
         for change in dataset.changes_of(sorted(slots)):
             histories[change.slot].append(change)
         for slot in sorted(slots):
@@ -66,7 +66,7 @@ class _Revoker:
             revocation.changes, revocation.revision = list(revision.changes), dataset.revision
         return revocation
 
-    def _undo_edits(self, stored: StoredBullet, history: Sequence[BulletChange]) -> None:
+    def _undo_edits(self, stored: StoredBullet, history: Sequence[SlotChange]) -> None:
         """Undo the trajectory's edits of a bullet, unless another author edited it afterwards."""
         bullet = stored.bullet
         other_sources = self._other_sources(bullet)
@@ -88,7 +88,7 @@ class _Revoker:
         if other_sources != bullet.sources:
             self.draft.note_sources(stored, other_sources)
 
-    def _undo_removal(self, history: Sequence[BulletChange]) -> None:
+    def _undo_removal(self, history: Sequence[SlotChange]) -> None:
         """Restore a bullet that the trajectory removed, with the votes of others, unless its id is used again."""
         last = history[-1] if history else None
         if last is None or last.before is None or last.after is not None:
@@ -115,6 +115,6 @@ class _Revoker:
         return tuple(source for source in bullet.sources if source.trajectory != self.trajectory)
 
 
-def _changes_content(change: BulletChange) -> bool:
+def _changes_content(change: SlotChange) -> bool:
     before, after = change.before, change.after
     return before is None or after is None or before.bullet.content != after.bullet.content

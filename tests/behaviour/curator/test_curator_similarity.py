@@ -69,7 +69,7 @@ async def test_in_a_large_playbook_too_the_lesson_is_found(tmp_path: Path) -> No
     async with curator(tmp_path) as (curators, playbooks):
         await filled(playbooks, *fillers(LARGE), PARK)
         [same] = (await curators.Curate(curate_request(PARK_AGAIN))).operations
-        [kept] = [one for one in await bullets(playbooks) if one.content == PARK]
+        [kept] = [bullet for bullet in await bullets(playbooks) if bullet.content == PARK]
         assert (same.applied, same.bullet_id) == (False, kept.id)
         assert [source.trajectory_id for source in kept.sources] == ["run"]
 
@@ -101,7 +101,7 @@ async def test_without_the_model_nothing_is_curated_and_the_caller_may_come_back
         assert await bullets(playbooks) == []
     async with curator(tmp_path) as (curators, playbooks):
         assert (await curators.Curate(asked)).saved
-        assert [one.content for one in await bullets(playbooks)] == [PARK]
+        assert [bullet.content for bullet in await bullets(playbooks)] == [PARK]
 
 
 async def test_words_do_without_the_model(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ async def test_a_text_is_embedded_once_over_curator_and_search(tmp_path: Path, m
     # A search that begins anew, with neither index nor cache, takes all vectors from the snapshot of the feed.
     async with writing(tmp_path, models, search_folder=tmp_path / "other") as (_, anew):
         assert set(await found(anew, voted.revision, "another question")) == {LESSON, *lessons}
-    texts = [text for one in embedded(models) for text in one]
+    texts = [text for item in embedded(models) for text in item]
     assert sorted(texts) == sorted([LESSON, *lessons, "a question", "another question"])
 
 

@@ -111,7 +111,9 @@ async def test_many_processes_lose_nothing_and_double_nothing(url: str) -> None:
     for revision in revisions:
         model.do(revision)
     snapshot = await store.load(DATASET)
-    assert [(one.id, one.content, one.helpful, one.harmful) for one in snapshot.bullet_list] == model.shown
+    assert [
+        (bullet.id, bullet.content, bullet.helpful, bullet.harmful) for bullet in snapshot.bullet_list
+    ] == model.shown
     assert fold(await store.changes_between(DATASET, 0, head)) == dict(snapshot.slots)
     await store.close()
 
@@ -150,7 +152,7 @@ async def test_a_database_that_goes_away_and_comes_back(lone_postgres: PostgresS
     lone_postgres.start()
     done = await write(store, EditBatch(Origin(RevisionKind.APPLY, "me"), votes=[Vote("gene-00001", "helpful", "run")]))
     assert done.revision == 2
-    assert [one.helpful for one in (await store.load(DATASET)).bullet_list] == [1]
+    assert [bullet.helpful for bullet in (await store.load(DATASET)).bullet_list] == [1]
     await store.close()
 
 
@@ -175,7 +177,7 @@ async def test_postgresql_notifies_of_other_processes_commits(postgres: Postgres
     waiting = asyncio.create_task(feed.wait(DATASET, head, seconds=60))
     await write(writer, EditBatch(Origin(RevisionKind.APPLY, "me"), [delta("ADD", "the last")]))
     assert await waiting
-    assert [one.number for one in await feed.revisions_after(DATASET, head)] == [head + 1]
+    assert [revision.number for revision in await feed.revisions_after(DATASET, head)] == [head + 1]
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)
     await writer.close()

@@ -78,7 +78,7 @@ async def test_an_import_that_extends_keeps_votes_and_updates_by_id(stub: Stub) 
     content = b"## GENERAL\n[gene-00001] helpful=9 harmful=1 :: ONE\n[new-00007] helpful=2 harmful=0 :: three\n"
     answer = await import_file(stub, content, replace=False)
     assert (answer.added, answer.updated, answer.removed) == (1, 1, 0)
-    shown = [(one.id, one.content, one.helpful) for one in (await playbook(stub)).bullets]
+    shown = [(bullet.id, bullet.content, bullet.helpful) for bullet in (await playbook(stub)).bullets]
     assert shown == [("gene-00001", "ONE", 1), ("gene-00002", "two", 0), ("new-00007", "three", 2)]
 
 

@@ -172,7 +172,7 @@ async def test_playbooks_merge_with_a_conflict_report_and_only_once(stub: Stub) 
     assert (merged.added, merged.merged) == (1, 1)
     [conflict] = merged.conflicts
     assert (conflict.ours.content, conflict.theirs.content, conflict.new_id) == ("ours", "theirs", "gene-00003")
-    shown = [(one.content, one.helpful) for one in (await playbook(stub)).bullets]
+    shown = [(bullet.content, bullet.helpful) for bullet in (await playbook(stub)).bullets]
     assert shown == [("shared", 1), ("ours", 0), ("theirs", 0)]
     request.request_id = new_id()
     again = await stub.MergePlaybooks(request)

@@ -127,7 +127,7 @@ async def test_the_head_of_a_dataset_counts_what_it_holds(stub: Stub) -> None:
     await apply(stub, add("one"), add("two"), add("three"))
     tiered = review_pb2.DatasetPolicy(review_mode=review_pb2.REVIEW_MODE_TIERED, retire_after_harmful=1)
     await stub.SetPolicy(service_pb.SetPolicyRequest(request_id=new_id(), dataset="d", policy=tiered))
-    await apply(stub, votes=[vote(one, "run-1", pb.VOTE_TAG_HARMFUL) for one in ("gene-00001", "gene-00002")])
+    await apply(stub, votes=[vote(item, "run-1", pb.VOTE_TAG_HARMFUL) for item in ("gene-00001", "gene-00002")])
     await apply(stub, update("gene-00003", "THREE"))
     head = await stub.GetDataset(service_pb.GetDatasetRequest(dataset="d"))
     [listed] = (await stub.ListDatasets(service_pb.ListDatasetsRequest())).datasets
@@ -197,12 +197,12 @@ async def test_restore_brings_bullets_votes_and_order_back_as_a_new_revision(stu
     request = service_pb.RestoreRevisionRequest(request_id=new_id(), dataset="d", revision=2, author="me")
     answer = await stub.RestoreRevision(request)
     restored = await playbook(stub)
-    shown = [(one.id, one.content, one.helpful) for one in restored.bullets]
-    assert shown == [(one.id, one.content, one.helpful) for one in before.bullets]
+    shown = [(bullet.id, bullet.content, bullet.helpful) for bullet in restored.bullets]
+    assert shown == [(bullet.id, bullet.content, bullet.helpful) for bullet in before.bullets]
     assert (answer.revision, restored.revision) == (4, 4)
     assert [change.bullet_id for change in answer.changes] == ["gene-00001", "gene-00002", "gene-00003"]
     again = await apply(stub, votes=[vote("gene-00002", "run-1"), vote("gene-00003", "run-2")])
-    assert [one.applied for one in again.votes] == [False, True]
+    assert [outcome.applied for outcome in again.votes] == [False, True]
     await stub.RestoreRevision(service_pb.RestoreRevisionRequest(request_id=new_id(), dataset="d", revision=0))
     assert await contents(stub) == []
 
@@ -221,7 +221,10 @@ async def test_revoking_a_trajectory_takes_back_what_rests_on_it_alone(stub: Stu
     request = service_pb.RevokeTrajectoryRequest(request_id=new_id(), dataset="d", trajectory_id="other")
     back = await stub.RevokeTrajectory(request)
     assert (list(back.reverted), list(back.entangled)) == (["gene-00001"], [])
-    assert [(one.content, one.helpful) for one in (await playbook(stub)).bullets] == [("theirs", 0), ("edited", 0)]
+    assert [(bullet.content, bullet.helpful) for bullet in (await playbook(stub)).bullets] == [
+        ("theirs", 0),
+        ("edited", 0),
+    ]
 
 
 async def test_what_others_built_upon_is_reported_not_removed(stub: Stub) -> None:

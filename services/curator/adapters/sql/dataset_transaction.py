@@ -17,7 +17,7 @@ from services.curator.adapters.sql.notifications import notify
 from services.curator.domain.curation import Operation, VoteOutcome
 from services.curator.domain.draft import Draft
 from services.curator.domain.ids import number_of
-from services.curator.domain.log import BulletChange, Origin, Revision, Stamp, StoredBullet
+from services.curator.domain.log import Origin, Revision, SlotChange, Stamp, StoredBullet
 from services.curator.domain.playbook import content_fingerprint, estimate_tokens
 from services.curator.domain.policy import Policy
 from services.curator.domain.review import PendingChange
@@ -131,7 +131,7 @@ class SqlDatasetTransaction(LockedDataset):
         }
         self._connection.execute(table.insert(), row)
 
-    def _write_fold(self, changes: Sequence[BulletChange]) -> None:
+    def _write_fold(self, changes: Sequence[SlotChange]) -> None:
         gone = [{"of_dataset": self.dataset, "in_slot": change.slot} for change in changes if change.before]
         if gone:
             self._connection.execute(_DROP_BULLET, gone)
@@ -150,7 +150,7 @@ class SqlDatasetTransaction(LockedDataset):
             "body": stored,
         }
 
-    def _write_votes(self, draft: Draft, changes: Sequence[BulletChange]) -> None:
+    def _write_votes(self, draft: Draft, changes: Sequence[SlotChange]) -> None:
         table = schema.vote
         standing = (table.c.dataset == self.dataset, table.c.withdrawn_in.is_(None))
         withdraw = update(table).values(withdrawn_in=draft.stamp.revision)
@@ -180,20 +180,20 @@ class SqlDatasetTransaction(LockedDataset):
         if cast:
             self._connection.execute(_ADD_VOTE, cast)
 
-    def _set_positions(self, changes: Sequence[BulletChange], bullets_after: int) -> list[BulletChange]:
+    def _set_positions(self, changes: Sequence[SlotChange], bullets_after: int) -> list[SlotChange]:
         """Return the changes with positions: after the revision, or before it for a removed bullet."""
         ranks = self._ranks(changes, bullets_after)
         removed = sorted(change.slot for change in changes if change.after is None)
         inserted = sorted(change.slot for change in changes if change.before is None)
 
-        def position(change: BulletChange) -> int:
+        def position(change: SlotChange) -> int:
             if change.after is not None:
                 return ranks[change.slot]
             return ranks[change.slot] + bisect_left(removed, change.slot) - bisect_left(inserted, change.slot)
 
         return [replace(change, position=position(change)) for change in changes]
 
-    def _ranks(self, changes: Sequence[BulletChange], bullets_after: int) -> dict[int, int]:
+    def _ranks(self, changes: Sequence[SlotChange], bullets_after: int) -> dict[int, int]:
         """Return the number of present bullets before each changed slot."""
         appended = [change.slot for change in changes if change.slot >= self.next_slot]
         ranks = {slot: bullets_after - len(appended) + index for index, slot in enumerate(appended)}

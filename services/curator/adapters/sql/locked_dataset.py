@@ -14,7 +14,7 @@ from services.curator.adapters.sql import schema
 from services.curator.adapters.sql.queries import changes_where
 from services.curator.domain.draft import Ballot
 from services.curator.domain.errors import PendingChangeNotFound
-from services.curator.domain.log import BulletChange, RevisionKind, StoredBullet
+from services.curator.domain.log import RevisionKind, SlotChange, StoredBullet
 from services.curator.domain.policy import Policy
 from services.curator.domain.review import PendingChange
 
@@ -101,11 +101,11 @@ class LockedDataset:
         """Return the present time, aware UTC, never before the newest revision."""
         return max(self._now, self._committed)
 
-    def changes_after(self, revision: int) -> list[BulletChange]:
+    def changes_after(self, revision: int) -> list[SlotChange]:
         """Return the changes of all revisions after `revision`, in log order."""
         return self._changes(schema.change.c.revision > revision)
 
-    def changes_of(self, slots: Sequence[int]) -> list[BulletChange]:
+    def changes_of(self, slots: Sequence[int]) -> list[SlotChange]:
         """Return all changes of these slots, in log order."""
         return self._changes(schema.change.c.slot.in_(slots))
 
@@ -131,7 +131,7 @@ class LockedDataset:
         query = select(table.c.slot).where(table.c.dataset == self.dataset, table.c.trajectory == trajectory)
         return self._connection.execute(query.limit(1)).first() is not None
 
-    def changes_in(self, revisions: Sequence[int]) -> list[BulletChange]:
+    def changes_in(self, revisions: Sequence[int]) -> list[SlotChange]:
         """Return the changes of these revisions, in log order."""
         return self._changes(schema.change.c.revision.in_(revisions))
 
@@ -191,7 +191,7 @@ class LockedDataset:
     def _bullets(self, query: Select[Any], **values: str) -> list[StoredBullet]:
         return list(self._connection.execute(query, {"of_dataset": self.dataset, **values}).scalars())
 
-    def _changes(self, condition: ColumnElement[bool]) -> list[BulletChange]:
+    def _changes(self, condition: ColumnElement[bool]) -> list[SlotChange]:
         return changes_where(self._connection, schema.change.c.dataset == self.dataset, condition)
 
     def _ballots(self, *conditions: ColumnElement[bool]) -> list[Ballot]:

@@ -12,7 +12,7 @@ from sqlalchemy import BigInteger, ColumnElement, Connection, Row, Select, Text,
 from libs.embedding.model import content_hash
 from services.curator.adapters.sql import schema
 from services.curator.domain.errors import RevisionAhead
-from services.curator.domain.log import BulletChange, Origin, Revision, RevisionKind, Stamp, StoredBullet
+from services.curator.domain.log import Origin, Revision, RevisionKind, SlotChange, Stamp, StoredBullet
 from services.curator.domain.policy import Policy
 from services.curator.domain.review import PendingChange, PendingState
 from services.curator.domain.snapshot import Snapshot
@@ -134,22 +134,22 @@ def _dataset(row: AnyRow) -> Dataset:
     return Dataset(row.name, row.revision, row.bullets, row.committed if row.revision else None)
 
 
-def changes_between(connection: Connection, dataset: str, low: int, high: int) -> list[BulletChange]:
+def changes_between(connection: Connection, dataset: str, low: int, high: int) -> list[SlotChange]:
     """Return the changes of the revisions in (low, high], in log order."""
     rows = connection.execute(_CHANGES_BETWEEN, {"of_dataset": dataset, "low": low, "high": high})
     return [change_from(row) for row in rows]
 
 
-def changes_where(connection: Connection, *conditions: ColumnElement[bool]) -> list[BulletChange]:
+def changes_where(connection: Connection, *conditions: ColumnElement[bool]) -> list[SlotChange]:
     """Return the changes under these conditions, in log order."""
     table = schema.change
     query = select(table).where(*conditions).order_by(table.c.revision, table.c.slot)
     return [change_from(row) for row in connection.execute(query)]
 
 
-def change_from(row: AnyRow) -> BulletChange:
+def change_from(row: AnyRow) -> SlotChange:
     """Return the change of a row of the table `change`."""
-    return BulletChange(row.slot, row.before, row.after, row.position)
+    return SlotChange(row.slot, row.before, row.after, row.position)
 
 
 def revisions_after(connection: Connection, dataset: str, revision: int, limit: int) -> list[Revision]:
@@ -194,14 +194,14 @@ def _revisions(
     table = schema.change
     numbers = [row.number for row in rows]
     mine = (table.c.dataset == dataset, table.c.revision.between(min(numbers), max(numbers)))
-    changes: dict[int, list[BulletChange]] = {number: [] for number in numbers}
+    changes: dict[int, list[SlotChange]] = {number: [] for number in numbers}
     for row in connection.execute(select(table).where(*mine, *only).order_by(table.c.revision, table.c.slot)):
         if row.revision in changes:
             changes[row.revision].append(change_from(row))
     return [_revision(row, changes[row.number]) for row in rows]
 
 
-def _revision(row: AnyRow, changes: Sequence[BulletChange]) -> Revision:
+def _revision(row: AnyRow, changes: Sequence[SlotChange]) -> Revision:
     report: schema.BatchReport = row.report
     return Revision(
         dataset=row.dataset,

@@ -20,7 +20,7 @@ from services.curator.adapters.sql import queries, schema
 from services.curator.adapters.sql.dataset_transaction import SqlDatasetTransaction
 from services.curator.adapters.sql.notifications import listen
 from services.curator.domain.errors import RevisionAhead
-from services.curator.domain.log import BulletChange, Revision
+from services.curator.domain.log import Revision, SlotChange
 from services.curator.domain.playbook import utc_now, validate_dataset_name
 from services.curator.domain.policy import Policy
 from services.curator.domain.review import PendingChange, PendingState
@@ -163,11 +163,11 @@ class SqlPlaybookStore:
         """Return the revisions that changed a bullet, oldest first, each with only that bullet's changes."""
         return await self._read(queries.bullet_history, validate_dataset_name(dataset), bullet_id)
 
-    async def changes_between(self, dataset: str, low: int, high: int) -> list[BulletChange]:
+    async def changes_between(self, dataset: str, low: int, high: int) -> list[SlotChange]:
         """Return the changes of the revisions in (low, high], in log order. Raises RevisionAhead."""
         validate_dataset_name(dataset)
 
-        def read(connection: Connection) -> list[BulletChange]:
+        def read(connection: Connection) -> list[SlotChange]:
             head = queries.head_of(connection, dataset)
             newest = head.revision if head else 0
             if max(low, high) > newest:

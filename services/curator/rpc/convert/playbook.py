@@ -20,7 +20,7 @@ from services.curator.domain.curation import (
     VoteOutcome,
     VoteTag,
 )
-from services.curator.domain.log import BulletChange, Revision, StoredBullet
+from services.curator.domain.log import Revision, SlotChange, StoredBullet
 from services.curator.domain.playbook import Bullet, Source
 from services.curator.domain.policy import DEFAULT_MAX_BULLETS, DEFAULT_PENDING_LIFETIME, Policy, ReviewMode, Trust
 from services.curator.domain.review import PendingChange, PendingState
@@ -187,7 +187,7 @@ def conflict_messages(operations: Sequence[Operation]) -> list[pb.Conflict]:
     ]
 
 
-def change_message(change: BulletChange) -> pb.BulletChange:
+def change_message(change: SlotChange) -> pb.BulletChange:
     """Return the message of the change of a bullet."""
     return pb.BulletChange(
         bullet_id=change.bullet_id,

@@ -12,7 +12,7 @@ from hansei.playbook.v1 import playbook_pb2 as pb
 from hansei.playbook.v1 import playbook_service_pb2 as service_pb
 from libs.storage.page_tokens import decode_page_token, encode_page_token
 from services.curator.domain.errors import BulletNotFound
-from services.curator.domain.log import BulletChange, invert_changes, join_by_id, net_changes
+from services.curator.domain.log import SlotChange, invert_changes, join_by_id, net_changes
 from services.curator.domain.snapshot import Snapshot
 from services.curator.rpc.convert import playbook as convert
 from services.curator.usecases.ports import PlaybookStore, SectionSource
@@ -125,7 +125,7 @@ class PlaybookReads:
         )
 
 
-def _set_positions(changes: Sequence[BulletChange], before: Snapshot, after: Snapshot) -> Iterator[BulletChange]:
+def _set_positions(changes: Sequence[SlotChange], before: Snapshot, after: Snapshot) -> Iterator[SlotChange]:
     """Yield the changes with the positions in the two snapshots."""
     old = {slot: index for index, slot in enumerate(before.slots)}
     new = {slot: index for index, slot in enumerate(after.slots)}
