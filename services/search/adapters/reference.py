@@ -162,6 +162,7 @@ def _compute_cosines(units: Float32s, query: Float32s) -> Floats:
 
 def _is_admitted(entry: Entry[Any], admitted: CandidateFilter) -> bool:
     attributes = {("", entry.section), *entry.attributes}
-    return entry.confidence >= admitted.min_confidence and all(
+    confidence = entry.smoothed_confidence if admitted.smoothed else entry.confidence
+    return confidence >= admitted.min_confidence and all(
         any((name, value) in attributes for value in values) for name, values in admitted.list_facets()
     )

@@ -29,3 +29,8 @@ class IndexedBullet:
         """Return the share of helpful votes in 0..1; 0.5 without votes (C-02)."""
         votes = self.helpful + self.harmful
         return self.helpful / votes if votes else 0.5
+
+    @property
+    def smoothed_confidence(self) -> float:
+        """Return the share of helpful votes after one more of each kind: one bad vote alone leaves a third."""
+        return (self.helpful + 1) / (self.helpful + self.harmful + 2)

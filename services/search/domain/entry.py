@@ -13,7 +13,7 @@ from services.search.domain.query import Attributes, ItemT
 class Entry(NamedTuple, Generic[ItemT]):
     """An item that searches can find: `text` is embedded and tokenised, `keywords` are only tokenised.
 
-    Filters use ``section``, ``confidence`` (0..1) and ``attributes``.
+    Filters use ``section``, ``confidence`` or ``smoothed_confidence`` (0..1), and ``attributes``.
     """
 
     id: str
@@ -23,6 +23,7 @@ class Entry(NamedTuple, Generic[ItemT]):
     section: str = ""
     confidence: float = 0.5
     attributes: Attributes = ()
+    smoothed_confidence: float = 0.5
 
     def check(self) -> None:
         """Raise `InvalidEntry` unless it has an id and its confidence is a number."""
@@ -41,4 +42,5 @@ def create_bullet_entry(bullet: IndexedBullet) -> Entry[IndexedBullet]:
         keywords=bullet.keywords,
         section=bullet.section,
         confidence=bullet.confidence_score,
+        smoothed_confidence=bullet.smoothed_confidence,
     )

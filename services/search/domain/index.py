@@ -54,6 +54,7 @@ class HybridIndex(Generic[ItemT]):
             "order": Column(np.int64),
             "alive": Column(np.bool_),
             "confidence": Column(np.float64),
+            "smoothed_confidence": Column(np.float64),
             "lengths": Column(np.int32),
         }
         self._words, self._facets = Postings(), Postings()
@@ -181,6 +182,7 @@ class HybridIndex(Generic[ItemT]):
         self._columns["order"].append(order)
         self._columns["alive"].append(np.ones(len(entries), np.bool_))
         self._columns["confidence"].append([entry.confidence for entry in entries])
+        self._columns["smoothed_confidence"].append([entry.smoothed_confidence for entry in entries])
         self._columns["lengths"].append(lengths)
         self._vectors.append(vectors)
         self._words.append(first, terms)
@@ -236,7 +238,8 @@ class HybridIndex(Generic[ItemT]):
         arrays = state.arrays
         self._ids, self._items = list(state.ids), state.items
         self._row_of = {entry_id: row for row, entry_id in enumerate(self._ids)}
-        self._columns = {name: Column.from_array(arrays[name]) for name in ("order", "confidence", "lengths")}
+        names = ("order", "confidence", "smoothed_confidence", "lengths")
+        self._columns = {name: Column.from_array(arrays[name]) for name in names}
         self._columns["alive"] = Column.from_array(np.ones(len(self._ids), np.bool_))
         self._vectors = Vectors(*(Column.from_array(arrays[name]) for name in ("units", "codes", "bounds")))
         self._words = Postings.restore(state.terms, arrays, "words")
@@ -254,6 +257,7 @@ class HybridIndex(Generic[ItemT]):
             VectorRows(vectors.units.rows, vectors.codes.rows, vectors.bounds.rows, columns["order"].rows),
             columns["alive"].rows,
             columns["confidence"].rows,
+            columns["smoothed_confidence"].rows,
             columns["lengths"].rows,
             self._words.view(),
             self._facets.view(),

@@ -28,12 +28,14 @@ Attributes = tuple[tuple[str, str], ...]
 class CandidateFilter(NamedTuple):
     """The filter of candidates (S-09, S-10); empty `sections` and `attributes` admit every entry.
 
-    ``attributes`` must all be equal; ``min_confidence`` is inclusive, in 0..1.
+    ``attributes`` must all be equal; ``min_confidence`` is inclusive, in 0..1. ``smoothed`` compares it with the
+    smoothed confidence.
     """
 
     sections: frozenset[str] = frozenset()
     min_confidence: float = 0.0
     attributes: Attributes = ()
+    smoothed: bool = False
 
     def list_facets(self) -> list[tuple[str, Sequence[str]]]:
         """Return the required attributes, each with its admitted values; the name of the section is empty."""
@@ -45,6 +47,7 @@ class CandidateFilter(NamedTuple):
 class SearchQuery:
     """A query on a playbook (S-01), or on a collection, whose documents must have the `attributes`.
 
+    ``smoothed`` compares `min_confidence` with the smoothed confidence, as requests without a value of their own do.
     ``filter`` is computed from the other fields. Raises `TopKTooSmall`, `MinConfidenceNotANumber` (S-02).
     """
 
@@ -53,6 +56,7 @@ class SearchQuery:
     section_filter: list[str] | None = None
     min_confidence: float = DEFAULT_MIN_CONFIDENCE
     attributes: Attributes = ()
+    smoothed: bool = False
     filter: CandidateFilter = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -61,7 +65,8 @@ class SearchQuery:
         if math.isnan(self.min_confidence):
             raise MinConfidenceNotANumber
         sections = frozenset(self.section_filter) if self.section_filter else frozenset()
-        object.__setattr__(self, "filter", CandidateFilter(sections, self.min_confidence, self.attributes))
+        admitted = CandidateFilter(sections, self.min_confidence, self.attributes, self.smoothed)
+        object.__setattr__(self, "filter", admitted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,7 @@ class IndexView(Generic[ItemT]):
     vectors: VectorRows
     alive: Mask
     confidence: Floats
+    smoothed_confidence: Floats
     lengths: Int32s
     words: PostingsView
     facets: PostingsView
@@ -208,7 +209,8 @@ class IndexView(Generic[ItemT]):
     def _select(self, admitted: CandidateFilter) -> Candidates:
         mask = None if self.live == self.rows else self.alive
         if admitted.min_confidence > 0.0:
-            mask = _intersect(mask, self.confidence >= admitted.min_confidence)
+            confidence = self.smoothed_confidence if admitted.smoothed else self.confidence
+            mask = _intersect(mask, confidence >= admitted.min_confidence)
         for name, values in admitted.list_facets():
             mask = _intersect(mask, self._mask_values(name, values))
         count = self.rows if mask is None else int(np.count_nonzero(mask))

@@ -49,5 +49,5 @@ def filter_bullets(bullets: Sequence[IndexedBullet], admitted: CandidateFilter) 
         bullet
         for bullet in bullets
         if (not admitted.sections or bullet.section in admitted.sections)
-        and bullet.confidence_score >= admitted.min_confidence
+        and (bullet.smoothed_confidence if admitted.smoothed else bullet.confidence_score) >= admitted.min_confidence
     ]

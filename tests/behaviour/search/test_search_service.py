@@ -133,14 +133,18 @@ async def test_the_specified_vectors_hold_over_the_index_and_without_it(
 async def test_field_presence_tells_unset_from_zero(models: Models, searching: Any) -> None:  # S-36
     models.answer = answer_with(MAIN)
     async with searching() as (search, playbook):
-        revision = playbook.add(*MAIN_BULLETS, playbook_pb2.Bullet(id="bad", content="eta", harmful=1))
+        doubted, bad = (playbook_pb2.Bullet(id=f"bad{votes}", content="eta", harmful=votes) for votes in (1, 2))
+        revision = playbook.add(*MAIN_BULLETS, doubted, bad)
 
         async def count_results(**fields: Any) -> int:
             search_request = pb.SearchRequest(dataset="d", query=query(**fields), min_revision=revision)
             return len((await search.Search(search_request)).results)
 
-        assert await count_results() == 5
-        assert await count_results(min_confidence=0) == 6
+        assert await count_results() == 6  # one bad vote hides no bullet
+        assert await count_results(min_confidence=0.3) == 5  # S-11
+        assert await count_results(min_confidence=0) == 7
+        stateless = pb.RankBulletsRequest(query=query(), bullets=[*MAIN_BULLETS, doubted, bad])
+        assert len((await search.RankBullets(stateless)).results) == 6
         assert await count_results(top_k=2) == 2
         assert await count_results(section_filter=["nowhere"]) == 0
 

@@ -22,7 +22,10 @@ def search(
     top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="The number of bullets.")] = 10,
     section: Annotated[list[str] | None, typer.Option(help="Return only bullets of this section; repeatable.")] = None,
     min_confidence: Annotated[
-        float | None, typer.Option(help="Return only bullets with at least this confidence, 0 to 1. [default: 0.3]")
+        float | None,
+        typer.Option(
+            help="Return only bullets with at least this confidence, 0 to 1. [default: all without mostly bad votes]"
+        ),
     ] = None,
     alpha: Annotated[float | None, typer.Option(help="The weight of the vector score, 0 to 1.")] = None,
     min_revision: MinRevision = 0,

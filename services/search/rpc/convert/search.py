@@ -32,6 +32,7 @@ def decode_query(message: search_pb2.SearchQuery) -> RankingRequest:
             message.top_k if message.HasField("top_k") else DEFAULT_TOP_K,
             list(sections) if sections else None,
             message.min_confidence if message.HasField("min_confidence") else DEFAULT_MIN_CONFIDENCE,
+            smoothed=not message.HasField("min_confidence"),
         ),
         message.alpha if message.HasField("alpha") else None,
         FUSIONS[message.fusion],

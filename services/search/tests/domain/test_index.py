@@ -47,6 +47,7 @@ def entries(draw: st.DrawFn, entry_id: str) -> Entry[str]:
         section=draw(st.sampled_from(["rules", "facts"])),
         confidence=draw(st.sampled_from([0.0, 0.3, 0.5, 1.0])),
         attributes=draw(st.sampled_from([(), (("lang", "en"),), (("lang", "ja"), ("part", "1"))])),
+        smoothed_confidence=draw(st.sampled_from([0.25, 0.5])),
     )
 
 
@@ -103,6 +104,7 @@ class EnginesAgree(RuleBasedStateMachine):
         alpha=st.sampled_from([0.0, 0.3, 0.5, 1.0]),
         method=st.sampled_from(["minmax", "rrf"]),
         top_k=st.integers(1, 12),
+        smoothed=st.booleans(),
     )
     def search(
         self,
@@ -114,8 +116,9 @@ class EnginesAgree(RuleBasedStateMachine):
         alpha: float,
         method: str,
         top_k: int,
+        smoothed: bool,
     ) -> None:
-        admitted = CandidateFilter(frozenset(sections), min_confidence, attributes)
+        admitted = CandidateFilter(frozenset(sections), min_confidence, attributes, smoothed)
         query = (words.split(), unit32(np.array(vector)), admitted, Fusion(alpha, method), top_k, True)
         expected = self.reference.view.search(*query)
         of_item = {result.item: result for result in expected.results}

@@ -93,7 +93,9 @@ class SearchQuery(_message.Message):
     top_k: _builtins.int
     """Number of results; unset means 10, at most 10,000."""
     min_confidence: _builtins.float
-    """Only bullets with at least this confidence_score; unset means 0.3, an explicit 0 means 0."""
+    """Only bullets with at least this confidence_score; an explicit 0 admits every bullet. Unset: bullets whose votes
+    give (helpful + 1) / (helpful + harmful + 2) of at least 0.3, so that one bad vote hides no bullet.
+    """
     alpha: _builtins.float
     """Weight of the vector score, 0 to 1; unset means the service's default."""
     fusion: Global___Fusion.ValueType

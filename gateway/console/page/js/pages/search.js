@@ -123,7 +123,7 @@ class Search {
       query_text: this.text.value,
       top_k: Number(this.k.value || 10),
       alpha: Number(this.alpha.value),
-      min_confidence: Number(this.confidence.value),
+      ...(changed(this.confidence, "confidence") && { min_confidence: Number(this.confidence.value) }),
       section_filter: sections,
       explain: true,
     };
