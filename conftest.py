@@ -20,6 +20,7 @@ settings.register_profile(
     "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI"))
 )
 settings.load_profile("untimed")
+os.environ.setdefault("HANSEI_DATA_DIR", "data")  # never the data of the person who runs the tests
 _run = ExitStack()
 
 

@@ -27,15 +27,24 @@ def settings_classes() -> dict[str, type[chassis.ServiceSettings]]:
     return {name: parts.settings_class(name) for name in parts.service_names()}
 
 
-def run_stack(address: str | None, announce: Callable[[str], None]) -> None:
-    """Run every service in this process until a signal; `announce` gets the address once all have started."""
+def run_stack(address: str | None, announce: Callable[[str, str, str], None]) -> None:
+    """Run every service in this process until a signal.
+
+    Once all have started, `announce` gets the address of gRPC, the URL of HTTP and the embedding model.
+    """
     from allinone.bootstrap import StackSettings, build
+    from libs.embedding.connect import describe_embedding_model
+    from services.curator.settings import CuratorSettings
 
     def build_announced(settings: StackSettings, peers: chassis.Peers) -> Sequence[chassis.Service]:
-        async def start() -> None:
-            announce(peers.own_address)
+        services = build(settings, peers)
 
-        return [*build(settings, peers), chassis.Service(name="announcement", registrations=(), start=start)]
+        async def start() -> None:
+            urls = [url for service in services if (url := service.http_url())]
+            model = describe_embedding_model(chassis.load(CuratorSettings))
+            announce(peers.own_address, "".join(urls), model)
+
+        return [*services, chassis.Service(name="announcement", registrations=(), start=start)]
 
     overrides = {"listen_address": address} if address else {}
     chassis.run(build_announced, chassis.load(StackSettings, **overrides))

@@ -1,7 +1,8 @@
 """Settings: frozen, read once, each with a docstring that gives its unit.
 
 A setting takes its value from the first of: the constructor, the environment, `.env` if its class reads one, a file
-if the caller of `read_settings` passes one, its default. `VARIABLES` says which environment variables set it.
+if the caller of `read_settings` passes one, its default. `VARIABLES` says which environment variables set it. A default
+path in the folder `data` is in the folder that HANSEI_DATA_DIR names instead.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
 """Environment variables by settings class or field, in order of precedence; `{}` is the name of the field in capitals.
 A field that `plain_field` declares is also read from its bare name in capitals."""
 
+DATA_DIRECTORY_VARIABLE, DATA_FOLDER = "HANSEI_DATA_DIR", "data/"
+
 _ADDRESS_SUFFIX = "_addr"
 _PLAIN: dict[str, JsonValue] = {"plain_variable": True}
 
@@ -71,8 +74,10 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the constructor's values and the variables of the class, in order of precedence."""
-        return init_settings, InitSettingsSource(cls, _nest(_read_variables(cls)))
+        """Return the constructor's values, the variables of the class and moved defaults, in order of precedence."""
+        defaults = {name: field.default for name, field in cls.model_fields.items()}
+        moved = {name: path for name, default in defaults.items() if (path := in_data_directory(default)) != default}
+        return init_settings, InitSettingsSource(cls, _nest(_read_variables(cls))), InitSettingsSource(cls, moved)
 
     @classmethod
     def parse_variable(cls, text: str, field: FieldInfo) -> object:
@@ -83,6 +88,14 @@ class Settings(BaseSettings):
             return json.loads(text)
         except ValueError:
             raise ValueError("not JSON") from None
+
+
+def in_data_directory(default: Any) -> Any:
+    """Return a default path in `data` as a path in the folder of HANSEI_DATA_DIR; any other default as it is."""
+    folder = os.environ.get(DATA_DIRECTORY_VARIABLE)
+    if not folder or not isinstance(default, str) or not default.startswith(DATA_FOLDER):
+        return default
+    return str(Path(folder) / default.removeprefix(DATA_FOLDER))
 
 
 def variable_names(settings: type[Settings], path: FieldPath, field: FieldInfo | None = None) -> tuple[str, ...]:
@@ -350,7 +363,10 @@ class SettingRow:
     def current_value(self) -> tuple[str, str]:
         """Return the setting as it stands in the environment and its variable, or the default and `default`."""
         variable = next((name for name in self.variables if os.environ.get(name)), None)
-        return (os.environ[variable], variable) if variable else (self.default, "default")
+        if variable:
+            return os.environ[variable], variable
+        value: str = in_data_directory(self.default)
+        return value, "default" if value == self.default else DATA_DIRECTORY_VARIABLE
 
 
 def settings_table(settings: type[Settings]) -> list[SettingRow]:

@@ -97,6 +97,7 @@ def front(
         drain=bulk.learning.drain,
         close=closing.aclose,
         guard=access.guard or AllowAll(),
+        http_url=lambda: http.url if http is not None else "",
         tasks={
             "access": access.synchronization.run,
             "bulk": bulk.learning.run_maintenance,

@@ -88,6 +88,7 @@ async def serve(
         try:
             await _drain(server, settings, listed)
         finally:
+            await server.stop(0)  # at once, if the drain was interrupted
             await started.aclose()
 
 

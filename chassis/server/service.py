@@ -34,7 +34,7 @@ class Service:
     and calls are refused with UNAVAILABLE. Then ``tasks`` run; if one raises, the error is logged and health reports
     NOT_SERVING. ``drain`` runs when the server begins to stop and still accepts calls: it ends background work, such as
     processing a queue. ``close`` runs after the last call has ended, also when ``start`` failed. ``guard`` authorizes
-    calls.
+    calls. ``http_url`` returns where the started service also serves HTTP, or an empty text.
     """
 
     name: str
@@ -44,3 +44,4 @@ class Service:
     close: Callable[[], Awaitable[None]] = do_nothing
     tasks: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     guard: Guard = field(default_factory=AllowAll)
+    http_url: Callable[[], str] = str

@@ -62,6 +62,11 @@ class HttpServer:
         self._serving: asyncio.Task[None] | None = None
         self.address = ""
 
+    @property
+    def url(self) -> str:
+        """Return the URL of the server; empty before the start."""
+        return f"{'https' if self._server.config.ssl else 'http'}://{self.address}" if self.address else ""
+
     async def start(self) -> None:
         """Bind the address and serve. Raises BadSetting if the address is unavailable."""
         listener = _listen(self._address, self._variable)

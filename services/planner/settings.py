@@ -9,6 +9,7 @@ from pydantic import Field
 
 from chassis.settings import ServiceSettings, plain_field
 from libs.llm.settings import LLMSettings
+from services.planner.config import DEFAULT_FILE
 
 
 class PlannerSettings(LLMSettings, ServiceSettings):
@@ -26,7 +27,7 @@ class PlannerSettings(LLMSettings, ServiceSettings):
     planner_database_url: str = Field("data/planner.db", min_length=1)
     """Database of the executions: a file name for SQLite, or a PostgreSQL URL, which several planners can share."""
 
-    grace_config: Path = Path("config/grace_config.yml")
+    grace_config: Path = DEFAULT_FILE
     """File with thresholds, weights, limits and the planning model; variables `GRACE_<SECTION>_<KEY>` override it."""
 
     planner_lease_seconds: float = Field(10.0, gt=0)

@@ -72,7 +72,8 @@ class Environment:
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith(("HANSEI_", "PYTHON", "LLM_"))
         }
-        return {**environment, "COLUMNS": "200", "PATH": f"{self.folder / 'bin'}:/usr/bin:/bin", **more}
+        home = {"HOME": str(self.work), "XDG_DATA_HOME": str(self.work / "share")}
+        return {**environment, **home, "COLUMNS": "200", "PATH": f"{self.folder / 'bin'}:/usr/bin:/bin", **more}
 
 
 def environment(folder: Path, lock: str, *wheels: Path) -> Environment:

@@ -12,7 +12,7 @@ from libs.storage.idempotency import IdempotencyKey
 from services.curator.domain.curation import Operation, Proposal, Vote, VoteOutcome, summarize_deltas
 from services.curator.domain.draft import Draft
 from services.curator.domain.log import Origin, RevisionKind, StoredBullet
-from services.curator.domain.merge import MergeTerms, count_votes, merge_deltas
+from services.curator.domain.merge import UNKNOWN_BULLET, MergeTerms, count_votes, merge_deltas
 from services.curator.domain.policy import Policy, Trust
 from services.curator.domain.review import PendingChange, PendingState
 from services.curator.domain.review_rules import wait_reason_of
@@ -206,9 +206,10 @@ def enforce_policy(dataset: DatasetTransaction, policy: Policy, touched: Sequenc
 def _log_skipped(dataset: str, operations: Sequence[Operation], votes: Sequence[VoteOutcome]) -> None:
     for operation in operations:
         if operation.skipped_reason:
-            _log.warning(
-                "delta not applied", dataset=dataset, delta=operation.delta.type, reason=operation.skipped_reason
-            )
+            # To add nothing new is a decision of the curator; to change a bullet that is not there is an error (C-66).
+            log = _log.info if operation.delta.type == "ADD" else _log.warning
+            log("delta not applied", dataset=dataset, delta=operation.delta.type, reason=operation.skipped_reason)
     for vote in votes:
         if vote.skipped_reason:
-            _log.warning("vote not counted", dataset=dataset, reason=vote.skipped_reason)
+            log = _log.warning if vote.skipped_reason == UNKNOWN_BULLET else _log.info  # C-59
+            log("vote not counted", dataset=dataset, reason=vote.skipped_reason)

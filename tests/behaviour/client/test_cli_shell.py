@@ -8,7 +8,9 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import tomllib
+import urllib.request
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +23,7 @@ from hansei.client.cli import root_command
 from hansei.client.cli.embedded_stack import temporary_settings
 from hansei.client.cli.options import EXIT_CODES
 from tests.support import systems
-from tests.support.commands import Hansei, copy_runs, runner
+from tests.support.commands import EXAMPLES, Hansei, copy_runs, runner
 
 ROOT = Path(__file__).parents[3]
 HANSEI = [sys.executable, "-c", "from hansei.client.cli import main; main()"]
@@ -30,10 +32,10 @@ WRITE_THEIR_OWN_STDOUT = {"up", "playbook export", "mcp"}
 
 
 def environment(**own: str) -> dict[str, str]:
-    """Return the environment of a user who has set no variable of hansei."""
+    """Return the environment of a user who has set no variable of hansei but the one that keeps data in this folder."""
     ours = ("HANSEI_", "OPENAI_", "LLM_", "EMBEDDING_", "PLAYBOOK_", "SEARCH_", "PLANNER_", "LEADERBOARD_")
     others = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    return {**others, "PYTHONPATH": PATHS, **own}
+    return {**others, "PYTHONPATH": PATHS, "HANSEI_DATA_DIR": "data", **own}
 
 
 def commands(group: Any = None, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -177,30 +179,90 @@ def test_demo_shows_the_loop_and_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_up_says_where_it_is_and_drains_on_ctrl_c(tmp_path: Path) -> None:
+def start_up(folder: Path, *arguments: str, **variables: str) -> tuple[subprocess.Popen[str], list[str]]:
+    """Start `hansei up` on free ports; return the process and the lines that it wrote until it was up."""
     process = subprocess.Popen(
-        [*HANSEI, "up", "--listen", "127.0.0.1:0"],
-        cwd=tmp_path,
-        env=environment(HANSEI_HTTP_ADDRESS=""),
+        [*HANSEI, "up", "--listen", "127.0.0.1:0", *arguments],
+        cwd=folder,
+        env=environment(HANSEI_HTTP_ADDRESS="127.0.0.1:0", **variables),
         stderr=subprocess.PIPE,
         text=True,
     )
+    assert process.stderr is not None
+    lines = [process.stderr.readline()]
+    while lines[-1] and "ctrl-c" not in lines[-1]:
+        lines.append(process.stderr.readline())
+    return process, lines
+
+
+def test_up_shows_addresses_data_and_models_warns_of_nothing_and_drains_on_ctrl_c(tmp_path: Path) -> None:
+    process, lines = start_up(tmp_path, "--data-dir", str(tmp_path / "books"))
     try:
-        assert process.stderr is not None
-        lines = [process.stderr.readline()]
-        while lines[-1] and "hansei is up at" not in lines[-1]:
-            lines.append(process.stderr.readline())
-        with Client(lines[-1].split()[-1]) as running:
+        assert lines[0].startswith("hansei is up at 127.0.0.1:"), lines
+        banner = {line.split()[0]: " ".join(line.split()[1:]) for line in lines[1:]}
+        with Client(banner["grpc"]) as running:
             assert list(running.playbooks.list_datasets().datasets) == []
+        with urllib.request.urlopen(banner["console"]) as response:
+            assert response.status == 200
+        assert banner["console"] == f"{banner['http']}/console/"
+        assert banner["data"] == str(tmp_path / "books")
+        assert banner["model"].startswith("offline")
+        assert banner["embedder"] == "minilm: bundled, for English"
+        assert "hansei learn" in banner["try"]
+        command = [*HANSEI, "learn", str(EXAMPLES), "--addr", banner["grpc"]]
+        for _ in range(2):
+            ran = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True)
+            assert ran.returncode == 0, ran.stderr
         process.send_signal(signal.SIGINT)
         # Not `communicate`, which does not know what `readline` has read ahead.
-        lines.append(process.stderr.read())
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
         assert process.wait(systems.STOP_SECONDS) == 0
     finally:
         process.kill()
         process.communicate()
-    assert "offline: rules, no model and no key" in "".join(lines)
-    assert "Traceback" not in "".join(lines)
+    assert [path.name for path in tmp_path.iterdir()] == ["books"], "all data is in the directory that was named"
+
+
+def test_a_second_signal_ends_up_without_a_traceback(tmp_path: Path) -> None:
+    process, _ = start_up(tmp_path)
+    try:
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        rest = process.stderr.read()
+        assert process.wait(systems.STOP_SECONDS) == 1
+    finally:
+        process.kill()
+        process.communicate()
+    assert "stopped before the drain ended" in rest
+    assert "Traceback" not in rest
+
+
+def test_commands_share_the_data_directory_of_the_platform_and_a_read_creates_nothing(tmp_path: Path) -> None:
+    share = tmp_path / "share"
+    folders = [tmp_path / "one", tmp_path / "other"]
+
+    def run(folder: Path, *arguments: object) -> Any:
+        folder.mkdir(exist_ok=True)
+        ran = subprocess.run(
+            [*HANSEI, *map(str, arguments), "--local", "--json"],
+            cwd=folder,
+            env=environment(HANSEI_DATA_DIR="", XDG_DATA_HOME=str(share), HOME=str(tmp_path)),
+            capture_output=True,
+            text=True,
+        )
+        assert ran.returncode == 0, ran.stderr
+        return json.loads(ran.stdout)
+
+    assert run(folders[0], "search", "a push was rejected", "-d", "shared")["results"] == []
+    assert not share.exists()
+    (file,) = copy_runs(tmp_path, "shared", "git-push-rebased")
+    run(folders[0], "learn", file)
+    assert run(folders[1], "search", "a push was rejected", "-d", "shared")["results"]
+    assert [list(folder.iterdir()) for folder in folders] == [[], []]
+    assert (share / "hansei/playbooks/playbooks.db").is_file()
 
 
 def test_the_demo_comes_along_in_the_wheel(tmp_path: Path) -> None:

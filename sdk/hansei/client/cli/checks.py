@@ -14,7 +14,7 @@ from chassis.deadlines import time_limit
 from chassis.errors import HanseiError, Unavailable
 from chassis.logging import without_secrets
 from chassis.settings import BadSetting, ServiceSettings, load, settings_table
-from hansei.client.cli.embedded_stack import llm_provider
+from hansei.client.cli.embedded_stack import stack_variables
 from hansei.client.cli.failures import PEER_UNAVAILABLE
 from hansei.client.local import set_environment
 from hansei.client.server import ServerNotInstalledError, server
@@ -63,7 +63,7 @@ def load_settings(settings_class: type[ServiceSettings]) -> ServiceSettings | st
     """Return the settings that `hansei up` would have, or the message with which a service would refuse to start."""
     message = io.StringIO()
     try:
-        with redirect_stderr(message), set_environment({"HANSEI_LLM_PROVIDER": llm_provider()}):
+        with redirect_stderr(message), set_environment(stack_variables()):
             return load(settings_class)
     except SystemExit:
         return message.getvalue().strip()

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import typer
 
-from hansei.client.cli.options import Address, AsJson, Local, connect
+from hansei.client.cli.options import Address, AsJson, DataDirectory, Local, connect
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -21,7 +21,8 @@ def command(
     *,
     name: str | None = None,
     local: bool = True,
-    connect_with: Callable[[str | None, bool], AbstractContextManager[Any]] = connect,
+    reads: bool = False,
+    connect_with: Callable[..., AbstractContextManager[Any]] = connect,
     list_name: str = "",
     empty: str = "",
     check: Callable[[Any], None] | None = None,
@@ -37,6 +38,7 @@ def command(
         view: the module and the name of the function in `show`, such as "playbooks.playbook".
         name: the name of the command, unless it is the function's.
         local: whether the command can run on a stack in its own process.
+        reads: whether the command changes nothing, so that no data is created for it.
         connect_with: the function that opens the client.
         list_name: print a list as one document with this field, instead of one line for each item.
         empty: the text for an empty list.
@@ -45,7 +47,8 @@ def command(
 
     def register(function: F) -> F:
         def run(*, addr: str | None, as_json: bool, local: bool = False, **options: Any) -> None:
-            with connect_with(addr, local) as client:
+            options.pop("data_dir", None)  # its callback has set it
+            with connect_with(addr, local, reads=reads) as client:
                 result = function(client, **options)
                 if list_name and as_json:
                     print_result({list_name: _as_documents(result)}, as_json, view)
@@ -76,11 +79,12 @@ def _signature(function: Callable[..., object], local: bool) -> inspect.Signatur
         for name, parameter in inspect.signature(function).parameters.items()
         if name != "client"
     ]
-    common: list[tuple[str, Any, Any]] = [("addr", Address, None), ("local", Local, False), ("as_json", AsJson, False)]
+    common: list[tuple[str, Any, Any]] = [("addr", Address, None), ("local", Local, False)]
+    common += [("data_dir", DataDirectory, None), ("as_json", AsJson, False)]
     parameters += [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         for name, annotation, default in common
-        if local or name != "local"
+        if local or name not in ("local", "data_dir")
     ]
     return inspect.Signature(parameters)
 

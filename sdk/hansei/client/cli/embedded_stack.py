@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from hansei.client.data_directory import DATA_DIRECTORY_VARIABLE, data_directory
+
 if TYPE_CHECKING:
+    from chassis.settings import SettingRow
     from hansei.client.client import AsyncClient, Client
 
 OFFLINE = "offline"
@@ -19,6 +23,11 @@ def llm_provider() -> str:
     return os.environ.get("HANSEI_LLM_PROVIDER") or os.environ.get("LLM_PROVIDER") or OFFLINE
 
 
+def stack_variables() -> dict[str, str]:
+    """Return the variables with which a command runs a stack: its provider of models, and its data directory."""
+    return {"HANSEI_LLM_PROVIDER": llm_provider(), DATA_DIRECTORY_VARIABLE: str(data_directory())}
+
+
 def _configure_logging() -> None:
     """Log only errors, unless HANSEI_LOG_LEVEL is set: logs would mix with the output of the command."""
     from chassis import logging
@@ -27,13 +36,20 @@ def _configure_logging() -> None:
 
 
 @contextmanager
-def embedded_client(variables: Mapping[str, str] | None = None) -> Iterator[Client]:
-    """Yield a client of a stack in this process, with the settings of the environment, replaced by `variables`."""
+def embedded_client(variables: Mapping[str, str] | None = None, *, reads: bool = False) -> Iterator[Client]:
+    """Yield a client of a stack in this process, with the settings of the environment, replaced by `variables`.
+
+    If the command only `reads` and there is no data yet, the stack runs in a temporary directory.
+    """
     from hansei.client.client import Client
 
     _configure_logging()
-    with Client.local(**{"HANSEI_LLM_PROVIDER": llm_provider(), **(variables or {})}) as client:
-        yield client
+    with ExitStack() as closing:
+        settings = {"HANSEI_LLM_PROVIDER": llm_provider(), **(variables or {})}
+        if reads and not _has_data():
+            directory = closing.enter_context(TemporaryDirectory(prefix="hansei-"))
+            settings = {**settings, **_data_settings(Path(directory))}
+        yield closing.enter_context(Client.local(**settings))
 
 
 @asynccontextmanager
@@ -46,15 +62,33 @@ async def embedded_async_client() -> AsyncIterator[AsyncClient]:
         yield client
 
 
-def temporary_settings(directory: Path) -> dict[str, str]:
-    """Return the settings of an offline stack that stores everything in `directory`, whatever the environment is."""
-    from chassis.settings import settings_table
+def _data_rows() -> list[SettingRow]:
+    """Return the settings that name a file or a folder with data."""
+    from chassis.settings import DATA_FOLDER, settings_table
     from hansei.client.server import server
 
     rows = [row for settings in server().settings_classes().values() for row in settings_table(settings)]
-    data_files = {row.name: row.default for row in rows if row.default.startswith("data/")}
+    return [row for row in rows if row.default.startswith(DATA_FOLDER)]
+
+
+def _has_data() -> bool:
+    """Return whether a database of the settings exists, or is on a server."""
+    from hansei.client.local import set_environment
+
+    with set_environment({DATA_DIRECTORY_VARIABLE: str(data_directory())}):
+        values = [row.current_value()[0] for row in _data_rows()]
+    is_served = bool(os.environ.get("HANSEI_CURATOR_DATABASE_URL")) or any("://" in value for value in values)
+    return is_served or any(Path(value).exists() for value in values)
+
+
+def _data_settings(directory: Path) -> dict[str, str]:
+    return {f"HANSEI_{row.name.upper()}": str(directory / row.default) for row in _data_rows()}
+
+
+def temporary_settings(directory: Path) -> dict[str, str]:
+    """Return the settings of an offline stack that stores everything in `directory`, whatever the environment is."""
     return {
-        **{f"HANSEI_{name.upper()}": str(directory / default) for name, default in data_files.items()},
+        **_data_settings(directory),
         "HANSEI_CURATOR_DATABASE_URL": "",
         "HANSEI_LLM_PROVIDER": OFFLINE,
         "HANSEI_EMBEDDING_PROVIDER": OFFLINE,

@@ -28,7 +28,7 @@ def retrieval(
 
     FILE is a retrieval set, {"docs", "queries", "qrels"}. Settings and embedding model are those of the search service.
     """
-    from hansei.client.cli.embedded_stack import llm_provider
+    from hansei.client.cli.embedded_stack import stack_variables
     from hansei.client.local import set_environment
     from hansei.client.server import server
 
@@ -37,7 +37,7 @@ def retrieval(
     unknown_variants = sorted(set(variant or ()) - set(known_variants))
     if unknown_variants:
         fail(f"unknown variant {', '.join(unknown_variants)}; known: {', '.join(known_variants)}", Exit.USAGE)
-    with set_environment({"HANSEI_LLM_PROVIDER": llm_provider()}):
+    with set_environment(stack_variables()):
         qualities = commands.evaluate_retrieval(file, variant or ())
     print_result(qualities, as_json, "scores.retrieval")
 

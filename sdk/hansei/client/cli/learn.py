@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hansei.client.cli.options import DATASET_VARIABLE, STDIO, Address, AsJson, Exit, Local, connect, fail
+from hansei.client.cli.options import (
+    DATASET_VARIABLE,
+    STDIO,
+    Address,
+    AsJson,
+    DataDirectory,
+    Exit,
+    Local,
+    connect,
+    fail,
+)
 from hansei.client.cli.sources import read_source
 
 if TYPE_CHECKING:
@@ -35,6 +45,7 @@ def learn(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also show insights, edits and votes.")] = False,
     addr: Address = None,
     local: Local = False,
+    data_dir: DataDirectory = None,
     as_json: AsJson = False,
 ) -> None:
     """Learn from recorded trajectories.

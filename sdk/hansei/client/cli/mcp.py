@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hansei.client.cli.options import DATASET_VARIABLE, Address, Local
+from hansei.client.cli.options import DATASET_VARIABLE, Address, DataDirectory, Local
 
 
 def mcp(
@@ -25,6 +25,7 @@ def mcp(
     ] = None,
     addr: Address = None,
     local: Local = False,
+    data_dir: DataDirectory = None,
 ) -> None:
     """Serve the playbook to MCP clients.
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
+
+from hansei.client.data_directory import DATA_DIRECTORY_VARIABLE, data_directory
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
@@ -50,6 +53,23 @@ Address = Annotated[
 Local = Annotated[
     bool, typer.Option("--local", help="Run every service in this process, on the same data, instead of a server.")
 ]
+
+
+def _set_data_directory(directory: str | None) -> None:
+    if directory:
+        os.environ[DATA_DIRECTORY_VARIABLE] = directory
+
+
+DataDirectory = Annotated[
+    str | None,
+    typer.Option(
+        "--data-dir",
+        envvar=DATA_DIRECTORY_VARIABLE,
+        metavar="DIR",
+        help="The directory with the data of `hansei up` and --local. [default: that of the platform]",
+        callback=_set_data_directory,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON, and nothing else, to stdout.")]
 Dataset = Annotated[
     str | None,
@@ -77,12 +97,12 @@ def fail(message: str, code: Exit = Exit.FAILED) -> NoReturn:
 
 
 @contextmanager
-def connect(address: str | None, local: bool) -> Iterator[Client]:
-    """Yield a client of the server at `address`, or of a stack in this process."""
+def connect(address: str | None, local: bool, *, reads: bool = False) -> Iterator[Client]:
+    """Yield a client of the server at `address`, or of a stack in this process; it creates no data if `reads`."""
     if local:
         from hansei.client.cli.embedded_stack import embedded_client
 
-        with embedded_client() as client:
+        with embedded_client(reads=reads) as client:
             yield client
     else:
         from hansei.client.client import Client
@@ -92,14 +112,14 @@ def connect(address: str | None, local: bool) -> Iterator[Client]:
 
 
 @contextmanager
-def connect_or_embed(address: str | None, local: bool) -> Iterator[Client]:
+def connect_or_embed(address: str | None, local: bool, *, reads: bool = False) -> Iterator[Client]:
     """Yield the client of `connect`, or of a stack in this process if no server is named and none is running."""
     if not address and not local and not _is_server_running():
         from hansei.client.cli.output import say
 
-        say("no server is running here: using the data of this folder directly")
+        say(f"no server is running here: using the data in {data_directory()} directly")
         local = True
-    with connect(address, local) as client:
+    with connect(address, local, reads=reads) as client:
         yield client
 
 

@@ -98,7 +98,7 @@ def answer(
     return (response.event for response in events)
 
 
-@command(app, "plans.summary", name="list", empty="there are no executions")
+@command(app, "plans.summary", reads=True, name="list", empty="there are no executions")
 def list_executions(
     client: Client,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="The number of executions.")] = 20,
@@ -107,7 +107,7 @@ def list_executions(
     return list(client.planner.list_executions(page_size=limit).executions)
 
 
-@command(app, "plans.execution_status")
+@command(app, "plans.execution_status", reads=True)
 def cancel(
     client: Client,
     execution: Execution,

@@ -24,7 +24,7 @@ AtRevision = Annotated[
 ]
 
 
-@command(app, "playbooks.playbook")
+@command(app, "playbooks.playbook", reads=True)
 def show(client: Client, dataset: Dataset = None, revision: AtRevision = None) -> object:
     """Show the bullets of a playbook, section by section."""
     name = dataset_or_only(client, dataset)
@@ -33,7 +33,7 @@ def show(client: Client, dataset: Dataset = None, revision: AtRevision = None) -
     return client.playbooks.get(dataset=name, revision=revision).playbook
 
 
-@command(app, "playbooks.revision", empty="the playbook has no history yet")
+@command(app, "playbooks.revision", reads=True, empty="the playbook has no history yet")
 def history(
     client: Client,
     bullet: Annotated[str | None, typer.Argument(help="Show only the changes of this bullet, oldest first.")] = None,
@@ -47,7 +47,7 @@ def history(
     return list(client.playbooks.get_history(dataset=name, page_size=limit).revisions)
 
 
-@command(app, "playbooks.difference")
+@command(app, "playbooks.difference", reads=True)
 def diff(
     client: Client,
     from_revision: Annotated[

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hansei.client.cli.options import STDIO, Address, Author, Dataset, Local, Reason, connect_or_embed, dataset_or_only
+from hansei.client.cli.options import (
+    STDIO,
+    Address,
+    Author,
+    DataDirectory,
+    Dataset,
+    Local,
+    Reason,
+    connect_or_embed,
+    dataset_or_only,
+)
 from hansei.client.cli.sources import read_source
 
 if TYPE_CHECKING:
@@ -33,12 +43,13 @@ def export_playbook(
     revision: Annotated[int, typer.Option("--revision", "-r", min=0, help="Export this revision; 0: the newest.")] = 0,
     addr: Address = None,
     local: Local = False,
+    data_dir: DataDirectory = None,
 ) -> None:
     """Write a playbook to a file.
 
     Without --addr and without a running server, the command reads the data that a server would use here.
     """
-    with connect_or_embed(addr, local) as client:
+    with connect_or_embed(addr, local, reads=True) as client:
         from hansei.playbook.v1 import playbook_service_pb2 as playbook
 
         formats = {

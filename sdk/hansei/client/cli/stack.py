@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from hansei.client.cli.options import AsJson
+from hansei.client.cli.options import AsJson, DataDirectory
+from hansei.client.data_directory import DATA_DIRECTORY_VARIABLE, data_directory
 
 
 def run_services(
@@ -18,6 +19,7 @@ def run_services(
             "--listen", envvar="HANSEI_LISTEN_ADDRESS", metavar="HOST:PORT", help="[default: 127.0.0.1:50050]"
         ),
     ] = None,
+    data_dir: DataDirectory = None,
 ) -> None:
     """Run every service in this process, until ctrl-c.
 
@@ -31,13 +33,19 @@ def run_services(
     commands = server()
     provider = llm_provider()
 
-    def announce(running_address: str) -> None:
+    def announce(running_address: str, http_url: str, embedder: str) -> None:
         say(f"hansei is up at {running_address}")
+        if http_url:
+            say(f"  console     {http_url}/console/")
+        say(f"  http        {http_url or 'off: HANSEI_HTTP_ADDRESS is empty'}")
+        say(f"  grpc        {running_address}")
+        say(f"  data        {data_directory()}")
         say(f"  model       {provider}{': rules, no model and no key' if provider == OFFLINE else ''}")
+        say(f"  embedder    {embedder}")
         say("  try         hansei learn FILE · hansei search QUERY · hansei ask QUERY · hansei playbook show")
         say("  ctrl-c      finish the calls in progress and stop")
 
-    os.environ["HANSEI_LLM_PROVIDER"] = provider
+    os.environ |= {"HANSEI_LLM_PROVIDER": provider, DATA_DIRECTORY_VARIABLE: str(data_directory())}
     os.environ.setdefault("HANSEI_LOG_FORMAT", "console")
     os.environ.setdefault("HANSEI_LOG_LEVEL", "WARNING")
     commands.run_stack(address, announce)
