@@ -12,13 +12,13 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tests.console.reader import Reader
 from tests.console.seeds import Seeds
-from tests.console.windows import ARGUMENTS, SECONDS, Stack, filled, reading
+from tests.console.windows import ARGUMENTS, SECONDS, Stack, filled_hansei, reading
 from tests.support.shared_resources import get_shared
 
 
 @pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
-    found = get_shared(filled)
+    found = get_shared(filled_hansei)
     with httpx.Client(base_url=found.url, timeout=SECONDS) as client:
         yield Stack(**vars(found), seeds=Seeds(client, found.address))
 

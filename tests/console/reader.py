@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from playwright.sync_api import Locator, Page, expect
 
-PATIENCE_MS = 20_000
+TIMEOUT_MS = 20_000
 """How long an expectation may take to come true on a busy machine; nothing waits longer than it must."""
 
-expect.set_options(timeout=PATIENCE_MS)
+expect.set_options(timeout=TIMEOUT_MS)
 
 VIOLATIONS = "addEventListener('securitypolicyviolation', (each) => console.error('policy', each.violatedDirective))"
 
@@ -19,17 +19,17 @@ class Reader:
         self.page = page
         self.complaints: list[str] = []
         self._url = url
-        page.set_default_timeout(PATIENCE_MS)
+        page.set_default_timeout(TIMEOUT_MS)
         page.add_init_script(VIOLATIONS)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("console", lambda told: self.complaints.append(told.text) if told.type == "error" else None)
+        page.on("console", lambda message: self.complaints.append(message.text) if message.type == "error" else None)
 
     def open(self, address: str) -> None:
         """Go to an address such as `#/playbooks`, and wait for what it shows."""
         self.page.goto(f"{self._url}/console/{address}")
-        self.settled()
+        self.wait_until_loaded()
 
-    def settled(self) -> None:
+    def wait_until_loaded(self) -> None:
         """Wait until nothing loads any more."""
         expect(self.page.locator("#main")).not_to_be_empty()
         expect(self.page.locator(".state-loading")).to_have_count(0)
@@ -58,7 +58,7 @@ class Reader:
         return self.main.locator("[role=option]")
 
     @property
-    def chosen(self) -> Locator:
+    def chosen_row(self) -> Locator:
         """The chosen row."""
         return self.main.locator("[role=option][aria-selected=true]")
 

@@ -1,4 +1,4 @@
-"""What a hansei holds that has been in use for a while, written through its own faces."""
+"""Fill a hansei over HTTP and gRPC as if it had been in use for a while."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ MOST = 1_000
 
 
 class Seeds:
-    """Fills a running hansei over HTTP; the leaderboard over gRPC, where its entries are written."""
+    """Fill a running hansei over HTTP, and its leaderboard over gRPC, which alone writes entries."""
 
     def __init__(self, http: httpx.Client, address: str) -> None:
         self._http = http
         self._address = address
 
     def playbook(self, dataset: str, bullets: int) -> list[str]:
-        """A playbook of this size with votes and a few later revisions; the ids of its bullets in order."""
+        """Add a playbook of this size with votes and a few later revisions; return the ids of its bullets in order."""
         for first in range(0, bullets, MOST):
             self.deltas(dataset, [lesson(number) for number in range(first, min(bullets, first + MOST))], "import")
         ids = self._ids(dataset)
         self.deltas(dataset, [], "votes of one week", votes=list(_votes(ids[: MOST // 2])))
         edits = [
-            {"type": "DELTA_TYPE_UPDATE", "bullet_id": each, "content": f"Shorter: check {each} first."}
-            for each in ids[:3]
+            {"type": "DELTA_TYPE_UPDATE", "bullet_id": bullet_id, "content": f"Shorter: check {bullet_id} first."}
+            for bullet_id in ids[:3]
         ]
         self.deltas(dataset, edits, "shorter")
         return ids
 
     def deltas(self, dataset: str, deltas: Sequence[Any], reason: str, votes: Sequence[Any] = ()) -> dict[str, Any]:
-        """One edit; what the curator answered."""
+        """Apply one edit and return the curator's response."""
         body = {
             "deltas": deltas,
             "votes": votes,
@@ -110,7 +110,7 @@ class Seeds:
         return answer
 
     def _ids(self, dataset: str) -> list[str]:
-        return [each["id"] for each in self._bullets(dataset)]
+        return [bullet["id"] for bullet in self._bullets(dataset)]
 
     def _bullets(self, dataset: str) -> Iterator[dict[str, Any]]:
         token = ""
@@ -134,10 +134,10 @@ def lesson(number: int) -> dict[str, Any]:
 
 
 def _votes(ids: Sequence[str]) -> Iterator[dict[str, Any]]:
-    for number, each in enumerate(ids):
+    for number, bullet_id in enumerate(ids):
         for run in range(number % 4):
             tag = "VOTE_TAG_HARMFUL" if (number + run) % 5 == 0 else "VOTE_TAG_HELPFUL"
-            yield {"bullet_id": each, "tag": tag, "trajectory_id": f"run-{run}", "reason": "it was used"}
+            yield {"bullet_id": bullet_id, "tag": tag, "trajectory_id": f"run-{run}", "reason": "it was used"}
 
 
 def _entry(

@@ -54,18 +54,18 @@ def test_axe_finds_no_serious_fault_in_dialogs(reader: Reader) -> None:
 
 
 def faults(reader: Reader, address: str | None) -> list[str]:
-    """What axe holds against a page that is serious."""
+    """Return the serious violations that axe finds on a page."""
     if address is not None:
         reader.open(address)
     if not reader.page.evaluate("'axe' in window"):
         reader.page.evaluate(AXE)
     found = reader.page.evaluate("axe.run({resultTypes: ['violations']}).then(({violations}) => violations)")
-    told = "{address}: {id}: {html}"
+    template = "{address}: {id}: {html}"
     return [
-        told.format(address=address, id=each["id"], html=node["html"][:200])
-        for each in found
-        if each["impact"] in SERIOUS
-        for node in each["nodes"]
+        template.format(address=address, id=violation["id"], html=node["html"][:200])
+        for violation in found
+        if violation["impact"] in SERIOUS
+        for node in violation["nodes"]
     ]
 
 
@@ -87,14 +87,14 @@ def test_every_page_is_reached_by_keys(reader: Reader) -> None:
 def test_a_playbook_is_read_by_keys_alone(reader: Reader) -> None:
     reader.open("#/playbooks/thousand")
     reader.press("j", "j", "j", "k")
-    expect(reader.chosen).to_have_attribute("aria-posinset", "2")
+    expect(reader.chosen_row).to_have_attribute("aria-posinset", "2")
     expect(reader.page.get_by_role("region", name="Bullet")).to_be_visible()
     reader.press("Escape")
     expect(reader.page.get_by_role("region", name="Bullet")).to_have_count(0)
     expect(reader.main.locator(".virtual")).to_be_focused()
-    expect(reader.chosen).to_have_attribute("aria-setsize", "1000")  # the list has come to its end
+    expect(reader.chosen_row).to_have_attribute("aria-setsize", "1000")  # the list has come to its end
     reader.press("End")
-    expect(reader.chosen).to_have_attribute("aria-posinset", "1000")
+    expect(reader.chosen_row).to_have_attribute("aria-posinset", "1000")
     reader.press("Home", "/")
     expect(reader.page.get_by_label("Filter bullets")).to_be_focused()
     reader.page.keyboard.type("j?g p")  # in a field, keys are text
@@ -119,7 +119,7 @@ def test_the_theme_is_kept(reader: Reader) -> None:
     reader.open("#/playbooks")
     reader.press("t", "t")
     reader.page.reload()
-    reader.settled()
+    reader.wait_until_loaded()
     assert reader.page.evaluate("document.documentElement.dataset.theme") == "dark"
     assert reader.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 19, 21)"
 

@@ -57,81 +57,83 @@ def hostile(stack: Stack) -> str:
 
 
 @pytest.fixture
-def watched(reader: Reader) -> Iterator[Reader]:
+def watched_reader(reader: Reader) -> Iterator[Reader]:
     """A reader for whom nothing hostile came to life."""
     yield reader
     assert reader.page.evaluate("window.hacked") is None
     assert reader.page.locator(MADE).count() == 0
 
 
-def test_bullets(watched: Reader, hostile: str) -> None:
-    watched.open("#/playbooks/hostile")
-    expect(watched.rows).to_have_count(len(TEXTS))
+def test_bullets(watched_reader: Reader, hostile: str) -> None:
+    watched_reader.open("#/playbooks/hostile")
+    expect(watched_reader.rows).to_have_count(len(TEXTS))
     for number, text in enumerate(TEXTS):
-        watched.rows.nth(number).click()
-        detail = watched.page.get_by_role("region", name="Bullet")
+        watched_reader.rows.nth(number).click()
+        detail = watched_reader.page.get_by_role("region", name="Bullet")
         expect(detail.locator(".lead")).to_have_text(text)
         expect(detail.locator(".story")).to_be_visible()
 
 
-def test_history(watched: Reader, hostile: str) -> None:
-    watched.open("#/playbooks/hostile/history?revision=2")
-    side = watched.page.get_by_role("region", name="Revision")
+def test_history(watched_reader: Reader, hostile: str) -> None:
+    watched_reader.open("#/playbooks/hostile/history?revision=2")
+    side = watched_reader.page.get_by_role("region", name="Revision")
     expect(side.locator(".card")).to_have_count(len(TEXTS))
     expect(side).to_contain_text(TEXTS[0])
 
 
-def test_search(watched: Reader, hostile: str) -> None:
-    watched.open(f"#/search/hostile?q={quote(ALL)}")
-    expect(watched.main.locator(".result").first).to_contain_text("hacked")
-    expect(watched.main.locator(".terms .chip").first).to_be_visible()
+def test_search(watched_reader: Reader, hostile: str) -> None:
+    watched_reader.open(f"#/search/hostile?q={quote(ALL)}")
+    expect(watched_reader.main.locator(".result").first).to_contain_text("hacked")
+    expect(watched_reader.main.locator(".terms .chip").first).to_be_visible()
 
 
-def test_learning(watched: Reader, hostile: str) -> None:
+def test_learning(watched_reader: Reader, hostile: str) -> None:
     steps = [
         {"role": "STEP_ROLE_ASSISTANT", "name": TEXTS[0], "tool_calls": [{"id": "1", "name": "x", "arguments": ALL}]},
         {"role": "STEP_ROLE_TOOL", "name": "x", "tool_call_id": "1", "content": f"Error: {ALL}"},
     ]
     run = {"id": TEXTS[1], "query": ALL, "status": "TRAJECTORY_STATUS_FAILURE", "generated_answer": ALL, "steps": steps}
-    watched.open("#/learn/hostile")
-    watched.page.get_by_label("Trajectories").fill(json.dumps(run))
-    watched.main.get_by_role("button", name="Learn").click()
-    expect(watched.main.locator(".stages > .done")).to_have_count(3)
+    watched_reader.open("#/learn/hostile")
+    watched_reader.page.get_by_label("Trajectories").fill(json.dumps(run))
+    watched_reader.main.get_by_role("button", name="Learn").click()
+    expect(watched_reader.main.locator(".stages > .done")).to_have_count(3)
 
 
-def test_executions(watched: Reader, hostile: str) -> None:
-    watched.open("#/executions")
-    watched.sees(TEXTS[0])
-    watched.open(f"#/executions/{hostile}")
-    expect(watched.main.locator(".step")).to_have_count(len(TEXTS))
-    expect(watched.main.locator(".step-text").nth(1)).to_have_text(TEXTS[1])
-    watched.main.locator(".step").first.click()
+def test_executions(watched_reader: Reader, hostile: str) -> None:
+    watched_reader.open("#/executions")
+    watched_reader.sees(TEXTS[0])
+    watched_reader.open(f"#/executions/{hostile}")
+    expect(watched_reader.main.locator(".step")).to_have_count(len(TEXTS))
+    expect(watched_reader.main.locator(".step-text").nth(1)).to_have_text(TEXTS[1])
+    watched_reader.main.locator(".step").first.click()
 
 
-def test_leaderboard(watched: Reader, hostile: str) -> None:
-    watched.open(f"#/leaderboard/{quote(ROUNDS, safe='')}")
-    watched.main.locator(".round summary").first.click()
-    watched.sees(TEXTS[0])
+def test_leaderboard(watched_reader: Reader, hostile: str) -> None:
+    watched_reader.open(f"#/leaderboard/{quote(ROUNDS, safe='')}")
+    watched_reader.main.locator(".round summary").first.click()
+    watched_reader.sees(TEXTS[0])
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_addresses(watched: Reader, text: str) -> None:
+def test_addresses(watched_reader: Reader, text: str) -> None:
     for address in (f"#/{quote(text, safe='')}", f"#/search/hostile?q={quote(text, safe='')}"):
-        watched.open(address)
-    watched.open(f"#/playbooks/{quote(text, safe='')}")
-    watched.sees("That did not work")
-    watched.complaints.clear()  # that the gateway refuses the name is noted by the browser
+        watched_reader.open(address)
+    watched_reader.open(f"#/playbooks/{quote(text, safe='')}")
+    watched_reader.sees("That did not work")
+    watched_reader.complaints.clear()  # that the gateway refuses the name is noted by the browser
 
 
-def test_the_browser_would_stop_it_too(watched: Reader) -> None:
-    watched.open("#/playbooks")
+def test_the_browser_would_stop_it_too(watched_reader: Reader) -> None:
+    watched_reader.open("#/playbooks")
     for way in ("document.body.innerHTML = '<b>x</b>'", "setTimeout('1')", "document.write('x')"):
         with (
-            watched.page.expect_console_message(lambda told: told.text.startswith("policy require-trusted-types")),
+            watched_reader.page.expect_console_message(
+                lambda message: message.text.startswith("policy require-trusted-types")
+            ),
             pytest.raises(Error, match=r"TrustedHTML|TrustedScript"),
         ):
-            watched.page.evaluate(f"() => {{ {way} }}")
-    watched.complaints.clear()
+            watched_reader.page.evaluate(f"() => {{ {way} }}")
+    watched_reader.complaints.clear()
 
 
 def _import(dataset: str, book: dict[str, object], address: str) -> None:

@@ -52,9 +52,11 @@ def patient(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield url
 
 
-def submitted(url: str, dataset: str, trajectories: list[Any]) -> str:
+def submit_job(url: str, dataset: str, trajectories: list[Any]) -> str:
     """The id of a job that was made elsewhere."""
-    written = [{"trajectory": MessageToDict(each, preserving_proto_field_name=True)} for each in trajectories]
+    written = [
+        {"trajectory": MessageToDict(trajectory, preserving_proto_field_name=True)} for trajectory in trajectories
+    ]
     parts = [
         {"head": {"request_id": str(uuid.uuid4()), "dataset": dataset}},
         {"batch": {"trajectories": written}},
@@ -63,9 +65,9 @@ def submitted(url: str, dataset: str, trajectories: list[Any]) -> str:
     return str(made["job"]["job_id"])
 
 
-def noted(reader: Reader, status: str) -> None:
+def expect_only_refusals(reader: Reader, status: str) -> None:
     """The browser notes what the gateway refuses; the page itself has nothing to complain about."""
-    assert [each for each in reader.complaints if status not in each] == []
+    assert [complaint for complaint in reader.complaints if status not in complaint] == []
     reader.complaints.clear()
 
 
@@ -119,7 +121,7 @@ def test_a_file_is_learned_from_as_it_is_with_the_answer_it_brings(reader: Reade
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("{", "is not JSON"),
         ('{"a": 1}', "in none of the formats"),
@@ -127,17 +129,17 @@ def test_a_file_is_learned_from_as_it_is_with_the_answer_it_brings(reader: Reade
         (json.dumps({"query": "q", "status": "lost", "steps": []}), "should be 'success' or 'failure'"),
     ],
 )
-def test_what_cannot_be_read_says_why_and_is_not_sent(reader: Reader, text: str, told: str) -> None:
+def test_what_cannot_be_read_says_why_and_is_not_sent(reader: Reader, text: str, message: str) -> None:
     reader.open("#/learn/thousand")
     reader.page.get_by_label("Trajectories").fill(text)
     source = reader.main.locator(".source")
     expect(source).to_contain_text("not recognised")
-    expect(source).to_contain_text(told)
-    with_reasons = "formats" in told
+    expect(source).to_contain_text(message)
+    with_reasons = "formats" in message
     expect(source.get_by_text("What each format misses")).to_have_count(1 if with_reasons else 0)
     reader.main.get_by_role("button", name="Learn").click()
     expect(reader.page.locator("#toasts")).to_contain_text("cannot be read")
-    noted(reader, "400")
+    expect_only_refusals(reader, "400")
 
 
 def test_a_format_that_is_chosen_says_what_it_misses(reader: Reader) -> None:
@@ -147,7 +149,7 @@ def test_a_format_that_is_chosen_says_what_it_misses(reader: Reader) -> None:
     expect(reader.main.locator(".source")).to_contain_text("trajectory.reward")
     reader.page.get_by_label("Format").select_option("")
     expect(reader.main.locator(".source .chip")).to_have_text("OpenAI messages")
-    noted(reader, "400")
+    expect_only_refusals(reader, "400")
 
 
 def test_nothing_is_nothing_to_learn_from(reader: Reader) -> None:
@@ -176,12 +178,12 @@ def test_several_runs_become_a_job_with_its_progress(reader: Reader) -> None:
     expect(listed).to_contain_text("completed")
     reader.page.reload()  # the address names the job
     expect(job).to_contain_text("13 of 13 runs")
-    noted(reader, "400")
+    expect_only_refusals(reader, "400")
 
 
 def test_a_job_is_cancelled_by_a_key(browser: Browser, patient: str) -> None:
     with reading(browser, patient) as reader:
-        job_id = submitted(patient, "cancelled", runs("cancelled", 30))
+        job_id = submit_job(patient, "cancelled", runs("cancelled", 30))
         reader.open("#/learn/cancelled")
         reader.page.get_by_role("region", name="Jobs").get_by_role("link", name="30 runs").click()
         job = reader.page.get_by_role("region", name="Job", exact=True)
@@ -197,7 +199,7 @@ def test_a_job_is_cancelled_by_a_key(browser: Browser, patient: str) -> None:
 
 def test_dead_letters_say_why_and_are_tried_again(browser: Browser, giving_up: str) -> None:
     with reading(browser, giving_up) as reader:
-        job_id = submitted(giving_up, "dead", runs("dead", 60))
+        job_id = submit_job(giving_up, "dead", runs("dead", 60))
         reader.open(f"#/learn/dead?job={job_id}")
         job = reader.page.get_by_role("region", name="Job", exact=True)
         expect(job).to_contain_text("incomplete")
@@ -217,7 +219,7 @@ def test_dead_letters_say_why_and_are_tried_again(browser: Browser, giving_up: s
 def test_a_job_that_is_forgotten_says_so(reader: Reader) -> None:
     reader.open(f"#/learn/thousand?job={uuid.uuid4()}")
     reader.sees("No such job")
-    noted(reader, "404")
+    expect_only_refusals(reader, "404")
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
@@ -234,14 +236,14 @@ def test_everybody_can_use_it(browser: Browser, stack: Stack, theme: str) -> Non
         assert faults(reader, None) == []
         wide = reader.page.evaluate("Math.max(document.documentElement.scrollWidth, main.scrollWidth) - innerWidth")
         assert wide <= 0
-        noted(reader, "400")
+        expect_only_refusals(reader, "400")
 
 
 def test_hostile_files_stay_text(browser: Browser, giving_up: str, reader: Reader) -> None:
     name = TEXTS[0].replace("/", "") + ".json"
-    said = [{"role": "user", "content": ALL}, {"role": "assistant", "content": ALL}]
+    messages = [{"role": "user", "content": ALL}, {"role": "assistant", "content": ALL}]
     reader.open("#/learn/hostile-files")
-    reader.page.get_by_label("Trajectory files").set_input_files(file(name, json.dumps(said)))
+    reader.page.get_by_label("Trajectory files").set_input_files(file(name, json.dumps(messages)))
     expect(reader.main.locator(".source .name")).to_have_text(name)
     expect(reader.main.locator(".runs .line")).to_contain_text(TEXTS[0])
     reader.page.get_by_label("Trajectory files").set_input_files(file("keys.json", json.dumps({ALL: 1})))
@@ -249,9 +251,9 @@ def test_hostile_files_stay_text(browser: Browser, giving_up: str, reader: Reade
     with reading(browser, giving_up) as other:
         (run,) = runs("hostile-letters", 1)
         run.id = ALL[:200]
-        other.open(f"#/learn/hostile-letters?job={submitted(giving_up, 'hostile-letters', [run])}")
+        other.open(f"#/learn/hostile-letters?job={submit_job(giving_up, 'hostile-letters', [run])}")
         expect(other.main.locator(".letters")).to_contain_text(TEXTS[0])
-        for each in (reader, other):
-            assert each.page.evaluate("window.hacked") is None
-            assert each.page.locator(MADE).count() == 0
-    noted(reader, "400")
+        for window in (reader, other):
+            assert window.page.evaluate("window.hacked") is None
+            assert window.page.locator(MADE).count() == 0
+    expect_only_refusals(reader, "400")

@@ -153,8 +153,8 @@ def test_a_plan_is_drawn_with_its_states_and_the_question_answered(reader: Reade
     reader.open(f"#/executions/{execution}")
     expect(reader.main.locator(".edge")).to_have_count(6)
     expect(reader.main.locator(".step-success")).to_have_count(2)
-    asked = reader.page.get_by_role("region", name="Open question")
-    expect(asked).to_contain_text("About step 1")
+    question = reader.page.get_by_role("region", name="Open question")
+    expect(question).to_contain_text("About step 1")
     reader.press("y")
     expect(reader.main.locator(".event-intervention_answered")).to_contain_text("proceed")
     reader.main.locator("[data-step='2']").click()
@@ -220,7 +220,7 @@ def test_health_shows_services_and_indexes(reader: Reader) -> None:
 
 
 def test_pages_without_anything_say_so(reader: Reader) -> None:
-    for address, told in (
+    for address, text in (
         ("#/playbooks/nothing-here", "No bullets"),
         ("#/playbooks/nothing-here/history", "No revisions"),
         ("#/review/nothing-here", "Nothing waits"),
@@ -231,14 +231,16 @@ def test_pages_without_anything_say_so(reader: Reader) -> None:
         ("#/nowhere", "There is no such page"),
     ):
         reader.open(address)
-        reader.sees(told)
+        reader.sees(text)
 
 
 def test_what_the_gateway_refuses_is_told_with_its_reason(reader: Reader) -> None:
     reader.open("#/playbooks/thousand?at=99")
     reader.sees("That did not work")
     expect(reader.button("Try again")).to_be_visible()
-    assert all("400" in each for each in reader.complaints)  # the browser notes the refusal; the page does not complain
+    assert all(
+        "400" in complaint for complaint in reader.complaints
+    )  # the browser notes the refusal; the page does not complain
     reader.complaints.clear()
 
 
@@ -249,5 +251,5 @@ def test_a_gateway_that_is_gone_is_told_and_tried_again(reader: Reader) -> None:
     reader.page.context.unroute_all()
     reader.button("Try again").click()
     reader.sees("thousand")
-    assert all("ERR_FAILED" in each for each in reader.complaints)
+    assert all("ERR_FAILED" in complaint for complaint in reader.complaints)
     reader.complaints.clear()

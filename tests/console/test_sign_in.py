@@ -16,7 +16,7 @@ PEERS = ("CURATOR_ADDR", "REFLECTOR_ADDR", "SEARCH_ADDR", "PLANNER_ADDR", "VALID
 
 
 @pytest.fixture(scope="module")
-def closed(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def gateway_with_token(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a gateway with a token before the services of the other one."""
     http = f"127.0.0.1:{systems.free_port()}"
     own = {"HANSEI_HTTP_ADDRESS": http, "GATEWAY_API_TOKEN": TOKEN, **dict.fromkeys(PEERS, stack.address)}
@@ -25,11 +25,11 @@ def closed(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
 
 
 @pytest.fixture
-def stranger(browser: Browser, closed: str) -> Iterator[Reader]:
+def stranger(browser: Browser, gateway_with_token: str) -> Iterator[Reader]:
     """Somebody whom the gateway does not know; that it says so is noted by the browser."""
-    with reading(browser, closed) as somebody:
+    with reading(browser, gateway_with_token) as somebody:
         yield somebody
-        somebody.complaints[:] = [each for each in somebody.complaints if "401" not in each]
+        somebody.complaints[:] = [complaint for complaint in somebody.complaints if "401" not in complaint]
 
 
 def sign_in(reader: Reader, token: str) -> None:
@@ -56,7 +56,7 @@ def test_the_token_is_kept_nowhere(stranger: Reader) -> None:
     stranger.open("#/learn/thousand")
     sign_in(stranger, TOKEN)
     expect(stranger.page.get_by_role("region", name="Feed")).to_contain_text("Revisions appear here")
-    kept = "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href])"
-    assert TOKEN not in stranger.page.evaluate(kept)
+    stored = "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href])"
+    assert TOKEN not in stranger.page.evaluate(stored)
     stranger.page.reload()
     expect(stranger.page.get_by_role("heading", level=1)).to_have_text("Sign in to hansei")

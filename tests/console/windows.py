@@ -1,4 +1,4 @@
-"""What a test of the console stands before: a hansei that was filled, and windows of a browser."""
+"""Start a hansei with data, and open windows of a browser on it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ BULLETS = 1_000
 
 
 @dataclass(frozen=True)
-class Filled:
-    """A running hansei: where it serves people and programs, and what it was filled with."""
+class FilledHansei:
+    """A running hansei: its addresses for people and programs, and its data."""
 
     url: str
     address: str
@@ -31,15 +31,15 @@ class Filled:
 
 
 @dataclass(frozen=True)
-class Stack(Filled):
-    """Also what fills it further."""
+class Stack(FilledHansei):
+    """A running hansei with the seeds that can add to it."""
 
     seeds: Seeds
 
 
 @contextmanager
-def filled(data: Path) -> Iterator[Filled]:
-    """A hansei in one process that has been in use for a while."""
+def filled_hansei(data: Path) -> Iterator[FilledHansei]:
+    """Start a hansei in one process with data as if it had been in use for a while."""
     http = f"127.0.0.1:{systems.free_port()}"
     with (
         systems.one_process(data, HANSEI_HTTP_ADDRESS=http) as system,
@@ -51,12 +51,12 @@ def filled(data: Path) -> Iterator[Filled]:
         seeds.rounds("rounds-1", teams=6, rounds=5)
         ended = seeds.execution("Nobody knows anything about this")
         paused = seeds.execution("Compare locked databases and tokens", steps=comparison("thousand"))
-        yield Filled(f"http://{http}", system.address, thousand, paused, ended)
+        yield FilledHansei(f"http://{http}", system.address, thousand, paused, ended)
 
 
 @contextmanager
 def reading(browser: Browser, url: str, **context: object) -> Iterator[Reader]:
-    """A reader with a window of their own; what the page complains about fails the test."""
+    """Open a window for one reader; any error in the browser's console fails the test."""
     window = browser.new_context(**{"viewport": {"width": 1360, "height": 850}, **context})  # type: ignore[arg-type]
     page: Page = window.new_page()
     reader = Reader(page, url)

@@ -1,4 +1,4 @@
-"""A container engine, and what is asked of every container that it runs."""
+"""Run commands of a container engine, and read the rights of its containers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_RIGHTS = [10001, 10001, 0, 0, []]
 
 
 def docker(*arguments: str, environment: Mapping[str, str] | None = None) -> str:
-    """What a command of the engine writes; `logs` come with what the container wrote to its standard error."""
+    """Run a command of the engine and return its output; `logs` include the container's standard error."""
     done = subprocess.run(
         [*ENGINE, *arguments], capture_output=True, text=True, timeout=SECONDS, env=environment, check=False
     )
@@ -35,10 +35,10 @@ def docker(*arguments: str, environment: Mapping[str, str] | None = None) -> str
 
 
 def python(container: str, program: str) -> str:
-    """What a program in Python writes within a container of ours."""
+    """Run a Python program in a container of ours and return its output."""
     return docker("exec", container, PYTHON, "-c", program)
 
 
 def rights(container: str) -> object:
-    """User, group, capabilities (effective, bounding), and the folders of the image that can be written to."""
+    """Return user, group, capabilities (effective, bounding) and the writable folders of the image."""
     return json.loads(python(container, _RIGHTS))

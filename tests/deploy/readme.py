@@ -1,4 +1,4 @@
-"""The commands of deploy/README.md, and what they make."""
+"""Read the commands of deploy/README.md, and make deploy/.env with them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from tests.support.systems import ROOT
 
 TEXT = (ROOT / "deploy/README.md").read_text(encoding="utf-8")
-# Those that make deploy/.env, from which compose takes passwords.
-OF_THE_ENVIRONMENT = (r"install -m 600 \S+ deploy/\.env", r"for service in .*\.env", r"echo .*GATEWAY_API_TOKEN.*")
+# The commands that make deploy/.env, from which compose reads passwords.
+ENVIRONMENT_COMMANDS = (r"install -m 600 \S+ deploy/\.env", r"for service in .*\.env", r"echo .*GATEWAY_API_TOKEN.*")
 
 
 def commands() -> list[str]:
-    """What the shell blocks hold, without comments; a loop is one command."""
+    """Return the commands of the shell blocks, without comments; a loop is one command."""
     found: list[str] = []
     for block in re.findall(r"^```sh\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL):
         pending = ""
@@ -29,14 +29,14 @@ def commands() -> list[str]:
 
 
 def makes_the_environment(command: str) -> bool:
-    """Whether a command is one of those that make deploy/.env."""
-    return any(re.fullmatch(pattern, command, re.DOTALL) for pattern in OF_THE_ENVIRONMENT)
+    """Return whether a command helps to make deploy/.env."""
+    return any(re.fullmatch(pattern, command, re.DOTALL) for pattern in ENVIRONMENT_COMMANDS)
 
 
 def environment_of_compose(folder: Path) -> Path:
-    """The file deploy/.env that the commands make in a folder."""
+    """Make deploy/.env in a folder with the commands, and return its path."""
     (folder / "deploy").mkdir()
-    lines = [each for each in commands() if makes_the_environment(each)]
+    lines = [command for command in commands() if makes_the_environment(command)]
     subprocess.run(
         ["sh", "-eu", "-c", "\n".join(lines)], cwd=folder, check=True, timeout=60, env={"PATH": os.environ["PATH"]}
     )
@@ -44,5 +44,5 @@ def environment_of_compose(folder: Path) -> Path:
 
 
 def variables(environment: Path) -> dict[str, str]:
-    """What a file of variables says."""
+    """Return the variables of an environment file."""
     return dict(line.split("=", 1) for line in environment.read_text().splitlines())

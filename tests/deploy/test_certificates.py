@@ -11,7 +11,7 @@ import pytest
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from tests.deploy.rendered import OVERLAYS, Manifests, container, pod, rendered
+from tests.deploy.manifests import OVERLAYS, Manifests, container, load_manifests, pod
 from tests.support.systems import SERVICES
 
 NAMESPACE = "hansei"
@@ -82,68 +82,68 @@ KINDS: dict[tuple[str, str], type[Shape]] = {
 
 @pytest.fixture
 def production() -> Manifests:
-    return rendered(OVERLAYS / "production")
+    return load_manifests(OVERLAYS / "production")
 
 
 def test_kinds_without_a_schema_have_their_shape(production: Manifests) -> None:
-    found = [each for each in production.objects if each["kind"] in {kind for _, kind in KINDS}]
-    assert {(each["apiVersion"], each["kind"]) for each in found} == set(KINDS)
-    for each in found:
-        assert set(each) == {"apiVersion", "kind", "metadata", "spec"}
-        Name.model_validate(each["metadata"])
-        KINDS[each["apiVersion"], each["kind"]].model_validate(each["spec"])
+    found = [manifest for manifest in production.objects if manifest["kind"] in {kind for _, kind in KINDS}]
+    assert {(manifest["apiVersion"], manifest["kind"]) for manifest in found} == set(KINDS)
+    for manifest in found:
+        assert set(manifest) == {"apiVersion", "kind", "metadata", "spec"}
+        Name.model_validate(manifest["metadata"])
+        KINDS[manifest["apiVersion"], manifest["kind"]].model_validate(manifest["spec"])
 
 
 def test_every_service_has_a_certificate_for_its_names(production: Manifests) -> None:
     for name in SERVICES:
-        asked = production.named("Certificate", name)["spec"]
+        certificate = production.manifest("Certificate", name)["spec"]
         under = f"{name}.{NAMESPACE}"
-        assert asked["dnsNames"] == [name, under, f"{under}.svc", f"{under}.svc.cluster.local"]
-        assert asked["usages"] == ["digital signature", "server auth", "client auth"]
-        assert asked["issuerRef"]["name"] == "hansei"
+        assert certificate["dnsNames"] == [name, under, f"{under}.svc", f"{under}.svc.cluster.local"]
+        assert certificate["usages"] == ["digital signature", "server auth", "client auth"]
+        assert certificate["issuerRef"]["name"] == "hansei"
         mounted = {
             v["name"]: v["secret"]["secretName"] for v in pod(_workload(production, name))["volumes"] if "secret" in v
         }
-        assert mounted == {"certificate": asked["secretName"]}
+        assert mounted == {"certificate": certificate["secretName"]}
 
 
 def test_a_certificate_is_renewed_well_before_it_ends(production: Manifests) -> None:
-    for each in production.kind("Certificate"):
-        duration, before = (int(each["spec"][key].removesuffix("h")) for key in ("duration", "renewBefore"))
-        assert duration / 10 <= before <= duration / 2, each["metadata"]["name"]
+    for certificate in production.kind("Certificate"):
+        duration, before = (int(certificate["spec"][key].removesuffix("h")) for key in ("duration", "renewBefore"))
+        assert duration / 10 <= before <= duration / 2, certificate["metadata"]["name"]
 
 
 def test_the_key_of_the_authority_is_in_no_pod(production: Manifests) -> None:
-    authority = production.named("Certificate", "hansei-authority")["spec"]
-    assert production.named("Issuer", "hansei")["spec"] == {"ca": {"secretName": authority["secretName"]}}
+    authority = production.manifest("Certificate", "hansei-authority")["spec"]
+    assert production.manifest("Issuer", "hansei")["spec"] == {"ca": {"secretName": authority["secretName"]}}
     for name in production.workloads():
         assert authority["secretName"] not in yaml.safe_dump(dict(_workload(production, name)))
 
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_takes_the_callers_of_the_list(production: Manifests, name: str) -> None:
-    given = production.environment(container(_without_secrets(_workload(production, name))))
+    environment = production.environment(container(_without_secrets(_workload(production, name))))
     callers = sorted(other for other, listed in SERVICES.items() if name in listed["calls"])
-    assert given.get("HANSEI_TLS_CALLERS", "") == ",".join(callers)
-    assert given["HANSEI_PLAINTEXT"] == "health"
+    assert environment.get("HANSEI_TLS_CALLERS", "") == ",".join(callers)
+    assert environment["HANSEI_PLAINTEXT"] == "health"
     (mount,) = (
-        each["mountPath"]
-        for each in container(_workload(production, name))["volumeMounts"]
-        if each["name"] == "certificate"
+        volume_mount["mountPath"]
+        for volume_mount in container(_workload(production, name))["volumeMounts"]
+        if volume_mount["name"] == "certificate"
     )
-    files = [given[f"HANSEI_TLS_{each}"] for each in ("CERTIFICATE", "KEY", "AUTHORITIES")]
-    assert files == [f"{mount}/{each}" for each in ("tls.crt", "tls.key", "ca.crt")]
+    files = [environment[f"HANSEI_TLS_{suffix}"] for suffix in ("CERTIFICATE", "KEY", "AUTHORITIES")]
+    assert files == [f"{mount}/{file}" for file in ("tls.crt", "tls.key", "ca.crt")]
 
 
 def test_the_plaintext_port_is_in_no_service_and_no_policy(production: Manifests) -> None:
-    for each in production.kind("Service", "NetworkPolicy"):
-        assert "9440" not in yaml.safe_dump(dict(each)), each["metadata"]["name"]
-        assert "health" not in yaml.safe_dump(dict(each)), each["metadata"]["name"]
+    for manifest in production.kind("Service", "NetworkPolicy"):
+        assert "9440" not in yaml.safe_dump(dict(manifest)), manifest["metadata"]["name"]
+        assert "health" not in yaml.safe_dump(dict(manifest)), manifest["metadata"]["name"]
 
 
 def test_prometheus_believes_only_the_name_it_scrapes(production: Manifests) -> None:
-    volumes = {each["name"]: each for each in pod(_workload(production, "prometheus"))["volumes"]}
-    text = production.named("ConfigMap", volumes["settings"]["configMap"]["name"])["data"]["prometheus.yml"]
+    volumes = {volume["name"]: volume for volume in pod(_workload(production, "prometheus"))["volumes"]}
+    text = production.manifest("ConfigMap", volumes["settings"]["configMap"]["name"])["data"]["prometheus.yml"]
     for job in yaml.safe_load(text)["scrape_configs"]:
         assert job["scheme"] == "https"
         assert job["tls_config"] == {"ca_file": "/etc/hansei/tls/ca.crt", "server_name": job["job_name"]}
@@ -151,10 +151,10 @@ def test_prometheus_believes_only_the_name_it_scrapes(production: Manifests) -> 
 
 
 def test_the_ingress_speaks_tls_to_the_gateway(production: Manifests) -> None:
-    transport = production.named("ServersTransport", "gateway")["spec"]
-    assert transport["serverName"] in production.named("Certificate", "gateway")["spec"]["dnsNames"]
+    transport = production.manifest("ServersTransport", "gateway")["spec"]
+    assert transport["serverName"] in production.manifest("Certificate", "gateway")["spec"]["dnsNames"]
     for name in ("gateway", "gateway-grpc"):
-        annotations = production.named("Service", name)["metadata"]["annotations"]
+        annotations = production.manifest("Service", name)["metadata"]["annotations"]
         assert annotations == {
             "traefik.ingress.kubernetes.io/service.serversscheme": "https",
             "traefik.ingress.kubernetes.io/service.serverstransport": f"{NAMESPACE}-gateway@kubernetescrd",
@@ -162,8 +162,8 @@ def test_the_ingress_speaks_tls_to_the_gateway(production: Manifests) -> None:
 
 
 def test_no_service_is_told_to_be_plaintext(production: Manifests) -> None:
-    told = {port.get("appProtocol") for each in production.kind("Service") for port in each["spec"]["ports"]}
-    assert told == {"https", None}
+    protocols = {port.get("appProtocol") for service in production.kind("Service") for port in service["spec"]["ports"]}
+    assert protocols == {"https", None}
 
 
 def _workload(production: Manifests, name: str) -> Any:
@@ -172,6 +172,6 @@ def _workload(production: Manifests, name: str) -> Any:
 
 def _without_secrets(workload: Any) -> Any:
     """The workload without the variables that come from Secrets, which production does not hold."""
-    given = container(workload)
-    given = {**given, "env": [each for each in given["env"] if "value" in each]}
-    return {"spec": {"template": {"spec": {"containers": [given]}}}}
+    original = container(workload)
+    original = {**original, "env": [variable for variable in original["env"] if "value" in variable]}
+    return {"spec": {"template": {"spec": {"containers": [original]}}}}

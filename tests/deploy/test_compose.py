@@ -1,4 +1,4 @@
-"""deploy/compose.yaml as a user runs it: brought up, talked to, restarted, stopped, taken down and brought up again.
+"""Run deploy/compose.yaml as a user does: start, call, restart, stop, remove and start it again.
 
 It runs under a name, with passwords and on ports of its own, beside whatever else the engine runs. That takes an engine
 with compose, and the images: `make compose-check` builds them and has these tests run; elsewhere they are skipped and
@@ -25,12 +25,12 @@ from hansei.client import Client
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 from tests.deploy.engine import NO_RIGHTS, docker, rights
 from tests.deploy.readme import environment_of_compose, variables
-from tests.deploy.walk import learn_a_run, use_what_was_learned
+from tests.deploy.walk import learn_from_run, use_what_was_learned
 from tests.support.systems import ROOT, SERVICES, free_port
 
 FILE = ROOT / "deploy/compose.yaml"
 CONTAINERS = [*SERVICES, "postgres"]
-# What may differ from machine to machine; whatever else the file asks for is what the README's lines made.
+# Variables that may differ between machines; the README's commands set all the others.
 MACHINE = {"POSTGRES_IMAGE"}
 START_SECONDS = "300"
 
@@ -41,23 +41,23 @@ pytestmark = pytest.mark.skipif(
 
 @dataclass(frozen=True)
 class Stack:
-    """What compose made of the file."""
+    """The containers that compose started from the file."""
 
     project: str
     settings: Path
 
     @cached_property
-    def given(self) -> dict[str, str]:
+    def env_file_variables(self) -> dict[str, str]:
         return variables(self.settings)
 
     def compose(self, *arguments: str) -> str:
-        asked = set(re.findall(r"\$\{(\w+)", FILE.read_text())) - MACHINE
-        environment = {name: value for name, value in os.environ.items() if name not in asked}
+        file_variables = set(re.findall(r"\$\{(\w+)", FILE.read_text())) - MACHINE
+        environment = {name: value for name, value in os.environ.items() if name not in file_variables}
         named = ["--project-name", self.project, "--env-file", str(self.settings), "--file", str(FILE)]
         return docker("compose", *named, *arguments, environment=environment)
 
-    def up(self) -> None:
-        """Start it, and wait until every container says of itself that it is healthy."""
+    def start(self) -> None:
+        """Start the containers, and wait until every one reports that it is healthy."""
         try:
             self.compose("up", "--detach", "--wait", "--wait-timeout", START_SECONDS)
         except AssertionError as error:
@@ -72,21 +72,24 @@ class Stack:
         return dict(found)
 
     def log(self) -> str:
-        """What the services have written since their containers were made."""
-        return "".join(docker("logs", self.container(each)) for each in SERVICES)
+        """Return the logs of the services since their containers were created."""
+        return "".join(docker("logs", self.container(service)) for service in SERVICES)
 
     def complaints(self) -> list[dict[str, Any]]:
-        """What they have written of failures. Every line is a record: a traceback of Python's own would be none."""
+        """Return the records of failures; every line must be a record, so a bare Python traceback fails."""
         records = [json.loads(line) for line in self.log().splitlines()]
-        return [each for each in records if each["level"] in ("error", "critical")]
+        return [record for record in records if record["level"] in ("error", "critical")]
 
     def client(self, token: str | None = None) -> Client:
         return Client(
-            f"127.0.0.1:{self.given['GRPC_PORT']}", token=self.given["GATEWAY_API_TOKEN"] if token is None else token
+            f"127.0.0.1:{self.env_file_variables['GRPC_PORT']}",
+            token=self.env_file_variables["GATEWAY_API_TOKEN"] if token is None else token,
         )
 
-    def http(self, method: str, path: str, **asked: Any) -> httpx.Response:
-        return httpx.request(method, f"http://127.0.0.1:{self.given['HTTP_PORT']}{path}", timeout=30, **asked)
+    def http(self, method: str, path: str, **options: Any) -> httpx.Response:
+        return httpx.request(
+            method, f"http://127.0.0.1:{self.env_file_variables['HTTP_PORT']}{path}", timeout=30, **options
+        )
 
 
 @pytest.fixture(scope="module")
@@ -96,23 +99,23 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         more.write(f"GRPC_PORT={free_port()}\nHTTP_PORT={free_port()}\n")
     made = Stack(f"hansei-check-{uuid.uuid4().hex[:8]}", settings)
     try:
-        made.up()
+        made.start()
         yield made
     finally:
         made.compose("down", "--volumes")
 
 
 @pytest.fixture(scope="module")
-def learned(stack: Stack) -> tuple[str, LearnResponse]:
+def learned_run(stack: Stack) -> tuple[str, LearnResponse]:
     with stack.client() as client:
-        return learn_a_run(client)
+        return learn_from_run(client)
 
 
 @pytest.mark.parametrize("service", CONTAINERS)
 def test_each_came_up_at_the_first_try(stack: Stack, service: str) -> None:
-    said = stack.inspect(service)
-    assert said["State"]["Health"]["Status"] == "healthy"
-    assert said["RestartCount"] == 0
+    inspection = stack.inspect(service)
+    assert inspection["State"]["Health"]["Status"] == "healthy"
+    assert inspection["RestartCount"] == 0
 
 
 @pytest.mark.parametrize("service", CONTAINERS)
@@ -130,51 +133,55 @@ def test_a_service_has_no_rights(stack: Stack, service: str) -> None:
 
 
 def test_only_the_gateway_is_reachable_and_only_from_this_machine(stack: Stack) -> None:
-    bound = {each: stack.inspect(each)["HostConfig"]["PortBindings"] or {} for each in CONTAINERS}
-    assert {each: ports for each, ports in bound.items() if ports} == {
+    bound = {container: stack.inspect(container)["HostConfig"]["PortBindings"] or {} for container in CONTAINERS}
+    assert {container: ports for container, ports in bound.items() if ports} == {
         "gateway": {
-            "50050/tcp": [{"HostIp": "127.0.0.1", "HostPort": stack.given["GRPC_PORT"]}],
-            "8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": stack.given["HTTP_PORT"]}],
+            "50050/tcp": [{"HostIp": "127.0.0.1", "HostPort": stack.env_file_variables["GRPC_PORT"]}],
+            "8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": stack.env_file_variables["HTTP_PORT"]}],
         }
     }
 
 
-def test_what_is_learned_is_found_answered_and_planned_with(stack: Stack, learned: tuple[str, LearnResponse]) -> None:
+def test_what_is_learned_is_found_answered_and_planned_with(
+    stack: Stack, learned_run: tuple[str, LearnResponse]
+) -> None:
     with stack.client() as client:
-        use_what_was_learned(client, *learned)
+        use_what_was_learned(client, *learned_run)
 
 
-def test_calls_need_the_token(stack: Stack, learned: tuple[str, LearnResponse]) -> None:
+def test_calls_need_the_token(stack: Stack, learned_run: tuple[str, LearnResponse]) -> None:
     with stack.client(token="") as client, pytest.raises(Unauthenticated):
-        client.search(learned[0], "What went wrong?")
+        client.search(learned_run[0], "What went wrong?")
 
 
-def test_http_answers_who_bears_the_token(stack: Stack, learned: tuple[str, LearnResponse]) -> None:  # G-18, G-30
+def test_http_answers_who_bears_the_token(stack: Stack, learned_run: tuple[str, LearnResponse]) -> None:  # G-18, G-30
     assert stack.http("GET", "/health").json() == {"status": "ok"}
-    asked: dict[str, Any] = {"json": {"query": "What went wrong?", "dataset": learned[0]}}
-    assert stack.http("POST", "/workflow/run", **asked).status_code == 401
-    bearing = {"Authorization": f"Bearer {stack.given['GATEWAY_API_TOKEN']}"}
-    answered = stack.http("POST", "/workflow/run", headers=bearing, **asked)
+    request: dict[str, Any] = {"json": {"query": "What went wrong?", "dataset": learned_run[0]}}
+    assert stack.http("POST", "/workflow/run", **request).status_code == 401
+    bearing = {"Authorization": f"Bearer {stack.env_file_variables['GATEWAY_API_TOKEN']}"}
+    answered = stack.http("POST", "/workflow/run", headers=bearing, **request)
     assert answered.status_code == 200
     assert answered.json()["llm_response"]
 
 
-def test_no_secret_is_told(stack: Stack, learned: tuple[str, LearnResponse]) -> None:
+def test_no_secret_is_told(stack: Stack, learned_run: tuple[str, LearnResponse]) -> None:
     log = stack.log()
     assert "serving" in log
-    secrets = {name for name in stack.given if name.endswith(("_PASSWORD", "_TOKEN"))}
-    assert {name for name in secrets if stack.given[name] in log} == set()
+    secrets = {name for name in stack.env_file_variables if name.endswith(("_PASSWORD", "_TOKEN"))}
+    assert {name for name in secrets if stack.env_file_variables[name] in log} == set()
 
 
 @pytest.mark.parametrize("interruption", ["stop", "down", "restart"])
-def test_what_was_learned_stays(stack: Stack, learned: tuple[str, LearnResponse], interruption: str) -> None:
-    dataset, answer = learned
+def test_what_was_learned_stays(stack: Stack, learned_run: tuple[str, LearnResponse], interruption: str) -> None:
+    dataset, answer = learned_run
     with stack.client() as client:
         before = client.playbooks.get(dataset=dataset)
     stack.compose(interruption)
     if interruption == "stop":
-        assert {each: stack.inspect(each)["State"]["ExitCode"] for each in CONTAINERS} == dict.fromkeys(CONTAINERS, 0)
-    stack.up()
+        assert {container: stack.inspect(container)["State"]["ExitCode"] for container in CONTAINERS} == dict.fromkeys(
+            CONTAINERS, 0
+        )
+    stack.start()
     if interruption != "restart":  # That one takes PostgreSQL from services that have not ended yet, and they say so.
         assert stack.complaints() == []
     with stack.client() as client:

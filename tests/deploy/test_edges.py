@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.rendered import NAMES, OVERLAYS, Manifests, labels, ports, rendered
+from tests.deploy.manifests import NAMES, OVERLAYS, Manifests, labels, load_manifests, ports
 from tests.support.systems import SERVICES
 
 DATABASE = "postgres"
@@ -21,7 +21,7 @@ WATCHER = "prometheus"
 
 @pytest.fixture(params=NAMES)
 def manifests(request: pytest.FixtureRequest) -> Manifests:
-    return rendered(OVERLAYS / request.param)
+    return load_manifests(OVERLAYS / request.param)
 
 
 def test_pods_reach_those_they_call_and_no_others(manifests: Manifests) -> None:
@@ -69,13 +69,13 @@ def test_no_rule_is_open_to_everyone(manifests: Manifests) -> None:
 
 
 def _open_ports(manifests: Manifests, source: str, target: str) -> set[int]:
-    out = set(_allowed(manifests, source, "Egress", "to", target))
-    into = set(_allowed(manifests, target, "Ingress", "from", source))
+    out = set(_allowed_peers(manifests, source, "Egress", "to", target))
+    into = set(_allowed_peers(manifests, target, "Ingress", "from", source))
     named = ports(manifests.workloads()[target])
     return {named.get(str(port), port) for port in out} & {named.get(str(port), port) for port in into}
 
 
-def _allowed(manifests: Manifests, pod: str, direction: str, side: str, other: str) -> Iterator[Any]:
+def _allowed_peers(manifests: Manifests, pod: str, direction: str, side: str, other: str) -> Iterator[Any]:
     for rule in _rules(manifests, pod, direction):
         for peer in rule[side]:
             # A selector of namespaces alone may name this one only with `{}`, which means all of them.
@@ -102,8 +102,8 @@ def _selects(selector: Any, own: dict[str, str]) -> bool:
     assert not unknown, unknown
     if not selector.get("matchLabels", {}).items() <= own.items():
         return False
-    for each in selector.get("matchExpressions", []):
-        assert each["operator"] == "In", each
-        if own.get(each["key"]) not in each["values"]:
+    for expression in selector.get("matchExpressions", []):
+        assert expression["operator"] == "In", expression
+        if own.get(expression["key"]) not in expression["values"]:
             return False
     return True

@@ -41,9 +41,9 @@ def folder(name: str) -> Path:
 def settings_of(name: str) -> type[ServiceSettings]:
     module = importlib.import_module(f"{folder(name).relative_to(ROOT)}/settings".replace("/", "."))
     (found,) = (
-        each
-        for each in vars(module).values()
-        if isinstance(each, type) and issubclass(each, ServiceSettings) and each.__module__ == module.__name__
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, ServiceSettings) and value.__module__ == module.__name__
     )
     return found
 
@@ -67,8 +67,8 @@ def test_a_service_listens_where_the_list_says(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, listed in SERVICES.items() if "database" in listed])
 def test_the_variable_of_a_database_is_a_setting(name: str) -> None:
-    known = {variable for row in settings_table(settings_of(name)) for variable in row.variables}
-    assert SERVICES[name]["database"] in known
+    variables = {variable for row in settings_table(settings_of(name)) for variable in row.variables}
+    assert SERVICES[name]["database"] in variables
 
 
 def test_ports_are_given_once() -> None:
@@ -91,10 +91,10 @@ def test_compose_runs_every_service_and_its_database() -> None:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_compose_gives_a_service_what_the_list_says(name: str) -> None:  # G-15, G-17
-    listed, given = SERVICES[name], COMPOSE["services"][name]
-    environment = given["environment"]
-    assert given["image"] == f"hansei/{name}:{VERSION}"
-    assert given["pull_policy"] == "never"
+    listed, compose_service = SERVICES[name], COMPOSE["services"][name]
+    environment = compose_service["environment"]
+    assert compose_service["image"] == f"hansei/{name}:{VERSION}"
+    assert compose_service["pull_policy"] == "never"
     assert environment["HANSEI_LISTEN_ADDRESS"] == f"0.0.0.0:{listed['listen']}"
     assert environment["HANSEI_METRICS_ADDRESS"] == f"0.0.0.0:{listed['metrics']}"
     for peer in listed["calls"]:
@@ -106,15 +106,15 @@ def test_compose_gives_a_service_what_the_list_says(name: str) -> None:  # G-15,
 
 @pytest.mark.parametrize("name", COMPOSE["services"])
 def test_compose_gives_a_container_no_more_rights_than_it_needs(name: str) -> None:
-    given = COMPOSE["services"][name]
-    assert given["read_only"] is True
-    assert given["cap_drop"] == ["ALL"]
-    assert given["security_opt"] == ["no-new-privileges:true"]
-    assert given["user"] == ("999:999" if name == "postgres" else "10001:10001")
+    compose_service = COMPOSE["services"][name]
+    assert compose_service["read_only"] is True
+    assert compose_service["cap_drop"] == ["ALL"]
+    assert compose_service["security_opt"] == ["no-new-privileges:true"]
+    assert compose_service["user"] == ("999:999" if name == "postgres" else "10001:10001")
 
 
 def test_compose_is_reachable_from_this_machine_only() -> None:
-    published = {name: each["ports"] for name, each in COMPOSE["services"].items() if "ports" in each}
+    published = {name: service["ports"] for name, service in COMPOSE["services"].items() if "ports" in service}
     assert list(published) == ["gateway"]
     assert all(port.startswith("127.0.0.1:") for port in published["gateway"])
 
@@ -142,8 +142,9 @@ def test_an_image_holds_what_its_service_imports(name: str) -> None:
     distributions = _distributions()
     missing = {
         module
-        for module in _imported(name)
-        if not {_normal(each) for each in distributions.get(module, [])} & (pinned | _chosen())
+        for module in _imported_modules(name)
+        if not {_normal(distribution) for distribution in distributions.get(module, [])}
+        & (pinned | _extra_distributions())
     }
     assert missing == set()
 
@@ -153,7 +154,7 @@ def test_locks_carry_hashes_and_name_no_host(lock: Path) -> None:
     text = lock.read_text(encoding="utf-8")
     assert "://" not in text
     requirements = re.findall(r"^[A-Za-z0-9].*?(?=^[A-Za-z0-9]|\Z)", text, re.MULTILINE | re.DOTALL)
-    assert [each.split()[0] for each in requirements if "--hash=sha256:" not in each] == []
+    assert [requirement.split()[0] for requirement in requirements if "--hash=sha256:" not in requirement] == []
 
 
 _distributions = cache(packages_distributions)
@@ -168,14 +169,14 @@ def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _chosen() -> set[str]:
+def _extra_distributions() -> set[str]:
     """The distributions of extras that an image leaves out."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if line.split(" = ")[0] in CHOSEN]
     return {_normal(name) for line in lines for name in re.findall(r'"([\w-]+)', line)}
 
 
-def _imported(name: str) -> set[str]:
+def _imported_modules(name: str) -> set[str]:
     """The modules of others that a service imports, with all of our code that it imports, anywhere in a file."""
     waiting, seen, found = set(folder(name).rglob("*.py")), set[Path](), set[str]()
     while waiting:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chassis.server.lifecycle import _AFTER_GRACE_SECONDS
-from tests.deploy.rendered import NAMES, OVERLAYS, Manifests, container, labels, pod, ports, rendered
+from tests.deploy.manifests import NAMES, OVERLAYS, Manifests, container, labels, load_manifests, pod, ports
 from tests.support.systems import SERVICES
 
 CLOSING_SECONDS = 10
@@ -23,7 +23,7 @@ SECRETS_OF_PRODUCTION = {
 
 @pytest.fixture(params=NAMES)
 def manifests(request: pytest.FixtureRequest) -> Manifests:
-    return rendered(OVERLAYS / request.param)
+    return load_manifests(OVERLAYS / request.param)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_pods_may_do_nothing_that_they_need_not(manifests: Manifests) -> None:
         assert pod(workload)["automountServiceAccountToken"] is False, name
         assert pod(workload)["enableServiceLinks"] is False, name
         assert container(workload)["resources"]["limits"]["memory"], name
-        account = manifests.named("ServiceAccount", pod(workload)["serviceAccountName"])
+        account = manifests.manifest("ServiceAccount", pod(workload)["serviceAccountName"])
         assert account["automountServiceAccountToken"] is False, name
 
 
@@ -98,15 +98,15 @@ def test_services_lead_to_ports_of_pods(manifests: Manifests) -> None:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_callers_see_every_pod(manifests: Manifests, name: str) -> None:
-    assert manifests.named("Service", name)["spec"]["clusterIP"] == "None"
+    assert manifests.manifest("Service", name)["spec"]["clusterIP"] == "None"
 
 
 def test_names_that_are_referred_to_exist(manifests: Manifests, namespace: str) -> None:
     made_beforehand = SECRETS_OF_PRODUCTION if namespace == "hansei" else set()
-    existing = {(each["kind"], each["metadata"]["name"]) for each in manifests.objects}
+    existing = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests.objects}
     existing |= {("Secret", name) for name in made_beforehand}
-    existing |= {("Secret", each["spec"]["secretName"]) for each in manifests.kind("Certificate")}
-    references = {reference for each in manifests.objects for reference in _references(each)}
+    existing |= {("Secret", certificate["spec"]["secretName"]) for certificate in manifests.kind("Certificate")}
+    references = {reference for manifest in manifests.objects for reference in _references(manifest)}
     assert references - existing == set()
     # Nothing generated is left unused either.
     left = {(kind, name) for kind, name in existing if kind in ("ConfigMap", "Secret")} - references
@@ -122,9 +122,9 @@ def test_keys_that_are_referred_to_exist(manifests: Manifests, namespace: str) -
 
 
 def test_everything_is_in_the_namespace(manifests: Manifests, namespace: str) -> None:
-    assert {each["metadata"].get("namespace") for each in manifests.objects if each["kind"] != "Namespace"} == {
-        namespace
-    }
+    assert {
+        manifest["metadata"].get("namespace") for manifest in manifests.objects if manifest["kind"] != "Namespace"
+    } == {namespace}
 
 
 def test_the_namespace_refuses_less_restricted_pods(manifests: Manifests) -> None:
@@ -135,24 +135,24 @@ def test_the_namespace_refuses_less_restricted_pods(manifests: Manifests) -> Non
 @pytest.mark.parametrize("kind", ["PodDisruptionBudget"])
 def test_disruptions_are_bounded_for_each_service(manifests: Manifests, kind: str) -> None:
     for name in SERVICES:
-        assert manifests.pods_of(manifests.named(kind, name)["spec"]["selector"]["matchLabels"]) == [name]
+        assert manifests.pods_of(manifests.manifest(kind, name)["spec"]["selector"]["matchLabels"]) == [name]
 
 
 def test_pods_are_spread_apart_from_their_own_kind(manifests: Manifests) -> None:
     for name in SERVICES:
         workload = manifests.workloads()[name]
         constraints = pod(workload)["topologySpreadConstraints"]
-        assert {each["topologyKey"] for each in constraints} == {
+        assert {constraint["topologyKey"] for constraint in constraints} == {
             "topology.kubernetes.io/zone",
             "kubernetes.io/hostname",
         }
-        for each in constraints:
-            assert manifests.pods_of(each["labelSelector"]["matchLabels"]) == [name]
+        for constraint in constraints:
+            assert manifests.pods_of(constraint["labelSelector"]["matchLabels"]) == [name]
 
 
 def test_production_scales_every_service() -> None:
-    manifests = rendered(OVERLAYS / "production")
-    scaled = {each["spec"]["scaleTargetRef"]["name"]: each for each in manifests.kind("HorizontalPodAutoscaler")}
+    manifests = load_manifests(OVERLAYS / "production")
+    scaled = {scaler["spec"]["scaleTargetRef"]["name"]: scaler for scaler in manifests.kind("HorizontalPodAutoscaler")}
     assert set(scaled) == set(SERVICES)
     for name, scaler in scaled.items():
         workload = manifests.workloads()[name]
@@ -175,8 +175,8 @@ def _certificates(manifests: Manifests) -> list[Any]:
     return list(manifests.kind("Certificate"))
 
 
-def _plain(given: Any) -> dict[str, str]:
-    return {each["name"]: each["value"] for each in given["env"] if "value" in each}
+def _plain(container: Any) -> dict[str, str]:
+    return {variable["name"]: variable["value"] for variable in container["env"] if "value" in variable}
 
 
 def _references(value: Any) -> Iterator[tuple[str, str]]:

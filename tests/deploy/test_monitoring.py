@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.rendered import OVERLAYS, pod, rendered
+from tests.deploy.manifests import OVERLAYS, load_manifests, pod
 from tests.support.systems import ROOT, SERVICES
 
 RUNBOOKS = ROOT / "docs/operations/README.md"
@@ -17,10 +17,10 @@ RUNBOOKS = ROOT / "docs/operations/README.md"
 @pytest.fixture
 def settings() -> dict[str, Any]:
     """The files that Prometheus is given."""
-    manifests = rendered(OVERLAYS / "production")
+    manifests = load_manifests(OVERLAYS / "production")
     volumes = pod(manifests.workloads()["prometheus"])["volumes"]
-    (mounted,) = (each["configMap"]["name"] for each in volumes if "configMap" in each)
-    return {name: yaml.safe_load(text) for name, text in manifests.named("ConfigMap", mounted)["data"].items()}
+    (mounted,) = (volume["configMap"]["name"] for volume in volumes if "configMap" in volume)
+    return {name: yaml.safe_load(text) for name, text in manifests.manifest("ConfigMap", mounted)["data"].items()}
 
 
 @pytest.fixture
@@ -30,15 +30,15 @@ def alerts(settings: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_every_service_is_scraped(settings: dict[str, Any]) -> None:
     scraped = {
-        (each["job_name"], *names["names"], names["port"])
-        for each in settings["prometheus.yml"]["scrape_configs"]
-        for names in each["dns_sd_configs"]
+        (scrape["job_name"], *names["names"], names["port"])
+        for scrape in settings["prometheus.yml"]["scrape_configs"]
+        for names in scrape["dns_sd_configs"]
     }
     assert scraped == {(name, name, listed["metrics"]) for name, listed in SERVICES.items()}
 
 
 def test_a_service_that_is_gone_is_noticed(alerts: list[dict[str, Any]]) -> None:
-    (rule,) = (each for each in alerts if each["alert"] == "HanseiServiceMissing")
+    (rule,) = (alert for alert in alerts if alert["alert"] == "HanseiServiceMissing")
     assert sorted(re.findall(r'absent\(up\{job="(\w+)"\}\)', rule["expr"])) == sorted(SERVICES)
 
 

@@ -21,7 +21,7 @@ from hansei.client import Client
 from hansei.client.tls import Tls
 from hansei.planner.v1.planner_pb2 import ACTION_ASK_USER, ACTION_RAG_SEARCH, Plan, PlanStep
 from tests.deploy.cluster import Cluster, Pod, cluster
-from tests.deploy.rendered import pod, rendered, trial_of_production
+from tests.deploy.manifests import load_manifests, pod, trial_of_production
 from tests.fakes.openai_answers import chat
 from tests.fakes.openai_server import OpenAIServer
 from tests.support.bulk_jobs import parts, runs
@@ -57,7 +57,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         OpenAIServer(otherwise=chat("Set user.email first.")) as model,
         postgres_server(binaries_or_skip()) as postgres,
         cluster(
-            rendered(trial_of_production(data)),
+            load_manifests(trial_of_production(data)),
             postgres,
             data,
             extra={
@@ -83,11 +83,11 @@ class Prometheus:
         return self._client.get(path, params=parameters).raise_for_status().json()["data"]
 
     def is_ready(self) -> bool:
-        """Whether it answers queries: it listens before it does."""
+        """Return whether it answers queries; it listens earlier."""
         return self._client.get("/-/ready").is_success
 
-    def until(self, found: Callable[[], Any], what: str) -> Any:
-        """What `found` gives once it gives something."""
+    def wait_for(self, found: Callable[[], Any], what: str) -> Any:
+        """Call `found` until it returns a true value, and return that."""
         end = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < end:
             try:
@@ -99,21 +99,21 @@ class Prometheus:
         raise AssertionError(f"{what}: nothing in {WAIT_SECONDS} s")
 
     def result(self, query: str) -> Any:
-        """What a query finds, once it finds something."""
-        return self.until(lambda: self.get("/api/v1/query", query=query)["result"], query)
+        """Return the result of a query as soon as it is not empty."""
+        return self.wait_for(lambda: self.get("/api/v1/query", query=query)["result"], query)
 
 
 def settings_here(running: Cluster, folder: Path) -> Path:
     """The files that Prometheus is given, with the addresses of this machine; names in certificates are checked."""
-    volumes = {each["name"]: each for each in pod(running.manifests.workloads()["prometheus"])["volumes"]}
-    files = running.manifests.named("ConfigMap", volumes["settings"]["configMap"]["name"])["data"]
+    volumes = {volume["name"]: volume for volume in pod(running.manifests.workloads()["prometheus"])["volumes"]}
+    files = running.manifests.manifest("ConfigMap", volumes["settings"]["configMap"]["name"])["data"]
     (folder / "ca.crt").write_bytes(running.authority.pem)
     settings = yaml.safe_load(files["prometheus.yml"])
     settings["global"] = dict.fromkeys(settings["global"], "1s")
     for job in settings["scrape_configs"]:
         (names,) = job.pop("dns_sd_configs")
         (name,) = names["names"]
-        job["static_configs"] = [{"targets": [running.place.test_address(Pod(name), names["port"])]}]
+        job["static_configs"] = [{"targets": [running.network.test_address(Pod(name), names["port"])]}]
         job["tls_config"]["ca_file"] = str(folder / "ca.crt")
     (folder / "prometheus.yml").write_text(yaml.safe_dump(settings))
     for name in settings["rule_files"]:
@@ -137,7 +137,7 @@ def prometheus(running: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
     try:
         with httpx.Client(base_url=f"http://{address}", timeout=30, trust_env=False) as client:
             server = Prometheus(client)
-            server.until(server.is_ready, "Prometheus")
+            server.wait_for(server.is_ready, "Prometheus")
             yield server
     finally:
         process.terminate()
@@ -145,12 +145,12 @@ def prometheus(running: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.fixture(scope="module")
-def used(running: Cluster, prometheus: Prometheus) -> None:
-    """Somebody learns, at once and by a job, votes, searches, plans, is asked, and calls a model."""
-    given = running.environment("gateway")
-    tls = Tls(authorities=given["HANSEI_TLS_AUTHORITIES"])
+def use_every_service(running: Cluster, prometheus: Prometheus) -> None:
+    """Learn directly and by a job, vote, search, plan, answer a question and call a model."""
+    environment = running.environment("gateway")
+    tls = Tls(authorities=environment["HANSEI_TLS_AUTHORITIES"])
     address = running.address("gateway", SERVICES["gateway"]["listen"])
-    with Client(address, token=given["GATEWAY_API_TOKEN"], tls=tls) as client:
+    with Client(address, token=environment["GATEWAY_API_TOKEN"], tls=tls) as client:
         (parsed,) = client.reflector.parse_trajectories(content=RUN.read_bytes(), dataset="seen").trajectories
         parsed.trajectory.dataset = "seen"
         learned = client.learn(parsed.trajectory, ground_truth=parsed.ground_truth, test_report=parsed.test_report)
@@ -172,15 +172,15 @@ def a_plan(action: Any, query: str) -> Plan:
 
 
 def test_every_service_is_scraped(prometheus: Prometheus) -> None:
-    prometheus.until(lambda: len(prometheus.result("up == 1")) == len(SERVICES), "all services up")
+    prometheus.wait_for(lambda: len(prometheus.result("up == 1")) == len(SERVICES), "all services up")
 
 
 @pytest.mark.parametrize("title", QUERIES)
-def test_the_dashboard_asks_for_what_there_is(used: None, prometheus: Prometheus, title: str) -> None:
+def test_the_dashboard_asks_for_what_there_is(use_every_service: None, prometheus: Prometheus, title: str) -> None:
     assert prometheus.result(NEVER_HERE.get(title, QUERIES[title]))
 
 
-def test_alerts_are_evaluated_and_quiet(used: None, prometheus: Prometheus) -> None:
+def test_alerts_are_evaluated_and_quiet(use_every_service: None, prometheus: Prometheus) -> None:
     def quiet() -> bool:
         rules = [rule for group in prometheus.get("/api/v1/rules")["groups"] for rule in group["rules"]]
         raised = {rule["name"] for rule in rules if rule["state"] != "inactive"}
@@ -188,11 +188,11 @@ def test_alerts_are_evaluated_and_quiet(used: None, prometheus: Prometheus) -> N
         return all(rule["health"] == "ok" for rule in rules) and raised == {"HanseiCertificateExpires"}
 
     # What begins looks for a moment like what is missing, and what has just been done like what waits.
-    prometheus.until(quiet, "every alert but that of the certificates inactive")
+    prometheus.wait_for(quiet, "every alert but that of the certificates inactive")
     prometheus.result('ALERTS{alertname="HanseiCertificateExpires", job="curator"}')
 
 
-def test_a_service_that_died_is_noticed(used: None, running: Cluster, prometheus: Prometheus) -> None:
+def test_a_service_that_died_is_noticed(use_every_service: None, running: Cluster, prometheus: Prometheus) -> None:
     running.processes[Pod("validator")].kill()
     (found,) = prometheus.result('ALERTS{alertname="HanseiServiceMissing"}')
     assert found["metric"]["job"] == "validator"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.deploy.manifests import OVERLAYS, container, load_manifests, ports
 from tests.deploy.readme import commands, environment_of_compose, makes_the_environment, variables
-from tests.deploy.rendered import OVERLAYS, container, ports, rendered
 from tests.deploy.test_manifests import SECRETS_OF_PRODUCTION
 from tests.support.systems import ROOT
 
@@ -34,39 +34,43 @@ def a_make_target(command: str, found: re.Match[str]) -> None:
 def a_stand_in(command: str, found: re.Match[str]) -> None:
     """It was built, and `make compose-check` was run with it, where an engine was; it is linted with the others."""
     assert (ROOT / found[2] / "Dockerfile").is_file()
-    assert any(f"POSTGRES_IMAGE={found[1]} " in each for each in commands())
+    assert any(f"POSTGRES_IMAGE={found[1]} " in command for command in commands())
 
 
 def an_overlay(command: str, found: re.Match[str]) -> None:
-    assert rendered(ROOT / found[1]).objects
+    assert load_manifests(ROOT / found[1]).objects
 
 
 def a_file_of_objects(command: str, found: re.Match[str]) -> None:
-    assert all("kind" in each for each in yaml.safe_load_all((ROOT / found[1]).read_text(encoding="utf-8")))
+    assert all("kind" in manifest for manifest in yaml.safe_load_all((ROOT / found[1]).read_text(encoding="utf-8")))
 
 
 def a_workload(command: str, found: re.Match[str]) -> None:
-    workload = rendered(OVERLAYS / NAMESPACES[found[1]]).workloads()[found[2]]
+    workload = load_manifests(OVERLAYS / NAMESPACES[found[1]]).workloads()[found[2]]
     assert workload["kind"] == "Deployment"
-    assert {int(each) for each in found[3].split()} <= set(ports(workload).values())
+    assert {int(port) for port in found[3].split()} <= set(ports(workload).values())
 
 
 def a_secret(command: str, found: re.Match[str]) -> None:
     name, key = found[2], found[3]
     assert name in SECRETS_OF_PRODUCTION
-    asked = [
+    references = [
         variable["valueFrom"]["secretKeyRef"]
-        for workload in rendered(OVERLAYS / NAMESPACES[found[1]]).workloads().values()
+        for workload in load_manifests(OVERLAYS / NAMESPACES[found[1]]).workloads().values()
         for variable in container(workload).get("env", [])
         if "valueFrom" in variable
     ]
-    assert {"name": name, "key": key} in asked
+    assert {"name": name, "key": key} in references
 
 
 def the_databases(command: str, found: re.Match[str]) -> None:
     """The overlays are walked through on a real server that this very script has set up."""
-    mounted = [each["data"] for each in rendered(OVERLAYS / "dev").kind("ConfigMap") if "databases.sql" in each["data"]]
-    assert [each["databases.sql"] for each in mounted] == [(ROOT / found[1]).read_text(encoding="utf-8")]
+    mounted = [
+        config_map["data"]
+        for config_map in load_manifests(OVERLAYS / "dev").kind("ConfigMap")
+        if "databases.sql" in config_map["data"]
+    ]
+    assert [config_map["databases.sql"] for config_map in mounted] == [(ROOT / found[1]).read_text(encoding="utf-8")]
 
 
 Check = Callable[[str, re.Match[str]], None]
@@ -100,8 +104,8 @@ def test_every_command_is_accounted_for(command: str) -> None:
 
 def test_the_environment_of_compose_is_made_by_these_lines(tmp_path: Path) -> None:
     made = environment_of_compose(tmp_path)
-    given = variables(made)
+    environment = variables(made)
     assert made.stat().st_mode & 0o077 == 0
-    assert set(given) == set(re.findall(r"\$\{(\w+):\?", COMPOSE))
-    assert all(re.fullmatch("[0-9a-f]{48}", value) for value in given.values())
-    assert len(set(given.values())) == len(given)
+    assert set(environment) == set(re.findall(r"\$\{(\w+):\?", COMPOSE))
+    assert all(re.fullmatch("[0-9a-f]{48}", value) for value in environment.values())
+    assert len(set(environment.values())) == len(environment)

@@ -19,7 +19,7 @@ from hansei.playbook.v1 import playbook_service_pb2, playbook_service_pb2_grpc
 from hansei.reflector.v1 import reflector_service_pb2, reflector_service_pb2_grpc
 from hansei.validator.v1 import validator_service_pb2, validator_service_pb2_grpc
 from tests.deploy.cluster import Cluster, cluster
-from tests.deploy.rendered import OVERLAYS, rendered
+from tests.deploy.manifests import OVERLAYS, load_manifests
 from tests.support.campaigns import campaign_size
 from tests.support.postgres_server import binaries_or_skip, postgres_server
 from tests.support.systems import ROOT, SERVICES
@@ -34,7 +34,7 @@ RUN = ROOT / "examples/trajectories/git-commit-identity.json"
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    manifests = rendered(OVERLAYS / "dev")
+    manifests = load_manifests(OVERLAYS / "dev")
     programs = binaries_or_skip()
     data, replicas = tmp_path_factory.mktemp("pairs"), dict.fromkeys(SERVICES, PODS)
     with postgres_server(programs) as postgres, cluster(manifests, postgres, data, replicas) as running:
@@ -50,7 +50,7 @@ async def test_no_call_fails_while_pods_are_replaced(pairs: Cluster) -> None:
         async with asyncio.TaskGroup() as tasks:
             for _ in range(CALLERS):
                 tasks.create_task(load.go_on())
-            await asyncio.gather(*(rolled(pairs, name, load) for name in SERVICES))
+            await asyncio.gather(*(replace_pods(pairs, name, load) for name in SERVICES))
             load.enough = True
         # What was acknowledged is there: each call that learned is one revision.
         assert await load.revision() == load.learned
@@ -58,7 +58,7 @@ async def test_no_call_fails_while_pods_are_replaced(pairs: Cluster) -> None:
         await peers.close()
 
 
-async def rolled(pairs: Cluster, name: str, load: Load) -> None:
+async def replace_pods(pairs: Cluster, name: str, load: Load) -> None:
     """Replace pods of a service, one after the other, as its controller does."""
     for pod in pairs.pods(name)[:REPLACED]:
         before = load.answered
@@ -85,8 +85,8 @@ class Load:
 
     async def begin(self) -> None:
         """Read the recorded run and learn from it once."""
-        asked = reflector_service_pb2.ParseTrajectoriesRequest(content=RUN.read_bytes(), dataset=self._dataset)
-        (parsed,) = (await self._reflector.ParseTrajectories(asked, metadata=self._bearing)).trajectories
+        request = reflector_service_pb2.ParseTrajectoriesRequest(content=RUN.read_bytes(), dataset=self._dataset)
+        (parsed,) = (await self._reflector.ParseTrajectories(request, metadata=self._bearing)).trajectories
         parsed.trajectory.dataset = self._dataset
         self._trajectory = parsed.trajectory
         await self._learn()
@@ -103,19 +103,19 @@ class Load:
 
     async def revision(self) -> int:
         """The revision of the playbook."""
-        asked = playbook_service_pb2.GetPlaybookRequest(dataset=self._dataset)
-        return int((await self._playbooks.GetPlaybook(asked, metadata=self._bearing)).playbook.revision)
+        request = playbook_service_pb2.GetPlaybookRequest(dataset=self._dataset)
+        return int((await self._playbooks.GetPlaybook(request, metadata=self._bearing)).playbook.revision)
 
     async def _learn(self) -> None:
-        asked = gateway.LearnRequest(request_id=str(uuid.uuid4()), dataset=self._dataset, trajectory=self._trajectory)
-        await self._gateway.Learn(asked, metadata=self._bearing)
+        request = gateway.LearnRequest(request_id=str(uuid.uuid4()), dataset=self._dataset, trajectory=self._trajectory)
+        await self._gateway.Learn(request, metadata=self._bearing)
         self.learned += 1
 
     async def _ask(self) -> None:
         """Search, and an answer of the planner."""
-        asked = gateway.RunWorkflowRequest(query="Who am I to git?", dataset=self._dataset)
-        assert (await self._gateway.RunWorkflow(asked, metadata=self._bearing)).llm_response
+        request = gateway.RunWorkflowRequest(query="Who am I to git?", dataset=self._dataset)
+        assert (await self._gateway.RunWorkflow(request, metadata=self._bearing)).llm_response
 
     async def _validate(self) -> None:
-        asked = validator_service_pb2.ValidateReportRequest(type="organizer", report_json="{}")
-        await self._validator.ValidateReport(asked, metadata=self._bearing)
+        request = validator_service_pb2.ValidateReportRequest(type="organizer", report_json="{}")
+        await self._validator.ValidateReport(request, metadata=self._bearing)

@@ -1,4 +1,4 @@
-"""What images add to their base, measured as `python -m deploy.sizes` does, against the table in `deploy/README.md`."""
+"""Compare the sizes of images, measured as by `python -m deploy.sizes`, with the table in `deploy/README.md`."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from hansei.client import Client
 from hansei.client.tls import Tls
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 from tests.deploy.cluster import Cluster, Pod, cluster
-from tests.deploy.rendered import OVERLAYS, container, rendered, trial_of_production
-from tests.deploy.walk import learn_a_run, use_what_was_learned
+from tests.deploy.manifests import OVERLAYS, container, load_manifests, trial_of_production
+from tests.deploy.walk import learn_from_run, use_what_was_learned
 from tests.support.postgres_server import binaries_or_skip, postgres_server
 from tests.support.systems import ROOT, SERVICES
 
@@ -38,15 +38,15 @@ NEEDS_MORE = {
 @pytest.fixture(scope="module", params=["dev", "production"])
 def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     data = tmp_path_factory.mktemp(request.param)
-    manifests = rendered(OVERLAYS / "dev" if request.param == "dev" else trial_of_production(data))
+    manifests = load_manifests(OVERLAYS / "dev" if request.param == "dev" else trial_of_production(data))
     with postgres_server(binaries_or_skip()) as postgres, cluster(manifests, postgres, data) as running:
         yield running
 
 
 def tls_of(running: Cluster) -> Tls | Literal[False]:
-    """What a client of the gateway needs to know."""
-    given = running.environment("gateway")
-    return Tls(authorities=given["HANSEI_TLS_AUTHORITIES"]) if "HANSEI_TLS_AUTHORITIES" in given else False
+    """Return the TLS settings of a client of the gateway."""
+    environment = running.environment("gateway")
+    return Tls(authorities=environment["HANSEI_TLS_AUTHORITIES"]) if "HANSEI_TLS_AUTHORITIES" in environment else False
 
 
 def client_of(running: Cluster) -> Client:
@@ -59,9 +59,9 @@ def token_of(running: Cluster) -> str:
 
 
 @pytest.fixture(scope="module")
-def learned(running: Cluster) -> tuple[str, LearnResponse]:
+def learned_run(running: Cluster) -> tuple[str, LearnResponse]:
     with client_of(running) as client:
-        return learn_a_run(client)
+        return learn_from_run(client)
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -72,21 +72,21 @@ def test_probes_are_answered_in_time(running: Cluster, name: str, kind: str) -> 
 
 
 def test_what_is_learned_is_found_planned_with_and_answered(
-    running: Cluster, learned: tuple[str, LearnResponse]
+    running: Cluster, learned_run: tuple[str, LearnResponse]
 ) -> None:
     with client_of(running) as client:
-        use_what_was_learned(client, *learned)
+        use_what_was_learned(client, *learned_run)
 
 
 def test_http_asks_for_the_token_of_the_secret(
-    running: Cluster, learned: tuple[str, LearnResponse]
+    running: Cluster, learned_run: tuple[str, LearnResponse]
 ) -> None:  # G-18, G-30
     port = SERVICES["gateway"]["http"]
     assert running.http("gateway", port, "/health").json() == {"status": "ok"}
-    asked: dict[str, Any] = {"method": "POST", "json": {"query": "What went wrong?", "dataset": learned[0]}}
-    assert running.http("gateway", port, "/workflow/run", **asked).status_code == 401
+    request: dict[str, Any] = {"method": "POST", "json": {"query": "What went wrong?", "dataset": learned_run[0]}}
+    assert running.http("gateway", port, "/workflow/run", **request).status_code == 401
     bearing = {"Authorization": f"Bearer {token_of(running)}"}
-    assert running.http("gateway", port, "/workflow/run", headers=bearing, **asked).status_code == 200
+    assert running.http("gateway", port, "/workflow/run", headers=bearing, **request).status_code == 200
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -94,13 +94,13 @@ def test_metrics_are_where_they_are_scraped(running: Cluster, name: str) -> None
     assert "process_cpu_seconds_total" in running.http(name, SERVICES[name]["metrics"], "/metrics").text
 
 
-def test_alerts_ask_for_metrics_that_there_are(running: Cluster, learned: tuple[str, LearnResponse]) -> None:
+def test_alerts_ask_for_metrics_that_there_are(running: Cluster, learned_run: tuple[str, LearnResponse]) -> None:
     text = (ROOT / "deploy/kubernetes/components/monitoring/alerts.yaml").read_text()
-    asked = re.findall(r"(rpc_\w+)\{(\w+)=", text)
-    assert asked
-    given = running.http("gateway", SERVICES["gateway"]["metrics"], "/metrics").text
-    for metric, label in asked:
-        assert re.search(rf'^{metric}\{{[^}}]*{label}="OK"[^}}]*rpc_service="', given, re.MULTILINE), metric
+    rpc_metrics = re.findall(r"(rpc_\w+)\{(\w+)=", text)
+    assert rpc_metrics
+    metrics = running.http("gateway", SERVICES["gateway"]["metrics"], "/metrics").text
+    for metric, label in rpc_metrics:
+        assert re.search(rf'^{metric}\{{[^}}]*{label}="OK"[^}}]*rpc_service="', metrics, re.MULTILINE), metric
 
 
 @pytest.mark.parametrize("name", [name for name in SERVICES if name != "gateway"])
@@ -109,18 +109,20 @@ def test_a_service_takes_the_calls_of_its_callers_only(running: Cluster, name: s
         pytest.skip("plaintext: there the network policies alone say who reaches whom")
     address = running.address(name, SERVICES[name]["listen"])
     for other, listed in SERVICES.items():
-        given = running.environment(other)
-        own = Tls(given["HANSEI_TLS_AUTHORITIES"], given["HANSEI_TLS_CERTIFICATE"], given["HANSEI_TLS_KEY"])
+        environment = running.environment(other)
+        own = Tls(
+            environment["HANSEI_TLS_AUTHORITIES"], environment["HANSEI_TLS_CERTIFICATE"], environment["HANSEI_TLS_KEY"]
+        )
         allowed = name == other or name in listed["calls"]
         expected = grpc.StatusCode.INVALID_ARGUMENT if allowed else grpc.StatusCode.PERMISSION_DENIED
         assert _answer(address, own.credentials(), NEEDS_MORE[name]) is expected, f"{other} calls {name}"
-    without = Tls(authorities=given["HANSEI_TLS_AUTHORITIES"]).credentials()
+    without = Tls(authorities=environment["HANSEI_TLS_AUTHORITIES"]).credentials()
     assert _answer(address, without, NEEDS_MORE[name]) is grpc.StatusCode.UNAVAILABLE
     assert _answer(address, None, NEEDS_MORE[name]) is grpc.StatusCode.UNAVAILABLE
 
 
 def _answer(address: str, credentials: grpc.ChannelCredentials | None, path: str) -> grpc.StatusCode:
-    """How a server answers a call with an empty request, which none of the methods asked here takes."""
+    """Return the status of a call with an empty request, which all methods called here reject."""
     made = grpc.secure_channel(address, credentials) if credentials else grpc.insecure_channel(address)
     with made as channel:
         call: Any = channel.unary_unary(path, None, None)
@@ -130,7 +132,7 @@ def _answer(address: str, credentials: grpc.ChannelCredentials | None, path: str
 
 
 @pytest.mark.parametrize("name", [name for name, listed in SERVICES.items() if "database" in listed])
-def test_state_is_in_a_database_of_its_own(running: Cluster, learned: tuple[str, LearnResponse], name: str) -> None:
+def test_state_is_in_a_database_of_its_own(running: Cluster, learned_run: tuple[str, LearnResponse], name: str) -> None:
     engine = create_engine(_sqlalchemy(running.environment(name)[SERVICES[name]["database"]]))
     try:
         assert inspect(engine).get_table_names()

@@ -1,4 +1,4 @@
-"""The walk through a running hansei: a run is learned from; what was learned is found, answered and planned with."""
+"""Learn from a trajectory in a running hansei, and use the lessons in a search, an answer and a plan."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 from hansei.planner.v1.planner_pb2 import ACTION_RAG_SEARCH, ExecutionStatus
 from tests.support.systems import ROOT
 
-RUN = ROOT / "examples/trajectories/git-commit-identity.json"
+TRAJECTORY = ROOT / "examples/trajectories/git-commit-identity.json"
 
 
-def learn_a_run(client: Client) -> tuple[str, LearnResponse]:
-    """A new dataset, and what was learned from a recorded run in it."""
+def learn_from_run(client: Client) -> tuple[str, LearnResponse]:
+    """Learn from a recorded trajectory in a new dataset; return the dataset and the response."""
     dataset = f"deploy-{uuid.uuid4().hex[:8]}"
-    (parsed,) = client.reflector.parse_trajectories(content=RUN.read_bytes(), dataset=dataset).trajectories
+    (parsed,) = client.reflector.parse_trajectories(content=TRAJECTORY.read_bytes(), dataset=dataset).trajectories
     parsed.trajectory.dataset = dataset
     learned = client.learn(parsed.trajectory, ground_truth=parsed.ground_truth, test_report=parsed.test_report)
     assert [delta.type for delta in learned.curation.result.deltas]
@@ -23,13 +23,13 @@ def learn_a_run(client: Client) -> tuple[str, LearnResponse]:
 
 
 def use_what_was_learned(client: Client, dataset: str, learned: LearnResponse) -> None:
-    """Search finds it, an answer is given with it, and a plan reads it."""
+    """Check that search finds the lesson, and that an answer and a plan use it."""
     found = client.search(dataset, "What went wrong?", min_revision=learned.curation.revision)
     assert found.results
     lesson = found.results[0].bullet
     answered = client.gateway.run_workflow(query=lesson.content, dataset=dataset)
     assert answered.llm_response
-    assert lesson.id in {each.bullet.id for each in answered.search_results}
+    assert lesson.id in {result.bullet.id for result in answered.search_results}
     plan = client.planner.create_plan(query=lesson.content).plan
     next(step for step in plan.steps if step.action == ACTION_RAG_SEARCH).collection = dataset
     result = client.planner.run_plan(plan=plan).result

@@ -14,7 +14,7 @@ import pytest
 
 from chassis.errors import DeadlineExceeded, Unavailable
 from tests.deploy.cluster import Cluster, cluster
-from tests.deploy.rendered import OVERLAYS, rendered
+from tests.deploy.manifests import OVERLAYS, load_manifests
 from tests.resilience.envoy import Envoy, envoy
 from tests.resilience.load import CALLERS, Load, check_ledger, load, wait_for_recovery
 from tests.resilience.namespaces import Network, network
@@ -45,7 +45,7 @@ class Apart:
 
 @pytest.fixture(scope="module")
 def separate_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apart]:
-    programs, manifests = binaries_or_skip(), rendered(OVERLAYS / "dev")
+    programs, manifests = binaries_or_skip(), load_manifests(OVERLAYS / "dev")
     port = SERVICES["reflector"]["listen"]
     with network(*SERVICES, "postgres", "envoy") as hosts:
         within = tuple(hosts.hosts["postgres"].namespace_command("net", "pid"))
@@ -57,7 +57,7 @@ def separate_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apart]:
         with (
             envoy(hosts, "envoy", port, hosts.address("reflector", port)) as between,
             postgres_server(programs, within, POSTGRES_PORT) as postgres,
-            cluster(manifests, postgres, data, extra=extra, place=hosts) as running,
+            cluster(manifests, postgres, data, extra=extra, network=hosts) as running,
         ):
             yield Apart(hosts, running, between)
 

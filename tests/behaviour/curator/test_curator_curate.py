@@ -82,28 +82,28 @@ async def test_a_curation_with_a_model(tmp_path: Path) -> None:  # C-77
         [bullet] = await bullets(playbooks)
         assert (bullet.id, bullet.content) == ("git-00001", "Set {user.name}.")
         assert bullet.sources == [pb.Source(trajectory_id="run-1", steps=[3])]
-        [asked] = server.requests
-        assert [role for role, _ in asked.messages] == ["user"]
+        [model_request] = server.requests
+        assert [role for role, _ in model_request.messages] == ["user"]
 
 
 async def test_a_repeat_is_answered_from_the_store_without_asking_the_model(tmp_path: Path) -> None:
     async with with_model(tmp_path) as (server, (curators, playbooks)):
         server.script(chat_json({"deltas": [DELTA]}))
-        asked = request()
-        first = await curators.Curate(asked)
-        again = await curators.Curate(asked)
+        curation = request()
+        first = await curators.Curate(curation)
+        again = await curators.Curate(curation)
         assert first.SerializeToString(deterministic=True) == again.SerializeToString(deterministic=True)
         assert (len(server.requests), len(await bullets(playbooks))) == (1, 1)
-        asked.reflection_result.insights[0].key_insight = "other"
+        curation.reflection_result.insights[0].key_insight = "other"
         with pytest.raises(RequestIdReused):
-            await curators.Curate(asked)
+            await curators.Curate(curation)
 
 
 async def test_the_same_request_twice_at_once_is_done_once(tmp_path: Path) -> None:
     async with with_model(tmp_path) as (server, (curators, playbooks)):
         server.answer_with(chat_json({"deltas": [DELTA]}))
-        asked = request()
-        answers = await asyncio.gather(*(curators.Curate(asked) for _ in range(5)))
+        curation = request()
+        answers = await asyncio.gather(*(curators.Curate(curation) for _ in range(5)))
         assert len({answer.SerializeToString(deterministic=True) for answer in answers}) == 1
         history = await playbooks.GetHistory(service_pb.GetHistoryRequest(dataset="d"))
         assert len(history.revisions) == 1
@@ -112,11 +112,11 @@ async def test_the_same_request_twice_at_once_is_done_once(tmp_path: Path) -> No
 async def test_a_failing_model_is_told_and_can_be_tried_again(tmp_path: Path) -> None:  # C-38, C-77, C-79
     async with with_model(tmp_path) as (server, (curators, playbooks)):
         server.script(error(500), chat("no json at all"), chat_json({"deltas": [DELTA]}))
-        asked = request()
-        failed = await curators.Curate(asked)
+        curation = request()
+        failed = await curators.Curate(curation)
         assert (failed.saved, bool(failed.error), failed.revision) == (False, True, 0)
         assert failed.result.summary == "ADD: 0, UPDATE: 0, DELETE: 0"
-        unreadable = await curators.Curate(asked)
+        unreadable = await curators.Curate(curation)
         assert (unreadable.saved, bool(unreadable.error), unreadable.revision) == (True, True, 1)
         assert await bullets(playbooks) == []
         done = await curators.Curate(request(trajectory="run-2"))
@@ -149,11 +149,11 @@ async def test_a_lesson_that_was_served_is_not_learned_again(tmp_path: Path) -> 
 
 async def test_a_committed_curation_can_be_read_again(tmp_path: Path) -> None:
     async with curator(tmp_path, llm_provider="offline") as (curators, _):
-        asked = request()
-        answer = await curators.Curate(asked)
-        read = curator_pb.GetCurationRequest(request_id=asked.request_id, dataset="d")
+        curation = request()
+        answer = await curators.Curate(curation)
+        read = curator_pb.GetCurationRequest(request_id=curation.request_id, dataset="d")
         found = await curators.GetCuration(read)
-        assert (found.reflection_result, found.response) == (asked.reflection_result, answer)
+        assert (found.reflection_result, found.response) == (curation.reflection_result, answer)
         read.dataset = "other"
         with pytest.raises(NotFound):
             await curators.GetCuration(read)
@@ -163,17 +163,17 @@ async def test_preparing_reads_the_served_bullets_or_the_committed_curation(tmp_
     async with curator(tmp_path, llm_provider="offline") as (curators, playbooks):
         await curators.Curate(request())
         [bullet] = await bullets(playbooks)
-        asked = request(trajectory="run-2")
+        curation = request(trajectory="run-2")
         prepare = curator_pb.PrepareCurationRequest(
-            request_id=asked.request_id, dataset="d", bullet_ids=["unknown", bullet.id]
+            request_id=curation.request_id, dataset="d", bullet_ids=["unknown", bullet.id]
         )
         prepared = await curators.PrepareCuration(prepare)
         assert (prepared.HasField("committed"), list(prepared.bullets), prepared.revision) == (False, [bullet], 1)
-        asked.prepared_revision = prepared.revision
-        answer = await curators.Curate(asked)
-        assert await curators.Curate(asked) == answer
+        curation.prepared_revision = prepared.revision
+        answer = await curators.Curate(curation)
+        assert await curators.Curate(curation) == answer
         prepared = await curators.PrepareCuration(prepare)
-        assert prepared.committed.reflection_result == asked.reflection_result
+        assert prepared.committed.reflection_result == curation.reflection_result
         assert (prepared.committed.response, list(prepared.bullets), prepared.revision) == (answer, [], 2)
         prepare.dataset = "other"
         with pytest.raises(AlreadyExists, match="d"):
@@ -182,8 +182,8 @@ async def test_preparing_reads_the_served_bullets_or_the_committed_curation(tmp_
 
 async def test_an_invalid_dataset_name_is_refused(tmp_path: Path) -> None:  # C-43
     async with curator(tmp_path, llm_provider="offline") as (curators, _):
-        asked = request()
-        asked.dataset = "a b"
+        curation = request()
+        curation.dataset = "a b"
         with pytest.raises(HanseiError, match="Invalid dataset name: 'a b'") as caught:
-            await curators.Curate(asked)
+            await curators.Curate(curation)
         assert caught.value.code == "INVALID_ARGUMENT"

@@ -1,4 +1,4 @@
-"""Which lessons are the same, by the curator's own embedding model (hashing) or by words; search is away."""
+"""Recognise equal lessons by the curator's own embedding model (hashing) or by words, without search."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def curator(folder: Path, **settings: Any) -> AsyncIterator[Clients]:
         yield curator_grpc.CuratorServiceStub(channel), playbook_grpc.PlaybookServiceStub(channel)
 
 
-async def filled(playbooks: PlaybookServiceAsyncStub, *contents: str) -> None:
+async def add_bullets(playbooks: PlaybookServiceAsyncStub, *contents: str) -> None:
     deltas = [pb.Delta(type=pb.DELTA_TYPE_ADD, section="s", content=content) for content in contents]
     await playbooks.ApplyDeltas(service_pb.ApplyDeltasRequest(request_id=new_id(), dataset="d", deltas=deltas))
 
@@ -67,11 +67,11 @@ async def test_vectors_say_which_lessons_are_the_same(tmp_path: Path) -> None:
 
 async def test_in_a_large_playbook_too_the_lesson_is_found(tmp_path: Path) -> None:
     async with curator(tmp_path) as (curators, playbooks):
-        await filled(playbooks, *fillers(LARGE), PARK)
+        await add_bullets(playbooks, *fillers(LARGE), PARK)
         [same] = (await curators.Curate(curate_request(PARK_AGAIN))).operations
-        [kept] = [bullet for bullet in await bullets(playbooks) if bullet.content == PARK]
-        assert (same.applied, same.bullet_id) == (False, kept.id)
-        assert [source.trajectory_id for source in kept.sources] == ["run"]
+        [merged] = [bullet for bullet in await bullets(playbooks) if bullet.content == PARK]
+        assert (same.applied, same.bullet_id) == (False, merged.id)
+        assert [source.trajectory_id for source in merged.sources] == ["run"]
 
 
 async def bullets(playbooks: PlaybookServiceAsyncStub) -> list[pb.Bullet]:
@@ -81,26 +81,26 @@ async def bullets(playbooks: PlaybookServiceAsyncStub) -> list[pb.Bullet]:
 
 async def test_the_same_runs_give_the_same_playbook(tmp_path: Path) -> None:
     async with curator(tmp_path) as (curators, _):
-        told = []
+        operations = []
         for dataset in ("one", "two"):
             answers = [
-                await curators.Curate(curate_request(*lessons, trajectory=f"run-{place}", dataset=dataset))
-                for place, lessons in enumerate(([PARK, "Moor every boat"], [PARK_AGAIN], ["Moor each boat", PARK]))
+                await curators.Curate(curate_request(*lessons, trajectory=f"run-{number}", dataset=dataset))
+                for number, lessons in enumerate(([PARK, "Moor every boat"], [PARK_AGAIN], ["Moor each boat", PARK]))
             ]
-            told.append([operation.SerializeToString() for answer in answers for operation in answer.operations])
-        assert told[0] == told[1]
+            operations.append([operation.SerializeToString() for answer in answers for operation in answer.operations])
+        assert operations[0] == operations[1]
 
 
 async def test_without_the_model_nothing_is_curated_and_the_caller_may_come_back(tmp_path: Path) -> None:
     away = {"openai_api_key": "k", "openai_base_url": f"http://127.0.0.1:{free_port()}", "llm_retries": 0}
-    asked = curate_request(PARK)
+    curation = curate_request(PARK)
     async with curator(tmp_path, embedding={"embedding_provider": "openai", **away}) as (curators, playbooks):
         with pytest.raises(SimilarityUnavailable, match="CURATION_SIMILARITY=words") as caught:
-            await curators.Curate(asked)
+            await curators.Curate(curation)
         assert (caught.value.code, caught.value.retry_after) == ("UNAVAILABLE", 1.0)
         assert await bullets(playbooks) == []
     async with curator(tmp_path) as (curators, playbooks):
-        assert (await curators.Curate(asked)).saved
+        assert (await curators.Curate(curation)).saved
         assert [bullet.content for bullet in await bullets(playbooks)] == [PARK]
 
 
@@ -132,10 +132,10 @@ async def test_of_a_large_playbook_a_models_prompt_holds_the_most_similar_bullet
         server.answer_with(chat_json({"deltas": []}))
         model = {"llm_provider": "openai", "openai_base_url": server.base_url, "openai_api_key": "test"}
         async with curator(tmp_path, **model) as (curators, playbooks):
-            await filled(playbooks, *fillers(PROMPT_BULLETS + 100), PARK)
+            await add_bullets(playbooks, *fillers(PROMPT_BULLETS + 100), PARK)
             assert (await curators.Curate(curate_request(PARK_AGAIN))).saved
-    [asked] = server.requests
-    [(_, prompt)] = asked.messages
+    [model_request] = server.requests
+    [(_, prompt)] = model_request.messages
     assert f"] s\n{PARK}" in prompt
     assert prompt.count("] s\n") == PROMPT_BULLETS
     assert "- s (101): [" in prompt

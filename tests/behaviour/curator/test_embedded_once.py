@@ -52,7 +52,7 @@ def remote(models: OpenAIServer) -> dict[str, Any]:
     }
 
 
-def added(*contents: str, request_id: str = "") -> service_pb.ApplyDeltasRequest:
+def add_request(*contents: str, request_id: str = "") -> service_pb.ApplyDeltasRequest:
     deltas = [pb.Delta(type=pb.DELTA_TYPE_ADD, section="s", content=content) for content in contents]
     return service_pb.ApplyDeltasRequest(request_id=request_id or new_id(), dataset="d", deltas=deltas)
 
@@ -61,13 +61,13 @@ async def head(playbooks: PlaybookServiceAsyncStub) -> int:
     return (await playbooks.GetPlaybook(service_pb.GetPlaybookRequest(dataset="d"))).playbook.revision
 
 
-async def found(searches: SearchServiceAsyncStub, revision: int, text: str = LESSON) -> list[str]:
+async def search_contents(searches: SearchServiceAsyncStub, revision: int, text: str = LESSON) -> list[str]:
     query = search_pb2.SearchQuery(query_text=text, min_confidence=0, top_k=200)
     request = search_service_pb2.SearchRequest(dataset="d", query=query, min_revision=revision)
     return [result.bullet.content for result in (await searches.Search(request)).results]
 
 
-def embedded(models: OpenAIServer) -> list[list[str]]:
+def embedded_texts(models: OpenAIServer) -> list[list[str]]:
     return [request.texts for request in models.requests]
 
 
@@ -76,14 +76,14 @@ async def test_a_bullet_written_by_hand_is_committed_when_its_vector_is_made(
 ) -> None:
     async with writing(tmp_path, models) as (playbooks, searches):
         models.hold()
-        call = asyncio.ensure_future(playbooks.ApplyDeltas(added(LESSON, "Moor the boat")))
+        call = asyncio.ensure_future(playbooks.ApplyDeltas(add_request(LESSON, "Moor the boat")))
         await asyncio.to_thread(models.wait_for_requests, 1)
         assert await head(playbooks) == 0
         models.release()
         assert (await call).revision == 1
-        assert await found(searches, 1) == [LESSON, "Moor the boat"]
+        assert await search_contents(searches, 1) == [LESSON, "Moor the boat"]
     # The second request is that of the query: search took the vectors from the feed.
-    assert embedded(models) == [[LESSON, "Moor the boat"], [LESSON]]
+    assert embedded_texts(models) == [[LESSON, "Moor the boat"], [LESSON]]
 
 
 async def test_a_text_is_embedded_once_over_curator_and_search(tmp_path: Path, models: OpenAIServer) -> None:
@@ -92,17 +92,17 @@ async def test_a_text_is_embedded_once_over_curator_and_search(tmp_path: Path, m
         curators = curator_grpc.CuratorServiceStub(channel)
         playbooks = playbook_grpc.PlaybookServiceStub(channel)
         searches = search_service_pb2_grpc.SearchServiceStub(channel)
-        await playbooks.ApplyDeltas(added(LESSON))
+        await playbooks.ApplyDeltas(add_request(LESSON))
         assert (await curators.Curate(curate_request(*lessons))).saved
         again = await curators.Curate(curate_request(lessons[0], trajectory="other"))
         vote = pb.Vote(bullet_id=again.operations[0].bullet_id, tag=pb.VOTE_TAG_HELPFUL, trajectory_id="t")
         request = service_pb.ApplyDeltasRequest(request_id=new_id(), dataset="d", votes=[vote])
         voted = await playbooks.ApplyDeltas(request)
-        assert set(await found(searches, voted.revision, "a question")) == {LESSON, *lessons}
+        assert set(await search_contents(searches, voted.revision, "a question")) == {LESSON, *lessons}
     # A search that begins anew, with neither index nor cache, takes all vectors from the snapshot of the feed.
     async with writing(tmp_path, models, search_folder=tmp_path / "other") as (_, anew):
-        assert set(await found(anew, voted.revision, "another question")) == {LESSON, *lessons}
-    texts = [text for item in embedded(models) for text in item]
+        assert set(await search_contents(anew, voted.revision, "another question")) == {LESSON, *lessons}
+    texts = [text for item in embedded_texts(models) for text in item]
     assert sorted(texts) == sorted([LESSON, *lessons, "a question", "another question"])
 
 
@@ -111,31 +111,31 @@ async def test_lessons_are_curated_and_edits_committed_while_search_is_away(
 ) -> None:
     async with curator_and_search(tmp_path, embedding=remote(models), alone=True) as channel:
         assert (await curator_grpc.CuratorServiceStub(channel).Curate(curate_request(LESSON))).saved
-        written = await playbook_grpc.PlaybookServiceStub(channel).ApplyDeltas(added("Moor the boat"))
+        written = await playbook_grpc.PlaybookServiceStub(channel).ApplyDeltas(add_request("Moor the boat"))
     async with writing(tmp_path, models) as (_, searches):
-        assert set(await found(searches, written.revision, "a question")) == {LESSON, "Moor the boat"}
-    assert embedded(models) == [[LESSON], ["Moor the boat"], ["a question"]]
+        assert set(await search_contents(searches, written.revision, "a question")) == {LESSON, "Moor the boat"}
+    assert embedded_texts(models) == [[LESSON], ["Moor the boat"], ["a question"]]
 
 
 async def test_what_is_done_is_not_embedded_again(tmp_path: Path, models: OpenAIServer) -> None:
     async with writing(tmp_path, models) as (playbooks, _):
-        request = added(LESSON)
+        request = add_request(LESSON)
         first = await playbooks.ApplyDeltas(request)
     # Both began anew; the vector was stored with the commit.
     with OpenAIServer() as others:
         async with writing(tmp_path, others) as (playbooks, _):
             assert await playbooks.ApplyDeltas(request) == first
-            assert embedded(others) == []
+            assert embedded_texts(others) == []
             with pytest.raises(RequestIdReused):
-                await playbooks.ApplyDeltas(added("Moor the boat", request_id=request.request_id))
-            await playbooks.ApplyDeltas(added("Moor the boat"))
-            assert embedded(others) == [["Moor the boat"]]
+                await playbooks.ApplyDeltas(add_request("Moor the boat", request_id=request.request_id))
+            await playbooks.ApplyDeltas(add_request("Moor the boat"))
+            assert embedded_texts(others) == [["Moor the boat"]]
 
 
 async def test_a_caller_that_goes_away_takes_everything_along(tmp_path: Path, models: OpenAIServer) -> None:
     models.script_embeddings(stall())
     async with writing(tmp_path, models) as (playbooks, _):
-        call = asyncio.ensure_future(playbooks.ApplyDeltas(added(LESSON)))
+        call = asyncio.ensure_future(playbooks.ApplyDeltas(add_request(LESSON)))
         await asyncio.to_thread(models.wait_for_requests, 1)
         call.cancel()
         await asyncio.to_thread(models.wait_until_idle)
@@ -145,14 +145,14 @@ async def test_a_caller_that_goes_away_takes_everything_along(tmp_path: Path, mo
 async def test_a_model_that_fails_or_hangs_fails_no_write(tmp_path: Path, models: OpenAIServer) -> None:
     models.script_embeddings(error(401))
     async with writing(tmp_path, models) as (playbooks, searches):
-        assert (await playbooks.ApplyDeltas(added(LESSON))).revision == 1
+        assert (await playbooks.ApplyDeltas(add_request(LESSON))).revision == 1
         # The feed has no vector of it, so search makes one.
-        assert await found(searches, 1, "a question") == [LESSON]
-    assert embedded(models) == [[LESSON], [LESSON], ["a question"]]
+        assert await search_contents(searches, 1, "a question") == [LESSON]
+    assert embedded_texts(models) == [[LESSON], [LESSON], ["a question"]]
     with OpenAIServer() as hanging:
         hanging.script_embeddings(stall())
         async with writing(tmp_path, hanging) as (playbooks, _):
-            assert (await playbooks.ApplyDeltas(added("Moor the boat"), timeout=2)).revision == 2
+            assert (await playbooks.ApplyDeltas(add_request("Moor the boat"), timeout=2)).revision == 2
 
 
 async def test_an_imported_file_is_embedded_too(tmp_path: Path, models: OpenAIServer) -> None:
@@ -168,5 +168,5 @@ async def test_an_imported_file_is_embedded_too(tmp_path: Path, models: OpenAISe
         assert await head(playbooks) == 0
         models.release()
         assert (await call).revision == 1
-        assert await found(searches, 1, "a question") == [LESSON]
-    assert embedded(models) == [[LESSON], ["a question"]]
+        assert await search_contents(searches, 1, "a question") == [LESSON]
+    assert embedded_texts(models) == [[LESSON], ["a question"]]

@@ -55,7 +55,7 @@ def worker(*arguments: str) -> subprocess.Popen[str]:
 
 @dataclass
 class Sequential:
-    """What the log says, done one after the other: bullets by id in order, with their votes."""
+    """Apply the changes of the log one after the other: bullets by id in order, with their votes."""
 
     texts: dict[str, str] = field(default_factory=dict)
     votes: dict[str, list[str]] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Sequential:
             self.votes.setdefault(name, [])
 
     @property
-    def shown(self) -> list[tuple[str, str, int, int]]:
+    def bullets_with_votes(self) -> list[tuple[str, str, int, int]]:
         return [
             (name, text, self.votes[name].count("helpful"), self.votes[name].count("harmful"))
             for name, text in self.texts.items()
@@ -113,7 +113,7 @@ async def test_many_processes_lose_nothing_and_double_nothing(url: str) -> None:
     snapshot = await store.load(DATASET)
     assert [
         (bullet.id, bullet.content, bullet.helpful, bullet.harmful) for bullet in snapshot.bullet_list
-    ] == model.shown
+    ] == model.bullets_with_votes
     assert fold(await store.changes_between(DATASET, 0, head)) == dict(snapshot.slots)
     await store.close()
 

@@ -67,10 +67,10 @@ async def test_a_watcher_resumes_across_a_restart_without_gap_or_repetition(tmp_
 
 
 async def test_a_watcher_sees_what_another_process_commits(tmp_path: Path) -> None:
-    async with curator(tmp_path) as one, curator(tmp_path) as other:
-        watcher = asyncio.create_task(watch_events(one, 4))
+    async with curator(tmp_path) as watched, curator(tmp_path) as other:
+        watcher = asyncio.create_task(watch_events(watched, 4))
         for number in range(4):
-            await apply(other if number % 2 else one, add(f"lesson {number}"))
+            await apply(other if number % 2 else watched, add(f"lesson {number}"))
         assert [event.revision.revision for event in await watcher] == [1, 2, 3, 4]
 
 

@@ -52,7 +52,7 @@ async def pending(stub: Stub, *states: review_pb2.PendingState.ValueType) -> lis
     return list((await stub.ListPendingChanges(request)).changes)
 
 
-async def decided(
+async def decide(
     stub: Stub, ids: Sequence[str], decision: service_pb.Decision.ValueType, reason: str = ""
 ) -> service_pb.DecidePendingChangesResponse:
     request = service_pb.DecidePendingChangesRequest(
@@ -73,12 +73,12 @@ async def test_under_review_changes_wait_and_votes_pass(stub: Stub) -> None:
     assert len(waiting) == 2
     by_content = {change.delta.content: change for change in waiting}
     assert by_content["ONE"].present.content == "one"
-    approved = await decided(stub, [change.id for change in waiting], service_pb.DECISION_APPROVE)
+    approved = await decide(stub, [change.id for change in waiting], service_pb.DECISION_APPROVE)
     assert {change.state for change in approved.changes} == {review_pb2.PENDING_STATE_APPROVED}
     assert await contents(stub) == ["ONE", "two", "three"]
     assert await pending(stub) == []
     with pytest.raises(PendingChangeDecided):
-        await decided(stub, [waiting[0].id], service_pb.DECISION_APPROVE)
+        await decide(stub, [waiting[0].id], service_pb.DECISION_APPROVE)
 
 
 async def test_waiting_changes_are_listed_in_the_order_they_were_proposed(stub: Stub) -> None:
@@ -94,15 +94,15 @@ async def test_a_rejection_needs_a_reason_and_a_stale_change_is_not_applied(stub
     await set_policy(stub, review_mode=review_pb2.REVIEW_MODE_TIERED, trust={"ann": review_pb2.TRUST_TIER_HIGH})
     await apply(stub, update("gene-00001", "ONE"), delete("gene-00002"))
     await apply(stub, update("gene-00001", "Ann's"), author="ann")
-    one, two = sorted(await pending(stub), key=lambda change: change.delta.bullet_id)
+    first, second = sorted(await pending(stub), key=lambda change: change.delta.bullet_id)
     with pytest.raises(HanseiError, match="needs a reason"):
-        await decided(stub, [two.id], service_pb.DECISION_REJECT)
-    rejected = await decided(stub, [two.id], service_pb.DECISION_REJECT, "still right")
+        await decide(stub, [second.id], service_pb.DECISION_REJECT)
+    rejected = await decide(stub, [second.id], service_pb.DECISION_REJECT, "still right")
     assert (rejected.changes[0].state, rejected.changes[0].decision_reason) == (
         review_pb2.PENDING_STATE_REJECTED,
         "still right",
     )
-    stale = (await decided(stub, [one.id], service_pb.DECISION_APPROVE)).changes[0]
+    stale = (await decide(stub, [first.id], service_pb.DECISION_APPROVE)).changes[0]
     assert (stale.state, stale.present.content) == (review_pb2.PENDING_STATE_STALE, "Ann's")
     assert await contents(stub) == ["Ann's", "two"]
 

@@ -32,7 +32,7 @@ def jobs(system: systems.System) -> Iterator[Jobs]:
         yield found
 
 
-def failed(call: Any, *arguments: Any) -> tuple[grpc.StatusCode, status_pb2.Status]:
+def failed_call(call: Any, *arguments: Any) -> tuple[grpc.StatusCode, status_pb2.Status]:
     with pytest.raises(grpc.RpcError) as caught:
         call(*arguments)
     error: Any = caught.value
@@ -42,9 +42,9 @@ def failed(call: Any, *arguments: Any) -> tuple[grpc.StatusCode, status_pb2.Stat
 
 def detail(status: status_pb2.Status, kind: Any) -> Any:
     found = kind()
-    for each in status.details:
-        if each.Is(kind.DESCRIPTOR):
-            each.Unpack(found)
+    for detail in status.details:
+        if detail.Is(kind.DESCRIPTOR):
+            detail.Unpack(found)
     return found
 
 
@@ -57,7 +57,7 @@ def test_a_job_is_learned_and_counts_what_the_curator_committed(jobs: Jobs, data
     ended = seen[-1]
     assert (ended.state, ended.learned, ended.waiting, ended.dead) == (bulk.JOB_STATE_COMPLETED, 60, 0, 0)
     assert all(job.waiting + job.learned == 60 for job in seen)
-    assert sorted(jobs.sources(dataset)) == sorted(each.id for each in runs(dataset, 60))
+    assert sorted(jobs.sources(dataset)) == sorted(trajectory.id for trajectory in runs(dataset, 60))
     assert (ended.edits, ended.unchanged, ended.revision) == (40, 20, 60)
     assert ended.HasField("ended_at")
     assert jobs.get(submitted.job_id) == ended
@@ -68,7 +68,7 @@ def test_a_submission_that_is_repeated_is_the_same_job(jobs: Jobs, dataset: str)
     ended = jobs.until_ended(job.job_id)
 
     assert jobs.submit(dataset, runs(dataset, 5), job.job_id) == ended
-    code, status = failed(jobs.submit, dataset, runs(dataset, 6), job.job_id)
+    code, status = failed_call(jobs.submit, dataset, runs(dataset, 6), job.job_id)
 
     assert code is grpc.StatusCode.ALREADY_EXISTS
     assert detail(status, error_details_pb2.ErrorInfo).reason == "REQUEST_ID_REUSED"
@@ -79,12 +79,12 @@ def test_a_wrong_trajectory_keeps_the_whole_job_out(jobs: Jobs, dataset: str) ->
     job_id = str(uuid.uuid4())
     wrong = [*runs(dataset, 150), run("elsewhere", 1)]
 
-    code, status = failed(jobs.submit, dataset, wrong, job_id)
+    code, status = failed_call(jobs.submit, dataset, wrong, job_id)
 
     assert (code, status.message) == (grpc.StatusCode.INVALID_ARGUMENT, "dataset mismatch")  # G-44
     (violation,) = detail(status, error_details_pb2.BadRequest).field_violations
     assert violation.field == "trajectories[150].trajectory.dataset"
-    assert failed(jobs.get, job_id)[0] is grpc.StatusCode.NOT_FOUND
+    assert failed_call(jobs.get, job_id)[0] is grpc.StatusCode.NOT_FOUND
     assert jobs.sources(dataset) == []
 
 
@@ -93,11 +93,11 @@ def test_a_submission_has_a_head_and_trajectories(jobs: Jobs, dataset: str, brok
     head, batch = list(parts(dataset, runs(dataset, 1), str(uuid.uuid4())))
     messages = {"no head": [batch], "two heads": [head, batch, head], "nothing": [head]}[broken]
 
-    code, status = failed(jobs.send, iter(messages))
+    code, status = failed_call(jobs.send, iter(messages))
 
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert detail(status, error_details_pb2.BadRequest).field_violations[0].field in ("head", "batch")
-    assert failed(jobs.get, head.head.request_id)[0] is grpc.StatusCode.NOT_FOUND
+    assert failed_call(jobs.get, head.head.request_id)[0] is grpc.StatusCode.NOT_FOUND
 
 
 def test_a_cancelled_job_learns_no_more(jobs: Jobs, dataset: str) -> None:
@@ -123,15 +123,15 @@ def test_jobs_are_listed_newest_first_and_in_pages(jobs: Jobs, dataset: str) -> 
     listed: list[str] = []
     token = ""
     while True:
-        asked = service.ListJobsRequest(dataset=dataset, page_size=2, page_token=token)
-        page = jobs.stub.ListJobs(asked, timeout=SECONDS)
+        request = service.ListJobsRequest(dataset=dataset, page_size=2, page_token=token)
+        page = jobs.stub.ListJobs(request, timeout=SECONDS)
         listed += [job.job_id for job in page.jobs]
         token = page.next_page_token
         if not token:
             break
     assert listed == ids[::-1]
     wrong = service.ListJobsRequest(page_token="x")
-    assert failed(jobs.stub.ListJobs, wrong)[0] is grpc.StatusCode.INVALID_ARGUMENT
+    assert failed_call(jobs.stub.ListJobs, wrong)[0] is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_what_cannot_be_learned_is_a_dead_letter_that_says_why_and_can_be_retried(
@@ -171,11 +171,11 @@ def test_a_full_queue_says_when_to_come_back_and_keeps_nothing(
         jobs_at(gateway.address) as jobs,
     ):
         job_id = str(uuid.uuid4())
-        code, status = failed(jobs.submit, dataset, runs(dataset, 250), job_id)
+        code, status = failed_call(jobs.submit, dataset, runs(dataset, 250), job_id)
 
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert detail(status, error_details_pb2.ErrorInfo).reason == "BULK_QUEUE_FULL"
         assert detail(status, error_details_pb2.RetryInfo).retry_delay.seconds > 0
-        assert failed(jobs.get, job_id)[0] is grpc.StatusCode.NOT_FOUND
+        assert failed_call(jobs.get, job_id)[0] is grpc.StatusCode.NOT_FOUND
         fits = jobs.submit(dataset, runs(dataset, 150), job_id)
         assert jobs.until_ended(fits.job_id).learned == 150

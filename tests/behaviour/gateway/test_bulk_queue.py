@@ -32,7 +32,7 @@ def batch(number: int, dataset: str = "d") -> Batch:
 
 
 @asynccontextmanager
-async def opened(folder: Path, run: Run, executor: str = "one") -> AsyncIterator[DbosQueue]:
+async def open_queue(folder: Path, run: Run, executor: str = "one") -> AsyncIterator[DbosQueue]:
     queue = DbosQueue(parse_location(str(folder / "gateway.db")), executor, BatchConcurrency(2, 3), run)
     await queue.open()
     try:
@@ -53,18 +53,18 @@ class Runner:
             self.free.set()
         self.changed = asyncio.Condition()
 
-    async def __call__(self, given: Batch) -> None:
-        self._now[given.dataset] = self._now.get(given.dataset, 0) + 1
-        self.most[given.dataset] = max(self.most.get(given.dataset, 0), self._now[given.dataset])
+    async def __call__(self, batch: Batch) -> None:
+        self._now[batch.dataset] = self._now.get(batch.dataset, 0) + 1
+        self.most[batch.dataset] = max(self.most.get(batch.dataset, 0), self._now[batch.dataset])
         try:
             async with self.changed:
-                self.ran.append(given)
+                self.ran.append(batch)
                 self.changed.notify_all()
             await self.free.wait()
         finally:
-            self._now[given.dataset] -= 1
+            self._now[batch.dataset] -= 1
 
-    async def until(self, count: int) -> None:
+    async def wait_for_batches(self, count: int) -> None:
         async with asyncio.timeout(SECONDS), self.changed:
             await self.changed.wait_for(lambda: len(self.ran) >= count)
 
@@ -72,65 +72,65 @@ class Runner:
 async def test_each_batch_runs_once_and_as_many_of_a_dataset_as_it_may(tmp_path: Path) -> None:
     runner = Runner()
     batches = [batch(number, f"d{number % 2}") for number in range(12)]
-    async with opened(tmp_path, runner) as queue:
+    async with open_queue(tmp_path, runner) as queue:
         await queue.put(batches)
         await queue.put(batches)  # the same ids
-        await runner.until(12)
+        await runner.wait_for_batches(12)
 
-    assert sorted(runner.ran, key=lambda each: each.first) == batches
+    assert sorted(runner.ran, key=lambda batch: batch.first) == batches
     assert max(runner.most.values()) <= 2
 
 
 async def test_what_runs_when_it_closes_runs_again_when_it_opens(tmp_path: Path) -> None:
     stuck = Runner(free=False)
-    async with opened(tmp_path, stuck) as queue:
+    async with open_queue(tmp_path, stuck) as queue:
         await queue.put([batch(number) for number in range(3)])
-        await stuck.until(2)
+        await stuck.wait_for_batches(2)
     again = Runner()
-    async with opened(tmp_path, again):
-        await again.until(3)
-    assert {each.first for each in again.ran} == {0, 1, 2}
+    async with open_queue(tmp_path, again):
+        await again.wait_for_batches(3)
+    assert {batch.first for batch in again.ran} == {0, 1, 2}
 
 
 async def test_another_replica_takes_over_what_one_left(tmp_path: Path) -> None:
     stuck = Runner(free=False)
-    async with opened(tmp_path, stuck, "one") as queue:
+    async with open_queue(tmp_path, stuck, "one") as queue:
         await queue.put([batch(0), batch(1)])
-        await stuck.until(2)
+        await stuck.wait_for_batches(2)
     other = Runner()
-    async with opened(tmp_path, other, "two") as queue:
+    async with open_queue(tmp_path, other, "two") as queue:
         assert await queue.take_over("one") == 2
-        await other.until(2)
+        await other.wait_for_batches(2)
         assert await queue.take_over("one") == 0
 
 
 async def test_a_cancelled_batch_does_not_run_and_a_forgotten_one_is_gone(tmp_path: Path) -> None:
     stuck = Runner(free=False)
-    async with opened(tmp_path, stuck) as queue:
+    async with open_queue(tmp_path, stuck) as queue:
         await queue.put([batch(number) for number in range(5)])
-        await stuck.until(2)
+        await stuck.wait_for_batches(2)
         await queue.cancel("job/")
         assert not await queue.contains("job/")
         await queue.delete("job/")
         stuck.free.set()
         await queue.put([Batch("other/0/0", "other", "d", 9, 9)])
-        await stuck.until(3)
-    assert [each.first for each in stuck.ran[2:]] == [9]
+        await stuck.wait_for_batches(3)
+    assert [batch.first for batch in stuck.ran[2:]] == [9]
 
 
 async def test_there_is_one_queue_in_a_process(tmp_path: Path) -> None:
-    async with opened(tmp_path, Runner()):
+    async with open_queue(tmp_path, Runner()):
         second = DbosQueue(parse_location(str(tmp_path / "other.db")), "two", BatchConcurrency(1, 1), Runner())
         with pytest.raises(QueueOwnedByOtherInstance):
             await second.open()
         with pytest.raises(QueueUnavailable):
             await second.put([batch(0)])
-    async with opened(tmp_path, Runner()) as queue:
+    async with open_queue(tmp_path, Runner()) as queue:
         assert queue.is_open
 
 
 async def test_a_job_that_was_never_queued_is_found_and_learned(tmp_path: Path) -> None:
-    """As after a kill between taking a job and queueing it."""
+    """Prepare a job as a kill between accepting and queueing it would leave it."""
     desk = Desk(tmp_path)
     learner = BatchLearner(Book(), desk.batches, AT_ONCE)
     queue = DbosQueue(parse_location(str(tmp_path / "gateway.db")), "one", BatchConcurrency(2, 2), learner.run)

@@ -51,16 +51,16 @@ def test_a_tenant_learns_and_finds_its_own(gate: Gate, book: str) -> None:
     with gate.client("acme") as client:
         revision = client.playbooks.get(dataset=book).playbook.revision
         found = client.search(book, "commit", min_revision=revision)
-        (bullet,) = [each.bullet for each in found.results]
+        (bullet,) = [result.bullet for result in found.results]
         (change,) = client.playbooks.get_history(dataset=book).revisions
-        names = [each.name for each in client.playbooks.list_datasets().datasets]
+        names = [dataset.name for dataset in client.playbooks.list_datasets().datasets]
     assert bullet.content == "Set user.email before the first commit."
     assert change.author.startswith("ci.")  # who made it, without being asked
     assert names == [book]
 
 
 def test_another_tenant_can_neither_see_nor_search_nor_watch_nor_guess_it(gate: Gate, book: str) -> None:
-    """What exists and what does not get the same answer, to the letter."""
+    """Existing and absent datasets get responses that are equal to the letter."""
     absent = "acme--kooo"
     with gate.client("evil") as client:
         calls = {
@@ -79,7 +79,7 @@ def test_another_tenant_can_neither_see_nor_search_nor_watch_nor_guess_it(gate: 
             here, nowhere = outcome(lambda call=call: call(book)), outcome(lambda call=call: call(absent))
             assert (here[0], name) == ("NOT_FOUND", name)
             assert here[1].replace(book, absent) == nowhere[1]
-        assert [each.name for each in client.playbooks.list_datasets().datasets] == []
+        assert [dataset.name for dataset in client.playbooks.list_datasets().datasets] == []
     with gate.http("evil") as http:
         for path in ("", "/history", "/events", "/index", "/pending"):
             answers = [http.get(f"/v1/playbooks/{name}{path}") for name in (book, absent)]
@@ -148,10 +148,10 @@ def test_a_tenant_plans_with_its_own_alone(gate: Gate, book: str, foreign_book: 
         refined = client.planner.refine_plan(plan=made, feedback="fewer steps").plan
         listed = client.planner.list_executions().executions
     assert {result.plan_id[:6], unnamed.plan_id[:6], refined.plan_id[:6]} == {"acme--"}
-    for each in (result, unnamed):
-        assert "secret" not in str(each)
-        assert "Set user.email" in each.step_results[0].output
-    assert {made.plan_id, unnamed.plan_id} <= {each.execution_id for each in listed}
+    for run in (result, unnamed):
+        assert "secret" not in str(run)
+        assert "Set user.email" in run.step_results[0].output
+    assert {made.plan_id, unnamed.plan_id} <= {summary.execution_id for summary in listed}
 
 
 def test_over_http_a_tenant_runs_plans_and_answers(gate: Gate, book: str) -> None:
@@ -229,11 +229,11 @@ def test_another_tenants_execution_is_not_there(gate: Gate, question: Question) 
             assert here[1].replace(there, nowhere) == absent[1]
         assert there not in str(client.planner.list_executions(page_size=200))
     with gate.http("evil") as http:
-        asked = [("GET", ""), ("GET", "/events"), ("GET", "/mermaid"), ("GET", "/audit")]
-        asked += [("POST", each) for each in ("/answer", "/cancel", "/information")]
+        requests = [("GET", ""), ("GET", "/events"), ("GET", "/mermaid"), ("GET", "/audit")]
+        requests += [("POST", action) for action in ("/answer", "/cancel", "/information")]
         body = {"answer_token": question.token, "plan_version": 1, "step_id": 1, "response": {"user_input": "red"}}
         bodies = {"/answer": body, "/cancel": {"reason": "x"}, "/information": {"text": "x"}}
-        for method, path in asked:
+        for method, path in requests:
             resumed = {"Last-Event-ID": "1"} if path == "/events" else {}
             answers = [
                 http.request(method, f"/v1/executions/{name}{path}", json=bodies.get(path), headers=resumed)
@@ -246,10 +246,10 @@ def test_another_tenants_execution_is_not_there(gate: Gate, question: Question) 
 
 def test_an_answer_token_opens_nothing_elsewhere(gate: Gate, question: Question) -> None:
     with gate.client("evil") as client:
-        *_, asked = client.planner.execute_plan(plan=plan(step(1, "ASK_USER", query="Which colour?")))
-        own = asked.event.execution_id
+        *_, pause = client.planner.execute_plan(plan=plan(step(1, "ASK_USER", query="Which colour?")))
+        own = pause.event.execution_id
         assert outcome(lambda: question.answer(client, own))[0] == "INVALID_ARGUMENT"  # acme's token, evil's execution
-        stolen = Question(question.execution_id, asked.event.intervention_requested.answer_token)
+        stolen = Question(question.execution_id, pause.event.intervention_requested.answer_token)
         assert outcome(lambda: stolen.answer(client))[0] == "NOT_FOUND"
     with gate.client("acme") as client:
         assert outcome(lambda: stolen.answer(client))[0] == "INVALID_ARGUMENT"
@@ -267,11 +267,11 @@ def test_a_request_id_says_nothing_to_another_tenant(gate: Gate) -> None:
     request_id, ids = "6f0d3c1e-25a4-4c0b-9a51-7f2f6f1e0c11", []
     for who in ("acme", "evil", "acme"):
         with gate.client(who) as client:
-            asked = plan(step(1, "ASK_USER", query="Which colour?"))
-            events = list(client.planner.execute_plan(plan=asked, request_id=request_id))
+            question_plan = plan(step(1, "ASK_USER", query="Which colour?"))
+            events = list(client.planner.execute_plan(plan=question_plan, request_id=request_id))
         ids.append(events[0].event.execution_id)
     assert ids[0] == ids[2]
-    assert [each.split("--") for each in ids[:2]] == [["acme", ids[0][6:]], ["evil", ids[0][6:]]]
+    assert [execution_id.split("--") for execution_id in ids[:2]] == [["acme", ids[0][6:]], ["evil", ids[0][6:]]]
 
 
 def test_a_reader_watches_and_does_not_run(gate: Gate, question: Question) -> None:
@@ -314,7 +314,7 @@ def test_collections_are_a_tenants_own(gate: Gate) -> None:
         with gate.client(who) as client:
             client.collections.create(name=f"{who}--handbook")
     with gate.client("evil") as client:
-        assert [each.name for each in client.collections.list_all().collections] == ["evil--handbook"]
+        assert [collection.name for collection in client.collections.list_all().collections] == ["evil--handbook"]
         for name in ("acme--handbook", "acme--haaaabook"):
             for call in (
                 lambda name=name: client.collections.get(name=name),
@@ -326,7 +326,7 @@ def test_collections_are_a_tenants_own(gate: Gate) -> None:
             ):
                 assert outcome(call)[0] == "NOT_FOUND"
     with gate.client("root") as client:
-        listed = {each.name for each in client.collections.list_all().collections}
+        listed = {collection.name for collection in client.collections.list_all().collections}
     assert {"acme--handbook", "evil--handbook"} <= listed
 
 
@@ -346,8 +346,8 @@ def test_who_changed_what_is_written_down_and_told_to_its_tenant(gate: Gate, boo
     ]
     assert uuid.UUID(added.request_id)
     assert re.fullmatch("[0-9a-f]{32}", added.correlation_id)
-    told = str(everything)
-    assert not [key for key in gate.keys.values() if len(key) > 10 and key.split("_", 2)[2] in told]
+    records = str(everything)
+    assert not [key for key in gate.keys.values() if len(key) > 10 and key.split("_", 2)[2] in records]
 
 
 def test_a_watch_ends_when_its_key_is_revoked(gate: Gate, book: str) -> None:
@@ -369,7 +369,7 @@ def test_a_watch_ends_when_its_key_is_revoked(gate: Gate, book: str) -> None:
             ended.append(next(line for line in lines if line.startswith("event: error")))
 
     followed = threading.Event()
-    threads = [threading.Thread(target=each) for each in (watch, follow)]
+    threads = [threading.Thread(target=target) for target in (watch, follow)]
     for thread in threads:
         thread.start()
     assert begun.wait(SECONDS)
@@ -393,9 +393,9 @@ def test_a_second_authorization_does_not_add_to_the_first(gate: Gate) -> None:
 
 @pytest.mark.parametrize("module", ["gateway", "allinone"])
 def test_nobody_serves_other_machines_without_asking(tmp_path: Path, module: str) -> None:
-    status, told = systems.failed_start(
+    status, output = systems.failed_start(
         tmp_path, module, HANSEI_LISTEN_ADDRESS="0.0.0.0:0", HANSEI_PLAINTEXT="grpc,http"
     )
     assert status == 1
-    assert "HANSEI_LISTEN_ADDRESS: '0.0.0.0:0' can be reached from other machines" in told
-    assert "Traceback" not in told
+    assert "HANSEI_LISTEN_ADDRESS: '0.0.0.0:0' can be reached from other machines" in output
+    assert "Traceback" not in output

@@ -57,10 +57,10 @@ class Front:
 def gateway_before(data: Path, peers: dict[str, str], module: str = "gateway", **environment: str) -> Iterator[Front]:
     """The process of the gateway, or of another service, until the block ends."""
     address, http = f"127.0.0.1:{systems.free_port()}", f"127.0.0.1:{systems.free_port()}"
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("HANSEI_", "OPENAI_", "LLM_", "GATEWAY_"))}
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("HANSEI_", "OPENAI_", "LLM_", "GATEWAY_"))}
     own = {"HANSEI_LISTEN_ADDRESS": address, "HANSEI_HTTP_ADDRESS": http, "PYTHONPATH": CODE, **peers, **environment}
     with (data / f"{module}.log").open("wb") as log:
-        process = start(ModuleCommand(module, str(data), {**kept, **own}), log, log)
+        process = start(ModuleCommand(module, str(data), {**inherited, **own}), log, log)
         try:
             system = systems.System("one service", {module: address}, data, {}, {module: process})
             systems.wait_until_serving(system, module, address)
@@ -105,7 +105,7 @@ def front(tmp_path_factory: pytest.TempPathFactory, stack: dict[str, str]) -> It
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+def lone_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
     """A gateway with a token and only a validator without a key behind it; nobody else is there."""
     dead = dict.fromkeys(ADDRESSES, f"127.0.0.1:{systems.free_port()}")
     data = tmp_path_factory.mktemp("alone")
@@ -224,27 +224,27 @@ def test_the_advisor_example_of_the_document_is_valid(front: Front) -> None:
     assert response.json() == {"ok": True, "errors": [], "warnings": []}
 
 
-def test_health_answers_when_nobody_else_does(alone: Front) -> None:
-    with alone.client() as client:
+def test_health_answers_when_nobody_else_does(lone_gateway: Front) -> None:
+    with lone_gateway.client() as client:
         response = client.get("/health")
     assert (response.status_code, response.json()) == (200, {"status": "ok"})  # G-18, G-30
 
 
-def test_without_the_token_nothing_else_does(alone: Front) -> None:
-    with alone.client() as client:
+def test_without_the_token_nothing_else_does(lone_gateway: Front) -> None:
+    with lone_gateway.client() as client:
         response = client.post("/workflow/run", json={"query": "Q"})
     assert (response.status_code, response.json()) == (401, {"error": "Unauthorized"})  # G-30
 
 
-def test_a_service_that_is_away_is_503(alone: Front) -> None:
-    with alone.client(Authorization="Bearer token") as client:
+def test_a_service_that_is_away_is_503(lone_gateway: Front) -> None:
+    with lone_gateway.client(Authorization="Bearer token") as client:
         response = client.post("/workflow/run", json={"query": "Q"})
     assert (response.status_code, response.json()) == (503, {"detail": "curator does not answer"})  # G-21
 
 
 @pytest.mark.parametrize("path", ["/api/organizer/run", "/api/advisor/run"])
-def test_a_missing_key_is_500(alone: Front, path: str) -> None:
-    with alone.client(Authorization="Bearer token") as client:
+def test_a_missing_key_is_500(lone_gateway: Front, path: str) -> None:
+    with lone_gateway.client(Authorization="Bearer token") as client:
         response = client.post(path, json={"dashboard": DASHBOARD})
     assert response.status_code == 500
     assert response.json() == {
@@ -271,14 +271,14 @@ def test_a_request_in_progress_is_finished_before_the_process_ends(
         before = len(model.requests)
         asking.start()
         model.wait_for_requests(before + 1)
-        _terminated(leaving)
+        _terminate(leaving)
         model.release()
         asking.join(SECONDS)
         assert leaving.process.wait(systems.STOP_SECONDS) == 0
     assert [response.status_code for response in responses] == [200]
 
 
-def _terminated(front: Front) -> None:
+def _terminate(front: Front) -> None:
     """Send SIGTERM and wait until the process has begun to leave."""
     with grpc.insecure_channel(front.address) as channel:
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=SECONDS)
@@ -289,7 +289,7 @@ def _terminated(front: Front) -> None:
 
 def test_an_address_that_is_taken_is_named(tmp_path: Path, front: Front) -> None:
     address = front.url.removeprefix("http://")
-    status, told = systems.failed_start(tmp_path, "gateway", HANSEI_HTTP_ADDRESS=address)
+    status, output = systems.failed_start(tmp_path, "gateway", HANSEI_HTTP_ADDRESS=address)
     assert status == 1
-    assert f"HANSEI_HTTP_ADDRESS: cannot listen on '{address}'" in told
-    assert "Traceback" not in told
+    assert f"HANSEI_HTTP_ADDRESS: cannot listen on '{address}'" in output
+    assert "Traceback" not in output

@@ -56,44 +56,44 @@ def dataset() -> str:
 
 def job(dataset: str, count: int) -> list[dict[str, Any]]:
     """A job as its messages, with an id of its own."""
-    written = [MessageToDict(each, preserving_proto_field_name=True) for each in runs(dataset, count)]
+    written = [MessageToDict(trajectory, preserving_proto_field_name=True) for trajectory in runs(dataset, count)]
     head = {"request_id": str(uuid.uuid4()), "dataset": dataset}
-    return [{"head": head}, {"batch": {"trajectories": [{"trajectory": each} for each in written]}}]
+    return [{"head": head}, {"batch": {"trajectories": [{"trajectory": trajectory} for trajectory in written]}}]
 
 
-def followed(client: httpx.Client, job_id: str, **headers: str) -> list[dict[str, Any]]:
+def follow_job(client: httpx.Client, job_id: str, **headers: str) -> list[dict[str, Any]]:
     """A job at each of its events, to the end."""
     with client.stream("GET", f"/v1/jobs/{job_id}/events", headers=headers) as response:
         lines = list(response.iter_lines())
     assert "event: end" in lines
     data = (line.removeprefix("data: ") for line in lines if line.startswith("data: "))
-    return [told["job"] for told in map(json.loads, data) if told]
+    return [event["job"] for event in map(json.loads, data) if event]
 
 
 def test_a_job_is_submitted_followed_and_listed(client: httpx.Client, dataset: str) -> None:
-    asked = job(dataset, 12)
-    job_id = asked[0]["head"]["request_id"]
-    made = client.post("/v1/jobs", json=asked).raise_for_status().json()["job"]
+    messages = job(dataset, 12)
+    job_id = messages[0]["head"]["request_id"]
+    made = client.post("/v1/jobs", json=messages).raise_for_status().json()["job"]
     assert (made["job_id"], made["total"]) == (job_id, 12)
-    ended = followed(client, job_id)[-1]
+    ended = follow_job(client, job_id)[-1]
     assert (ended["state"], ended["learned"], ended["waiting"]) == ("JOB_STATE_COMPLETED", 12, 0)
-    assert client.post("/v1/jobs", json=asked).json()["job"] == ended  # once per request_id
+    assert client.post("/v1/jobs", json=messages).json()["job"] == ended  # once per request_id
     assert client.get(f"/v1/jobs/{job_id}").json()["job"] == ended
     assert client.get("/v1/jobs", params={"dataset": dataset}).json()["jobs"] == [ended]
     # Following again tells where the job is, whatever was seen before: each event is the whole job.
-    assert followed(client, job_id, **{"Last-Event-ID": "3"}) == [ended]
+    assert follow_job(client, job_id, **{"Last-Event-ID": "3"}) == [ended]
     book = client.get(f"/v1/playbooks/{dataset}").json()["playbook"]
     assert int(book["revision"]) == int(ended["revision"]) > 0
 
 
 def test_a_job_with_a_wrong_trajectory_is_taken_not_at_all(client: httpx.Client, dataset: str) -> None:
-    asked = job(dataset, 3)
-    asked[1]["batch"]["trajectories"][2]["trajectory"]["dataset"] = "other"
-    refused = client.post("/v1/jobs", json=asked)
+    messages = job(dataset, 3)
+    messages[1]["batch"]["trajectories"][2]["trajectory"]["dataset"] = "other"
+    refused = client.post("/v1/jobs", json=messages)
     assert (refused.status_code, refused.json()["detail"]) == (400, "dataset mismatch")
     assert refused.json()["violations"][0]["field"] == "trajectories[2].trajectory.dataset"
     assert client.get("/v1/jobs", params={"dataset": dataset}).json()["jobs"] == []
-    gone = client.get(f"/v1/jobs/{asked[0]['head']['request_id']}")
+    gone = client.get(f"/v1/jobs/{messages[0]['head']['request_id']}")
     assert (gone.status_code, gone.json()["reason"]) == (404, "JOB_NOT_FOUND")
 
 
@@ -110,23 +110,23 @@ def test_what_could_not_be_learned_is_listed_and_retried(stack: Stack, tmp_path:
         httpx.Client(base_url=f"http://{address}", timeout=SECONDS) as client,
     ):
         job_id = client.post("/v1/jobs", json=job(dataset, 3)).json()["job"]["job_id"]
-        assert followed(client, job_id)[-1]["state"] == "JOB_STATE_INCOMPLETE"
-        place = f"/v1/jobs/{job_id}/dead-letters"
-        first = client.get(place, params={"page_size": 2}).json()
-        rest = client.get(place, params={"page_token": first["next_page_token"]}).json()
+        assert follow_job(client, job_id)[-1]["state"] == "JOB_STATE_INCOMPLETE"
+        path = f"/v1/jobs/{job_id}/dead-letters"
+        first = client.get(path, params={"page_size": 2}).json()
+        rest = client.get(path, params={"page_token": first["next_page_token"]}).json()
         letters = first["dead_letters"] + rest["dead_letters"]
-        assert [each["index"] for each in letters] == [0, 1, 2]
-        assert {each["reason"] for each in letters} == {"PEER_UNAVAILABLE"}
-        again = client.post(f"{place}/retry", json={"request_id": str(uuid.uuid4())}).json()["job"]
+        assert [letter["index"] for letter in letters] == [0, 1, 2]
+        assert {letter["reason"] for letter in letters} == {"PEER_UNAVAILABLE"}
+        again = client.post(f"{path}/retry", json={"request_id": str(uuid.uuid4())}).json()["job"]
         assert (again["state"], again["waiting"]) == ("JOB_STATE_RUNNING", 3)
-        assert followed(client, job_id)[-1]["dead"] == 3
+        assert follow_job(client, job_id)[-1]["dead"] == 3
 
 
 def test_a_cancelled_job_drops_what_waits(client: httpx.Client, dataset: str) -> None:
     job_id = client.post("/v1/jobs", json=job(dataset, 300)).json()["job"]["job_id"]
     cancelled = client.post(f"/v1/jobs/{job_id}/cancel", json={"request_id": str(uuid.uuid4())}).json()["job"]
     assert cancelled["dropped"] > 0
-    ended = followed(client, job_id)[-1]
+    ended = follow_job(client, job_id)[-1]
     assert (ended["state"], ended["waiting"]) == ("JOB_STATE_CANCELLED", 0)
 
 
@@ -152,24 +152,24 @@ def test_what_is_no_file_of_runs_says_why(client: httpx.Client) -> None:
 
 def test_the_lines_of_the_readme_work(stack: Stack, dataset: str) -> None:
     """Word for word, but for the port; what never ends by itself is left after a while."""
-    lines = [each.command for each in all_lines(ROOT / "gateway/README.md") if each.command.startswith("curl ")]
+    lines = [line.command for line in all_lines(ROOT / "gateway/README.md") if line.command.startswith("curl ")]
     assert lines
-    place = urlsplit(str(stack.client.base_url)).netloc
+    netloc = urlsplit(str(stack.client.base_url)).netloc
     for line in lines:
         endless = "/playbooks/" in line and "/events" in line
-        command = line.replace("127.0.0.1:8080", place).replace("gateway-readme", dataset)
-        asked = ["curl", "--silent", "--fail-with-body", "--max-time", "2" if endless else str(SECONDS)]
-        ran = subprocess.run([*asked, *shlex.split(command)[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
+        command = line.replace("127.0.0.1:8080", netloc).replace("gateway-readme", dataset)
+        curl = ["curl", "--silent", "--fail-with-body", "--max-time", "2" if endless else str(SECONDS)]
+        ran = subprocess.run([*curl, *shlex.split(command)[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
         assert ran.returncode == (28 if endless else 0), f"{line}\n{ran.stdout}"
 
 
 @pytest.mark.parametrize("sent", ["a%2Fb", "%2E%2E", "%252F", "%E6%97%A5%2F%E6%9C%AC", "%3F", ".."])
 def test_an_id_reaches_its_service_over_a_socket(client: httpx.Client, sent: str) -> None:
     """By a client that sends a path as it is; the leaderboard takes any text for an execution."""
-    place = urlsplit(str(client.base_url))
-    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=SECONDS)
+    address = urlsplit(str(client.base_url))
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=SECONDS)
     connection.request("GET", f"/v1/rounds/{sent}/best")
     response = connection.getresponse()
-    told = json.loads(response.read())
+    error = json.loads(response.read())
     connection.close()
-    assert (response.status, told["reason"]) == (404, "SUBMISSION_NOT_FOUND")
+    assert (response.status, error["reason"]) == (404, "SUBMISSION_NOT_FOUND")

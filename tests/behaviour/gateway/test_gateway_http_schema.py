@@ -57,12 +57,12 @@ def test_whatever_is_sent_the_answer_is_one_of_those_told(url: str, document: An
 
         @settings(max_examples=EXAMPLES, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
         @given(case=operation.as_strategy())
-        def answered(case: Any) -> None:
+        def check_operation(case: Any) -> None:
             response = case.call(base_url=url, headers=BEARING, timeout=SECONDS)
             sent.append(case.operation.path)
             case.validate_response(response, checks=CHECKS)
 
-        answered()
+        check_operation()
     assert set(sent) == set(document["paths"]) - ENDLESS
 
 

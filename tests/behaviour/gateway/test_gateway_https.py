@@ -43,16 +43,16 @@ async def port(tmp_path: Path, authority: Authority) -> AsyncIterator[str]:
     await server.close()
 
 
-async def asked(port: str, authority: Authority) -> str:
+async def fetch_text(port: str, authority: Authority) -> str:
     context = ssl.create_default_context(cadata=authority.pem.decode())
     async with httpx.AsyncClient(verify=context) as client:
         return (await client.get(f"https://localhost:{port}/")).text
 
 
 async def test_requests_come_over_tls(port: str, authority: Authority) -> None:
-    assert await asked(port, authority) == "https"
+    assert await fetch_text(port, authority) == "https"
     with pytest.raises(httpx.ConnectError):
-        await asked(port, Authority())
+        await fetch_text(port, Authority())
     async with httpx.AsyncClient() as client:
         with pytest.raises(httpx.RemoteProtocolError):
             await client.get(f"http://localhost:{port}/")
@@ -61,12 +61,12 @@ async def test_requests_come_over_tls(port: str, authority: Authority) -> None:
 async def test_a_renewed_certificate_is_shown_to_who_comes_next(
     port: str, authority: Authority, tmp_path: Path
 ) -> None:
-    assert await asked(port, authority) == "https"
-    successor = Authority("the next authority")
-    successor.issue(tmp_path, "localhost", valid=timedelta(hours=1))
-    assert await asked(port, successor) == "https"
+    assert await fetch_text(port, authority) == "https"
+    next_authority = Authority("the next authority")
+    next_authority.issue(tmp_path, "localhost", valid=timedelta(hours=1))
+    assert await fetch_text(port, next_authority) == "https"
     with pytest.raises(httpx.ConnectError):
-        await asked(port, authority)
+        await fetch_text(port, authority)
 
 
 def test_plaintext_beyond_this_machine_must_be_meant(tmp_path: Path) -> None:

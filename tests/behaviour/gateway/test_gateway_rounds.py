@@ -27,8 +27,8 @@ SCORES = {"alpha": [80, 85], "beta": [80, 85, 85, 70, 60], "gamma": [90, 50]}
 """Scores of the teams by round; a team's answers are its instruction and the number of the round."""
 
 
-def scripted(request: ModelRequest) -> WireResponse:
-    """Generator, evaluators and judge in one: told apart by the shape they have to answer in."""
+def answer_by_schema(request: ModelRequest) -> WireResponse:
+    """Answer as generator, evaluators or judge, according to the requested schema."""
     shape = request.body.get("response_format", {}).get("json_schema", {}).get("name")
     if shape == "JudgedScore":
         name, number = request.prompt.rpartition("# 提出内容\n")[2].split()
@@ -52,7 +52,7 @@ def _submission(request: ModelRequest) -> WireResponse:
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[OpenAIServer]:
-    with OpenAIServer(otherwise=scripted) as running:
+    with OpenAIServer(otherwise=answer_by_schema) as running:
         yield running
 
 
@@ -67,15 +67,15 @@ class Caller:
     def run(self, *instructions: str, **fields: Any) -> tuple[list[rounds.RoundFinished], rounds.RoundsResult]:
         """Events and result of teams that bear the names of their instructions."""
         teams = [rounds.Team(team_id=name, team_name=f"チーム {name}", instruction=name) for name in instructions]
-        asked = rounds.RunRoundsRequest(**{"user_prompt": PROMPT, "teams": teams, **fields})
-        *events, last = self.rounds.RunRounds(asked, timeout=SECONDS)
+        request = rounds.RunRoundsRequest(**{"user_prompt": PROMPT, "teams": teams, **fields})
+        *events, last = self.rounds.RunRounds(request, timeout=SECONDS)
         assert last.HasField("result")
         return [event.round_finished for event in events], last.result
 
     def entries(self, execution_id: str) -> list[leaderboard.LeaderBoardEntry]:
         """The rows of an execution by team and round."""
-        asked = leaderboard.ListLeaderboardEntriesRequest(execution_id=execution_id, page_size=100)
-        return list(self.leaderboard.ListLeaderboardEntries(asked, timeout=SECONDS).entries)
+        request = leaderboard.ListLeaderboardEntriesRequest(execution_id=execution_id, page_size=100)
+        return list(self.leaderboard.ListLeaderboardEntries(request, timeout=SECONDS).entries)
 
 
 @pytest.fixture(scope="module", params=sorted(systems.FORMS))
@@ -154,9 +154,9 @@ def test_the_leaderboard_keeps_every_round_and_one_final_row_a_team(call: Caller
 def test_evaluators_see_the_users_query_and_nothing_of_the_rounds(call: Caller) -> None:
     before = len(call.model.requests)
     call.run("alpha")
-    asked = [request for request in call.model.requests[before:] if "JudgedScore" in str(request.body)]
-    assert len(asked) == 6
-    for request in asked:
+    judge_requests = [request for request in call.model.requests[before:] if "JudgedScore" in str(request.body)]
+    assert len(judge_requests) == 6
+    for request in judge_requests:
         assert f"# ユーザクエリ\n{PROMPT}\n\n# 提出内容\nalpha " in request.prompt  # G-52, G-67
         assert not re.search("ラウンド|順位|スコア", request.prompt)  # G-71
 
@@ -198,7 +198,7 @@ def test_a_submission_that_takes_too_long_is_cut_off(call: Caller) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"min_rounds": 3, "max_rounds": 2}, "min_rounds (3) must be <= max_rounds (2)"),  # G-47
         ({"user_prompt": " "}, "user_prompt cannot be empty"),
@@ -207,12 +207,12 @@ def test_a_submission_that_takes_too_long_is_cut_off(call: Caller) -> None:
         ({"max_rounds": 11}, "max_rounds"),
     ],
 )
-def test_what_cannot_be_run_is_refused(call: Caller, fields: dict[str, Any], told: str) -> None:
+def test_what_cannot_be_run_is_refused(call: Caller, fields: dict[str, Any], message: str) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         call.run("alpha", **fields)
     refused: Any = caught.value
     assert refused.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert refused.details().startswith(told)
+    assert refused.details().startswith(message)
 
 
 def test_an_execution_is_run_once(call: Caller, execution: str) -> None:

