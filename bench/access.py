@@ -1,10 +1,11 @@
-"""Whether the time of a refusal tells a tenant that a thing exists: another's beside what nobody has.
+"""Measure whether the duration of a refusal shows a tenant that a resource of another tenant exists.
 
-`python -m bench.access` writes `bench/results/access.json` and the table in `bench/README.md`. Both are asked for in
-random order, over gRPC at one gateway, by a tenant to whom neither belongs. `guess` is how often the slower of two
-answers is that about what exists (the area under the ROC curve, Mann-Whitney U over all pairs): 0.5 is what guessing
-gives. `p` is the probability of a guess at least that far from 0.5 if both took the same time. The last row is the
-control: the same for the tenant's own, where one is read and the other is not there: a difference would be found.
+`python -m bench.access` writes `bench/results/access.json` and the table in `bench/README.md`. The tenant requests
+existing and absent names in random order, over gRPC at one gateway, and owns neither. `guess` is how often the slower
+of two answers is that about what exists (the area under the ROC curve, Mann-Whitney U over all pairs): 0.5 is what
+guessing gives. `p` is the probability of a guess at least that far from 0.5 if both took the same time. The last row
+is the control: the same for the tenant's own, where one is read and the other is not there: a difference would be
+found.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def main() -> None:
     """Measure and write."""
     rng = random.Random(7)
     with _tenants() as (acme, evil):
-        names = _made(acme)
+        names = _create_resources(acme)
         rows = [_row(family, evil, names[family], rng) for family in FAMILIES]
         rows.append({**_row("execution", acme, names["execution"], rng), "what": "control: one's own execution"})
     write("access", {"machine": machine() | {"load": f"{os.getloadavg()[0]:.1f}"}, "rows": rows})
@@ -70,24 +71,24 @@ def _tenants() -> Iterator[tuple[Client, Client]]:
             yield acme, evil
 
 
-def _made(acme: Client) -> dict[str, tuple[str, str]]:
-    """For each family a name of acme's, and one of the same shape that nobody has."""
+def _create_resources(acme: Client) -> dict[str, tuple[str, str]]:
+    """Create resources of acme; return for each family an existing name and an absent one of the same shape."""
     acme.playbooks.apply_deltas(dataset="acme--one", deltas=[DELTA])
     acme.collections.create(name="acme--one")
     plan = planner.Plan(original_query="Which?", complexity=0.5, steps=[ASK])
-    *_, asked = acme.planner.execute_plan(plan=plan)
+    *_, pause = acme.planner.execute_plan(plan=plan)
     key = leaderboard.RoundKey(execution_id="acme--one", team_id="t", round_number=1)
     entry = leaderboard.LeaderBoardEntry(key=key, team_name="T", submission_content="x", score=1)
     acme.leaderboard.upsert_entry(entry=entry)
     job_id = acme.jobs.submit(parts("acme--one", runs("acme--one", 1), str(uuid.uuid4()))).job.job_id
     found = dict.fromkeys(FAMILIES, ("acme--one", "acme--two"))
-    found["execution"] = (asked.event.execution_id, "acme--0123456789ab")
+    found["execution"] = (pause.event.execution_id, "acme--0123456789ab")
     return found | {"job": (job_id, str(uuid.uuid4()))}
 
 
 def _row(family: str, client: Client, names: tuple[str, str], rng: random.Random) -> dict[str, Any]:
-    there, absent = _timed(lambda name: FAMILIES[family](client, name), names, rng)
-    guess, p = compared(there, absent)
+    there, absent = _time_calls(lambda name: FAMILIES[family](client, name), names, rng)
+    guess, p = compare_durations(there, absent)
     return {
         "what": family,
         "calls": 2 * PAIRS,
@@ -98,8 +99,8 @@ def _row(family: str, client: Client, names: tuple[str, str], rng: random.Random
     }
 
 
-def _timed(call: Callable[[str], Any], names: tuple[str, str], rng: random.Random) -> list[NDArray[np.float64]]:
-    """Microseconds of each call, for each of the two names; which comes first changes at random."""
+def _time_calls(call: Callable[[str], Any], names: tuple[str, str], rng: random.Random) -> list[NDArray[np.float64]]:
+    """Return the microseconds of each call for each of the two names, called in random order."""
     took: tuple[list[float], list[float]] = ([], [])
     for number in range(UNCOUNTED + PAIRS):
         for which in rng.sample((0, 1), 2):
@@ -108,16 +109,16 @@ def _timed(call: Callable[[str], Any], names: tuple[str, str], rng: random.Rando
                 call(names[which])
             if number >= UNCOUNTED:
                 took[which].append((time.perf_counter_ns() - began) / 1_000)
-    return [np.array(each) for each in took]
+    return [np.array(durations) for durations in took]
 
 
-def compared(some: NDArray[np.float64], others: NDArray[np.float64]) -> tuple[float, float]:
-    """How often one of `some` exceeds one of `others` (ties half), and the two-sided p of that (Mann, Whitney 1947)."""
+def compare_durations(some: NDArray[np.float64], others: NDArray[np.float64]) -> tuple[float, float]:
+    """Return how often one of `some` exceeds one of `others` (ties half) and its two-sided p (Mann, Whitney 1947)."""
     both = np.concatenate([some, others])
-    _, place, count = np.unique(both, return_inverse=True, return_counts=True)
+    _, positions, count = np.unique(both, return_inverse=True, return_counts=True)
     middle = np.cumsum(count) - (count - 1) / 2
     n, m = len(some), len(others)
-    u = float(middle[place][:n].sum()) - n * (n + 1) / 2
+    u = float(middle[positions][:n].sum()) - n * (n + 1) / 2
     ties = float((count.astype(float) ** 3 - count).sum()) / ((n + m) * (n + m - 1))
     deviation = math.sqrt(n * m / 12 * ((n + m + 1) - ties))
     return u / (n * m), math.erfc(abs(u - n * m / 2) / deviation / math.sqrt(2))

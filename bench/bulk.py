@@ -28,7 +28,7 @@ from tests.support.postgres_server import binaries, postgres_server
 
 PARTS = 10
 LESSONS = 200
-PATIENCE_SECONDS = 3600
+TIMEOUT_SECONDS = 3600
 IDLE_SECONDS = 15.0
 
 
@@ -37,11 +37,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trajectories", type=int, default=10_000)
     parser.add_argument("--dry", action="store_true", help="print only")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     load = os.getloadavg()
-    rows = [measured(engine, asked.trajectories, settings) for engine, settings in engines()]
+    rows = [measure_job(engine, options.trajectories, settings) for engine, settings in engines()]
     results = {"machine": machine() | {"load_before": f"{load[0]:.1f}"}, "rows": rows}
-    if asked.dry:
+    if options.dry:
         print(results)
     else:
         write("bulk", results)
@@ -58,9 +58,9 @@ def engines() -> Iterator[tuple[str, dict[str, str]]]:
         yield "PostgreSQL", {"HANSEI_GATEWAY_DATABASE_URL": server.url, "HANSEI_CURATOR_DATABASE_URL": server.url}
 
 
-def measured(engine: str, count: int, settings: dict[str, str]) -> dict[str, Any]:
-    """Submit a job, watch it to its end, and say how long each tenth of it took."""
-    with served(settings) as (jobs, pid):
+def measure_job(engine: str, count: int, settings: dict[str, str]) -> dict[str, Any]:
+    """Submit a job, watch it to its end, and return how long each tenth of it took."""
+    with run_system(settings) as (jobs, pid):
         dataset = "bench"
         began = time.perf_counter()
         job_id = str(uuid.uuid4())
@@ -68,10 +68,10 @@ def measured(engine: str, count: int, settings: dict[str, str]) -> dict[str, Any
         submitted = time.perf_counter() - began
         seen = Seen(0, time.perf_counter(), cpu_seconds(pid))
         marks = [seen]
-        for job in jobs.watch(job_id, PATIENCE_SECONDS):
+        for job in jobs.watch(job_id, TIMEOUT_SECONDS):
             now = Seen(job.learned, time.perf_counter(), cpu_seconds(pid))
             while len(marks) <= PARTS and now.learned >= len(marks) * count // PARTS:
-                marks.append(between(seen, now, len(marks) * count // PARTS))
+                marks.append(interpolate(seen, now, len(marks) * count // PARTS))
             seen = now
         assert (job.state, job.learned) == (bulk.JOB_STATE_COMPLETED, count), job
         idle = idle_cpu(pid)
@@ -89,8 +89,8 @@ def measured(engine: str, count: int, settings: dict[str, str]) -> dict[str, Any
         "last_tenth_s": round(seconds[-1], 2),
         "last_to_first": round(seconds[-1] / seconds[0], 3),
         "cpu_last_to_first": round(cpu[-1] / cpu[0], 3),
-        "tenths_s": " ".join(f"{each:.1f}" for each in seconds),
-        "tenths_cpu_s": " ".join(f"{each:.1f}" for each in cpu),
+        "tenths_s": " ".join(f"{tenth:.1f}" for tenth in seconds),
+        "tenths_cpu_s": " ".join(f"{tenth:.1f}" for tenth in cpu),
     }
 
 
@@ -110,16 +110,16 @@ def idle_cpu(pid: int) -> float:
     return (cpu_seconds(pid) - used) / (time.perf_counter() - began)
 
 
-def between(before: Seen, after: Seen, learned: int) -> Seen:
-    """The look there would have been when so many were learned."""
+def interpolate(before: Seen, after: Seen, learned: int) -> Seen:
+    """Return the interpolated state at the moment when so many were learned."""
     share = (learned - before.learned) / max(1, after.learned - before.learned)
     seconds = before.seconds + share * (after.seconds - before.seconds)
     return Seen(learned, seconds, before.cpu + share * (after.cpu - before.cpu))
 
 
 @contextmanager
-def served(settings: dict[str, str]) -> Iterator[tuple[Jobs, int]]:
-    """A fresh system in one process."""
+def run_system(settings: dict[str, str]) -> Iterator[tuple[Jobs, int]]:
+    """Run a new system in one process."""
     with (
         tempfile.TemporaryDirectory() as folder,
         systems.one_process(Path(folder), HANSEI_LOG_LEVEL="ERROR", **settings) as system,

@@ -69,7 +69,7 @@ def _process(command: Sequence[str], address: str, env: dict[str, str]) -> Itera
 
 def main(rounds: int = ROUNDS) -> None:
     """Measure and write."""
-    measured = uvloop.run(_measured(rounds))
+    measured = uvloop.run(_measure(rounds))
     rows = [_row(name, callers, measured) for callers in CALLERS for name in ("bare grpc.aio", *VARIANTS)]
     write("chassis", {"machine": machine(), "rounds": rounds, "calls_a_round": CALLS, "rows": rows})
 
@@ -77,7 +77,7 @@ def main(rounds: int = ROUNDS) -> None:
 Rounds = dict[tuple[str, int], list[Measured]]
 
 
-async def _measured(rounds: int) -> Rounds:
+async def _measure(rounds: int) -> Rounds:
     found: Rounds = {}
     with ExitStack() as stack:
         address = f"127.0.0.1:{systems.free_port()}"
@@ -115,18 +115,18 @@ def _row(name: str, callers: int, measured: Rounds) -> dict[str, Any]:
     return {
         "server": name,
         "callers": callers,
-        "per_second": round(statistics.median(one.per_second for one in ours)),
-        "cpu_us": round(statistics.median(one.cpu_ms for one in ours) * 1000),
+        "per_second": round(statistics.median(measurement.per_second for measurement in ours)),
+        "cpu_us": round(statistics.median(measurement.cpu_ms for measurement in ours) * 1000),
         **_spread("rate_to_bare", rates),
         **_spread("cpu_to_bare", cpus),
     }
 
 
 def _spread(name: str, ordered: list[float]) -> dict[str, float]:
-    def at(share: float) -> float:
+    def quantile(share: float) -> float:
         return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 3)
 
-    return {name: round(statistics.median(ordered), 3), f"{name}_p10": at(0.1), f"{name}_p90": at(0.9)}
+    return {name: round(statistics.median(ordered), 3), f"{name}_p10": quantile(0.1), f"{name}_p90": quantile(0.9)}
 
 
 if __name__ == "__main__":

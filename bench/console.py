@@ -1,4 +1,4 @@
-"""How soon a playbook can be read in the console, and whether ten thousand bullets scroll without a stall.
+"""Measure how soon the console shows a playbook, and whether ten thousand bullets scroll without a stall.
 
 `python -m bench.console` writes `bench/results/console.json` and the tables in `bench/README.md`. A headless Chromium
 with an empty cache opens the page of a playbook; it is usable when rows are shown and one can be chosen. The floor is
@@ -65,19 +65,19 @@ def main() -> None:
         playwright = stack.enter_context(sync_playwright())
         found = shutil.which("chromium") or shutil.which("google-chrome")
         browser = playwright.chromium.launch(executable_path=found, args=[*ARGUMENTS])
-        rows = [_opened(browser, f"http://{http}", name) for name in ("", *SIZES)]
-        rows += [_scrolled(browser, f"http://{http}", name) for name in SIZES]
+        rows = [_measure_first_view(browser, f"http://{http}", name) for name in ("", *SIZES)]
+        rows += [_measure_scrolling(browser, f"http://{http}", name) for name in SIZES]
         version = browser.version
         browser.close()
     results = {"machine": {**machine(), "chromium": version}, "load": os.getloadavg()[0], "rows": rows}
     write("console", results)
 
 
-def _opened(browser: Browser, url: str, dataset: str) -> dict[str, Any]:
-    """First view: from the request for the page to rows that can be chosen, with nothing in the cache."""
+def _measure_first_view(browser: Browser, url: str, dataset: str) -> dict[str, Any]:
+    """Measure the time from the request for the page to selectable rows, with an empty cache."""
     what = f"first view, {SIZES[dataset]:,} bullets" if dataset else "an empty page"
     address = f"{url}/console/#/playbooks/{dataset}" if dataset else f"{url}/health"
-    taken = [_measured(browser, lambda page: _open(page, address, bool(dataset))) for _ in range(RUNS)]
+    taken = [_measure(browser, lambda page: _open(page, address, bool(dataset))) for _ in range(RUNS)]
     return _row(what, [wall for wall, _ in taken], statistics.median(cpu for _, cpu in taken))
 
 
@@ -89,8 +89,8 @@ def _open(page: Page, address: str, rows: bool) -> None:
         page.locator("[role=option][aria-selected=true]").wait_for()
 
 
-def _measured(browser: Browser, act: Callable[[Page], None]) -> tuple[float, float]:
-    """Milliseconds on the wall, and of CPU on the main thread of the page."""
+def _measure(browser: Browser, act: Callable[[Page], None]) -> tuple[float, float]:
+    """Return the elapsed milliseconds, and the CPU milliseconds of the page's main thread."""
     context = browser.new_context(viewport={"width": 1360, "height": 850})
     page = context.new_page()
     main_thread = _main_thread(page)
@@ -107,25 +107,25 @@ def _main_thread(page: Page) -> Callable[[], float]:
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})
 
-    def used() -> float:
-        told = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
-        return float(told["TaskDuration"]) * 1000
+    def used_ms() -> float:
+        metrics = {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}
+        return float(metrics["TaskDuration"]) * 1000
 
-    return used
+    return used_ms
 
 
-def _scrolled(browser: Browser, url: str, dataset: str) -> dict[str, Any]:
-    """From the first bullet to the last in so many leaps: the time from one frame to the next, and long tasks."""
+def _measure_scrolling(browser: Browser, url: str, dataset: str) -> dict[str, Any]:
+    """Scroll from the first bullet to the last in steps; measure the time between frames, and long tasks."""
     context = browser.new_context(viewport={"width": 1360, "height": 850})
     page = context.new_page()
     page.goto(f"{url}/console/#/playbooks/{dataset}")
     page.get_by_text(re.compile(f"^{SIZES[dataset]:,} bullets ·")).wait_for()  # all are read
     main_thread = _main_thread(page)
-    told = page.evaluate(SCROLL, STEPS)
+    timings = page.evaluate(SCROLL, STEPS)
     cpu = main_thread() / STEPS
     context.close()
-    stalls = [each for each in told["tasks"] if each >= STALL_MS]
-    return _row(f"a frame while scrolling {SIZES[dataset]:,}", told["gaps"], cpu, stalls)
+    stalls = [task for task in timings["tasks"] if task >= STALL_MS]
+    return _row(f"a frame while scrolling {SIZES[dataset]:,}", timings["gaps"], cpu, stalls)
 
 
 def _row(what: str, times: list[float], cpu: float, stalls: list[float] | None = None) -> dict[str, Any]:

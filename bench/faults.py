@@ -28,7 +28,7 @@ def line(*cells: object) -> str:
 
 def row(figure: dict[str, Any]) -> str:
     """A figure as a line of the table."""
-    refused = "; ".join(f"{times} {said}" for said, times in figure["refused"].items()) or "none"
+    refused = "; ".join(f"{times} {refusal}" for refusal, times in figure["refused"].items()) or "none"
     seconds = figure["recovery_seconds"]
     after = "" if seconds is None else f"{seconds} s"
     return line(figure["fault"], figure["acknowledged"], figure["lost"], figure["twice"], refused, after)
@@ -37,11 +37,11 @@ def row(figure: dict[str, Any]) -> str:
 def main() -> None:
     """Run the scenarios; print the table. Exits as the tests do."""
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "figures"
-        tests = sorted(str(each) for each in (ROOT / "tests/resilience").glob("test_faults_*.py"))
-        environment = {**os.environ, FIGURES: str(place), CAMPAIGNS: "full"}
+        figures_file = Path(folder) / "figures"
+        tests = sorted(str(file) for file in (ROOT / "tests/resilience").glob("test_faults_*.py"))
+        environment = {**os.environ, FIGURES: str(figures_file), CAMPAIGNS: "full"}
         done = subprocess.run([sys.executable, "-m", "pytest", "-q", *tests], cwd=ROOT, env=environment, check=False)
-        figures = [json.loads(each) for each in place.read_text(encoding="utf-8").splitlines()]
+        figures = [json.loads(figure_line) for figure_line in figures_file.read_text(encoding="utf-8").splitlines()]
     print("\n".join([line(*COLUMNS), line(*["---"] * len(COLUMNS)), *map(row, figures)]))
     print(f"\nload of the machine over the last minute: {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores")
     sys.exit(done.returncode)

@@ -19,7 +19,7 @@ import grpc
 import uvloop
 
 from bench.load import Measured, measure
-from bench.loop import filled, nth, queries_of
+from bench.loop import fill_playbook, nth, queries_of
 from bench.report import machine, write
 from hansei.search.v1 import search_service_pb2, search_service_pb2_grpc
 from tests.support import systems
@@ -35,7 +35,7 @@ def main() -> None:
     """Measure and write."""
     rows = []
     for form in ("one process", "separate processes"):
-        for callers, grpc_search, http_search in uvloop.run(_measured(form)):
+        for callers, grpc_search, http_search in uvloop.run(_measure(form)):
             ratio = round(http_search.per_second / grpc_search.per_second, 3)
             rows.append({"form": form, "callers": callers, **_pair(grpc_search, http_search), "http_to_grpc": ratio})
     write("http", {"machine": machine() | {"load": f"{os.getloadavg()[0]:.1f}"}, "rows": rows})
@@ -52,19 +52,19 @@ def _pair(grpc_search: Measured, http_search: Measured) -> dict[str, float]:
     }
 
 
-async def _measured(form: str) -> list[tuple[int, Measured, Measured]]:
+async def _measure(form: str) -> list[tuple[int, Measured, Measured]]:
     address = f"127.0.0.1:{systems.free_port()}"
     with tempfile.TemporaryDirectory() as folder:
         environment = {"HANSEI_HTTP_ADDRESS": address, "HANSEI_LOG_LEVEL": "WARNING"}
         with systems.FORMS[form](Path(folder), **environment) as system:
             async with grpc.aio.insecure_channel(system.address) as channel:
-                return await _both(system, channel, address)
+                return await _measure_both(system, channel, address)
 
 
-async def _both(
+async def _measure_both(
     system: systems.System, channel: grpc.aio.Channel, address: str
 ) -> list[tuple[int, Measured, Measured]]:
-    revision = await filled(channel, "bench-http", SIZE)
+    revision = await fill_playbook(channel, "bench-http", SIZE)
     queries = queries_of("bench-http", revision)
     stub: Any = search_service_pb2_grpc.SearchServiceStub(channel)
     pid = next(iter(system.processes.values())).pid if len(system.processes) == 1 else system.processes["gateway"].pid
@@ -88,8 +88,8 @@ class HttpCallers:
     def __init__(self, connections: list[Any], requests: list[bytes]) -> None:
         self._connections = connections
         self._idle: asyncio.Queue[Any] = asyncio.Queue()
-        for each in connections:
-            self._idle.put_nowait(each)
+        for connection in connections:
+            self._idle.put_nowait(connection)
         self._requests = requests
 
     @classmethod
@@ -97,7 +97,7 @@ class HttpCallers:
         """One connection a caller."""
         host, _, port = address.rpartition(":")
         connections = [await asyncio.open_connection(host, int(port)) for _ in range(callers)]
-        return cls(connections, [_request(each) for each in queries])
+        return cls(connections, [_request(query) for query in queries])
 
     async def search(self, number: int) -> None:
         """Send a request and read its whole answer."""
@@ -119,8 +119,8 @@ class HttpCallers:
 
 
 def _request(query: search_service_pb2.SearchRequest) -> bytes:
-    asked = {"query_text": query.query.query_text}
-    body = json.dumps({"dataset": query.dataset, "query": asked, "min_revision": str(query.min_revision)}).encode()
+    text_query = {"query_text": query.query.query_text}
+    body = json.dumps({"dataset": query.dataset, "query": text_query, "min_revision": str(query.min_revision)}).encode()
     head = f"POST /v1/search HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
     return head.encode() + b"\r\n\r\n" + body
 

@@ -55,7 +55,7 @@ REPLY = json.dumps(
 
 def main() -> None:
     """Measure and write."""
-    measured = uvloop.run(_measured())
+    measured = uvloop.run(_measure())
     echo = {m.callers: m for m in measured if m.what == "echo"}
     rows = [
         m.as_json()
@@ -68,7 +68,7 @@ def main() -> None:
     write("loop", {"machine": machine(), "rows": rows})
 
 
-async def _measured() -> list[Measured]:
+async def _measure() -> list[Measured]:
     found: list[Measured] = []
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         data = Path(folder)
@@ -134,7 +134,7 @@ async def _search(system: systems.System) -> list[Measured]:
         stub: Any = search_service_pb2_grpc.SearchServiceStub(channel)
         for size in SIZES:
             dataset = f"bench-{size}"
-            revision = await filled(channel, dataset, size)
+            revision = await fill_playbook(channel, dataset, size)
             queries = queries_of(dataset, revision)
             await stub.Search(queries[0], timeout=300)
             for callers in CALLERS:
@@ -154,8 +154,8 @@ def nth(call: Callable[[object], Awaitable[object]], requests: Sequence[object],
     return call(requests[number % len(requests)])
 
 
-async def filled(channel: grpc.aio.Channel, dataset: str, size: int) -> int:
-    """Fills a playbook with bullets of twelve words; returns its revision."""
+async def fill_playbook(channel: grpc.aio.Channel, dataset: str, size: int) -> int:
+    """Fill a playbook with bullets of twelve words and return its revision."""
     stub: Any = playbook_service_pb2_grpc.PlaybookServiceStub(channel)
     chosen = random.Random(size)
     revision = 0
@@ -166,10 +166,10 @@ async def filled(channel: grpc.aio.Channel, dataset: str, size: int) -> int:
             )
             for _ in range(1_000)
         ]
-        asked = playbook_service_pb2.ApplyDeltasRequest(
+        request = playbook_service_pb2.ApplyDeltasRequest(
             request_id=str(uuid.UUID(int=chosen.getrandbits(128), version=4)), dataset=dataset, deltas=deltas
         )
-        revision = (await stub.ApplyDeltas(asked, timeout=300)).revision
+        revision = (await stub.ApplyDeltas(request, timeout=300)).revision
     return revision
 
 

@@ -1,4 +1,4 @@
-"""Where results go: a JSON file for programs and a table in `bench/README.md` for people."""
+"""Write results as a JSON file and as a table in `bench/README.md`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MEASURED_WITH = ("grpcio", "protobuf", "faiss-cpu", "numpy", "sqlalchemy", "uvlo
 
 
 def machine() -> dict[str, str]:
-    """What the figures were measured on and with."""
+    """Return the machine and the versions with which the figures were measured."""
     model = next(
         (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "unknown"
     )

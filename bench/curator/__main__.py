@@ -1,4 +1,4 @@
-"""What a commit costs, alone, together with others and in a long log; what a read costs; how soon a watcher knows.
+"""Measure commits (alone, concurrent, in a long log), reads, and the delay until a watcher gets a revision.
 
 `python -m bench.curator [revisions of the longest log]` (default 100000) writes `bench/curator/results.json` and the
 table in `bench/curator/README.md`. Commits that are compared with each other take turns, so that all meet the same
@@ -47,7 +47,7 @@ def batch(content: str, kind: str = "ADD", bullet_id: str | None = None) -> Edit
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[tuple[SqlPlaybookStore, RevisionFeed]]:
+async def open_store(url: str) -> AsyncIterator[tuple[SqlPlaybookStore, RevisionFeed]]:
     def publish(revision: Revision) -> None:
         feed.publish(revision)
 
@@ -87,9 +87,9 @@ async def writing(store: SqlPlaybookStore) -> list[dict[str, Any]]:
 def grow(transaction: DatasetTransaction, to: int) -> None:
     """Appends revisions, each an update of one of ten bullets."""
     while transaction.revision < to:
-        known = transaction.bullets >= 10
-        target = f"gene-{transaction.revision % 10 + 1:05d}" if known else None
-        commit(transaction, batch(f"text {transaction.revision}", "UPDATE" if known else "ADD", target))
+        has_targets = transaction.bullets >= 10
+        target = f"gene-{transaction.revision % 10 + 1:05d}" if has_targets else None
+        commit(transaction, batch(f"text {transaction.revision}", "UPDATE" if has_targets else "ADD", target))
 
 
 async def long_logs(store: SqlPlaybookStore) -> list[dict[str, Any]]:
@@ -121,7 +121,7 @@ async def reading(url: str, store: SqlPlaybookStore) -> list[dict[str, Any]]:
     cold: list[float] = []
     warm: list[float] = []
     for _ in range(5):
-        async with opened(url) as (fresh, _feed):
+        async with open_store(url) as (fresh, _feed):
             for seen in (cold, warm):
                 began = time.perf_counter()
                 await fresh.load("read")
@@ -154,8 +154,8 @@ async def watching(store: SqlPlaybookStore, feed: RevisionFeed) -> list[dict[str
     return [{"what": "ms between commit and event, p50", "value": statistics.median(late) * 1e3, "to_first": 1.0}]
 
 
-async def measured(engine: str, url: str) -> list[dict[str, Any]]:
-    async with opened(url) as (store, feed):
+async def measure_engine(engine: str, url: str) -> list[dict[str, Any]]:
+    async with open_store(url) as (store, feed):
         rows = [
             *await writing(store),
             *await watching(store, feed),
@@ -179,13 +179,13 @@ def main() -> None:
     """Measures both engines and writes the results, those of SQLite as soon as they are there."""
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder:
-        rows = asyncio.run(measured("SQLite", f"sqlite:///{Path(folder) / 'bench.db'}"))
-    written(rows)
-    written(rows + on_postgres(measured))
+        rows = asyncio.run(measure_engine("SQLite", f"sqlite:///{Path(folder) / 'bench.db'}"))
+    write_results(rows)
+    write_results(rows + on_postgres(measure_engine))
 
 
-def written(rows: list[dict[str, Any]]) -> None:
-    """Writes the figures for programs and for people."""
+def write_results(rows: list[dict[str, Any]]) -> None:
+    """Write the figures as JSON and as a table."""
     (HERE / "results.json").write_text(json.dumps({"machine": machine(), "rows": rows}, indent=2) + "\n")
     lines = ["| engine | what | value | to the first of its kind |", "| --- | --- | --- | --- |"]
     lines += [f"| {row['engine']} | {row['what']} | {row['value']:.3g} | {row['to_first']:.2f} |" for row in rows]

@@ -1,1 +1,1 @@
-"""What the client costs over the bare generated stub."""
+"""Measure the cost of the client compared with the bare generated stub."""

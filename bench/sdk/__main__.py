@@ -46,8 +46,8 @@ def main() -> None:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         system = stack.enter_context(systems.one_process(Path(folder), HANSEI_LOG_LEVEL="WARNING"))
         client = stack.enter_context(Client(system.address))
-        client.search(DATASET, QUERY, min_revision=_filled(client))
-        rows = _blocking(client, system.address) + asyncio.run(_awaited(system.address))
+        client.search(DATASET, QUERY, min_revision=_fill_playbook(client))
+        rows = _blocking(client, system.address) + asyncio.run(_measure_async(system.address))
     help_rows = [_help()]
     results = {"machine": machine(), "load": os.getloadavg()[0], "rows": rows, "help": help_rows}
     (HERE / "results.json").write_text(json.dumps(results, indent=2) + "\n")
@@ -55,8 +55,8 @@ def main() -> None:
     _write_table("help", help_rows)
 
 
-def _filled(client: Client) -> int:
-    """A playbook of a thousand bullets; gives its revision."""
+def _fill_playbook(client: Client) -> int:
+    """Create a playbook of a thousand bullets and return its revision."""
     deltas = [
         Delta(
             type=DELTA_TYPE_ADD, section="others", content=f"Lesson {number}: retry call {number} once, then report it."
@@ -89,7 +89,7 @@ def _blocking(client: Client, address: str) -> list[dict[str, Any]]:
         ]  # fmt: skip
 
 
-async def _awaited(address: str) -> list[dict[str, Any]]:
+async def _measure_async(address: str) -> list[dict[str, Any]]:
     async with AsyncClient(address) as client, grpc.aio.insecure_channel(address) as channel:
         stub: Any = SearchServiceStub(channel)
         return [
@@ -141,7 +141,7 @@ def _row(rpc: str, kind: str, bare: list[float], ours: list[float]) -> dict[str,
 
 
 def _help() -> dict[str, Any]:
-    """How long `hansei --help` takes from the start of its process to the end, beside an empty Python."""
+    """Measure the duration of the process `hansei --help`, compared with an empty Python."""
     hansei = str(Path(sys.executable).with_name("hansei"))
     empty, empty_cpu = _process_ms([sys.executable, "-c", "pass"])
     ours, ours_cpu = _process_ms([hansei, "--help"])

@@ -20,7 +20,7 @@ import grpc
 import numpy as np
 import uvloop
 
-from bench.loop import WORDS, filled
+from bench.loop import WORDS, fill_playbook
 from bench.search import results
 from hansei.curator.v1 import curator_service_pb2, curator_service_pb2_grpc
 from hansei.playbook.v1 import playbook_pb2, playbook_service_pb2, playbook_service_pb2_grpc
@@ -44,7 +44,7 @@ async def _rows(embedder: str) -> results.Rows:
         systems.one_process(Path(folder), HANSEI_LOG_LEVEL="WARNING", EMBEDDING_PROVIDER=embedder) as system,
     ):
         async with grpc.aio.insecure_channel(system.address) as channel:
-            await filled(channel, "d", BULLETS)
+            await fill_playbook(channel, "d", BULLETS)
             return [
                 {"embedder": embedder, "committed by": how, **await _times(how, channel)} for how in COMMITS_BY_METHOD
             ]

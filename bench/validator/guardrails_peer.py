@@ -31,7 +31,7 @@ def _rule(name: str, holds: Any) -> Any:
     return register_validator(name=f"hansei/{name}", data_type="all")(PeerRule)(on_fail="noop")
 
 
-filled = _rule("filled", lambda value: isinstance(value, str) and bool(value.strip()))
+fill_playbook = _rule("filled", lambda value: isinstance(value, str) and bool(value.strip()))
 polite = _rule("polite", lambda value: not any(phrase in value for phrase in PHRASES))
 known_id = _rule("known_id", lambda value: value in KNOWN)
 all_known = _rule("all_known", lambda value: all(item in KNOWN for item in value))
@@ -39,20 +39,20 @@ several = _rule("several", lambda value: len(value) >= 2)
 
 
 class Child(BaseModel):
-    title: str = Field(validators=[filled])
-    context: str = Field(validators=[filled])
+    title: str = Field(validators=[fill_playbook])
+    context: str = Field(validators=[fill_playbook])
 
 
 class Decomposition(BaseModel):
     target_node_id: str = Field(validators=[known_id])
     target_title: str
-    reason: str = Field(validators=[filled, polite])
+    reason: str = Field(validators=[fill_playbook, polite])
     suggested_children: list[Child] = Field(validators=[several])
 
 
 class Grouping(BaseModel):
     group_label: str
-    reason: str = Field(validators=[filled, polite])
+    reason: str = Field(validators=[fill_playbook, polite])
     node_ids: list[str] = Field(validators=[all_known])
 
 
@@ -60,14 +60,14 @@ class Relation(BaseModel):
     from_node_id: str = Field(validators=[known_id])
     to_node_id: str = Field(validators=[known_id])
     relation_type: str
-    reason: str = Field(validators=[filled, polite])
+    reason: str = Field(validators=[fill_playbook, polite])
 
 
 class Report(BaseModel):
     decomposition_proposals: list[Decomposition]
     grouping_proposals: list[Grouping]
     relation_proposals: list[Relation]
-    summary: str = Field(validators=[filled, polite])
+    summary: str = Field(validators=[fill_playbook, polite])
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ Float32s = NDArray[np.float32]
 class SimilarityThresholds(NamedTuple):
     """The lowest cosines, 0..1, of texts with the same meaning, and of texts on the same subject.
 
-    Each is the first cosine from which at most one pair in fifty is judged wrongly (`python -m bench.likeness`).
+    Each is the first cosine from which at most one pair in fifty is judged wrongly (`python -m bench.similarity`).
     """
 
     same_meaning: float

@@ -26,7 +26,7 @@ LANGUAGE_MEANS = Path(__file__).with_name("multilingual_means.npy")
 """Mean vectors, shape (2, 2, 384), float32: of documents and queries, each of Latin and of East Asian script."""
 LANGUAGE_SHARE = np.float32(0.7)
 """How much of the mean of its language is subtracted from a vector (Libovický et al., 2020); see
-`python -m bench.likeness.languages`. Without it a Japanese question is nearer to Japanese texts than to its answer."""
+`python -m bench.similarity.languages`. Without it a Japanese question is nearer to Japanese texts than its answer."""
 
 
 def package_folder() -> Path | None:

@@ -23,9 +23,6 @@ def word_set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-NOT_YET = ("bench/",)
-"""Folders whose names and sentences still wait to be rewritten."""
-
 PARTICIPLES = word_set("""
     told given written held kept made found cut seen known left taken shown drawn chosen spoken broken begun done
     gone sent spent built bound met won lost said heard meant brought caught thought stood understood grown thrown
@@ -144,7 +141,7 @@ def test_names_and_sentences_follow_the_lexicon(folder: str) -> None:
     found = [
         sentence
         for file in source_files()
-        if "/".join(file.split("/")[:2]) == folder and not file.startswith(NOT_YET)
+        if "/".join(file.split("/")[:2]) == folder
         for name, sentence in violations(file, (ROOT / file).read_text())
         if f"{file}:{name}" not in EXCEPTIONS
     ]
@@ -155,7 +152,7 @@ def test_a_class_name_means_one_thing() -> None:
     """No class name is defined in two folders; tests and examples may repeat a name."""
     folders: dict[str, set[str]] = defaultdict(set)
     for file in source_files():
-        if "tests/" in file or file.startswith((*NOT_YET, "examples/", "conftest.py")):
+        if "tests/" in file or file.startswith(("examples/", "conftest.py")):
             continue
         for node in ast.walk(ast.parse((ROOT / file).read_text())):
             if isinstance(node, ast.ClassDef):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.likeness.languages import PAIRS, compute_means, measure_ndcg
+from bench.similarity.languages import PAIRS, compute_means, measure_ndcg
 from chassis.errors import DataLoss
 from libs.embedding import multilingual
 from libs.embedding.model import Float32s

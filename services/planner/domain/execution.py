@@ -23,7 +23,7 @@ from services.planner.domain.results import (
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCall:
+class StepToolCall:
     """One call of a tool for a step."""
 
     attempt: int
@@ -66,7 +66,7 @@ class ExecutionState:
     plan_version: int = 1
     sequence: int = 0
     expires_at: datetime | None = None
-    calls: dict[int, tuple[ToolCall, ...]] = field(default_factory=dict)
+    calls: dict[int, tuple[StepToolCall, ...]] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
     judgements: dict[int, StepFinished] = field(default_factory=dict)
     settled_steps: frozenset[int] = frozenset()
@@ -120,7 +120,7 @@ class ExecutionState:
         """Return True if another replan is allowed (P-10)."""
         return self.replan_count < self.max_replans and not self.is_cancelled
 
-    def last_call(self, step_id: int) -> ToolCall | None:
+    def last_call(self, step_id: int) -> StepToolCall | None:
         """Return the latest call of a step in its present round, None if there was none."""
         calls = self.calls.get(step_id)
         return calls[-1] if calls else None

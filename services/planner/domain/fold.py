@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from services.planner.domain import events
 from services.planner.domain.events import AnswerOutcome, Event, InterventionAnswered, Recorded, Replanned, StepFinished
-from services.planner.domain.execution import ExecutionState, PlanChangeRequest, ToolCall
+from services.planner.domain.execution import ExecutionState, PlanChangeRequest, StepToolCall
 from services.planner.domain.interventions import InterventionAction, history_entry
 from services.planner.domain.plans import Action, StepStatus
 from services.planner.domain.replanning import ReplanTrigger
@@ -92,11 +92,11 @@ def _start_step(state: ExecutionState, event: events.StepStarted) -> None:
     state.plan_confirmed = True
     state.tool_calls += 1
     state.attempts[event.step_id] = event.attempt
-    call = ToolCall(event.attempt, event.action, event.key, event.effect)
+    call = StepToolCall(event.attempt, event.action, event.key, event.effect)
     state.calls[event.step_id] = (*state.calls.get(event.step_id, ()), call)
 
 
-def _replace_last_call(state: ExecutionState, step_id: int, call: ToolCall) -> None:
+def _replace_last_call(state: ExecutionState, step_id: int, call: StepToolCall) -> None:
     state.calls[step_id] = (*state.calls[step_id][:-1], call)
 
 

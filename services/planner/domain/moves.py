@@ -12,7 +12,7 @@ from typing import Any
 
 from services.planner.domain.answers import InterventionPolicy, awaits_answer_text
 from services.planner.domain.events import AnswerOutcome
-from services.planner.domain.execution import ExecutionState, ToolCall
+from services.planner.domain.execution import ExecutionState, StepToolCall
 from services.planner.domain.interventions import CONFIRM_OPTIONS, InterventionRequest
 from services.planner.domain.plans import Action, PlanStep, StepStatus
 from services.planner.domain.replanning import ReplanManager, ReplanTrigger
@@ -136,7 +136,7 @@ def _running_steps(state: ExecutionState) -> list[PlanStep]:
     return [step for step in state.plan.steps if state.step_statuses[step.step_id] is StepStatus.RUNNING]
 
 
-def _waits_for_tool(call: ToolCall | None) -> bool:
+def _waits_for_tool(call: StepToolCall | None) -> bool:
     return call is not None and call.result is None and not call.in_doubt
 
 

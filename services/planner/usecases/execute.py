@@ -14,7 +14,7 @@ from services.planner.domain import events, moves
 from services.planner.domain.confidence import ConfidenceWeights
 from services.planner.domain.errors import LeaseLost
 from services.planner.domain.events import Event
-from services.planner.domain.execution import ExecutionState, ToolCall
+from services.planner.domain.execution import ExecutionState, StepToolCall
 from services.planner.domain.interventions import InterventionRequest
 from services.planner.domain.moves import ExecutionRules
 from services.planner.domain.plans import ExecutionPlan, StepStatus, executable_plan, utc_now
@@ -138,7 +138,7 @@ class _Driver:
     def _track(self, step_id: int, work: Coroutine[Any, Any, Event]) -> None:
         self._tasks[asyncio.ensure_future(work)] = step_id
 
-    async def _call_tool(self, step_id: int, call: ToolCall) -> Event:
+    async def _call_tool(self, step_id: int, call: StepToolCall) -> Event:
         tool = self._executor.tools.get(call.action)
         if tool is None:
             result = failed_call(f"Unknown action: {call.action.value}")
@@ -292,7 +292,7 @@ class _Driver:
                 self._launch(step.step_id)
         await self._recorder.flush()
 
-    async def _reconcile(self, step_id: int, call: ToolCall) -> None:
+    async def _reconcile(self, step_id: int, call: StepToolCall) -> None:
         """Find out whether the call happened; if not, call again; if that is unknown, leave the call in doubt."""
         tool = self._executor.tools.get(call.action)
         find_outcome = getattr(tool, "find_outcome", None)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from services.reflector.domain.actions import Action
+from services.reflector.domain.actions import ToolUse
 from services.reflector.domain.excerpts import excerpt
-from services.reflector.domain.findings import Finding, select_steps
+from services.reflector.domain.findings import TrajectoryFinding, select_steps
 from services.reflector.domain.outcome import Outcome
-from services.reflector.domain.repairs import Repair, find_repairs
+from services.reflector.domain.repairs import FailureRecovery, find_repairs
 
 REPEATS_OF_FAILURE = 2
 """The number of identical failed calls in a row that form a loop."""
@@ -17,7 +17,7 @@ REPEATS_OF_SUCCESS = 3
 _COMPARED_CHARS = 2_000
 
 
-def find_tool_errors(actions: Sequence[Action], outcome: Outcome) -> Iterator[Finding]:
+def find_tool_errors(actions: Sequence[ToolUse], outcome: Outcome) -> Iterator[TrajectoryFinding]:
     """Yield one finding for each kind of error of each operation, with the repaired occurrence if there is one."""
     repairs = find_repairs(actions)
     positions_by_kind: dict[str, list[int]] = {}
@@ -31,10 +31,10 @@ def find_tool_errors(actions: Sequence[Action], outcome: Outcome) -> Iterator[Fi
         if repair is not None:
             steps.append(repair.fixed.call_step)
         facts = _facts(actions[example], repair, len(positions))
-        yield Finding("tool_error", select_steps(steps), facts, repair, outcome.is_success, outcome.is_proven)
+        yield TrajectoryFinding("tool_error", select_steps(steps), facts, repair, outcome.is_success, outcome.is_proven)
 
 
-def find_repeated_calls(actions: Sequence[Action], outcome: Outcome) -> Iterator[Finding]:
+def find_repeated_calls(actions: Sequence[ToolUse], outcome: Outcome) -> Iterator[TrajectoryFinding]:
     """Yield one finding for each operation that was called repeatedly without another successful call in between."""
     reported: set[str] = set()
     for repeats in _group_repeats(actions):
@@ -50,7 +50,7 @@ def find_repeated_calls(actions: Sequence[Action], outcome: Outcome) -> Iterator
                 "arguments": excerpt(first.arguments),
                 "message": first.message or excerpt(first.output),
             }
-            yield Finding(
+            yield TrajectoryFinding(
                 "repeated_call",
                 select_steps(action.call_step for action in repeats),
                 facts,
@@ -58,10 +58,10 @@ def find_repeated_calls(actions: Sequence[Action], outcome: Outcome) -> Iterator
             )
 
 
-def _group_repeats(actions: Sequence[Action]) -> list[list[Action]]:
+def _group_repeats(actions: Sequence[ToolUse]) -> list[list[ToolUse]]:
     """Return the calls grouped by arguments and result; a different successful call ends all groups."""
-    groups: list[list[Action]] = []
-    open_groups: dict[tuple[str, str, str], list[Action]] = {}
+    groups: list[list[ToolUse]] = []
+    open_groups: dict[tuple[str, str, str], list[ToolUse]] = {}
     for action in actions:
         if action.result_step is None or not action.output.strip():
             continue
@@ -75,7 +75,7 @@ def _group_repeats(actions: Sequence[Action]) -> list[list[Action]]:
     return groups
 
 
-def _facts(action: Action, repair: Repair | None, count: int) -> dict[str, str]:
+def _facts(action: ToolUse, repair: FailureRecovery | None, count: int) -> dict[str, str]:
     return {
         "tool": action.operation,
         "agent": action.agent,

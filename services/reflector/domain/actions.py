@@ -21,7 +21,7 @@ _SHELL = frozenset({"sh", "bash", "shell", "console"})
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class ToolUse:
     """A tool call and its result.
 
     ``operation`` names the requested action as precisely as the arguments allow (`git commit`). ``result_step`` is
@@ -58,7 +58,7 @@ class Action:
         return self.call_step if self.result_step is None else self.result_step
 
 
-def extract_actions(steps: Sequence[Step]) -> tuple[Action, ...]:
+def extract_actions(steps: Sequence[Step]) -> tuple[ToolUse, ...]:
     """Return every tool call of `steps` with its result, in the order of the calls, in one pass.
 
     A result belongs to the newest open call with its id (ids may repeat within a trajectory), else to the oldest
@@ -78,7 +78,7 @@ def extract_actions(steps: Sequence[Step]) -> tuple[Action, ...]:
     return calls.in_order()
 
 
-def call_signature(action: Action) -> tuple[str, str]:
+def call_signature(action: ToolUse) -> tuple[str, str]:
     """Return the tool and the arguments, with sorted keys where they are JSON."""
     if len(action.arguments) <= _MAX_JSON_CHARS:
         try:
@@ -92,7 +92,7 @@ class _Calls:
     """The calls of a trajectory and the open ones among them; every lookup takes amortised constant time."""
 
     def __init__(self) -> None:
-        self._actions: list[Action] = []
+        self._actions: list[ToolUse] = []
         self._by_id: dict[str, deque[int]] = {}
         self._by_tool: dict[str, deque[int]] = {}
         self._oldest_first: deque[int] = deque()
@@ -118,7 +118,7 @@ class _Calls:
                     return
         self._actions.append(_with_result(_action_of_code(before, result), result))
 
-    def in_order(self) -> tuple[Action, ...]:
+    def in_order(self) -> tuple[ToolUse, ...]:
         return tuple(sorted(self._actions, key=lambda action: action.call_step))
 
 
@@ -133,11 +133,11 @@ def _calls_in(step: Step) -> Sequence[ToolCall]:
     return [ToolCall(name=written.group(1), arguments=written.group(2).strip())] if written else []
 
 
-def _new_action(step: Step, tool: str, arguments: str) -> Action:
-    return Action(step.index, step.speaker, tool, name_operation(tool, arguments), arguments)
+def _new_action(step: Step, tool: str, arguments: str) -> ToolUse:
+    return ToolUse(step.index, step.speaker, tool, name_operation(tool, arguments), arguments)
 
 
-def _action_of_code(before: Sequence[Step], result: Step) -> Action:
+def _action_of_code(before: Sequence[Step], result: Step) -> ToolUse:
     """Return an action for a result without a call."""
     for step in reversed(before):
         code = _FENCE.search(step.content[:_READ_CODE_CHARS])
@@ -147,7 +147,7 @@ def _action_of_code(before: Sequence[Step], result: Step) -> Action:
     return _new_action(before[-1] if before else result, result.speaker, "")
 
 
-def _with_result(action: Action, result: Step) -> Action:
+def _with_result(action: ToolUse, result: Step) -> ToolUse:
     label = _OBSERVATION.match(result.content[:40])
     output = result.content[label.end() :] if label else result.content
     return replace(action, result_step=result.index, output=output, error=detect_tool_error(output))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from services.reflector.domain.actions import Action
+from services.reflector.domain.actions import ToolUse
 from services.reflector.domain.excerpts import excerpt, shorten_middle
-from services.reflector.domain.findings import Finding
+from services.reflector.domain.findings import TrajectoryFinding
 from services.reflector.domain.outcome import Outcome, is_correct
 from services.reflector.domain.repairs import find_repairs
 from services.reflector.domain.tool_errors import normalize_message
@@ -34,8 +34,8 @@ _LAST_WORDS = 3
 
 
 def find_answer_errors(
-    trajectory: Trajectory, actions: Sequence[Action], outcome: Outcome, ground_truth: str
-) -> Iterator[Finding]:
+    trajectory: Trajectory, actions: Sequence[ToolUse], outcome: Outcome, ground_truth: str
+) -> Iterator[TrajectoryFinding]:
     """Yield the errors in how a failed trajectory ended; nothing for a successful one."""
     if outcome.is_success:
         return
@@ -56,26 +56,26 @@ def _last_words(steps: Sequence[Step]) -> list[Step]:
     return [step for step, _ in zip(spoken, range(_LAST_WORDS), strict=False)]
 
 
-def _run_error(trajectory: Trajectory, actions: Sequence[Action]) -> Iterator[Finding]:
+def _run_error(trajectory: Trajectory, actions: Sequence[ToolUse]) -> Iterator[TrajectoryFinding]:
     """Yield the final error of the trajectory, unless a failed call has reported it."""
     message = excerpt(trajectory.error_message or "", 200)
     if message and not any(action.error is not None and action.message in message for action in actions):
         steps = (trajectory.transcript[-1].index,) if trajectory.transcript else ()
-        yield Finding("run_error", steps, {"message": message, "kind": normalize_message(message)})
+        yield TrajectoryFinding("run_error", steps, {"message": message, "kind": normalize_message(message)})
 
 
-def _find_refusal(last: Sequence[Step]) -> Iterator[Finding]:
+def _find_refusal(last: Sequence[Step]) -> Iterator[TrajectoryFinding]:
     for step in last[:2]:
         text = shorten_middle(step.content, _READ_CHARS)
         found = _REFUSAL.search(text)
         if found:
             quote = excerpt(text[max(0, found.start() - 40) :], 120)
             facts = {"agent": step.speaker, "step": str(step.index), "quote": quote}
-            yield Finding("refusal", (step.index,), facts)
+            yield TrajectoryFinding("refusal", (step.index,), facts)
             return
 
 
-def _find_false_claim(last: Sequence[Step], actions: Sequence[Action]) -> Iterator[Finding]:
+def _find_false_claim(last: Sequence[Step], actions: Sequence[ToolUse]) -> Iterator[TrajectoryFinding]:
     failures = [position for position, action in enumerate(actions) if action.error is not None]
     if not failures or failures[-1] in find_repairs(actions):
         return
@@ -90,19 +90,19 @@ def _find_false_claim(last: Sequence[Step], actions: Sequence[Action]) -> Iterat
                 "message": action.message,
                 "quote": excerpt(step.content, 120),
             }
-            yield Finding("contradicted_claim", (action.last_step, step.index), facts)
+            yield TrajectoryFinding("contradicted_claim", (action.last_step, step.index), facts)
             return
 
 
 def _find_unverified_answer(
-    trajectory: Trajectory, actions: Sequence[Action], last: Sequence[Step]
-) -> Iterator[Finding]:
+    trajectory: Trajectory, actions: Sequence[ToolUse], last: Sequence[Step]
+) -> Iterator[TrajectoryFinding]:
     answer = trajectory.generated_answer.strip()
     if not answer or not last:
         return
     facts = {"agent": last[0].speaker, "step": str(last[0].index), "quote": excerpt(answer, 120)}
     if not actions:
-        yield Finding("unverified_answer", (last[0].index,), {**facts, "values": ""})
+        yield TrajectoryFinding("unverified_answer", (last[0].index,), {**facts, "values": ""})
         return
     if len(answer) > _SHORT_ANSWER_CHARS:
         return
@@ -110,10 +110,10 @@ def _find_unverified_answer(
     found = {number.replace(",", "") for number in _NUMBER.findall(evidence)}
     missing = [number for number in _NUMBER.findall(answer) if number.replace(",", "") not in found and len(number) > 1]
     if missing:
-        yield Finding("unverified_answer", (last[0].index,), {**facts, "values": ", ".join(missing[:3])})
+        yield TrajectoryFinding("unverified_answer", (last[0].index,), {**facts, "values": ", ".join(missing[:3])})
 
 
-def _find_wrong_answer(trajectory: Trajectory, ground_truth: str, last: Sequence[Step]) -> Iterator[Finding]:
+def _find_wrong_answer(trajectory: Trajectory, ground_truth: str, last: Sequence[Step]) -> Iterator[TrajectoryFinding]:
     answer = trajectory.generated_answer.strip()
     if answer and ground_truth.strip() and not is_correct(answer, ground_truth):
         facts = {
@@ -122,4 +122,4 @@ def _find_wrong_answer(trajectory: Trajectory, ground_truth: str, last: Sequence
             "truth": excerpt(ground_truth.strip(), _TRUTH_CHARS),
             "step": str(last[0].index) if last else "",
         }
-        yield Finding("wrong_answer", (last[0].index,) if last else (), facts)
+        yield TrajectoryFinding("wrong_answer", (last[0].index,) if last else (), facts)

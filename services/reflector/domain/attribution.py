@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from services.reflector.domain.actions import Action
+from services.reflector.domain.actions import ToolUse
 from services.reflector.domain.excerpts import shorten_middle
 from services.reflector.domain.trajectory import Step
 
@@ -59,7 +59,7 @@ class Candidate:
         return max(speaking, key=lambda sign: WEIGHTS[sign], default=None)
 
 
-def find_most_blamed(steps: Sequence[Step], actions: Sequence[Action]) -> Candidate | None:
+def find_most_blamed(steps: Sequence[Step], actions: Sequence[ToolUse]) -> Candidate | None:
     """Return the step at which a failed trajectory most likely went wrong, None without messages of agents."""
     return max(find_candidates(steps, actions), key=lambda candidate: candidate.weight, default=None)
 
@@ -98,7 +98,7 @@ _AMENDED = re.compile(
 )
 
 
-def find_candidates(steps: Sequence[Step], actions: Sequence[Action]) -> list[Candidate]:
+def find_candidates(steps: Sequence[Step], actions: Sequence[ToolUse]) -> list[Candidate]:
     """Return the candidate steps with their signs, in order, in linear time."""
     spoken = [step for step in steps if step.role == "assistant" and (_says_something(step) or step.tool_calls)]
     dispatcher = _dispatcher(spoken)

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from services.reflector.domain.actions import Action, call_signature
+from services.reflector.domain.actions import ToolUse, call_signature
 from services.reflector.domain.excerpts import excerpt
-from services.reflector.domain.findings import Finding, select_steps
+from services.reflector.domain.findings import TrajectoryFinding, select_steps
 from services.reflector.domain.tool_errors import normalize_message, parse_json_container
 
 MAX_FACTS_OF_A_RESULT = 64
@@ -63,10 +63,10 @@ class _Fact:
     value: str
 
 
-def find_contradictions(actions: Sequence[Action]) -> Iterator[Finding]:
+def find_contradictions(actions: Sequence[ToolUse]) -> Iterator[TrajectoryFinding]:
     """Yield one finding for each fact of each operation on which results disagree, in linear time."""
     reported: set[tuple[str, str]] = set()
-    answers: dict[Question, tuple[str, Action]] = {}
+    answers: dict[Question, tuple[str, ToolUse]] = {}
     for action in actions:
         facts = _facts(action) if action.is_success else []
         if not _reads(action):
@@ -81,20 +81,20 @@ def find_contradictions(actions: Sequence[Action]) -> Iterator[Finding]:
 
 
 def _drop_invalid(
-    answers: Mapping[Question, tuple[str, Action]], facts: Sequence[_Fact], action: Action
-) -> dict[Question, tuple[str, Action]]:
+    answers: Mapping[Question, tuple[str, ToolUse]], facts: Sequence[_Fact], action: ToolUse
+) -> dict[Question, tuple[str, ToolUse]]:
     """Return the facts that remain valid after a call that may have changed something: at most those in its result."""
     if _writes(action):
         return {}
     return {fact.question: answers[fact.question] for fact in facts if fact.question in answers}
 
 
-def _reads(action: Action) -> bool:
+def _reads(action: ToolUse) -> bool:
     """Return whether the operation's name indicates that it only reads."""
     return bool(_words(action.operation) & _READS) and not _writes(action)
 
 
-def _writes(action: Action) -> bool:
+def _writes(action: ToolUse) -> bool:
     """Return whether the operation's name indicates a change; a command line with several commands counts as one."""
     is_command = not action.operation.startswith(action.tool)
     return bool(_words(action.operation) & _WRITES) or (is_command and bool(_CHAINED.search(action.arguments)))
@@ -105,7 +105,7 @@ def _words(operation: str) -> frozenset[str]:
     return frozenset(word.lower() for word in _WORD.findall(operation))
 
 
-def _facts(action: Action) -> list[_Fact]:
+def _facts(action: ToolUse) -> list[_Fact]:
     """Return the facts of a result, at most `MAX_FACTS_OF_A_RESULT`."""
     call = call_signature(action)
     value = parse_json_container(action.output)
@@ -179,7 +179,7 @@ def _arguments(arguments: str) -> dict[str, str]:
     return {name: str(item) for name, item in value.items()} if isinstance(value, dict) else {"": arguments}
 
 
-def _finding(earlier: Action, later: Action, fact: _Fact, before: str) -> Finding:
+def _finding(earlier: ToolUse, later: ToolUse, fact: _Fact, before: str) -> TrajectoryFinding:
     facts = {
         "tool": later.operation,
         "agent": later.agent,
@@ -189,4 +189,4 @@ def _finding(earlier: Action, later: Action, fact: _Fact, before: str) -> Findin
         "first_step": str(earlier.last_step),
         "step": str(later.last_step),
     }
-    return Finding("contradicted_result", select_steps([earlier.last_step, later.last_step]), facts)
+    return TrajectoryFinding("contradicted_result", select_steps([earlier.last_step, later.last_step]), facts)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from services.reflector.domain.actions import Action, call_signature
+from services.reflector.domain.actions import ToolUse, call_signature
 from services.reflector.domain.excerpts import excerpt
-from services.reflector.domain.findings import Finding, select_steps
+from services.reflector.domain.findings import TrajectoryFinding, select_steps
 from services.reflector.domain.repairs import ArgumentChange, compare_arguments
 
 _MAX_CHANGES = 3
@@ -18,13 +18,13 @@ _QUERY_CHARS = 160
 class Divergence:
     """The calls that differ, of the failed and of the successful trajectory; None where one made no such call."""
 
-    failed: Action | None
-    worked: Action | None
+    failed: ToolUse | None
+    worked: ToolUse | None
 
 
 def find_contrast(
-    query: str, failed: Sequence[Action], worked: Sequence[Action], *, reflects_failed: bool
-) -> Finding | None:
+    query: str, failed: Sequence[ToolUse], worked: Sequence[ToolUse], *, reflects_failed: bool
+) -> TrajectoryFinding | None:
     """Return the difference that explains the success, None if both did the same.
 
     The finding names a step of the reflected trajectory, which is the failed one if `reflects_failed`.
@@ -42,14 +42,14 @@ def find_contrast(
         "failed_arguments": excerpt(divergence.failed.arguments, 200) if divergence.failed else "",
         "changes": ", ".join(f"`{change.argument}`" for change in _changes(divergence) if change.argument),
     }
-    return Finding("contrast", select_steps([action.call_step] if action else []), facts)
+    return TrajectoryFinding("contrast", select_steps([action.call_step] if action else []), facts)
 
 
-def _effective(actions: Sequence[Action]) -> list[Action]:
+def _effective(actions: Sequence[ToolUse]) -> list[ToolUse]:
     return [action for action in actions if action.is_success]
 
 
-def _find_divergence(failed: Sequence[Action], worked: Sequence[Action]) -> Divergence | None:
+def _find_divergence(failed: Sequence[ToolUse], worked: Sequence[ToolUse]) -> Divergence | None:
     """Return the last call that only the successful trajectory made, with the failed one's last call for its operation.
 
     The last one, because changes come after lookups. If the successful trajectory has no call of its own, return

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from services.reflector.domain.repairs import Repair
+from services.reflector.domain.repairs import FailureRecovery
 
 FindingKind = Literal[
     "tool_error",
@@ -25,13 +25,13 @@ MAX_STEPS_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class TrajectoryFinding:
     """One observation; ``facts`` are short texts for the wording."""
 
     kind: FindingKind
     steps: tuple[int, ...]
     facts: Mapping[str, str] = field(default_factory=dict)
-    repair: Repair | None = None
+    repair: FailureRecovery | None = None
     is_success: bool = False
     """True if the trajectory succeeded nevertheless."""
     is_proven: bool = True

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from services.reflector.domain.actions import Action
+from services.reflector.domain.actions import ToolUse
 from services.reflector.domain.contradictions import find_contradictions
 from services.reflector.domain.excerpts import shorten_middle
 from services.reflector.domain.repairs import find_repairs
@@ -32,7 +32,7 @@ class Transcript:
     omitted: tuple[int, ...] = ()
 
 
-def reduce_transcript(trajectory: Trajectory, actions: Sequence[Action], budget: int) -> Transcript:
+def reduce_transcript(trajectory: Trajectory, actions: Sequence[ToolUse], budget: int) -> Transcript:
     """Return the transcript in about `budget` characters, unreduced if it fits."""
     steps = trajectory.transcript
     lines = [_line(step, trajectory) for step in steps]
@@ -70,7 +70,7 @@ def _line(step: Step, trajectory: Trajectory) -> str:
     return f"[{step.index}] {step.role}{name}: {step.content}{calls}"
 
 
-def _importance(steps: Sequence[Step], actions: Sequence[Action]) -> list[int]:
+def _importance(steps: Sequence[Step], actions: Sequence[ToolUse]) -> list[int]:
     role: Mapping[str, int] = {"assistant": 3, "user": 2, "tool": 1, "system": 0}
     importance = [role[step.role] for step in steps]
     repairs = find_repairs(actions)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from services.reflector.domain.actions import Action
+from services.reflector.domain.actions import ToolUse
 from services.reflector.domain.excerpts import EXCERPT_CHARS, excerpt
 from services.reflector.domain.operations import COMMAND_FIELDS
 
@@ -36,11 +36,11 @@ class ArgumentChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Repair:
+class FailureRecovery:
     """The successful call after `failed`, the differences, and the other operations that succeeded in between."""
 
-    failed: Action
-    fixed: Action
+    failed: ToolUse
+    fixed: ToolUse
     changes: tuple[ArgumentChange, ...]
     operations_between: tuple[str, ...]
 
@@ -55,13 +55,13 @@ class Repair:
         return tuple(dict.fromkeys(added))[:_MAX_OPTIONS]
 
 
-def find_repairs(actions: Sequence[Action]) -> dict[int, Repair]:
+def find_repairs(actions: Sequence[ToolUse]) -> dict[int, FailureRecovery]:
     """Return the repair of each failing action that has one, by the action's position in `actions`.
 
     Every failing action is compared with a fixed number of later successes, so the cost is linear in the actions.
     """
     later: dict[str, list[int]] = {}
-    found: dict[int, Repair] = {}
+    found: dict[int, FailureRecovery] = {}
     for position in range(len(actions) - 1, -1, -1):
         action = actions[position]
         if action.is_success:
@@ -75,14 +75,14 @@ def find_repairs(actions: Sequence[Action]) -> dict[int, Repair]:
     return found
 
 
-def _repair(actions: Sequence[Action], failed: int, fixed: int) -> Repair:
+def _repair(actions: Sequence[ToolUse], failed: int, fixed: int) -> FailureRecovery:
     between: list[str] = []
     for action in actions[failed + 1 : fixed][-_BETWEEN_READ:]:
         counts = action.is_success and action.output.strip() and action.operation != actions[failed].operation
         if counts and action.operation not in between:
             between.append(action.operation)
     changes = compare_arguments(actions[failed].arguments, actions[fixed].arguments)
-    return Repair(actions[failed], actions[fixed], changes, tuple(between[-_MAX_BETWEEN:]))
+    return FailureRecovery(actions[failed], actions[fixed], changes, tuple(between[-_MAX_BETWEEN:]))
 
 
 def compare_arguments(before: str, after: str) -> tuple[ArgumentChange, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from services.reflector.domain.actions import Action
+from services.reflector.domain.actions import ToolUse
 from services.reflector.domain.outcome import Outcome
 from services.reflector.domain.reflection import BulletEvaluation, Signal, Tag, UsedBullet
 from services.reflector.domain.trajectory import Trajectory
@@ -35,7 +35,7 @@ def resolve_bullets(
 
 
 def vote_on_bullets(
-    bullets: Sequence[UsedBullet], trajectory: Trajectory, actions: Sequence[Action], outcome: Outcome
+    bullets: Sequence[UsedBullet], trajectory: Trajectory, actions: Sequence[ToolUse], outcome: Outcome
 ) -> Iterator[BulletEvaluation]:
     """Yield one vote for each of `bullets`, in order; neutral without evidence.
 
@@ -58,7 +58,7 @@ def find_cited_ids(trajectory: Trajectory, bullets: Sequence[UsedBullet]) -> fro
 
 
 def _vote(
-    bullet: UsedBullet, cited: bool, trajectory: Trajectory, actions: Sequence[Action], outcome: Outcome
+    bullet: UsedBullet, cited: bool, trajectory: Trajectory, actions: Sequence[ToolUse], outcome: Outcome
 ) -> tuple[Tag, str]:
     error = next((action for action in actions if action.error is not None and _warns_of(bullet, action)), None)
     if outcome.is_success:
@@ -83,7 +83,7 @@ def _vote(
     return "neutral", "The run failed, but nothing shows that it used this."
 
 
-def _warns_of(bullet: UsedBullet, action: Action) -> bool:
+def _warns_of(bullet: UsedBullet, action: ToolUse) -> bool:
     if action.error is None or action.operation.lower() not in bullet.content.lower():
         return False
     words = {word.lower() for word in _WORD.findall(action.error.kind)}

@@ -14,10 +14,10 @@ import yaml
 
 from services.reflector.domain.attribution import Candidate, Sign
 from services.reflector.domain.causes import Cause, classify_cause
-from services.reflector.domain.findings import Finding, FindingKind
+from services.reflector.domain.findings import FindingKind, TrajectoryFinding
 from services.reflector.domain.language import Language
 from services.reflector.domain.reflection import Attribution, Insight
-from services.reflector.domain.repairs import ArgumentChange, Repair
+from services.reflector.domain.repairs import ArgumentChange, FailureRecovery
 
 MAX_LESSON_CHARS = 2_000
 """Maximum characters of each text of a lesson."""
@@ -58,7 +58,7 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
+class LanguageTexts:
     """All texts of one language."""
 
     lessons: Mapping[str, LessonText]
@@ -82,15 +82,15 @@ class Wording:
 
 
 @cache
-def load_wording(language: Language) -> Wording:
+def load_wording(language: Language) -> LanguageTexts:
     """Return the texts of a language."""
     texts = yaml.safe_load(Path(__file__).with_name(f"wording_{language}.yaml").read_text(encoding="utf-8"))
     texts["lessons"] = {variant: LessonText(**lesson) for variant, lesson in texts["lessons"].items()}
     texts["advice"] = {cause: Advice(**advice) for cause, advice in texts["advice"].items()}
-    return Wording(**texts)
+    return LanguageTexts(**texts)
 
 
-def write_lesson(finding: Finding, wording: Wording) -> Insight:
+def write_lesson(finding: TrajectoryFinding, wording: LanguageTexts) -> Insight:
     """Return the lesson of `finding` in the words of `wording`."""
     advice = wording.advice[classify_cause(finding.facts.get("kind", ""))]
     values = {
@@ -107,7 +107,7 @@ def write_lesson(finding: Finding, wording: Wording) -> Insight:
     return Insight(**lesson, steps=finding.steps, section=_SECTION[finding.kind])
 
 
-def write_attribution(candidate: Candidate, wording: Wording) -> Attribution:
+def write_attribution(candidate: Candidate, wording: LanguageTexts) -> Attribution:
     """Return the blamed step and agent, with the strongest sign as the reason."""
     step = candidate.step
     return Attribution(step=step.index, agent=step.speaker, reason=wording.blame[candidate.leading_sign])
@@ -119,7 +119,7 @@ def _fill(template: str, values: Mapping[str, str]) -> str:
     return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
 
 
-def _variant(finding: Finding) -> str:
+def _variant(finding: TrajectoryFinding) -> str:
     facts = finding.facts
     match finding.kind:
         case "tool_error":
@@ -134,7 +134,7 @@ def _variant(finding: Finding) -> str:
             return kind
 
 
-def _describe_repair(repair: Repair | None, wording: Wording) -> str:
+def _describe_repair(repair: FailureRecovery | None, wording: LanguageTexts) -> str:
     if repair is None:
         return ""
     parts = [_describe_change(change, wording) for change in repair.changes[:_MAX_CHANGES]] or [wording.unchanged]
@@ -143,12 +143,12 @@ def _describe_repair(repair: Repair | None, wording: Wording) -> str:
     return wording.list_separator.join(parts)
 
 
-def _describe_change(change: ArgumentChange, wording: Wording) -> str:
+def _describe_change(change: ArgumentChange, wording: LanguageTexts) -> str:
     template = wording.changed if change.argument else wording.changed_text
     return template.format_map({"argument": change.argument, "before": change.before, "after": change.after})
 
 
-def _summarize_repair(finding: Finding, wording: Wording) -> str:
+def _summarize_repair(finding: TrajectoryFinding, wording: LanguageTexts) -> str:
     """Return the names of the changed arguments, without values: those would make every trajectory's lesson different.
 
     Options are named only if the success of the trajectory is proven: others may have bypassed the error by force.
@@ -166,5 +166,5 @@ def _summarize_repair(finding: Finding, wording: Wording) -> str:
     return ""
 
 
-def _join_names(names: Sequence[str], wording: Wording) -> str:
+def _join_names(names: Sequence[str], wording: LanguageTexts) -> str:
     return wording.list_separator.join(f"`{name}`" for name in names)

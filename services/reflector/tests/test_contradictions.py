@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from services.reflector.domain.actions import extract_actions
 from services.reflector.domain.contradictions import find_contradictions
-from services.reflector.domain.findings import Finding
+from services.reflector.domain.findings import TrajectoryFinding
 from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.tests.runs import MakeStep, calls, returns, run, says, steps
 from services.reflector.usecases.reflect_offline import reflect_by_rules
@@ -19,7 +19,7 @@ ENDS = ("failure", "success")
 STOCK = {"id": "p-1", "stock": 7, "name": "lamp"}
 
 
-def find_in(*log: MakeStep) -> list[Finding]:
+def find_in(*log: MakeStep) -> list[TrajectoryFinding]:
     return list(find_contradictions(extract_actions(steps(*log))))
 
 

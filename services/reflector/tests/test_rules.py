@@ -8,7 +8,7 @@ from services.reflector.domain.action_rules import find_repeated_calls, find_too
 from services.reflector.domain.actions import extract_actions
 from services.reflector.domain.answer_rules import find_answer_errors
 from services.reflector.domain.contrast import find_contrast
-from services.reflector.domain.findings import Finding, select_steps
+from services.reflector.domain.findings import TrajectoryFinding, select_steps
 from services.reflector.domain.outcome import Outcome
 from services.reflector.domain.trajectory import Trajectory
 from services.reflector.tests.runs import FAILED, SUCCEEDED, MakeStep, asks, calls, returns, run, says, steps
@@ -16,11 +16,11 @@ from services.reflector.tests.runs import FAILED, SUCCEEDED, MakeStep, asks, cal
 BY_TRUTH = Outcome(is_success=False, signal="ground_truth")
 
 
-def ending(trajectory: Trajectory, outcome: Outcome = FAILED, truth: str = "") -> list[Finding]:
+def ending(trajectory: Trajectory, outcome: Outcome = FAILED, truth: str = "") -> list[TrajectoryFinding]:
     return list(find_answer_errors(trajectory, extract_actions(trajectory.transcript), outcome, truth))
 
 
-def kinds(findings: Iterable[Finding]) -> list[str]:
+def kinds(findings: Iterable[TrajectoryFinding]) -> list[str]:
     return [finding.kind for finding in findings]
 
 

@@ -8,10 +8,10 @@ import pytest
 from services.reflector.domain.actions import extract_actions
 from services.reflector.domain.attribution import WEIGHTS, find_most_blamed
 from services.reflector.domain.causes import classify_cause
-from services.reflector.domain.findings import Finding
+from services.reflector.domain.findings import TrajectoryFinding
 from services.reflector.domain.language import detect_language
 from services.reflector.domain.repairs import find_repairs
-from services.reflector.domain.wording import Wording, load_wording, write_attribution, write_lesson
+from services.reflector.domain.wording import LanguageTexts, load_wording, write_attribution, write_lesson
 from services.reflector.tests.runs import asks, calls, returns, run, says, steps
 
 ENGLISH, JAPANESE = load_wording("en"), load_wording("ja")
@@ -41,25 +41,27 @@ REPAIR = find_repairs(
 )[0]  # fmt: skip
 
 FINDINGS = [
-    Finding("tool_error", (3,), CALL),
-    Finding("tool_error", (3,), CALL, repair=REPAIR),
-    Finding("tool_error", (3,), CALL, repair=REPAIR, is_success=True),
-    Finding("repeated_call", (3,), CALL),
-    Finding("contradicted_claim", (4,), {**ENDING, "message": "Error: declined"}),
-    Finding("unverified_answer", (4,), ENDING),
-    Finding("unverified_answer", (4,), {**ENDING, "values": "42"}),
-    Finding("refusal", (4,), ENDING),
-    Finding("wrong_answer", (4,), {"query": "q {", "answer": "a }", "truth": "t", "step": "4"}),
-    Finding("run_error", (4,), {"message": "Timeout", "kind": "Timeout"}),
-    Finding("contrast", (2,), PARTING),
-    Finding("contrast", (2,), {**PARTING, "failed_tool": "", "failed_arguments": ""}),
-    Finding("contrast", (2,), {**PARTING, "worked_tool": "", "worked_arguments": ""}),
+    TrajectoryFinding("tool_error", (3,), CALL),
+    TrajectoryFinding("tool_error", (3,), CALL, repair=REPAIR),
+    TrajectoryFinding("tool_error", (3,), CALL, repair=REPAIR, is_success=True),
+    TrajectoryFinding("repeated_call", (3,), CALL),
+    TrajectoryFinding("contradicted_claim", (4,), {**ENDING, "message": "Error: declined"}),
+    TrajectoryFinding("unverified_answer", (4,), ENDING),
+    TrajectoryFinding("unverified_answer", (4,), {**ENDING, "values": "42"}),
+    TrajectoryFinding("refusal", (4,), ENDING),
+    TrajectoryFinding("wrong_answer", (4,), {"query": "q {", "answer": "a }", "truth": "t", "step": "4"}),
+    TrajectoryFinding("run_error", (4,), {"message": "Timeout", "kind": "Timeout"}),
+    TrajectoryFinding("contrast", (2,), PARTING),
+    TrajectoryFinding("contrast", (2,), {**PARTING, "failed_tool": "", "failed_arguments": ""}),
+    TrajectoryFinding("contrast", (2,), {**PARTING, "worked_tool": "", "worked_arguments": ""}),
 ]
 
 
 @pytest.mark.parametrize("wording", [ENGLISH, JAPANESE], ids=["en", "ja"])
 @pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.kind)
-def test_every_finding_fills_all_five_texts_in_both_languages(finding: Finding, wording: Wording) -> None:
+def test_every_finding_fills_all_five_texts_in_both_languages(
+    finding: TrajectoryFinding, wording: LanguageTexts
+) -> None:
     insight = write_lesson(finding, wording)
     japanese = wording is JAPANESE
     for text in (
@@ -77,7 +79,7 @@ def test_every_finding_fills_all_five_texts_in_both_languages(finding: Finding, 
 
 
 def test_a_lesson_of_an_error_names_operation_kind_and_repair_but_no_value_of_the_run() -> None:
-    key_insight = write_lesson(Finding("tool_error", (3,), CALL, repair=REPAIR), ENGLISH).key_insight
+    key_insight = write_lesson(TrajectoryFinding("tool_error", (3,), CALL, repair=REPAIR), ENGLISH).key_insight
     assert "`book`" in key_insight
     assert "Error: card {x} declined" in key_insight
     assert "Repair: correct `card`." in key_insight
@@ -88,10 +90,10 @@ def test_options_are_recommended_only_after_a_run_proven_to_have_succeeded() -> 
     log = [calls("git", {"command": "git push"}), returns("error: rejected"),
            calls("git", {"command": "git push --force"}), returns("exit code 0")]  # fmt: skip
     repair = find_repairs(extract_actions(steps(*log)))[0]
-    failed = write_lesson(Finding("tool_error", (1,), CALL, repair=repair), ENGLISH)
+    failed = write_lesson(TrajectoryFinding("tool_error", (1,), CALL, repair=repair), ENGLISH)
     assert "--force" not in failed.key_insight
     assert "The run failed all the same" in failed.correct_approach
-    worked = Finding("tool_error", (1,), CALL, repair=repair, is_success=True)
+    worked = TrajectoryFinding("tool_error", (1,), CALL, repair=repair, is_success=True)
     assert "add `--force`" in write_lesson(worked, ENGLISH).key_insight
     assert "--force" not in write_lesson(replace(worked, is_proven=False), ENGLISH).key_insight
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from services.reflector.domain.actions import Action, extract_actions
+from services.reflector.domain.actions import ToolUse, extract_actions
 from services.reflector.domain.attribution import find_most_blamed
 from services.reflector.domain.recorded_trajectory import LabelledTrajectory
 from services.reflector.domain.trajectory import Step
@@ -29,7 +29,7 @@ class BlameScores:
     baselines: Mapping[str, Accuracy]
 
 
-Rule = Callable[[Sequence[Step], Sequence[Action]], Step]
+Rule = Callable[[Sequence[Step], Sequence[ToolUse]], Step]
 """A function that returns the blamed step of one trajectory, given its steps (at least one) and its actions."""
 
 
@@ -51,12 +51,12 @@ def _accuracy(runs: Sequence[LabelledTrajectory], rule: Rule) -> Accuracy:
     return Accuracy(steps / count, agents / count)
 
 
-def _by_the_rules(steps: Sequence[Step], actions: Sequence[Action]) -> Step:
+def _by_the_rules(steps: Sequence[Step], actions: Sequence[ToolUse]) -> Step:
     candidate = find_most_blamed(steps, actions)
     return candidate.step if candidate is not None else steps[0]
 
 
-def _turn_before_first_error(steps: Sequence[Step], actions: Sequence[Action]) -> Step:
+def _turn_before_first_error(steps: Sequence[Step], actions: Sequence[ToolUse]) -> Step:
     failed = next((action for action in actions if action.error is not None), None)
     return steps[max(0, failed.last_step - 1)] if failed is not None else steps[0]
 

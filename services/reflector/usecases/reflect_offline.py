@@ -7,19 +7,19 @@ from collections.abc import Iterator, Sequence
 
 from chassis.logging import get_logger
 from services.reflector.domain.action_rules import find_repeated_calls, find_tool_errors
-from services.reflector.domain.actions import Action, extract_actions
+from services.reflector.domain.actions import ToolUse, extract_actions
 from services.reflector.domain.answer_rules import find_answer_errors
 from services.reflector.domain.attribution import find_most_blamed
 from services.reflector.domain.contradictions import find_contradictions
 from services.reflector.domain.contrast import find_contrast
-from services.reflector.domain.findings import Finding
+from services.reflector.domain.findings import TrajectoryFinding
 from services.reflector.domain.language import detect_language
 from services.reflector.domain.outcome import Outcome, determine_outcome
 from services.reflector.domain.reflection import Attribution, Insight, ReflectionResult
 from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.trajectory import Trajectory
 from services.reflector.domain.votes import resolve_bullets, vote_on_bullets
-from services.reflector.domain.wording import Wording, load_wording, write_attribution, write_lesson
+from services.reflector.domain.wording import LanguageTexts, load_wording, write_attribution, write_lesson
 
 MODEL = "offline"
 MAX_INSIGHTS = 20
@@ -58,13 +58,13 @@ def reflect_by_rules(request: ReflectionRequest) -> ReflectionResult:
     )
 
 
-def attribute_failure(trajectory: Trajectory, actions: Sequence[Action]) -> Attribution | None:
+def attribute_failure(trajectory: Trajectory, actions: Sequence[ToolUse]) -> Attribution | None:
     """Return the step at which a failed trajectory went wrong, None without messages of agents."""
     candidate = find_most_blamed(trajectory.transcript, actions)
     return write_attribution(candidate, load_wording(detect_language(trajectory))) if candidate is not None else None
 
 
-def write_insights(findings: Iterator[Finding], wording: Wording) -> tuple[Insight, ...]:
+def write_insights(findings: Iterator[TrajectoryFinding], wording: LanguageTexts) -> tuple[Insight, ...]:
     """Return the lessons of `findings`, without duplicate key insights, at most `MAX_INSIGHTS`."""
     lessons: dict[str, Insight] = {}
     for finding in findings:
@@ -75,7 +75,7 @@ def write_insights(findings: Iterator[Finding], wording: Wording) -> tuple[Insig
     return tuple(lessons.values())
 
 
-def _findings(request: ReflectionRequest, actions: Sequence[Action], outcome: Outcome) -> Iterator[Finding]:
+def _findings(request: ReflectionRequest, actions: Sequence[ToolUse], outcome: Outcome) -> Iterator[TrajectoryFinding]:
     yield from find_tool_errors(actions, outcome)
     yield from find_repeated_calls(actions, outcome)
     if not outcome.is_success:
@@ -84,7 +84,7 @@ def _findings(request: ReflectionRequest, actions: Sequence[Action], outcome: Ou
     yield from _contrasts(request, actions, outcome)
 
 
-def _contrasts(request: ReflectionRequest, actions: Sequence[Action], outcome: Outcome) -> Iterator[Finding]:
+def _contrasts(request: ReflectionRequest, actions: Sequence[ToolUse], outcome: Outcome) -> Iterator[TrajectoryFinding]:
     """Yield one finding: the contrast with the first sibling that had the other outcome."""
     for sibling in request.siblings:
         if determine_outcome(sibling, "", "").is_success == outcome.is_success:

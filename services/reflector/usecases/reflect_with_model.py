@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, Field
 
 from chassis.logging import get_logger
-from services.reflector.domain.actions import Action, extract_actions
+from services.reflector.domain.actions import ToolUse, extract_actions
 from services.reflector.domain.anchoring import find_nearest_steps
 from services.reflector.domain.outcome import determine_outcome
 from services.reflector.domain.reduction import Transcript, reduce_transcript
@@ -97,7 +97,7 @@ class ReflectorAgent:
         evaluations = [await self._evaluation(request, bullet) for bullet in used]
         return await asyncio.to_thread(self._result, request, insights, evaluations, completed, actions)
 
-    def _read(self, trajectory: Trajectory) -> tuple[tuple[Action, ...], Transcript]:
+    def _read(self, trajectory: Trajectory) -> tuple[tuple[ToolUse, ...], Transcript]:
         """Return the calls of a trajectory and its transcript for a prompt."""
         actions = extract_actions(trajectory.transcript)
         return actions, reduce_transcript(trajectory, actions, self._transcript_chars)
@@ -141,7 +141,7 @@ class ReflectorAgent:
         insights: Sequence[Insight],
         evaluations: Sequence[BulletEvaluation],
         completed: int,
-        actions: Sequence[Action] | None,
+        actions: Sequence[ToolUse] | None,
     ) -> ReflectionResult:
         trajectory = request.trajectory
         outcome = determine_outcome(trajectory, request.ground_truth, request.test_report)

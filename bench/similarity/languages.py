@@ -1,6 +1,6 @@
 """Compute the mean vectors of languages for the model `multilingual`, and show what subtracting them changes.
 
-`python -m bench.likeness.languages` takes the means over the sentences of `parallel.yaml`, which mean the same in
+`python -m bench.similarity.languages` takes the means over the sentences of `parallel.yaml`, which mean the same in
 English and Japanese, writes them beside the model, and prints nDCG@10 of vectors alone on
 `bench/search/crosslingual.json` for several shares of the mean.
 """

@@ -1,8 +1,8 @@
-"""From which cosine on two lessons are the same, for each measure the curator can have (`services/curator`).
+"""Measure the cosine from which two lessons are the same, for each similarity of the curator (`services/curator`).
 
-`python -m bench.likeness` compares the lessons of `lessons.yaml`: pairs in other words (`same`), pairs on one subject
+`python -m bench.similarity` compares the lessons of `lessons.yaml`: pairs in other words (`same`), pairs on one subject
 that teach different things (`near`), and all others. `same_lesson` is the first cosine from which on at most one in
-fifty pairs taken for the same is not; `same_subject` the same for pairs on one subject, `same` and `near`, among all.
+fifty pairs judged equal is not; `same_subject` the same for pairs on one subject, `same` and `near`, among all.
 `held_out` is what thresholds found on nine tenths of the lessons give on the other tenth. No model is called.
 """
 
@@ -32,7 +32,7 @@ Cosine = Callable[[str, str], float]
 
 
 @dataclass(frozen=True)
-class Lesson:
+class LessonWordings:
     """One lesson in several wordings, and one that only looks like it."""
 
     same: Sequence[str]
@@ -41,28 +41,28 @@ class Lesson:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Cosines of pairs: of one lesson, of two on one subject, of two that have nothing to do with each other."""
+    """Cosines of pairs of one lesson, of two lessons on one subject, and of two unrelated lessons."""
 
     same: Sequence[float]
     near: Sequence[float]
     other: Sequence[float]
 
     def precision(self, threshold: float) -> float:
-        """The share of what is taken for the same lesson that is; 1 when nothing is."""
-        right, wrong = _from(self.same, threshold), _from([*self.near, *self.other], threshold)
+        """Return the share of right pairs among those judged equal; 1 without any."""
+        right, wrong = _count_from(self.same, threshold), _count_from([*self.near, *self.other], threshold)
         return right / (right + wrong) if right + wrong else 1.0
 
     def recall(self, threshold: float) -> float:
-        """The share of the same lessons that are taken for the same."""
-        return _from(self.same, threshold) / len(self.same)
+        """Return the share of equal pairs that are judged equal."""
+        return _count_from(self.same, threshold) / len(self.same)
 
 
-def _from(values: Sequence[float], threshold: float) -> int:
+def _count_from(values: Sequence[float], threshold: float) -> int:
     return sum(value >= threshold for value in values)
 
 
-def pairs_of(lessons: Sequence[Lesson], cosine: Cosine) -> Pairs:
-    """All pairs of these lessons."""
+def pairs_of(lessons: Sequence[LessonWordings], cosine: Cosine) -> Pairs:
+    """Return the cosines of all pairs of these lessons."""
     same = [cosine(*pair) for lesson in lessons for pair in combinations(lesson.same, 2)]
     near = [cosine(text, lesson.near) for lesson in lessons for text in lesson.same]
     others = [
@@ -75,40 +75,42 @@ def pairs_of(lessons: Sequence[Lesson], cosine: Cosine) -> Pairs:
 
 
 def same_lesson(pairs: Pairs) -> float:
-    """The first cosine from which on pairs are of one lesson."""
+    """Return the first cosine from which pairs are of one lesson."""
     return _first(pairs.same, [*pairs.near, *pairs.other])
 
 
 def same_subject(pairs: Pairs) -> float:
-    """The first cosine from which on pairs are at least on one subject."""
+    """Return the first cosine from which pairs are at least on one subject."""
     return _first([*pairs.same, *pairs.near], pairs.other)
 
 
 def _first(right: Sequence[float], wrong: Sequence[float]) -> float:
-    """The first cosine from which on, at every higher one too, the precision holds."""
+    """Return the first cosine from which the precision holds at every higher one too."""
     holds = STEPS[-1]
     for threshold in reversed(STEPS):
-        found, false = _from(right, threshold), _from(wrong, threshold)
+        found, false = _count_from(right, threshold), _count_from(wrong, threshold)
         if found < PRECISION * (found + false):
             break
         holds = threshold
     return holds
 
 
-def held_out(lessons: Sequence[Lesson], cosine: Cosine) -> tuple[float, float]:
-    """Precision and recall on lessons that the threshold was not found on, over all folds."""
+def held_out(lessons: Sequence[LessonWordings], cosine: Cosine) -> tuple[float, float]:
+    """Return precision and recall on lessons that did not set the threshold, over all folds."""
     right = wrong = total = 0
     for fold in range(FOLDS):
-        threshold = same_lesson(pairs_of([lesson for at, lesson in enumerate(lessons) if at % FOLDS != fold], cosine))
-        kept = pairs_of(lessons[fold::FOLDS], cosine)
-        right += _from(kept.same, threshold)
-        wrong += _from([*kept.near, *kept.other], threshold)
-        total += len(kept.same)
+        threshold = same_lesson(
+            pairs_of([lesson for number, lesson in enumerate(lessons) if number % FOLDS != fold], cosine)
+        )
+        held_out_pairs = pairs_of(lessons[fold::FOLDS], cosine)
+        right += _count_from(held_out_pairs.same, threshold)
+        wrong += _count_from([*held_out_pairs.near, *held_out_pairs.other], threshold)
+        total += len(held_out_pairs.same)
     return right / max(1, right + wrong), right / total
 
 
-def measures(texts: Sequence[str]) -> Iterator[tuple[str, Cosine]]:
-    """The measures that need no key, each by name."""
+def local_similarities(texts: Sequence[str]) -> Iterator[tuple[str, Cosine]]:
+    """Yield the similarities that need no key, with their names."""
     yield WORDS.name, WORDS.cosine
     models: list[LocalModel] = [Hashing()]
     folder = minilm.model_folder()
@@ -123,22 +125,22 @@ def measures(texts: Sequence[str]) -> Iterator[tuple[str, Cosine]]:
 
 def _cosine_of(vectors: Mapping[str, Any]) -> Cosine:
     units = {text: vector / (np.linalg.norm(vector) or 1.0) for text, vector in vectors.items()}
-    return lambda one, other: float(units[one] @ units[other])
+    return lambda first, second: float(units[first] @ units[second])
 
 
 def main() -> None:
-    """Prints and writes the table."""
-    lessons = [Lesson(**item) for item in yaml.safe_load(LESSONS.read_text(encoding="utf-8"))]
+    """Print and write the table."""
+    lessons = [LessonWordings(**item) for item in yaml.safe_load(LESSONS.read_text(encoding="utf-8"))]
     texts = [text for lesson in lessons for text in (*lesson.same, lesson.near)]
     rows = []
-    for name, cosine in measures(texts):
+    for name, cosine in local_similarities(texts):
         pairs = pairs_of(lessons, cosine)
         threshold, (precision, recall) = same_lesson(pairs), held_out(lessons, cosine)
         row = {"measure": name, "same_lesson": threshold, "precision": pairs.precision(threshold)}
         row |= {"recall": pairs.recall(threshold), "held_out_precision": precision, "held_out_recall": recall}
         rows.append(row | {"same_subject": same_subject(pairs)})
     rows = [{key: round(item, 3) if isinstance(item, float) else item for key, item in row.items()} for row in rows]
-    write("likeness", {"machine": machine(), "lessons": len(lessons), "rows": rows})
+    write("similarity", {"machine": machine(), "lessons": len(lessons), "rows": rows})
 
 
 if __name__ == "__main__":

@@ -1,1 +1,0 @@
-"""From which likeness on two lessons are the same, measured on lessons in other words."""
