@@ -87,8 +87,8 @@ wheels: $(STAMP)  ## Build the wheels hansei and hansei-server into dist/
 demo: $(STAMP)  ## Learn from the recorded trajectories, offline, and search what was learned
 	@LLM_PROVIDER=offline $(BIN)/hansei demo
 
-up: $(STAMP)  ## Start every service in one process on loopback (LLM_PROVIDER=offline unless set)
-	@LLM_PROVIDER=$${LLM_PROVIDER:-offline} $(BIN)/hansei up
+up: $(STAMP)  ## Start every service in one process on loopback; with OPENAI_API_KEY set, with a model
+	@$(BIN)/hansei up
 
 # --- deploy -------------------------------------------------------------------------------------------------------------
 SERVICES := $(shell sed -n 's/^  \([a-z]*\):$$/\1/p' deploy/services.yaml)

@@ -41,6 +41,8 @@ def connect_embedding_model(
     # Texts and products are spread over threads by the callers; threads of BLAS would only spin against each other.
     threadpool_limits(1, user_api="blas")
     provider = settings.embedding_provider or settings.llm_provider
+    if not settings.embedding_provider and find_provider(provider).embeddings is None:
+        provider = OFFLINE
     if provider == OFFLINE:
         provider = MINILM if minilm.model_folder() else HASHING
     if provider == HASHING:

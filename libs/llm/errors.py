@@ -65,6 +65,9 @@ class ModelOffline(FailedPrecondition):
     reason = "MODEL_OFFLINE"
 
 
+WAY_OUT = "set LLM_PROVIDER=offline to run without a model."
+
+
 class ProviderUnknown(BadSetting):
     """No provider has this name (G-03)."""
 
@@ -73,11 +76,12 @@ class ProviderUnknown(BadSetting):
 
 
 class KeyMissing(BadSetting):
-    """The chosen provider needs a key and its variable is empty (G-08)."""
+    """The chosen provider needs a key, or several variables, that are empty (G-08)."""
 
-    def __init__(self, variable: str) -> None:
-        super().__init__(f"{variable} is not set\nSet it, or set LLM_PROVIDER=offline to run without a model.")
-        self.variable = variable
+    def __init__(self, *variables: str) -> None:
+        unset = f"{', '.join(variables)} {'is' if len(variables) == 1 else 'are'} not set"
+        super().__init__(f"{unset}\nSet {'it' if len(variables) == 1 else 'them'}, or {WAY_OUT}")
+        self.variables = variables
 
 
 class ProviderNotInstalled(BadSetting):

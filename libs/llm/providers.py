@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import Any
 from libs.llm.chat import ChatModel, OfflineChatModel
 from libs.llm.errors import ProviderNotInstalled, ProviderUnknown
 
-OFFLINE = "offline"
+OFFLINE, OPENAI = "offline", "openai"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +42,22 @@ class ModelClass:
 class Provider:
     """A server of models. `key_variable` is the environment variable that it requires (G-08).
 
-    `chat` is None for offline. `speaks_openai`: OpenAI's library calls the provider; it accepts our HTTP client and any
-    request body.
+    `chat` is None for offline. `default_model`: the chat model unless another is set. `library_variables`: the
+    variables that the provider's library reads and requires. `speaks_openai`: OpenAI's library calls the provider; it
+    accepts our HTTP client and any request body.
     """
 
     chat: ModelClass | None = None
     embeddings: ModelClass | None = None
     key_variable: str = ""
+    default_model: str = ""
+    library_variables: tuple[str, ...] = ()
     speaks_openai: bool = False
+
+    @property
+    def missing_variables(self) -> tuple[str, ...]:
+        """Return the required variables of the provider's library that are not set."""
+        return tuple(name for name in self.library_variables if not os.environ.get(name, "").strip())
 
 
 # check_embedding_ctx_length would load an encoding from the network and send token ids, which few servers accept.
@@ -57,10 +66,11 @@ _GEMINI = Provider(
     ModelClass("langchain_google_genai", "ChatGoogleGenerativeAI", "google"),
     ModelClass("langchain_google_genai", "GoogleGenerativeAIEmbeddings", "google", options={}),
     key_variable="GOOGLE_API_KEY",
+    default_model="gemini-2.5-flash",
 )
 
 PROVIDERS: Mapping[str, Provider] = {
-    "openai": Provider(
+    OPENAI: Provider(
         ModelClass("langchain_openai", "ChatOpenAI", "llm"),
         ModelClass("langchain_openai", "OpenAIEmbeddings", "llm", options=_EMBEDDING_OPTIONS),
         key_variable="OPENAI_API_KEY",
@@ -69,7 +79,13 @@ PROVIDERS: Mapping[str, Provider] = {
     "azure": Provider(
         ModelClass("langchain_openai", "AzureChatOpenAI", "llm", "azure_deployment"),
         ModelClass("langchain_openai", "AzureOpenAIEmbeddings", "llm", "azure_deployment", _EMBEDDING_OPTIONS),
+        library_variables=("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT", "OPENAI_API_VERSION"),
         speaks_openai=True,
+    ),
+    "anthropic": Provider(
+        ModelClass("langchain_anthropic", "ChatAnthropic", "anthropic"),
+        key_variable="ANTHROPIC_API_KEY",
+        default_model="claude-haiku-4-5",
     ),
     "bedrock": Provider(
         ModelClass("langchain_aws", "ChatBedrock", "bedrock", "model_id"),

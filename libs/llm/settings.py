@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import SecretStr, field_validator
+from pydantic import SecretStr, field_validator, model_validator
 
 from chassis.retry import RetryPolicy
 from chassis.settings import Settings, plain_field
 from libs.llm.attempts import CallPolicy
 from libs.llm.errors import KeyMissing
-from libs.llm.providers import OFFLINE, find_provider
+from libs.llm.providers import OFFLINE, OPENAI, PROVIDERS, find_provider
 from libs.llm.usage import PUBLISHED_PRICES, Price
+
+NO_KEY = "none"
+"""The key for an OpenAI-compatible server that checks none; OpenAI's library requires some text."""
 
 
 class ProviderSettings(Settings):
     """Keys, retry policy and prices: the same for chat and embedding models."""
 
     openai_api_key: SecretStr = plain_field(SecretStr(""))
-    """Key of the OpenAI-compatible server; a server that checks no key accepts any text."""
+    """Key of the OpenAI-compatible server. Not needed with OPENAI_BASE_URL, if that server checks no key."""
 
     openai_base_url: str = plain_field("")
     """Base URL of an OpenAI-compatible server, such as `http://127.0.0.1:11434/v1`. Empty: OpenAI itself."""
+
+    anthropic_api_key: SecretStr = plain_field(SecretStr(""))
+    """Key for the provider anthropic."""
 
     google_api_key: SecretStr = plain_field(SecretStr(""))
     """Key for the provider gemini."""
@@ -64,24 +70,29 @@ class ProviderSettings(Settings):
 
     def key_of(self, provider: str) -> str:
         """Return the provider's key, empty if it needs none. Raise KeyMissing if a required key is not set (G-08)."""
-        variable = find_provider(provider).key_variable
-        if not variable:
+        found = find_provider(provider)
+        if found.missing_variables:
+            raise KeyMissing(*found.missing_variables)
+        if not found.key_variable:
             return ""
-        key: str = getattr(self, variable.lower()).get_secret_value()
-        if not key.strip():
-            raise KeyMissing(variable)
-        return key
+        key: str = getattr(self, found.key_variable.lower()).get_secret_value()
+        if key.strip():
+            return key
+        if provider == OPENAI and self.openai_base_url:
+            return NO_KEY
+        raise KeyMissing(found.key_variable)
 
 
 class LLMSettings(ProviderSettings):
     """The chat model."""
 
     llm_provider: str = plain_field("openai")
-    """Provider of the chat model: `openai` (also any OpenAI-compatible server), `azure`, `bedrock`, `gemini`
-    (or its alias `google-gla`), or `offline`: no model, the agents work by rules."""
+    """Provider of the chat model: `openai` (also any OpenAI-compatible server), `anthropic`, `azure`, `bedrock`,
+    `gemini` (or its alias `google-gla`), or `offline`: no model, the agents work by rules. `hansei up` without it takes
+    `openai` if OPENAI_API_KEY or OPENAI_BASE_URL is set, else `offline`."""
 
     llm_model: str = plain_field("gpt-4o-mini", min_length=1)
-    """The provider's name of the chat model."""
+    """The provider's name of the chat model. Empty with `anthropic` or `gemini`: a small model of theirs."""
 
     llm_temperature: float | None = plain_field(None, ge=0, le=2)
     """Sampling temperature. Empty: the provider's default."""
@@ -92,6 +103,12 @@ class LLMSettings(ProviderSettings):
     llm_structured_output: Literal["auto", "prompt"] = plain_field("auto")
     """Method for structured replies: `auto` sends a JSON schema to backends that accept one, `prompt` describes the
     schema in the prompt."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_model(cls, values: dict[str, Any]) -> dict[str, Any]:
+        provider = PROVIDERS.get(str(values.get("llm_provider", OPENAI)))
+        return {"llm_model": provider.default_model, **values} if provider and provider.default_model else values
 
     @field_validator("llm_provider")
     @classmethod

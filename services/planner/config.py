@@ -34,10 +34,10 @@ class LLMRetry(_Section):
 
 
 class LLM(_Section):
-    """The model that plans, reasons and evaluates (P-126, P-127)."""
+    """The model that plans, reasons and evaluates (P-126, P-127); without provider and model, the shared one."""
 
-    provider: str = "gemini"
-    model: str = "gemini-2.5-flash"
+    provider: str = ""
+    model: str = ""
     temperature: float = Field(default=0.7, ge=0, le=2)
     max_tokens: int = Field(default=4096, ge=1)
     timeout_seconds: float = Field(default=30.0, gt=0)

@@ -89,10 +89,6 @@ def _evaluator(settings: ValidatorSettings, judge: RetryingJudge) -> EvaluatorSe
 
 
 def _judge_models(settings: ValidatorSettings, models: LLMSettings) -> tuple[str, str]:
-    """Return the models that score and judge; offline these are the rules, unless settings name a model."""
-    chosen = settings.model_fields_set
-    offline = models.is_offline
-    return (
-        OFFLINE_MODEL if offline and "evaluator_model" not in chosen else settings.evaluator_model,
-        OFFLINE_MODEL if offline and "judge_model" not in chosen else settings.judge_model,
-    )
+    """Return the models that score and judge: the shared one, offline the rules, unless settings name a model."""
+    shared = OFFLINE_MODEL if models.is_offline else f"{models.llm_provider}:{models.llm_model}"
+    return settings.evaluator_model or shared, settings.judge_model or shared

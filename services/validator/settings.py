@@ -27,11 +27,12 @@ class ValidatorSettings(ServiceSettings):
     workspace: str = ""
     """Folder whose `configs/prompt_builder.toml` holds the evaluator prompt. Empty: built-in, or the environment."""
 
-    evaluator_model: str = plain_field("google-gla:gemini-2.5-flash")
-    """Model that scores submissions, `provider:model-name`."""
+    evaluator_model: str = plain_field("")
+    """Model that scores submissions, `provider:model-name`. Empty: that of LLM_PROVIDER and LLM_MODEL."""
 
-    judge_model: str = plain_field("google-gla:gemini-2.5-flash")
-    """Model that judges whether another round is worthwhile, and compares submissions, `provider:model-name`."""
+    judge_model: str = plain_field("")
+    """Model that judges whether another round is worthwhile, and compares submissions, `provider:model-name`. Empty:
+    that of LLM_PROVIDER and LLM_MODEL."""
 
     rule_steps: int = Field(20_000, ge=100)
     """Limit of steps for one rule of a registered kind on one report."""

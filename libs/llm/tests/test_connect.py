@@ -27,7 +27,7 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(f"HANSEI_{name.upper()}", raising=False)
 
 
-@pytest.mark.parametrize("provider", ["", "OpenAI", "anthropic"])
+@pytest.mark.parametrize("provider", ["", "OpenAI", "nobody"])
 def test_an_unknown_provider_is_named(provider: str) -> None:
     with pytest.raises(ValueError, match=r"^Unknown provider: ") as caught:  # G-03
         create_chat_model(provider, "m")
@@ -59,6 +59,7 @@ class Recorded:
 def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stand-ins for the libraries of extras that a development machine need not have."""
     for name, classes in {
+        "langchain_anthropic": ["ChatAnthropic"],
         "langchain_aws": ["ChatBedrock", "BedrockEmbeddings"],
         "langchain_google_genai": ["ChatGoogleGenerativeAI", "GoogleGenerativeAIEmbeddings"],
     }.items():
@@ -120,7 +121,7 @@ def test_the_names_of_the_environment_work_and_those_under_hansei_win(monkeypatc
 @pytest.mark.parametrize(
     ("variable", "value", "complaint"),
     [
-        ("LLM_PROVIDER", "anthropic", "LLM_PROVIDER: Unknown provider: anthropic"),
+        ("LLM_PROVIDER", "nobody", "LLM_PROVIDER: Unknown provider: nobody"),
         ("LLM_CONCURRENCY", "0", "LLM_CONCURRENCY"),
         ("LLM_TEMPERATURE", "warm", "LLM_TEMPERATURE"),
         ("LLM_PRICES", '{"m": {"input": "cheap"}}', "LLM_PRICES"),
@@ -166,3 +167,25 @@ async def test_offline_needs_no_key() -> None:
 
 def test_a_key_is_not_shown() -> None:
     assert "sk-secret" not in repr(LLMSettings.model_validate({"openai_api_key": "sk-secret"}))
+
+
+async def test_a_local_server_needs_no_key() -> None:
+    client = connect_chat(LLMSettings(openai_base_url="http://127.0.0.1:1/v1"))
+    assert not client.is_offline
+    await client.aclose()
+
+
+def test_azure_without_its_variables_names_them_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AZURE_OPENAI_API_KEY", "OPENAI_API_VERSION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "http://127.0.0.1")
+    with pytest.raises(KeyMissing) as caught:
+        connect_chat(LLMSettings(llm_provider="azure"))
+    assert str(caught.value).splitlines()[0] == "AZURE_OPENAI_API_KEY, OPENAI_API_VERSION are not set"
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_anthropic_has_a_model_of_its_own() -> None:
+    settings = LLMSettings.model_validate({"llm_provider": "anthropic", "anthropic_api_key": "k"})
+    assert settings.llm_model.startswith("claude-")
+    assert not connect_chat(settings).is_offline

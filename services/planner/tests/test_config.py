@@ -15,7 +15,7 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path, caplog: pytest.LogCapt
         config = load_grace_config(tmp_path / "none.yml")
     assert config == GraceConfig()
     assert "not using it file=none.yml" in caplog.text
-    assert (config.llm.provider, config.llm.model) == ("gemini", "gemini-2.5-flash")
+    assert (config.llm.provider, config.llm.model) == ("", "")
     assert (config.llm.temperature, config.llm.max_tokens, config.llm.timeout_seconds) == (0.7, 4096, 30)
     assert (config.llm.retry.max_retries, config.llm.retry.base_seconds, config.llm.retry.max_seconds) == (3, 1, 30)
 

@@ -60,7 +60,7 @@ class ChatJudgeModel:
         try:
             return connect_chat(self._settings().model_copy(update=chosen), remaining=deadlines.remaining)
         except KeyMissing as error:
-            raise ModelKeyMissing(error.variable) from None
+            raise ModelKeyMissing(*error.variables) from None
         except (ProviderUnknown, ProviderNotInstalled) as error:
             raise EvaluationInvalid(str(error)) from None
 

@@ -54,7 +54,7 @@ def _writer_of(settings: LLMSettings) -> _Writer:
     try:
         key = settings.key_of(provider)
     except KeyMissing as error:
-        raise ModelKeyMissing(error.variable) from None
+        raise ModelKeyMissing(*error.variables) from None
     temperature = TEMPERATURE if settings.llm_temperature is None else settings.llm_temperature
     limits = (settings.llm_attempt_seconds, settings.llm_concurrency)
     if provider == "openai":

@@ -76,12 +76,13 @@ class KindExists(AlreadyExists):
 
 
 class ModelKeyMissing(FailedPrecondition):
-    """The chosen model needs a key that is not set (V-37)."""
+    """The chosen model needs a key, or several variables, that are not set (V-37)."""
 
     reason = "MODEL_KEY_MISSING"
 
-    def __init__(self, variable: str) -> None:
-        super().__init__(f"{variable} is not set", metadata={"variable": variable})
+    def __init__(self, *variables: str) -> None:
+        names = ", ".join(variables)
+        super().__init__(f"{names} {'is' if len(variables) == 1 else 'are'} not set", metadata={"variable": names})
 
 
 class ModelIdInvalid(InvalidArgument):

@@ -159,6 +159,17 @@ async def test_a_missing_key_is_a_failed_precondition(validator: Any, monkeypatc
         await validator.evaluator.Judge(pb.JudgeRequest(formatted_prompt="x", model="google-gla:gemini-2.5-flash"))
 
 
+async def test_the_shared_model_scores_and_judges_unless_another_is_named(
+    model: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOGLE_API_KEY", "chooses-nothing")
+    monkeypatch.setenv("LLM_MODEL", "shared")
+    model.script(chat_json(JUDGMENT))
+    async with validator_in(tmp_path) as validator:
+        assert (await validator.evaluator.Judge(pb.JudgeRequest(formatted_prompt="x"))).judgment.should_continue
+    assert [request.body["model"] for request in model.requests] == ["shared"]
+
+
 async def test_offline_rules_judge_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLM_PROVIDER", "offline")
     async with validator_in(tmp_path) as validator:

@@ -19,8 +19,16 @@ OFFLINE = "offline"
 
 
 def llm_provider() -> str:
-    """Return the provider of chat models for a stack that a command starts: that of the environment, else offline."""
-    return os.environ.get("HANSEI_LLM_PROVIDER") or os.environ.get("LLM_PROVIDER") or OFFLINE
+    """Return the provider of chat models for a stack that a command starts.
+
+    That of the environment, else openai if its key or address is set, else offline.
+    """
+    chosen = _variable("LLM_PROVIDER")
+    return chosen or ("openai" if _variable("OPENAI_API_KEY") or _variable("OPENAI_BASE_URL") else OFFLINE)
+
+
+def _variable(name: str) -> str:
+    return os.environ.get(f"HANSEI_{name}") or os.environ.get(name, "")
 
 
 def stack_variables() -> dict[str, str]:

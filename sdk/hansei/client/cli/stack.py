@@ -11,6 +11,8 @@ import typer
 from hansei.client.cli.options import AsJson, DataDirectory
 from hansei.client.data_directory import DATA_DIRECTORY_VARIABLE, data_directory
 
+HOW_TO_USE_A_MODEL = "rules, no model and no key; to use a model, set OPENAI_API_KEY (or LLM_PROVIDER) and start again"
+
 
 def run_services(
     address: Annotated[
@@ -23,8 +25,8 @@ def run_services(
 ) -> None:
     """Run every service in this process, until ctrl-c.
 
-    Calls in progress are finished before the process ends. Settings come from the environment. Without LLM_PROVIDER
-    the services run offline: by rules, without a model and without a key.
+    Calls in progress are finished before the process ends. Settings come from the environment. Without LLM_PROVIDER,
+    OPENAI_API_KEY and OPENAI_BASE_URL the services run offline: by rules, without a model and without a key.
     """
     from hansei.client.cli.embedded_stack import OFFLINE, llm_provider
     from hansei.client.cli.output import say
@@ -40,7 +42,7 @@ def run_services(
         say(f"  http        {http_url or 'off: HANSEI_HTTP_ADDRESS is empty'}")
         say(f"  grpc        {running_address}")
         say(f"  data        {data_directory()}")
-        say(f"  model       {provider}{': rules, no model and no key' if provider == OFFLINE else ''}")
+        say(f"  model       {provider}{': ' + HOW_TO_USE_A_MODEL if provider == OFFLINE else ''}")
         say(f"  embedder    {embedder}")
         say("  try         hansei learn FILE · hansei search QUERY · hansei ask QUERY · hansei playbook show")
         say("  ctrl-c      finish the calls in progress and stop")
