@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from typing import Any, TypeVar
@@ -66,18 +66,20 @@ class LLMClient:
         timeout_seconds: float | None = None,
         describe_schema: bool = True,
         corrections: int = 1,
+        parse: Callable[[str, type[S]], S] = parse_structured,
     ) -> S:
         """Return the reply, validated as a `shape`.
 
         The backend enforces the JSON schema where it can; otherwise, with `describe_schema`, a message with the schema
-        is added. An invalid reply is sent back with its errors up to `corrections` times. Raise ReplyNotStructured.
+        is added. A reply that `parse` cannot use is sent back with its errors up to `corrections` times. Raise
+        ReplyNotStructured.
         """
         with _log_failure():
             conversation = list(messages)
             while True:
                 text = text_of(await self._reply_structured(conversation, shape, timeout_seconds, describe_schema))
                 try:
-                    return parse_structured(text, shape)
+                    return parse(text, shape)
                 except ReplyNotStructured as error:
                     if corrections <= 0:
                         raise

@@ -63,7 +63,8 @@ def _without_language(block: str) -> str:
 def _parse(candidate: str) -> object:
     """Return the JSON value of `candidate`; None if it is not JSON or has no UTF-8 form."""
     try:
-        value = json.loads(candidate, parse_constant=_no_constant)
+        # Models write line breaks into strings, which strict JSON does not allow.
+        value = json.loads(candidate, parse_constant=_no_constant, strict=False)
         if "\\ud" in candidate.lower():
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Any
+
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from libs.llm.client import LLMClient
-from libs.llm.errors import ReplyNotStructured
-from libs.llm.replies import extract_json_object
+from libs.llm.structured_output import parse_structured
 from libs.llm.usage import UsageTotal, collect_usage
 from libs.prompts.templates import PromptTemplates, fill
 from services.planner.domain.extraction import extractive_answer
@@ -23,6 +24,29 @@ from services.planner.prompts.generator import CITED, PLAIN
 
 MAX_ANSWER_CHARS = 1_000_000
 """The limit of a trajectory."""
+
+_LOOKS_LIKE_JSON = re.compile(r'^\s*(```\w*\s*)?\{|```json|"answer"\s*:')
+
+
+class AnswerReply(BaseModel):
+    """The reply of the model in style `cited` (P-116); a list of lines counts as text."""
+
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+
+    reasoning: str = ""
+    answer: str
+
+    @field_validator("reasoning", "answer", mode="before")
+    @classmethod
+    def _join_lines(cls, value: object) -> object:
+        if isinstance(value, list) and all(isinstance(line, str) for line in value):
+            return "\n".join(value)
+        return value
+
+    @property
+    def reasoning_steps(self) -> tuple[str, ...]:
+        """Return the lines of the reasoning that are not blank."""
+        return tuple(line for line in self.reasoning.splitlines() if line.strip())
 
 
 class ModelAnswerer:
@@ -41,10 +65,15 @@ class ModelAnswerer:
 
     async def answer(self, question: Question) -> tuple[GeneratedAnswer, TokenUse | None]:
         """Return the answer of the model. Raises ValueError for a too long one, and the errors of libs.llm."""
+        messages = self._messages(question)
         with collect_usage() as usage:
-            reply = await self._client.ainvoke(self._messages(question))
-        text: str = reply.content
-        answer = GeneratedAnswer(text) if question.style is AnswerStyle.PLAIN else _parse_reply(text)
+            if question.style is AnswerStyle.PLAIN:
+                answer = GeneratedAnswer((await self._client.ainvoke(messages)).content)
+            else:
+                reply = await self._client.ainvoke_structured(
+                    messages, AnswerReply, describe_schema=False, parse=_parse_reply
+                )
+                answer = GeneratedAnswer(reply.answer, reply.reasoning_steps)
         if len(answer.text) > MAX_ANSWER_CHARS:
             raise ValueError(f"the answer has {len(answer.text)} characters, more than {MAX_ANSWER_CHARS}")
         return answer, _token_use(usage)
@@ -61,16 +90,11 @@ class ModelAnswerer:
         return self._templates.fill_first([question.dataset, "default"], values)
 
 
-def _parse_reply(text: str) -> GeneratedAnswer:
-    """Return the answer in a reply; the stripped text itself if it is not `{reasoning, answer}` (P-117)."""
-    try:
-        reply: dict[str, Any] = extract_json_object(text)
-    except ReplyNotStructured:
-        reply = {}
-    answer, reasoning = reply.get("answer"), reply.get("reasoning")
-    if not isinstance(answer, str) or not isinstance(reasoning, str):
-        return GeneratedAnswer(text.strip())
-    return GeneratedAnswer(answer, tuple(line for line in reasoning.splitlines() if line.strip()))
+def _parse_reply(text: str, shape: type[AnswerReply]) -> AnswerReply:
+    """Return the answer in a reply; a text that is no JSON is the answer itself (P-117). Raise ReplyNotStructured."""
+    if _LOOKS_LIKE_JSON.search(text):
+        return parse_structured(text, shape)
+    return shape(answer=text.strip())
 
 
 def _token_use(usage: UsageTotal) -> TokenUse | None:

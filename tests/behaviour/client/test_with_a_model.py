@@ -21,7 +21,7 @@ MODEL_VARIABLES = re.compile(r"(HANSEI_)?(LLM|EMBEDDING|OPENAI|GOOGLE|EVALUATOR|
 
 
 @contextmanager
-def started(folder: Path, script: str, **variables: str) -> Iterator[tuple[Client, Path]]:
+def run_stack(folder: Path, script: str, **variables: str) -> Iterator[tuple[Client, Path]]:
     """Run a script that ends with `make up`, until it serves; yield a client and the file with its output."""
     address = f"127.0.0.1:{systems.free_port()}"
     environment = {name: value for name, value in os.environ.items() if not MODEL_VARIABLES.match(name)}
@@ -51,22 +51,22 @@ def test_the_block_of_the_readme_uses_the_model(tmp_path: Path) -> None:
     (block,) = BLOCK.findall((systems.ROOT / "README.md").read_text(encoding="utf-8"))
     with (
         OpenAIServer(otherwise=chat('{"score": 80, "evaluator_comment": "fine"}')) as model,
-        started(tmp_path, block, OPENAI_BASE_URL=model.base_url, GOOGLE_API_KEY="chooses-nothing") as (client, log),
+        run_stack(tmp_path, block, OPENAI_BASE_URL=model.base_url, GOOGLE_API_KEY="chooses-nothing") as (client, log),
     ):
         assert "openai" in log.read_text(encoding="utf-8")
         client.evaluator.evaluate(user_query="q", submission="s")
-        asked = {"evaluator": len(model.requests)}
+        request_counts = {"evaluator": len(model.requests)}
         client.planner.create_plan(query="AとBの違いを比較して詳しく教えて")
-        asked["planner"] = len(model.requests) - sum(asked.values())
+        request_counts["planner"] = len(model.requests) - sum(request_counts.values())
         client.import_playbook("d", b"## git\n\n[git-00001] Set user.email before the first commit.\n")
     paths = [request.path for request in model.requests]
-    assert min(asked.values()) >= 1
+    assert min(request_counts.values()) >= 1
     assert "/embeddings" in paths
     assert {request.body["model"] for request in model.requests} == {"gpt-4o-mini", "text-embedding-3-small"}
 
 
 def test_without_a_key_it_starts_offline_and_says_how_to_change_that(tmp_path: Path) -> None:
-    with started(tmp_path, "make up", GOOGLE_API_KEY="chooses-nothing") as (client, log):
+    with run_stack(tmp_path, "make up", GOOGLE_API_KEY="chooses-nothing") as (client, log):
         assert client.evaluator.evaluate(user_query="q", submission="s").result.metrics
         (line,) = [line for line in log.read_text(encoding="utf-8").splitlines() if "model " in line]
     assert "offline" in line

@@ -149,7 +149,7 @@ async def test_a_request_that_breaks_a_rule_is_refused(fields: dict[str, Any], c
     [
         ("openai", "OPENAI_API_KEY is not set\n"),
         ("gemini", "GOOGLE_API_KEY is not set\n"),
-        ("anthropic", "Unknown provider: anthropic"),
+        ("anthropic", "ANTHROPIC_API_KEY is not set\n"),
     ],
 )
 async def test_without_a_model_it_may_use_it_does_not_start(provider: str, message: str) -> None:
@@ -167,5 +167,39 @@ async def test_without_a_model_it_may_use_it_does_not_start(provider: str, messa
     assert process.returncode == 1  # G-08, G-68
     assert message in written.decode()
     assert "Traceback" not in written.decode()
-    if provider != "anthropic":
-        assert "LLM_PROVIDER=offline" in written.decode()
+    assert "LLM_PROVIDER=offline" in written.decode()
+
+
+LINES = '{"reasoning": "first\nsecond", "answer": "Set a name [er-00001].\nThen commit."}'
+
+
+@pytest.mark.parametrize(
+    ("replies", "answer", "reasoning"),
+    [
+        ([chat(LINES)], "Set a name [er-00001].\nThen commit.", ["first", "second"]),
+        ([chat_json({"reasoning": ["first", "second"], "answer": ["a", "b"]})], "a\nb", ["first", "second"]),
+        ([chat_json({"answer": "no reasoning"})], "no reasoning", []),
+        ([chat_json({"reasoning": "r"}), chat_json({"reasoning": "r", "answer": "corrected"})], "corrected", ["r"]),
+        ([chat('{"answer": "cut'), chat_json({"answer": "corrected"})], "corrected", []),
+        ([chat(" plain text ")], "plain text", []),  # P-117
+    ],
+)
+async def test_a_reply_is_repaired_or_corrected(
+    model: OpenAIServer, replies: list[Any], answer: str, reasoning: list[str]
+) -> None:
+    model.script(*replies)
+    async with generator_with(**with_model(model)) as generator:
+        trajectory = (await generator.Generate(request())).trajectory
+    assert trajectory.generated_answer == answer
+    assert list(trajectory.reasoning_steps) == reasoning
+    assert model.requests[0].body["response_format"]["json_schema"]["strict"]
+    assert len(model.requests) == len(replies)
+
+
+async def test_raw_json_is_never_an_answer(model: OpenAIServer) -> None:
+    model.answer_with(chat('{"result": 1}'))
+    async with generator_with(**with_model(model)) as generator:
+        trajectory = (await generator.Generate(request())).trajectory
+    assert trajectory.generated_answer == ""
+    assert trajectory.error_message.startswith("ReplyNotStructured: ")  # P-121
+    assert len(model.requests) == 2
