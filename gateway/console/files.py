@@ -14,8 +14,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 PREFIX = "/console/"
-REDIRECTED = ("/", "/console")
-"""Paths that redirect to the console."""
+REDIRECTED = {"/": PREFIX, "/console": PREFIX, "/docs": f"{PREFIX}#/api"}
+"""Paths that redirect to a page of the console."""
 
 PAGE = Path(__file__).parent / "page"
 INDEX = "index.html"
@@ -98,7 +98,7 @@ def _file(name: str, body: bytes, *, is_immutable: bool) -> File:
 
 
 class Console:
-    """ASGI middleware that serves `/console/`, redirects `/` there, and forwards other requests.
+    """ASGI middleware that serves `/console/`, redirects `/` and `/docs` there, and forwards other requests.
 
     The files need no credential, because they have no data; the requests of the page do.
     """
@@ -118,7 +118,7 @@ class Console:
         if scope["method"] not in ("GET", "HEAD"):
             return Response(status_code=405, headers={**HEADERS, "Allow": "GET, HEAD"})
         if path in REDIRECTED:
-            return RedirectResponse(PREFIX, 307, HEADERS)
+            return RedirectResponse(REDIRECTED[path], 307, HEADERS)
         file = self._files.get(path)
         if file is None:
             return Response("no such file in the console", 404, HEADERS, "text/plain")

@@ -32,6 +32,11 @@ TITLE = "hansei"
 VERSION = "1"
 BODY_SECONDS = 30.0
 DESCRIPTION = "Agents learn from their trajectories: learn, search, answer, check proposals."
+TOKEN_SCHEME = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "An API key of this gateway (`hansei keys create`), or a token of its identity provider.",
+}
 
 
 HealthCheck = Callable[[], Awaitable[Sequence[object]]]
@@ -74,16 +79,20 @@ def create_app(
     `admission` limits requests, `streams` limits event streams; `progress` ends endless ones. Raises ValueError for an
     HTTP rule of the contract that cannot be served.
     """
-    # The interactive pages of FastAPI load scripts from other hosts, so only the document is served.
+    # The interactive pages of FastAPI load scripts from other hosts; `/docs` leads to a page of the console instead.
     app = FastAPI(title=TITLE, version=VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
 
-    @app.get(HEALTH, summary="Check that the gateway responds")
+    @app.get(HEALTH, tags=["health"], operation_id="Health_Check", summary="Check that the gateway responds")
     async def health_of_gateway() -> dict[str, str]:
         """Return ok, also when the services behind the gateway do not respond (G-18)."""
         return {"status": "ok"}
 
     @app.get(
-        "/v1/services", response_model=ServiceStatusList, tags=["health"], summary="Get the health of the services"
+        "/v1/services",
+        response_model=ServiceStatusList,
+        tags=["health"],
+        operation_id="Health_ListServices",
+        summary="Get the health of the services",
     )
     async def health_of_services() -> Any:
         """Query the standard health service of each service behind the gateway."""
@@ -125,9 +134,8 @@ def _openapi(app: FastAPI, bindings: Sequence[Binding], *, secured: bool) -> dic
         document = get_openapi(title=TITLE, version=VERSION, description=DESCRIPTION, routes=app.routes)
         document["paths"] |= contract.paths()
         document.setdefault("components", {}).setdefault("schemas", {}).update(contract.schemas())
-        if secured:
-            document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-            document["security"] = [{"token": []}]
-            document["paths"][HEALTH]["get"]["security"] = []
+        document["components"]["securitySchemes"] = {"token": TOKEN_SCHEME}
+        document["security"] = [{"token": []}] if secured else [{}, {"token": []}]
+        document["paths"][HEALTH]["get"]["security"] = []
         app.openapi_schema = document
     return app.openapi_schema

@@ -14,8 +14,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from chassis.calls import Call, correlation_id, current_call
-from chassis.errors import InvalidArgument, Violation, shorten
-from chassis.idempotency import normalize_key
+from chassis.errors import HanseiError, InvalidArgument, NotFound, Violation, shorten
+from chassis.idempotency import FIELD, is_key, key_path, normalize_key, normalize_request_id
 from chassis.server.admission import Admission
 from chassis.server.progress import CallsInProgress
 from gateway.contract import path_of
@@ -25,6 +25,10 @@ from gateway.http.events import Event, EventStream
 from gateway.http.json_codec import JsonEncoder, convert, decode, decode_all, parse_list, parse_object
 from gateway.http.middleware import SLOT
 from gateway.http.resumption import LAST_EVENT, RESUMPTIONS
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+"""The header that may have the idempotency key of a change in place of `request_id` in the body."""
+EXECUTION_ID = "execution_id"
 
 _BOOLS = {"true": True, "false": False}
 
@@ -47,7 +51,10 @@ class ContractRoutes:
         path = path_of(binding.method)
 
         async def handle(request: Request) -> Response:
-            message = await read_request(binding, request)
+            try:
+                message = await read_request(binding, request)
+            except InvalidArgument as error:
+                raise _path_error(binding, error) from error
             call = Call(path, correlation_id())
             for part in message if isinstance(message, list) else [message]:
                 call.request_id = call.request_id or normalize_key(part)
@@ -84,7 +91,10 @@ async def read_request(binding: Binding, request: Request) -> Any:
     """Return the message of a request, or the list of messages of a stream. Raises InvalidArgument."""
     kind, body = binding.method.input_type, await request.body()
     if binding.method.client_streaming:
-        return await convert(len(body), decode_all, parse_list(body), kind)
+        messages = parse_list(body)
+        if messages:
+            _put_key(messages[0], request, kind)
+        return await convert(len(body), decode_all, messages, kind)
     fields: dict[str, Any] = {}
     if binding.reads_query:
         _put_query(fields, request.query_params, kind)
@@ -96,7 +106,16 @@ async def read_request(binding: Binding, request: Request) -> Any:
     elif binding.body:
         fields = parse_object(body)
     _put_path(fields, binding, request)
+    _put_key(fields, request, kind)
     return await convert(len(body), decode, fields, kind)
+
+
+def _path_error(binding: Binding, error: InvalidArgument) -> HanseiError:
+    """Return NotFound for an execution id in the path that no execution can have; else the error."""
+    broken_rules = {violation.field for violation in error.violations if violation.rule}
+    if broken_rules == {EXECUTION_ID} and binding.variables == (EXECUTION_ID,):
+        return NotFound("the execution does not exist", reason="EXECUTION_NOT_FOUND", violations=error.violations)
+    return error
 
 
 def _put_path(fields: dict[str, Any], binding: Binding, request: Request) -> None:
@@ -109,6 +128,25 @@ def _put_path(fields: dict[str, Any], binding: Binding, request: Request) -> Non
             rule = f"{path} is {shorten(repr(parent[name]))} in the {source} and {shorten(repr(value))} in the path"
             raise InvalidArgument(rule, violations=[Violation(path, rule)])
         parent[name] = value
+
+
+def _put_key(fields: dict[str, Any], request: Request, kind: Descriptor) -> None:
+    """Add the idempotency key in the header. Raises InvalidArgument if it is no UUID, or the body has another key."""
+    wrappers, header = key_path(kind), request.headers.get(IDEMPOTENCY_KEY, "").strip().strip('"')
+    if wrappers is None or not header:
+        return
+    holder = next((fields[name] for name in wrappers if name in fields), None) if wrappers else fields
+    if not isinstance(holder, dict):
+        return  # the message has no key, or the parser refuses it
+    body_key = holder.get(FIELD, holder.get("requestId", header))
+    rule = ""
+    if not is_key(header):
+        rule = f"{IDEMPOTENCY_KEY} must be a UUID"
+    elif isinstance(body_key, str) and normalize_request_id(body_key) != normalize_request_id(header):
+        rule = f"{IDEMPOTENCY_KEY} and {FIELD} in the body have different values"
+    if rule:
+        raise InvalidArgument(rule, violations=[Violation(IDEMPOTENCY_KEY, rule)])
+    holder.setdefault("requestId" if "requestId" in holder else FIELD, header)
 
 
 def _put_query(fields: dict[str, Any], query: QueryParams, kind: Descriptor) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 from google.api import field_behavior_pb2
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
+from chassis.idempotency import FIELD, key_path
 from gateway.http.bindings import Binding
+from gateway.http.contract_routes import IDEMPOTENCY_KEY
 from gateway.http.events import MEDIA_TYPE
 from gateway.http.problems import PROBLEM
 from gateway.http.resumption import POSITION, RESUMPTIONS
@@ -40,6 +42,10 @@ _EVENTS = (
     "problem document."
 )
 _RESUMABLE = " Send the id of an event as `Last-Event-ID` to resume after it."
+_IDEMPOTENCY_KEY: dict[str, Any] = {
+    "schema": {"type": "string", "format": "uuid"},
+    "description": f"Key by which the change happens once, in place of `{FIELD}` in the body.",
+}
 _WELL_KNOWN: dict[str, dict[str, Any]] = {
     "google.protobuf.Timestamp": {"type": "string", "format": "date-time"},
     "google.protobuf.Duration": {"type": "string", "examples": ["300s"]},
@@ -125,6 +131,8 @@ class ContractDocument:
         if binding.reads_query:
             for path, field in _query_fields(binding):
                 yield self._parameter(path, field, "query", required=is_required(field))
+        if key_path(binding.method.input_type) is not None:
+            yield {"name": IDEMPOTENCY_KEY, "in": "header", "required": False, **_IDEMPOTENCY_KEY}
         resumption = RESUMPTIONS.get(binding.method.full_name)
         if resumption and resumption.after:
             position = {"type": "string", "pattern": f"^{POSITION}$"}
@@ -220,6 +228,6 @@ def _value_schema(field: FieldDescriptor) -> dict[str, Any]:
 
 
 def is_required(field: FieldDescriptor) -> bool:
-    """Return whether a request must set a field."""
+    """Return whether a request must set a field; a header may have the idempotency key instead."""
     behaviours = field.GetOptions().Extensions[field_behavior_pb2.field_behavior]
-    return field_behavior_pb2.REQUIRED in behaviours
+    return field_behavior_pb2.REQUIRED in behaviours and field.name != FIELD

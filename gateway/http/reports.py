@@ -34,12 +34,22 @@ def routes(calls: ContractCalls) -> APIRouter:
     """Return the endpoints of reports."""
     router = APIRouter(prefix="/api", tags=["reports"])
 
-    @router.post("/organizer/run", summary="Generate an Organizer report", openapi_extra=DOCUMENTS["run"])
+    @router.post(
+        "/organizer/run",
+        operation_id="ValidatorService_RunOrganizer",
+        summary="Generate an Organizer report",
+        openapi_extra=DOCUMENTS["run"],
+    )
     async def run_organizer(request: Request) -> JSONResponse:
         """Generate an Organizer report. A run without a valid report is not an error; then `ok` is false."""
         return await run(request, "RunOrganizer", validator.RunOrganizerRequest, validator.RunOrganizerResponse)
 
-    @router.post("/advisor/run", summary="Generate an Advisor report", openapi_extra=DOCUMENTS["run"])
+    @router.post(
+        "/advisor/run",
+        operation_id="ValidatorService_RunAdvisor",
+        summary="Generate an Advisor report",
+        openapi_extra=DOCUMENTS["run"],
+    )
     async def run_advisor(request: Request) -> JSONResponse:
         """Generate an Advisor report on the focus node, or on the first node without one."""
         return await run(request, "RunAdvisor", validator.RunAdvisorRequest, validator.RunAdvisorResponse)
@@ -53,7 +63,12 @@ def routes(calls: ContractCalls) -> APIRouter:
         except Exception as failure:
             return _error_response(failure, request, {"ok": False, "report": None})
 
-    @router.post("/proposal-quality/validate", summary="Validate a report", openapi_extra=DOCUMENTS["validation"])
+    @router.post(
+        "/proposal-quality/validate",
+        operation_id="ValidatorService_ValidateReport",
+        summary="Validate a report",
+        openapi_extra=DOCUMENTS["validation"],
+    )
     async def validate_report(request: Request) -> JSONResponse:
         """Validate a report and return all its errors and warnings."""
         try:

@@ -68,7 +68,14 @@ def routes(calls: ContractCalls) -> APIRouter:
     """Return the endpoint of the workflow."""
     router = APIRouter()
 
-    @router.post("/workflow/run", response_model=WorkflowAnswer, responses=_ERRORS, summary="Answer from a playbook")
+    @router.post(
+        "/workflow/run",
+        response_model=WorkflowAnswer,
+        responses=_ERRORS,
+        tags=["GatewayService"],
+        operation_id="GatewayService_RunWorkflow",
+        summary="Answer from a playbook",
+    )
     async def run_workflow(body: WorkflowQuery, request: Request) -> Any:
         """Load the playbook, search it and answer in style plain."""
         try:

@@ -31,6 +31,7 @@ def addresses(stack: Stack) -> list[str]:
         "#/leaderboard",
         "#/leaderboard/rounds-1",
         "#/health",
+        "#/api",
         "#/playbooks/nothing-here",
     ]
 

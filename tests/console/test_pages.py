@@ -253,3 +253,16 @@ def test_a_gateway_that_is_gone_is_told_and_tried_again(reader: Reader) -> None:
     reader.sees("thousand")
     assert all("ERR_FAILED" in complaint for complaint in reader.complaints)
     reader.complaints.clear()
+
+
+def test_the_api_page_calls_an_operation(reader: Reader, stack: Stack) -> None:
+    reader.page.goto(f"{stack.url}/docs")
+    expect(reader.page).to_have_url(f"{stack.url}/console/#/api")
+    reader.page.get_by_text("/v1/search", exact=True).click()
+    body = reader.page.locator("textarea[data-of=SearchService_Search]")
+    assert json.loads(body.input_value()) == {"dataset": "", "query": {}}
+    body.fill(json.dumps({"dataset": "thousand", "query": {"query_text": "invoice", "top_k": 1}}))
+    operation = reader.page.locator("details", has=body)
+    operation.get_by_role("button", name="Send request").click()
+    expect(operation.get_by_role("status")).to_contain_text("200 OK")
+    expect(operation.get_by_role("status")).to_contain_text('"bullet"')

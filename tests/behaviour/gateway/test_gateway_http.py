@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -162,6 +163,44 @@ def test_what_is_learned_is_searched_and_read(front: Front, model: OpenAIServer)
     assert [revision["revision"] for revision in history["revisions"]] == ["1"]
     assert [change["after"]["content"] for change in diff["changes"]] == [LESSON]
     assert [result["bullet"]["content"] for result in found["results"]] == [LESSON]
+
+
+def test_a_key_in_the_header_makes_a_change_happen_once(front: Front, model: OpenAIServer) -> None:
+    delta = {"type": "ADD", "section": "math", "content": "Two halves make a whole", "reasoning": "r"}
+    fields = ("reasoning", "error_identification", "root_cause_analysis", "correct_approach", "key_insight")
+    model.answer_with(chat_json({"insights": [dict.fromkeys(fields, LESSON)], "deltas": [delta | {"bullet_id": None}]}))
+    key = "5d1c2a7e-4a53-4f6c-9a0f-2f8d1f1f7a01"
+    body = {**LEARN, "dataset": "header-key", "trajectory": {**LEARN["trajectory"], "dataset": "header-key"}}
+    del body["request_id"]
+    with front.client(**{"Idempotency-Key": f'"{key}"'}) as client:
+        first, second = (client.post("/v1/learn", json=body) for _ in range(2))
+        events = client.post("/v1/learn/events", json=body)
+        other = client.post("/v1/learn", json={**body, "request_id": LEARN["request_id"]})
+    with front.client(**{"Idempotency-Key": "order-7"}) as client:
+        no_key = client.post("/v1/learn", json=body)
+        history = client.get("/v1/playbooks/header-key/history").json()
+    assert (first.status_code, first.json()) == (200, second.json())
+    assert "event: end" in events.text
+    assert len(history["revisions"]) == 1
+    assert (other.status_code, no_key.status_code) == (400, 400)
+    assert no_key.json()["violations"][0]["field"] == "Idempotency-Key"
+
+
+def test_the_document_serves_generators_and_people(front: Front) -> None:
+    with front.client() as client:
+        document = client.get("/openapi.json").json()
+        page = client.get("/docs")
+        missing = client.get("/v1/executions/no-such-execution")
+    operations = [operation for verbs in document["paths"].values() for operation in verbs.values()]
+    ids = {operation["operationId"] for operation in operations}
+    assert len(ids) == len(operations)
+    assert [name for name in ids if not re.fullmatch(r"[A-Z][A-Za-z]+_[A-Z][A-Za-z]+(_\d)?", name)] == []
+    assert document["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+    assert document["security"] == [{}, {"token": []}]
+    learn = document["paths"]["/v1/learn"]["post"]["parameters"]
+    assert [(parameter["name"], parameter["in"]) for parameter in learn] == [("Idempotency-Key", "header")]
+    assert (page.status_code, page.headers["location"]) == (307, "/console/#/api")
+    assert (missing.status_code, missing.json()["reason"]) == (404, "EXECUTION_NOT_FOUND")
 
 
 def test_an_organizer_report_is_made_rendered_and_checked(front: Front, model: OpenAIServer) -> None:

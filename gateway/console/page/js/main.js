@@ -6,6 +6,7 @@ import { fill, h } from "./dom.js";
 import { showHelp } from "./help.js";
 import { icon } from "./icons.js";
 import { bind } from "./keys.js";
+import * as api from "./pages/api.js";
 import * as bullets from "./pages/playbook.js";
 import * as datasets from "./pages/datasets.js";
 import * as execution from "./pages/execution.js";
@@ -31,6 +32,7 @@ const PAGES = [
   ["executions", "Executions", "e"],
   ["leaderboard", "Leaderboard", "b"],
   ["health", "Health", "h"],
+  ["api", "HTTP API", "a"],
 ];
 
 const main = document.getElementById("main");
@@ -50,6 +52,7 @@ function routes() {
   route("/leaderboard", leaderboard);
   route("/leaderboard/:id", leaderboard);
   route("/health", health);
+  route("/api", api);
 }
 
 function navigation() {
