@@ -25,7 +25,7 @@ from hansei.client import Client
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 from tests.deploy.engine import NO_RIGHTS, docker, rights
 from tests.deploy.readme import environment_of_compose, variables
-from tests.deploy.walk import learn_from_run, use_what_was_learned
+from tests.deploy.walk import learn_from_trajectory, use_what_was_learned
 from tests.support.systems import ROOT, SERVICES, free_port
 
 FILE = ROOT / "deploy/compose.yaml"
@@ -108,7 +108,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 @pytest.fixture(scope="module")
 def learned_run(stack: Stack) -> tuple[str, LearnResponse]:
     with stack.client() as client:
-        return learn_from_run(client)
+        return learn_from_trajectory(client)
 
 
 @pytest.mark.parametrize("service", CONTAINERS)

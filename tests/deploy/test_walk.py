@@ -20,7 +20,7 @@ from hansei.client.tls import Tls
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 from tests.deploy.cluster import Cluster, Pod, cluster
 from tests.deploy.manifests import OVERLAYS, container, load_manifests, trial_of_production
-from tests.deploy.walk import learn_from_run, use_what_was_learned
+from tests.deploy.walk import learn_from_trajectory, use_what_was_learned
 from tests.support.postgres_server import binaries_or_skip, postgres_server
 from tests.support.systems import ROOT, SERVICES
 
@@ -61,7 +61,7 @@ def token_of(running: Cluster) -> str:
 @pytest.fixture(scope="module")
 def learned_run(running: Cluster) -> tuple[str, LearnResponse]:
     with client_of(running) as client:
-        return learn_from_run(client)
+        return learn_from_trajectory(client)
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -12,7 +12,7 @@ from tests.support.systems import ROOT
 TRAJECTORY = ROOT / "examples/trajectories/git-commit-identity.json"
 
 
-def learn_from_run(client: Client) -> tuple[str, LearnResponse]:
+def learn_from_trajectory(client: Client) -> tuple[str, LearnResponse]:
     """Learn from a recorded trajectory in a new dataset; return the dataset and the response."""
     dataset = f"deploy-{uuid.uuid4().hex[:8]}"
     (parsed,) = client.reflector.parse_trajectories(content=TRAJECTORY.read_bytes(), dataset=dataset).trajectories

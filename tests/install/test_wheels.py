@@ -211,7 +211,7 @@ async def test_the_mcp_server_serves_the_official_client(
     )
     async with McpClient(program) as session:
         tools = {tool.name for tool in (await session.list_tools()).tools}
-        assert tools == {"search_playbook", "read_playbook", "learn_from_run", "vote"}
+        assert tools == {"search_playbook", "read_playbook", "learn_from_trajectory", "vote"}
         found = await session.call_tool("search_playbook", {"query": "a push was rejected"})
         assert not found.is_error
         assert "git push" in str(found.structured_content)
