@@ -57,7 +57,7 @@ class ExecutorSection(_Section):
     max_parallel_steps: int = Field(default=8, ge=1, le=20)
 
 
-class Search(_Section):
+class SearchSection(_Section):
     """Searches of the tool `rag_search` (P-29)."""
 
     limit: int = Field(default=5, ge=1, le=100)
@@ -109,7 +109,7 @@ class GraceConfig(Settings):
     llm: LLM = LLM()
     planner: PlannerSection = PlannerSection()
     executor: ExecutorSection = ExecutorSection()
-    search: Search = Search()
+    search: SearchSection = SearchSection()
     confidence: Confidence = Confidence()
     adjustment: Adjustment = Adjustment()
     guarantee: Guarantee = Guarantee()

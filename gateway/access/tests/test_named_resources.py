@@ -60,6 +60,7 @@ NAMED = [
     (COLLECTIONS + "LoadDocuments", collections.LoadDocumentsRequest, lambda name: {"head": {"collection": name}}),
     (PLANS + "ListExecutions", planner.ListExecutionsRequest, lambda name: {"prefix": name}),
     (PLANS + "CreatePlan", planner.CreatePlanRequest, lambda name: {"query": "q", "prefix": name}),
+    (PLANS + "CreatePlan", planner.CreatePlanRequest, lambda n: {"query": "q", "prefix": "acme--", "collection": n}),
     (PLANS + "RefinePlan", planner.RefinePlanRequest, lambda name: {"prefix": name}),
     (PLANS + "RefinePlan", planner.RefinePlanRequest, lambda name: {"plan": {"plan_id": name}}),
     (PLANS + "RunPlan", planner.RunPlanRequest, lambda name: {"prefix": name}),

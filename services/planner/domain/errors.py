@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 
-from chassis.errors import Aborted, AlreadyExists, DataLoss, FailedPrecondition, InvalidArgument, NotFound, Violation
+from chassis.errors import (
+    Aborted,
+    AlreadyExists,
+    DataLoss,
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+    Violation,
+    shorten,
+)
 
 
 class EmptyQuery(InvalidArgument):
@@ -25,6 +35,17 @@ class InvalidPlan(InvalidArgument):
     def __init__(self, messages: Sequence[str]) -> None:
         shown = messages[:50]
         super().__init__("; ".join(shown), violations=[Violation("plan.steps", message) for message in shown])
+
+
+class UnknownCollection(NotFound):
+    """The plan is to search a collection that does not exist, or that is outside of the prefix."""
+
+    reason = "COLLECTION_NOT_FOUND"
+
+    def __init__(self, name: str, collections: Sequence[str]) -> None:
+        near = get_close_matches(name, collections, n=3, cutoff=0.5)
+        hint = f"; similar names: {', '.join(near)}" if near else ""
+        super().__init__(f"there is no dataset or collection {shorten(name)!r}{hint}")
 
 
 class AnswerRefused(InvalidArgument):

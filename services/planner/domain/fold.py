@@ -129,6 +129,7 @@ def _finish_step(state: ExecutionState, event: StepFinished, time: datetime) -> 
         error=None if succeeded else returned.error,
         execution_time_ms=sum(result.execution_time_ms or 0 for result in results),
         token_usage=(sum(result.token_usage for result in results) + event.token_usage) or None,
+        searched_collections=distinct_values(name for result in results for name in result.searched_collections),
         created_at=time,
     )
     state.step_statuses[event.step_id] = StepStatus(event.status)

@@ -36,6 +36,7 @@ class ToolResult(BaseModel):
     token_usage: int = Field(default=0, ge=0)
     cost_micro_usd: int = Field(default=0, ge=0)
     timed_out: bool = False
+    searched_collections: tuple[str, ...] = ()
 
     @property
     def hits(self) -> tuple[Hit, ...]:
@@ -66,6 +67,7 @@ class StepResult(BaseModel):
     error: str | None = None
     execution_time_ms: int | None = None
     token_usage: int | None = None
+    searched_collections: tuple[str, ...] = ()
     created_at: datetime = Field(default_factory=utc_now)
 
 

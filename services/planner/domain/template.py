@@ -1,4 +1,4 @@
-"""The plan that needs no model: search, then answer (P-20, P-21)."""
+"""The plan that needs no model: search, then answer (P-20)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ COLLECTIONS_WHEN_UNKNOWN = ("wikipedia_ja", "livedoor", "cc_news", "japanese_tex
 COMPLEXITY_AFTER_ERROR = 0.5
 
 
-def default_collection(collections: Sequence[str] | None, prefix: str = "") -> str:
-    """Return the collection to search by default (P-21). None or empty: the collections are unknown."""
+def template_collection(collections: Sequence[str] | None, prefix: str = "") -> str | None:
+    """Return the collection that the template searches; None for all. None or empty: the collections are unknown."""
     preferred = prefix + PREFERRED_COLLECTION
     if not collections or preferred in collections:
         return preferred
-    return collections[0]
+    return collections[0] if len(collections) == 1 else None
 
 
 def template_plan(
@@ -28,7 +28,7 @@ def template_plan(
         action=Action.RAG_SEARCH,
         description="質問に関連する情報を検索",
         query=query,
-        collection=default_collection(collections, prefix),
+        collection=template_collection(collections, prefix),
         fallback=Action.REASONING,
         expected_output="関連する情報",
     )

@@ -79,7 +79,7 @@ def test_an_id_has_a_hyphen_between_its_prefix_and_itself(plan_id: str) -> None:
 async def test_a_plan_is_made_of_what_begins_with_its_prefix() -> None:  # P-18, P-20, P-21
     backend = SharedBackend()
     made = await Planner(backend).create_plan(HARD, prefix=ACME)
-    assert (made.plan.prefix, made.plan.steps[0].collection, backend.prefixes_asked) == (ACME, "acme--b", [ACME])
+    assert (made.plan.prefix, made.plan.steps[0].collection, backend.prefixes_asked) == (ACME, None, [ACME])
     for names in ([], ["evil--a"], ["acme--z", "acme--wikipedia_ja"]):
         made = await Planner(SharedBackend(names)).create_plan(HARD, prefix=ACME)
         assert made.plan.steps[0].collection == "acme--wikipedia_ja"
@@ -105,7 +105,7 @@ async def test_a_model_that_names_anothers_is_not_heeded(foreign: str) -> None: 
     made = await Planner(SharedBackend(), model).create_plan(HARD, prefix=ACME)
     assert made.from_template
     assert f"Step 2: collection {foreign!r} does not begin with 'acme--'" in made.template_reason
-    assert {step.collection for step in made.plan.steps} == {"acme--b", None}
+    assert {step.collection for step in made.plan.steps} == {None}
     own = looking("acme--b", new_plan_id(ACME))
     assert (await Planner(SharedBackend(), model).refine_plan(own, "more")).plan == own
 
@@ -125,12 +125,15 @@ def test_the_id_binds_a_plan_also_where_no_prefix_is_given() -> None:
     assert executable_plan(looking("acme--team-b", "acme--team-0a1b2c3d4e5f"), ACME).prefix == "acme--team-"
 
 
-async def test_a_step_without_a_collection_takes_one_of_ones_own() -> None:  # P-21
+async def test_a_step_without_a_collection_searches_all_of_ones_own() -> None:
     for given_default in (None, "evil--a"):
         backend = SharedBackend()
         tool = RAGSearchTool(backend, default=given_default)
         result = await executor(tool, ScriptedTool()).execute_plan(looking(None, new_plan_id(ACME)))
-        assert (result.overall_status, backend.searched) == (OverallStatus.SUCCESS, [("s1", "acme--b")])
+        assert (result.overall_status, backend.searched) == (
+            OverallStatus.SUCCESS,
+            [("s1", "acme--b"), ("s1", "acme--c")],
+        )
 
 
 async def test_no_tool_is_called_to_look_elsewhere() -> None:
@@ -145,7 +148,7 @@ async def test_an_agent_in_a_step_looks_no_further_than_the_plan() -> None:  # P
     model = ScriptedModel('{"tool": "rag_search", "query": "x"}', '{"answer": "done"}')
     agent = LegacyAgentTool(model, ToolRegistry([RAGSearchTool(backend)]))
     await executor(agent).execute_plan(agent_plan(agent_step(1), plan_id=new_plan_id(ACME)))
-    assert backend.searched == [("x", "acme--b")]
+    assert backend.searched == [("x", "acme--b"), ("x", "acme--c")]
 
 
 async def test_a_replan_keeps_to_the_prefix() -> None:  # P-101, P-109

@@ -47,14 +47,29 @@ async def test_nothing_found_is_a_failure() -> None:  # P-31
 
 @pytest.mark.parametrize(
     ("default", "collections", "expected"),
-    [("faq", ["a"], "faq"), (None, ["a", "wikipedia_ja"], "wikipedia_ja"), (None, ["a"], "a")],
+    [("faq", ["a"], ["faq"]), (None, ["a", "wikipedia_ja"], ["a", "wikipedia_ja"]), (None, [], [])],
 )
-async def test_a_search_without_collection_has_a_default(
-    default: str | None, collections: list[str], expected: str
-) -> None:  # P-21
+async def test_a_search_without_collection_searches_the_default_or_all(
+    default: str | None, collections: list[str], expected: list[str]
+) -> None:
     backend = FixedBackend(HITS, collections)
-    await RAGSearchTool(backend, default=default).run(ToolInput("q"))
-    assert backend.searched == [("q", expected)]
+    found = await RAGSearchTool(backend, default=default).run(ToolInput("q"))
+    assert backend.searched == [("q", name) for name in expected]
+    assert found.searched_collections == tuple(expected)
+    assert found.success == bool(expected)
+
+
+async def test_a_search_of_all_survives_the_failure_of_one() -> None:
+    class Backend(FixedBackend):
+        async def search(self, query: str, collection: str, *limits: float) -> list[Hit]:
+            if collection.startswith("broken"):
+                raise ConnectionError("down")
+            return [Hit(content=collection, source=collection, score=0.5 + 0.1 * len(collection))]
+
+    found = await RAGSearchTool(Backend(collections=["a", "broken", "cc"])).run(ToolInput("q"))
+    assert ([hit.source for hit in found.hits], found.searched_collections) == (["cc", "a"], ("a", "cc"))
+    with pytest.raises(ConnectionError):
+        await RAGSearchTool(Backend(collections=["broken"])).run(ToolInput("q"))
 
 
 async def test_reasoning_is_told_the_facts_and_the_rules() -> None:  # P-32, P-33

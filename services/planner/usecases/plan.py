@@ -9,7 +9,7 @@ from chassis.logging import get_logger
 from libs.llm.replies import extract_json_object
 from services.planner.domain.complexity import keyword_complexity
 from services.planner.domain.confidence import clamp01
-from services.planner.domain.errors import EmptyQuery, InvalidPlan
+from services.planner.domain.errors import EmptyQuery, InvalidPlan, UnknownCollection
 from services.planner.domain.plans import ExecutionPlan, find_faults, new_plan_id, utc_now, with_plan_id
 from services.planner.domain.template import (
     COLLECTIONS_WHEN_UNKNOWN,
@@ -71,16 +71,21 @@ class Planner:
             return None
 
     async def create_plan(
-        self, query: str, hints: str | None = None, *, gate: bool = True, prefix: str = ""
+        self, query: str, hints: str | None = None, *, gate: bool = True, prefix: str = "", collection: str = ""
     ) -> MadePlan:
         """Make a plan for `query` (P-15, P-19). `gate` false: use the model however simple the query is (P-101).
 
-        The plan may access only names that begin with `prefix`. Raises EmptyQuery.
+        The plan may access only names that begin with `prefix`. Its searches search `collection`; empty: any.
+        Raises EmptyQuery, UnknownCollection.
         """
         if not query.strip():
             raise EmptyQuery
         complexity = await self.estimate_complexity(query)
         collections = await self.collections(prefix)
+        if collection:
+            if collections is not None and collection not in collections:
+                raise UnknownCollection(collection, collections)
+            collections = [collection]
         if gate and complexity < self.simple_threshold:
             return MadePlan(template_plan(query, complexity, collections, prefix), from_template=True)
         if self._model is None:

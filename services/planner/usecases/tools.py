@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable, Mapping
 
+from chassis.errors import shorten
+from chassis.logging import get_logger
 from services.planner.domain.confidence import search_factors
 from services.planner.domain.events import Effect
-from services.planner.domain.results import ToolResult, failed_call
-from services.planner.domain.template import default_collection
+from services.planner.domain.results import Hit, ToolResult, failed_call
 from services.planner.domain.tools import ToolInput
 from services.planner.prompts.steps import REASONING, SOURCE_CHARS, reasoning_prompt
 from services.planner.usecases.ports import CompletionModel, SearchBackend, Tool
+
+_log = get_logger(__name__)
+
+_CONCURRENT_SEARCHES = 8
 
 NO_RESULTS = "No relevant results found in any collection."
 EMPTY_ANSWER = "Empty answer"
@@ -43,7 +49,7 @@ class ToolRegistry:
 
 
 class RAGSearchTool:
-    """Searches a collection (P-27 to P-31)."""
+    """Searches one collection, or all of them if the step names none (P-27 to P-31)."""
 
     name = "rag_search"
     effect = Effect.PURE
@@ -63,17 +69,43 @@ class RAGSearchTool:
 
     async def run(self, tool_input: ToolInput) -> ToolResult:
         """Return the hits at or above the threshold; none is a failure, never a success (P-31, P-134)."""
-        collection = tool_input.collection or await self._default_collection(tool_input.prefix)
-        found = await self._backend.search(tool_input.query, collection, self._limit, self._threshold)
-        hits = tuple(hit for hit in found if hit.score >= self._threshold)[: self._limit]
-        factors = search_factors([hit.score for hit in hits])
-        error = None if hits else NO_RESULTS
-        return ToolResult(success=bool(hits), output=hits, confidence_factors=factors, error=error)
+        names = [tool_input.collection] if tool_input.collection else await self._all_collections(tool_input.prefix)
+        searched, found = await self._search_all(tool_input.query, names)
+        ranked = sorted(found, key=lambda hit: -hit.score) if len(names) > 1 else found
+        hits = tuple(hit for hit in ranked if hit.score >= self._threshold)[: self._limit]
+        return ToolResult(
+            success=bool(hits),
+            output=hits,
+            confidence_factors=search_factors([hit.score for hit in hits]),
+            error=None if hits else NO_RESULTS,
+            searched_collections=tuple(searched),
+        )
 
-    async def _default_collection(self, prefix: str) -> str:
+    async def _all_collections(self, prefix: str) -> list[str]:
         if self._default and self._default.startswith(prefix):
-            return self._default
-        return default_collection(await collections_within(self._backend, prefix), prefix)
+            return [self._default]
+        return await collections_within(self._backend, prefix)
+
+    async def _search_all(self, query: str, names: list[str]) -> tuple[list[str], list[Hit]]:
+        """Return the collections that were searched, and their hits. Raises the first error if all searches fail."""
+        slots = asyncio.Semaphore(_CONCURRENT_SEARCHES)
+
+        async def search(name: str) -> list[Hit]:
+            async with slots:
+                return list(await self._backend.search(query, name, self._limit, self._threshold))
+
+        replies = await asyncio.gather(*map(search, names), return_exceptions=True)
+        errors = [reply for reply in replies if isinstance(reply, BaseException)]
+        if errors and len(errors) == len(replies):
+            raise errors[0]
+        searched, hits = [], []
+        for name, reply in zip(names, replies, strict=True):
+            if isinstance(reply, BaseException):
+                _log.warning("collection could not be searched", collection=name, error=shorten(str(reply)))
+            else:
+                searched.append(name)
+                hits.extend(reply)
+        return searched, hits
 
 
 class ReasoningTool:

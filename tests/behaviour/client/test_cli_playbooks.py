@@ -133,9 +133,62 @@ def test_a_plan_with_a_prefix_keeps_to_it(hansei: Hansei, learned_dataset: str) 
     prefix = learned_dataset.partition("-")[0] + "-"
     plan = hansei("plan", "create", "What if git push is rejected?", "--prefix", prefix, "--json").document
     assert plan["plan_id"].startswith(prefix)
-    assert plan["steps"][0]["collection"].startswith(prefix)
+    assert plan["steps"][0].get("collection", prefix).startswith(prefix)
     ran = hansei("plan", "run", "What if git push is rejected?", "--prefix", prefix, "--json")
     assert all(event["execution_id"].startswith(prefix) for event in ran.lines)
+
+
+def test_a_plan_searches_everything_or_the_collection_that_was_named(hansei: Hansei, learned_dataset: str) -> None:
+    query = "What if git push is rejected?"
+    ran = hansei("plan", "run", query, "--json")
+    (found,) = (event["step_finished"]["result"] for event in ran.lines if "step_finished" in event)
+    assert learned_dataset in found["searched_collections"]
+    execution = ran.lines[0]["execution_id"]
+    assert "recorded as report" in hansei("plan", "feedback", execution, 1, "--correct").out
+    named = hansei("plan", "create", query, "--dataset", learned_dataset, "--json").document
+    assert named["steps"][0]["collection"] == learned_dataset
+    assert f"searched {learned_dataset}" in hansei("plan", "run", query, "--collection", learned_dataset).out
+    unknown = hansei("plan", "run", query, "--dataset", learned_dataset[:-1])
+    assert unknown.code != 0
+    assert f"similar names: {learned_dataset}" in unknown.err
+
+
+def _ask_plan(*queries: str) -> str:
+    steps = [
+        {"step_id": number, "action": "ACTION_ASK_USER", "description": "ask", "query": query}
+        for number, query in enumerate(queries, start=1)
+    ]
+    for number, step in enumerate(steps[1:], start=1):
+        step["depends_on"] = [number]
+    return json.dumps({"original_query": "Which colour?", "complexity": 0.5, "steps": steps})
+
+
+def test_a_question_is_answered_with_every_decision(
+    hansei: Hansei, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(_ask_plan("Which colour?", "Which size?"), encoding="utf-8")
+    shown = hansei("plan", "run", file).out
+    execution = hansei("plan", "list", "--json", "-n", 1).lines[0]["execution_id"]
+    assert "--action proceed, retry, skip, modify or cancel, --edit, --plan FILE" in shown
+    assert hansei("plan", "answer", execution).code == 2
+    again = hansei("plan", "answer", execution, "--action", "retry", "--json")
+    assert again.lines[-1]["intervention_requested"]["step_id"] == 1
+    answered = hansei("plan", "answer", execution, "blue", "--json")
+    assert answered.lines[-1]["intervention_requested"]["question"] == "Which size?"
+    assert hansei("plan", "feedback", execution, 1).code == 2
+    informed = hansei("plan", "inform", execution, "Only small ones are left.")
+    assert f"hansei plan watch {execution} --after" in informed.out
+    file.write_text(_ask_plan("Which shop?"), encoding="utf-8")
+    replaced = hansei("plan", "answer", execution, "--plan", file, "--json")
+    assert replaced.lines[-1]["intervention_requested"]["question"] == "Which shop?"
+    monkeypatch.setenv("EDITOR", "sed -i s/shop/street/")
+    edited = hansei("plan", "answer", execution, "--edit", "--json")
+    assert edited.lines[-1]["intervention_requested"]["question"] == "Which street?"
+    cancelled = hansei("plan", "answer", execution, "--action", "cancel")
+    assert (cancelled.code, "cancelled" in cancelled.out) == (1, True)
+    refused = hansei("plan", "refine", file, "fewer steps")
+    assert (refused.code, "offline: no model is configured" in refused.err) == (1, True)
 
 
 def test_validate_exits_with_1_for_a_report_with_errors(hansei: Hansei, tmp_path: Path) -> None:

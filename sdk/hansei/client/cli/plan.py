@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +18,7 @@ from hansei.client.cli.sources import read_source_text
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
-    from hansei.planner.v1.planner_pb2 import Plan
+    from hansei.planner.v1.planner_pb2 import InterventionResponse, Plan
 
 app = typer.Typer(help="Create plans, execute them and follow them.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -24,6 +29,26 @@ Prefix = Annotated[
         help="Use only datasets and collections whose names begin with this; ends in a hyphen.", show_default=False
     ),
 ]
+Collection = Annotated[
+    str,
+    typer.Option(
+        "--collection",
+        "--dataset",
+        "-d",
+        help="Search only this dataset or document collection. [default: all]",
+        show_default=False,
+    ),
+]
+
+
+class AnswerAction(StrEnum):
+    """The decisions that answer a question."""
+
+    PROCEED = "proceed"
+    RETRY = "retry"
+    SKIP = "skip"
+    MODIFY = "modify"
+    CANCEL = "cancel"
 
 
 def exit_with_status(event: Any) -> None:
@@ -41,10 +66,28 @@ def create(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="The task to plan.")],
     hints: Annotated[str, typer.Option(help="Hints for the model.", show_default=False)] = "",
     prefix: Prefix = "",
+    collection: Collection = "",
 ) -> object:
     """Create a plan for a query; --json prints it in the form that `plan run` reads."""
-    response = client.planner.create_plan(query=query, hints=hints, prefix=prefix)
+    response = client.planner.create_plan(query=query, hints=hints, prefix=prefix, collection=collection)
     return response.plan, response.template_reason if response.from_template else ""
+
+
+@command(app, "plans.plan")
+def refine(
+    client: Client,
+    file: Annotated[str, typer.Argument(metavar="FILE|-", help="A plan as JSON, from `plan create --json`.")],
+    feedback: Annotated[str, typer.Argument(metavar="FEEDBACK", help="The change, in words.")],
+    prefix: Prefix = "",
+) -> object:
+    """Change a plan by feedback; --json prints it in the form that `plan run` reads.
+
+    Changing a plan needs a model. Exits with 1 if the plan could not be changed.
+    """
+    response = client.planner.refine_plan(plan=_read_plan(file), feedback=feedback, prefix=prefix)
+    if response.reason:
+        fail(f"the plan is unchanged: {response.reason}")
+    return response.plan
 
 
 @command(app, "plans.event", check=exit_with_status)
@@ -52,12 +95,13 @@ def run(
     client: Client,
     query: Annotated[str, typer.Argument(metavar="QUERY|FILE|-", help="A query, or a plan as JSON.")],
     prefix: Prefix = "",
+    collection: Collection = "",
 ) -> object:
     """Execute a plan and show its events until it ends or asks a question.
 
     The execution continues if this command is interrupted. Exits with 4 if it waits for an answer, with 1 if it failed.
     """
-    events = client.planner.execute_plan(plan=_plan(client, query, prefix), prefix=prefix)
+    events = client.planner.execute_plan(plan=_plan(client, query, prefix, collection), prefix=prefix)
     return (response.event for response in events)
 
 
@@ -76,21 +120,36 @@ def watch(
 def answer(
     client: Client,
     execution: Execution,
-    text: Annotated[str, typer.Argument(metavar="ANSWER", help="One of the options of the question, or free text.")],
+    text: Annotated[
+        str, typer.Argument(metavar="[ANSWER]", help="One of the options of the question, or free text.")
+    ] = "",
+    action: Annotated[
+        AnswerAction | None,
+        typer.Option(
+            "--action",
+            "-a",
+            help="Continue, run the step again, skip it, change the plan as ANSWER says, or cancel.",
+            show_default=False,
+        ),
+    ] = None,
+    plan: Annotated[
+        str, typer.Option(metavar="FILE|-", help="Continue with this plan, as JSON.", show_default=False)
+    ] = "",
+    edit: Annotated[
+        bool, typer.Option("--edit", help="Edit the rest of the plan in $EDITOR and continue with it.")
+    ] = False,
 ) -> object:
     """Answer the question of a paused execution and follow the execution."""
-    from hansei.planner.v1.planner_pb2 import InterventionResponse
-
     status = client.planner.get_execution(execution_id=execution).execution
     if not status.HasField("intervention_request"):
         fail(f"execution {execution} does not wait for an answer")
     question = status.intervention_request
-    is_option = text in question.options
+    new_plan = (
+        _edit_plan(_remaining_plan(status.plan, question.step_id)) if edit else _read_plan(plan) if plan else None
+    )
     events = client.planner.resume_plan(
         execution_id=execution,
-        response=InterventionResponse(
-            selected_option=text if is_option else None, user_input=None if is_option else text
-        ),
+        response=_response(text, list(question.options), action, new_plan),
         answer_token=question.answer_token,
         plan_version=question.plan_version,
         step_id=question.step_id if question.HasField("step_id") else None,
@@ -117,15 +176,90 @@ def cancel(
     return client.planner.cancel_execution(execution_id=execution, reason=reason).execution
 
 
-def _plan(client: Client, query: str, prefix: str) -> Plan:
+@command(app, "plans.information_added")
+def inform(
+    client: Client,
+    execution: Execution,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The information.")],
+) -> object:
+    """Add information to a running or paused execution; it plans again before its next step."""
+    return client.planner.add_information(execution_id=execution, text=text), execution
+
+
+@command(app, "plans.feedback")
+def feedback(
+    client: Client,
+    execution: Execution,
+    step: Annotated[int, typer.Argument(metavar="STEP", min=1, help="The number of the step.")],
+    correct: Annotated[bool, typer.Option("--correct/--wrong", help="Whether the result of the step is correct.")],
+) -> object:
+    """Report whether the result of a step was correct; the thresholds for questions follow such reports."""
+    return client.planner.submit_feedback(execution_id=execution, step_id=step, correct=correct)
+
+
+def _response(
+    text: str, options: list[str], action: AnswerAction | None, new_plan: Plan | None
+) -> InterventionResponse:
+    """Return the answer that the arguments of `plan answer` mean."""
+    from hansei.planner.v1.planner_pb2 import InterventionAction, InterventionResponse
+
+    if new_plan is not None:
+        if action not in (None, AnswerAction.MODIFY):
+            fail(f"a new plan does not go with --action {action}", Exit.USAGE)
+        action = AnswerAction.MODIFY
+    if action is not None:
+        number = InterventionAction.Value(f"INTERVENTION_ACTION_{action.upper()}")
+        return InterventionResponse(action=number, user_input=text or None, modified_plan=new_plan)
+    if not text:
+        fail("an answer is a text, an option of the question, --action, --plan or --edit", Exit.USAGE)
+    return InterventionResponse(selected_option=text) if text in options else InterventionResponse(user_input=text)
+
+
+def _plan(client: Client, query: str, prefix: str, collection: str) -> Plan:
     """Return the plan in a file or on stdin, else a new one for the query."""
+    if query == STDIO or (query.endswith(".json") and Path(query).is_file()):
+        if collection:
+            fail("--collection goes with a query; the steps of a plan name their own", Exit.USAGE)
+        return _read_plan(query)
+    return client.planner.create_plan(query=query, prefix=prefix, collection=collection).plan
+
+
+def _read_plan(file: str) -> Plan:
+    return _parse_plan(file, read_source_text(file))
+
+
+def _remaining_plan(plan: Plan, paused_step: int) -> Plan:
+    """Return the plan from the paused step on: what a new plan replaces. Without a paused step, the whole plan."""
+    ids = [step.step_id for step in plan.steps]
+    del plan.steps[: ids.index(paused_step) if paused_step in ids else 0]
+    plan.ClearField("estimated_steps")
+    remaining = {step.step_id for step in plan.steps}
+    for step in plan.steps:
+        step.depends_on[:] = [dependency for dependency in step.depends_on if dependency in remaining]
+    return plan
+
+
+def _edit_plan(plan: Plan) -> Plan:
+    """Return the plan as the person saves it in an editor."""
+    from google.protobuf.json_format import MessageToJson
+
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "plan.json"
+        file.write_text(MessageToJson(plan, preserving_proto_field_name=True, ensure_ascii=False), encoding="utf-8")
+        try:
+            subprocess.run([*shlex.split(editor), str(file)], check=True)  # noqa: S603 - the editor of the person
+        except (OSError, ValueError, subprocess.CalledProcessError) as error:
+            fail(f"the editor {editor!r} failed, the question is still open: {error}")
+        return _parse_plan("the edited text", file.read_text(encoding="utf-8"))
+
+
+def _parse_plan(source: str, text: str) -> Plan:
     from google.protobuf.json_format import Parse, ParseError
 
     from hansei.planner.v1.planner_pb2 import Plan
 
-    if query != STDIO and not (query.endswith(".json") and Path(query).is_file()):
-        return client.planner.create_plan(query=query, prefix=prefix).plan
     try:
-        return Parse(read_source_text(query), Plan())
+        return Parse(text, Plan())
     except ParseError as error:
-        fail(f"{query} is not a plan: {error}", Exit.USAGE)
+        fail(f"{source} is not a plan: {error}", Exit.USAGE)

@@ -51,7 +51,9 @@ class PlannerServicer(rpc.PlannerServiceServicer):
 
     async def CreatePlan(self, request: api.CreatePlanRequest, context: Any) -> api.CreatePlanResponse:
         """Make a plan for a query (P-15, P-19)."""
-        made = await self._planner.create_plan(request.query, request.hints or None, prefix=request.prefix)
+        made = await self._planner.create_plan(
+            request.query, request.hints or None, prefix=request.prefix, collection=request.collection
+        )
         return api.CreatePlanResponse(
             plan=encode(made.plan, pb.Plan), from_template=made.from_template, template_reason=made.template_reason
         )
@@ -60,7 +62,9 @@ class PlannerServicer(rpc.PlannerServiceServicer):
         """Make a plan again with feedback (P-22)."""
         plan = executable_plan(decode_plan(request.plan), request.prefix)
         made = await self._planner.refine_plan(plan, request.feedback)
-        return api.RefinePlanResponse(plan=encode(made.plan, pb.Plan), changed=made.plan != plan)
+        return api.RefinePlanResponse(
+            plan=encode(made.plan, pb.Plan), changed=made.plan != plan, reason=made.template_reason
+        )
 
     async def EstimateComplexity(
         self, request: api.EstimateComplexityRequest, context: Any

@@ -311,7 +311,7 @@ class PlanStep(_message.Message):
     query: _builtins.str
     """The query of a search, or the question of a reasoning step. Unset: a search takes the description, reasoning the plan's query."""
     collection: _builtins.str
-    """The dataset or collection to search; it begins with the prefix of the plan's id. Unset: the default one."""
+    """The dataset or collection to search; it begins with the prefix of the plan's id. Unset: all that the prefix permits."""
     expected_output: _builtins.str
     """Description of a good result. Empty: not stated."""
     fallback: Global___Action.ValueType
@@ -466,6 +466,7 @@ class StepResult(_message.Message):
     EXECUTION_TIME_MS_FIELD_NUMBER: _builtins.int
     TOKEN_USAGE_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
+    SEARCHED_COLLECTIONS_FIELD_NUMBER: _builtins.int
     step_id: _builtins.int
     """Id of the step."""
     status: Global___StepStatus.ValueType
@@ -488,6 +489,10 @@ class StepResult(_message.Message):
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When the result was committed."""
 
+    @_builtins.property
+    def searched_collections(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The datasets and collections that the step searched. Empty: none."""
+
     def __init__(
         self,
         *,
@@ -500,10 +505,11 @@ class StepResult(_message.Message):
         execution_time_ms: _builtins.int | None = ...,
         token_usage: _builtins.int | None = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
+        searched_collections: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_error", b"_error", "_execution_time_ms", b"_execution_time_ms", "_output", b"_output", "_token_usage", b"_token_usage", "created_at", b"created_at", "error", b"error", "execution_time_ms", b"execution_time_ms", "output", b"output", "token_usage", b"token_usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_error", b"_error", "_execution_time_ms", b"_execution_time_ms", "_output", b"_output", "_token_usage", b"_token_usage", "confidence", b"confidence", "created_at", b"created_at", "error", b"error", "execution_time_ms", b"execution_time_ms", "output", b"output", "sources", b"sources", "status", b"status", "step_id", b"step_id", "token_usage", b"token_usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_error", b"_error", "_execution_time_ms", b"_execution_time_ms", "_output", b"_output", "_token_usage", b"_token_usage", "confidence", b"confidence", "created_at", b"created_at", "error", b"error", "execution_time_ms", b"execution_time_ms", "output", b"output", "searched_collections", b"searched_collections", "sources", b"sources", "status", b"status", "step_id", b"step_id", "token_usage", b"token_usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__error: _TypeAlias = _typing.Literal["error"]  # noqa: Y015
     _WhichOneofArgType__error: _TypeAlias = _typing.Literal["_error", b"_error"]  # noqa: Y015

@@ -29,22 +29,26 @@ class CreatePlanRequest(_message.Message):
     QUERY_FIELD_NUMBER: _builtins.int
     HINTS_FIELD_NUMBER: _builtins.int
     PREFIX_FIELD_NUMBER: _builtins.int
+    COLLECTION_FIELD_NUMBER: _builtins.int
     query: _builtins.str
     """The user's query, not blank, at most 10,000 characters."""
     hints: _builtins.str
     """Hints for the model; they reach its prompt only. Empty: none."""
     prefix: _builtins.str
     """Prefix of all datasets and collections that the plan may access, and of its id; ends in a hyphen. Empty: no restriction."""
+    collection: _builtins.str
+    """The dataset or document collection that the plan searches. Empty: all that the prefix permits."""
     def __init__(
         self,
         *,
         query: _builtins.str = ...,
         hints: _builtins.str = ...,
         prefix: _builtins.str = ...,
+        collection: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hints", b"hints", "prefix", b"prefix", "query", b"query"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["collection", b"collection", "hints", b"hints", "prefix", b"prefix", "query", b"query"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -122,8 +126,11 @@ class RefinePlanResponse(_message.Message):
 
     PLAN_FIELD_NUMBER: _builtins.int
     CHANGED_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     changed: _builtins.bool
     """Whether it is another plan than the given one."""
+    reason: _builtins.str
+    """Why no other plan could be made. Empty: one was made."""
     @_builtins.property
     def plan(self) -> _planner_pb2.Plan:
         """The new plan, or the given one when no other could be made."""
@@ -133,10 +140,11 @@ class RefinePlanResponse(_message.Message):
         *,
         plan: _planner_pb2.Plan | None = ...,
         changed: _builtins.bool = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "plan", b"plan"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "plan", b"plan", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

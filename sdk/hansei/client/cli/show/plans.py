@@ -10,7 +10,7 @@ from rich.text import Text
 from hansei.client.cli.options import Exit
 from hansei.client.cli.show.words import BAD, CHANGED, FAINT, GOOD, ID, enum_name, labelled_row, local_time, on_one_line
 from hansei.planner.v1 import planner_pb2 as pb
-from hansei.planner.v1.planner_service_pb2 import ExecutionSummary
+from hansei.planner.v1.planner_service_pb2 import AddInformationResponse, ExecutionSummary, SubmitFeedbackResponse
 
 STATUS_STYLE = {
     pb.EXECUTION_STATUS_SUCCESS: GOOD,
@@ -95,6 +95,8 @@ def _event_lines(event: pb.ExecutionEvent) -> Iterator[RenderableType]:
 def _step_result(result: pb.StepResult) -> Iterator[RenderableType]:
     mark = ("✗ ", BAD) if result.status == pb.STEP_STATUS_FAILED else ("✓ ", GOOD)
     yield Text.assemble(mark, f"step {result.step_id}, confidence {result.confidence:.2f}")
+    if result.searched_collections:
+        yield labelled_row("", f"searched {', '.join(result.searched_collections)}", width=1)
     if result.error or result.output:
         yield labelled_row("", on_one_line(result.error or result.output, 400), width=1)
 
@@ -105,7 +107,9 @@ def _question(execution_id: str, request: pb.InterventionRequest) -> Iterator[Re
         yield labelled_row("", on_one_line(request.message), width=1)
     for option in request.options:
         yield labelled_row("·", option, width=1)
+    actions = "proceed, retry, skip, modify or cancel" if request.HasField("step_id") else "proceed, modify or cancel"
     yield Text(f"answer it with: hansei plan answer {execution_id} ANSWER", FAINT)
+    yield Text(f"or with --action {actions}, --edit, --plan FILE", FAINT)
 
 
 def _result(result: pb.ExecutionResult) -> Iterator[RenderableType]:
@@ -116,6 +120,20 @@ def _result(result: pb.ExecutionResult) -> Iterator[RenderableType]:
     yield line
     if result.HasField("final_answer"):
         yield Text(result.final_answer)
+
+
+def information_added(response: AddInformationResponse, execution_id: str) -> Text:
+    """Show that information was added to an execution."""
+    line = Text(f"added as event {response.sequence}; the execution plans again before its next step")
+    return line.append(f"\nfollow it with: hansei plan watch {execution_id} --after {response.sequence}", FAINT)
+
+
+def feedback(response: SubmitFeedbackResponse) -> Text:
+    """Show the effect of feedback on the thresholds."""
+    now = response.thresholds
+    effect = "thresholds moved" if response.adjusted else "thresholds unchanged"
+    line = Text(f"recorded as report {response.records}; {effect}")
+    return line.append(f"  silent {now.silent:.2f}, notify {now.notify:.2f}, confirm {now.confirm:.2f}", FAINT)
 
 
 def exit_code(last: pb.ExecutionEvent | None) -> Exit:
