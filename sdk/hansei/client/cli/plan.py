@@ -191,7 +191,7 @@ def feedback(
     client: Client,
     execution: Execution,
     step: Annotated[int, typer.Argument(metavar="STEP", min=1, help="The number of the step.")],
-    correct: Annotated[bool, typer.Option("--correct/--wrong", help="Whether the result of the step is correct.")],
+    correct: Annotated[bool, typer.Option("--correct/--wrong", help="Report the result as correct, or as wrong.")],
 ) -> object:
     """Report whether the result of a step was correct; the thresholds for questions follow such reports."""
     return client.planner.submit_feedback(execution_id=execution, step_id=step, correct=correct)
