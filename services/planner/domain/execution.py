@@ -80,6 +80,7 @@ class ExecutionState:
     highest_step_id: int = 0
     last_replan_at: datetime | None = None
     replan_failed: bool = False
+    replan_failure: str = ""
     tokens: int = 0
     cost_micro_usd: int = 0
     tool_calls: int = 0
@@ -158,8 +159,13 @@ class ExecutionState:
         paused = self.paused_seconds + ((now - self.paused_at).total_seconds() if self.paused_at else 0.0)
         return max(0.0, ((self.end_time or now) - self.start_time).total_seconds() - paused)
 
-    def make_result(self, now: datetime, weights: ConfidenceWeights, *, crash: str | None = None) -> ExecutionResult:
-        """Return the result of an execution that ends now (P-53 to P-57); `crash` is the text of an exception."""
+    def make_result(
+        self, now: datetime, weights: ConfidenceWeights, *, reason: str = "", crash: str | None = None
+    ) -> ExecutionResult:
+        """Return the result of an execution that ends now (P-53 to P-57).
+
+        `reason` names the limit that ended it, `crash` is the text of an exception.
+        """
         status = overall_status(self.plan, self.step_statuses, cancelled=self.is_cancelled)
         return ExecutionResult(
             plan_id=self.execution_id,
@@ -172,6 +178,7 @@ class ExecutionState:
             total_execution_time_ms=round(1000 * (now - (self.start_time or now)).total_seconds()),
             total_token_usage=self.tokens or None,
             total_cost_usd=self.cost_micro_usd / 1e6 if self.cost_micro_usd else None,
+            reason=reason or self.replan_failure,
             created_at=now,
         )
 

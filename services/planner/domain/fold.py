@@ -197,7 +197,7 @@ def _replace_plan(state: ExecutionState, event: Replanned, time: datetime) -> No
     state.tokens += event.token_usage
     state.cost_micro_usd += event.cost_micro_usd
     if not event.result.success or event.result.new_plan is None:
-        state.replan_failed = True
+        state.replan_failed, state.replan_failure = True, event.result.reason
         return
     if event.counted:
         state.replan_count = event.result.replan_count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -160,6 +161,20 @@ def join_plans(
     return merged
 
 
+def repeats_plan(plan: ExecutionPlan, kept_steps: Sequence[PlanStep], new: ExecutionPlan) -> bool:
+    """Return True if the steps of `new` do the same as the steps of `plan` that they replace."""
+    kept_ids = {step.step_id for step in kept_steps}
+    return _work([step for step in plan.steps if step.step_id not in kept_ids]) == _work(new.steps)
+
+
+def _work(steps: Sequence[PlanStep]) -> list[tuple[object, ...]]:
+    """Return what the steps do, without their ids and dependencies, which a replan changes."""
+    return [
+        (step.action, step.query or step.description, step.collection, step.usable_fallback, step.seconds)
+        for step in steps
+    ]
+
+
 def apply_fallback(plan: ExecutionPlan, step_id: int) -> ExecutionPlan:
     """Return `plan` with the fallback of a step instead of its action (P-106). Raises ValueError if it has none."""
     step = plan.step(step_id)
@@ -189,9 +204,20 @@ def select_kept_steps(plan: ExecutionPlan, successful_steps: Sequence[int], drop
     ]
 
 
-def replan_hints(context: ReplanContext, *, broader: bool) -> str:
+def replan_hints(context: ReplanContext, plan: ExecutionPlan, *, broader: bool) -> str:
     """Return the hints about a replan for the planning model (P-101, P-105); only its prompt contains them (P-138)."""
-    parts = []
+    shown = ("step_id", "action", "query", "collection", "depends_on")
+    lines = [
+        json.dumps(
+            {name: fields[name] for name in shown if fields[name]} | {"description": step.description[:200]},
+            ensure_ascii=False,
+        )
+        for step in plan.steps
+        for fields in [step.model_dump(mode="json")]
+    ]
+    parts = ["今の計画:", *lines]
+    if context.failed_step_id is not None:
+        parts.append(f"{'失敗した' if context.error_message else '問題の'}ステップ: Step {context.failed_step_id}")
     if context.error_message:
         parts.append(f"エラー: {context.error_message}")
     if context.user_feedback:
@@ -204,4 +230,6 @@ def replan_hints(context: ReplanContext, *, broader: bool) -> str:
         results = [f"- Step {i}: {(r.output or '')[:300]}" for i, r in sorted(context.completed_results.items())]
         if results:
             parts.append("完了済みの作業:\n" + "\n".join(results))
+            parts.append("完了済みのステップは結果とともに残る。残りのステップだけを計画すること。")
+    parts.append("失敗したステップを同じまま繰り返さないこと。")
     return "\n".join(parts)

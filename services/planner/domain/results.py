@@ -95,6 +95,7 @@ class ExecutionResult(BaseModel):
     total_execution_time_ms: int | None = None
     total_token_usage: int | None = None
     total_cost_usd: float | None = None
+    reason: str = ""
     created_at: datetime = Field(default_factory=utc_now)
 
 

@@ -269,8 +269,9 @@ async def test_an_early_failure_replans_everything() -> None:  # P-96, P-105, P-
 
 
 async def test_there_are_never_more_replans_than_allowed() -> None:  # P-110, P-111, P-132
-    tool = ScriptedTool({f"s{i}": failure() for i in range(1, 30)} | {"again": failure()})
-    model = ScriptedModel('{"steps":[{"step_id":1,"action":"run_legacy_agent","description":"d","query":"again"}]}')
+    tool = ScriptedTool({f"s{i}": failure() for i in range(1, 30)})
+    reply = '{"steps":[{"step_id":1,"action":"run_legacy_agent","description":"d","query":"s%d"}]}'
+    model = ScriptedModel(*(reply % number for number in range(2, 9)))
     result = await executor(tool, planner=Planner(FixedBackend(), model)).execute_plan(agent_plan(agent_step(1)))
     assert (len(tool.calls), result.replan_count, result.overall_status) == (4, 3, OverallStatus.FAILED)
 
@@ -301,3 +302,19 @@ async def test_the_clock_of_the_cooldown_is_the_runs() -> None:  # P-95
     result = await made.execute_plan(agent_plan(agent_step(1)))
     # The second low confidence comes within the cooldown: no replan, so P-85 cancels.
     assert (result.replan_count, result.overall_status) == (1, OverallStatus.CANCELLED)
+
+
+async def test_offline_a_failed_plan_ends_with_the_reason_instead_of_being_tried_again() -> None:
+    planner = Planner(FixedBackend())
+    plan = (await planner.create_plan("Why?")).plan
+    seen: list[ReplanResult] = []
+    search, reasoning = (
+        ScriptedTool({"Why?": failure()}, name="rag_search"),
+        ScriptedTool({"Why?": failure("no sources")}),
+    )
+    reasoning.name = "reasoning"
+    result = await executor(search, reasoning, planner=planner, on_replan=seen.append).execute_plan(plan)
+    assert (len(search.calls), len(reasoning.calls), [replan.success for replan in seen]) == (1, 1, [False])
+    assert (result.overall_status, result.replan_count) == (OverallStatus.FAILED, 0)
+    for text in ("identical", "offline: no model is configured", "no sources"):
+        assert text in result.reason

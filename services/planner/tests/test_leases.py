@@ -261,7 +261,7 @@ async def test_the_budget_holds_over_a_restart(tmp_path: Path, budget: Budget, u
 async def test_the_budget_holds_over_replans(tmp_path: Path) -> None:
     """Replans spend too: what the planning model takes counts, and no replan resets what was spent."""
     reply = '{"steps":[{"step_id":1,"action":"run_legacy_agent","description":"d","query":"again"}]}'
-    planner = Planner(FixedBackend(), ScriptedModel(reply, tokens=7))
+    planner = Planner(FixedBackend(), ScriptedModel(reply, reply.replace("again", "more"), tokens=7))
     failing = ScriptedTool({name: ToolResult(success=False, error="x", token_usage=1) for name in ("s1", "again")})
     async with replica(tmp_path / "p.db", executor(failing, planner=planner)) as executions:
         execution_id = await executions.start(agent_plan(agent_step(1)), Budget(max_tokens=16), None)

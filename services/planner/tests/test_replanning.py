@@ -16,6 +16,7 @@ from services.planner.domain.replanning import (
     ReplanTrigger,
     apply_fallback,
     join_plans,
+    repeats_plan,
     replan_hints,
     replan_result,
     select_kept_steps,
@@ -160,8 +161,34 @@ def test_a_skipped_step_leaves_no_reference() -> None:  # P-107
 def test_hints_tell_what_happened_and_what_is_done() -> None:  # P-101, P-105
     done = {1: StepResult(step_id=1, status="success", output="found", confidence=1)}
     replan_context = context(Trigger.STEP_FAILED, 2, error_message="boom", completed_results=done)
-    assert replan_hints(replan_context, broader=False) == "エラー: boom\n完了済みの作業:\n- Step 1: found"
-    assert replan_hints(replan_context, broader=True) == "エラー: boom\nより広い検索語を使うこと。"
+    plan = line(2)
+    head = [
+        "今の計画:",
+        '{"step_id": 1, "action": "run_legacy_agent", "query": "s1", "description": "d1"}',
+        '{"step_id": 2, "action": "run_legacy_agent", "query": "s2", "depends_on": [1], "description": "d2"}',
+        "失敗したステップ: Step 2",
+        "エラー: boom",
+    ]
+    last = "失敗したステップを同じまま繰り返さないこと。"
+    rest = "完了済みのステップは結果とともに残る。残りのステップだけを計画すること。"
+    assert replan_hints(replan_context, plan, broader=False).splitlines() == [
+        *head,
+        "完了済みの作業:",
+        "- Step 1: found",
+        rest,
+        last,
+    ]
+    broader = replan_hints(replan_context, plan, broader=True)
+    assert broader.splitlines() == [*head, "より広い検索語を使うこと。", last]
+
+
+def test_a_plan_repeats_another_if_its_steps_do_the_same() -> None:
+    plan = line(2)
+    renumbered = agent_plan(agent_step(7, query="s1", description="other words"), agent_step(8, 7, query="s2"))
+    assert repeats_plan(plan, [], renumbered)
+    assert not repeats_plan(plan, plan.steps[:1], renumbered)
+    assert repeats_plan(plan, plan.steps[:1], agent_plan(agent_step(9, query="s2")))
+    assert not repeats_plan(plan, [], line(2, collection="notes"))
 
 
 @given(

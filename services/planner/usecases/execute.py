@@ -164,7 +164,7 @@ class _Driver:
                 await self._stop()
                 if move.reason:
                     self._recorder.record(events.LogLine(message=move.reason))
-                self._end()
+                self._end(move.reason)
 
     async def _judge(self, step_id: int) -> None:
         """Judge at once if that calls no model, else beside the running calls, after the result is stored."""
@@ -267,13 +267,12 @@ class _Driver:
         if tasks:
             await asyncio.wait(tasks, timeout=_STOP_SECONDS)
 
-    def _end(self, crash: str | None = None) -> None:
+    def _end(self, reason: str = "", *, crash: str | None = None) -> None:
         for step in self._state.plan.steps:
             if self._state.step_statuses[step.step_id] in (StepStatus.PENDING, StepStatus.RUNNING):
                 self._recorder.record(events.StepSkipped(step_id=step.step_id, reason=moves.ENDED_EARLY))
-        self._recorder.record(
-            events.Finished(result=self._state.make_result(self._recorder.now(), self._executor.weights, crash=crash))
-        )
+        now, weights = self._recorder.now(), self._executor.weights
+        self._recorder.record(events.Finished(result=self._state.make_result(now, weights, reason=reason, crash=crash)))
 
     async def _recover(self) -> None:
         """Resolve the calls during which a previous executor died, each by its effect."""

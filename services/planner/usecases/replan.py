@@ -17,6 +17,7 @@ from services.planner.domain.replanning import (
     ReplanTrigger,
     apply_fallback,
     join_plans,
+    repeats_plan,
     replan_hints,
     replan_result,
     select_kept_steps,
@@ -24,6 +25,18 @@ from services.planner.domain.replanning import (
 from services.planner.usecases.plan import MadePlan, Planner
 
 _log = get_logger(__name__)
+
+
+_FAILURES = (ReplanTrigger.STEP_FAILED, ReplanTrigger.TIMEOUT, ReplanTrigger.LOW_CONFIDENCE)
+
+
+class PlanRepeatedError(Exception):
+    """The new plan would do again what has just failed."""
+
+    def __init__(self, error: str | None, template_reason: str) -> None:
+        reasons = [reason for reason in (template_reason, error and f"the step failed with: {error}") if reason]
+        super().__init__("; ".join(["the new plan is identical to the old one", *reasons]))
+
 
 OnReplan = Callable[[ReplanResult], Awaitable[None] | None]
 
@@ -49,9 +62,14 @@ class ReplanOrchestrator:
                 return await self._notify(Replanned(trigger=trigger, result=result, reset=(step_id,)))
             full = strategy is ReplanStrategy.FULL
             made = await self._planner.create_plan(
-                state.plan.original_query, replan_hints(context, broader=full), gate=False, prefix=state.plan.prefix
+                state.plan.original_query,
+                replan_hints(context, state.plan, broader=full),
+                gate=False,
+                prefix=state.plan.prefix,
             )
             kept_steps = [] if full else select_kept_steps(state.plan, state.successful_steps(), step_id)
+            if trigger in _FAILURES and repeats_plan(state.plan, kept_steps, made.plan):
+                raise PlanRepeatedError(context.error_message, made.template_reason)
             result = replan_result(
                 strategy, context, join_plans(state.plan, kept_steps, made.plan, state.highest_step_id)
             )

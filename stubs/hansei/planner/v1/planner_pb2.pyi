@@ -871,6 +871,7 @@ class ExecutionResult(_message.Message):
     TOTAL_TOKEN_USAGE_FIELD_NUMBER: _builtins.int
     TOTAL_COST_USD_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     plan_id: _builtins.str
     """Id of the plan and of its execution."""
     original_query: _builtins.str
@@ -889,6 +890,8 @@ class ExecutionResult(_message.Message):
     """Model tokens. Unset: none were counted."""
     total_cost_usd: _builtins.float
     """US dollars. Unset: no price is known."""
+    reason: _builtins.str
+    """Why the execution ended early: a limit, or a failed replan. Empty: it ran to its end or was cancelled."""
     @_builtins.property
     def step_results(self) -> _containers.RepeatedCompositeFieldContainer[Global___StepResult]:
         """Results of the final plan's steps, in plan order."""
@@ -911,10 +914,11 @@ class ExecutionResult(_message.Message):
         total_token_usage: _builtins.int | None = ...,
         total_cost_usd: _builtins.float | None = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_final_answer", b"_final_answer", "_total_cost_usd", b"_total_cost_usd", "_total_execution_time_ms", b"_total_execution_time_ms", "_total_token_usage", b"_total_token_usage", "created_at", b"created_at", "final_answer", b"final_answer", "total_cost_usd", b"total_cost_usd", "total_execution_time_ms", b"total_execution_time_ms", "total_token_usage", b"total_token_usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_final_answer", b"_final_answer", "_total_cost_usd", b"_total_cost_usd", "_total_execution_time_ms", b"_total_execution_time_ms", "_total_token_usage", b"_total_token_usage", "created_at", b"created_at", "final_answer", b"final_answer", "original_query", b"original_query", "overall_confidence", b"overall_confidence", "overall_status", b"overall_status", "plan_id", b"plan_id", "replan_count", b"replan_count", "step_results", b"step_results", "total_cost_usd", b"total_cost_usd", "total_execution_time_ms", b"total_execution_time_ms", "total_token_usage", b"total_token_usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_final_answer", b"_final_answer", "_total_cost_usd", b"_total_cost_usd", "_total_execution_time_ms", b"_total_execution_time_ms", "_total_token_usage", b"_total_token_usage", "created_at", b"created_at", "final_answer", b"final_answer", "original_query", b"original_query", "overall_confidence", b"overall_confidence", "overall_status", b"overall_status", "plan_id", b"plan_id", "reason", b"reason", "replan_count", b"replan_count", "step_results", b"step_results", "total_cost_usd", b"total_cost_usd", "total_execution_time_ms", b"total_execution_time_ms", "total_token_usage", b"total_token_usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__final_answer: _TypeAlias = _typing.Literal["final_answer"]  # noqa: Y015
     _WhichOneofArgType__final_answer: _TypeAlias = _typing.Literal["_final_answer", b"_final_answer"]  # noqa: Y015

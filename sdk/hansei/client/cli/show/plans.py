@@ -118,6 +118,8 @@ def _result(result: pb.ExecutionResult) -> Iterator[RenderableType]:
     if result.replan_count:
         line.append(f", {result.replan_count} replans", FAINT)
     yield line
+    if result.reason:
+        yield Text(result.reason, BAD)
     if result.HasField("final_answer"):
         yield Text(result.final_answer)
 
