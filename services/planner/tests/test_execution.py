@@ -217,3 +217,19 @@ async def test_the_answers_own_evaluation_counts_without_a_second_call() -> None
     step = result.step_results[0].confidence
     assert result.overall_confidence == pytest.approx(round(step * 0.6 + 0.25 * 0.8 + 0.15 * 0.9, 3))
     assert len(evaluator.prompts) == 2
+
+
+@pytest.mark.parametrize("reply", [RuntimeError("down"), "", "high", "nan"])
+async def test_a_failed_evaluation_counts_as_the_middle(reply: str | Exception) -> None:  # P-69
+    from services.planner.domain.thresholds import Thresholds
+    from services.planner.usecases.gates import AdjustedGate
+    from services.planner.usecases.judge import StepJudge
+
+    evaluator = ScriptedModel(reply)
+    reasoning = ScriptedTool({"q": ToolResult(success=True, output="a")}, name="reasoning")
+    made = executor(reasoning, judge=StepJudge(AdjustedGate(Thresholds()), evaluator=evaluator))
+    plan = agent_plan(PlanStep(step_id=1, action="reasoning", description="d"))
+    people = InterventionHandler(on_confirm=lambda _: "yes", on_escalate=lambda _: "yes")
+    result = await made.execute_plan(plan, people=people)
+    step = result.step_results[0].confidence
+    assert result.overall_confidence == pytest.approx(round(step * 0.6 + 0.25 * 0.5 + 0.15 * 0.5, 3))

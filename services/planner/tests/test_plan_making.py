@@ -56,6 +56,15 @@ async def test_the_model_gets_the_rules_and_the_schema() -> None:  # P-16, P-18,
     system, prompt = model.prompts[0]
     assert json.dumps(ExecutionPlan.model_json_schema(), ensure_ascii=False) in system
     assert "a, wikipedia_ja" in system
+    rules = [line for line in system.splitlines() if line.startswith("- ")]
+    for rule in (
+        "2 から 5",
+        "depends_on は自分より前",
+        "最後のステップは reasoning",
+        "fallback を検討",
+        "空白で区切る",
+    ):
+        assert any(rule in line for line in rules), rule
     assert prompt == f"# 質問\n{HARD}\n# ヒント\nuse fewer words"
 
 

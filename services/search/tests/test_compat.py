@@ -21,6 +21,7 @@ from services.search.domain.bullet import IndexedBullet
 from services.search.domain.entry import Entry
 from services.search.domain.errors import AlphaOutOfRange, MinConfidenceNotANumber, TopKTooSmall
 from services.search.domain.fusion import Fusion, scale_min_max, score_reciprocal_ranks, weigh_scores
+from services.search.domain.loops import NUMPY_LOOPS
 from services.search.domain.query import CandidateFilter
 from services.search.domain.tokenizers import tokenize_whitespace
 from services.search.tests.engines import COMPILED, new_index
@@ -292,6 +293,18 @@ def test_confidence_bounds() -> None:  # S-10, S-11
 def test_one_candidate_scores_one_half_twice() -> None:  # S-30
     (result,) = HybridSearch(Lengths(), 0.7).search(SearchQuery("x"), [bullet("a", "x")])
     assert (result.vector_score, result.bm25_score, result.combined_score) == (0.5, 0.5, 0.5)
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "numpy"])
+def test_a_small_difference_of_bm25_is_no_equality(engine: str) -> None:  # S-30
+    index: Any = {**ENGINES, "numpy": partial(new_index, 1, NUMPY_LOOPS)}[engine](OKAPI)
+    texts = ["a" + " z" * 3000, "a" + " z" * 3001, "b", "c", "d"]
+    entries = [Entry(str(i), text, i, section="kept" if i < 2 else "") for i, text in enumerate(texts)]
+    view = index.apply(entries, np.ones((5, 1)))
+    two_candidates = CandidateFilter(frozenset({"kept"}))
+    found = view.search(["a"], np.ones(1, np.float32), two_candidates, Fusion(0.0), 2).results
+    assert 1e-12 < found[0].raw_bm25 - found[1].raw_bm25 < 1e-3
+    assert [result.bm25_score for result in found] == [1.0, 0.0]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -199,6 +200,28 @@ def test_every_built_in_metric_has_an_instruction_in_both_languages() -> None:  
     for metric in BUILT_IN_METRICS.values():
         texts = {metric(judge, prompts, language).get_instruction() for language in ("ja", "en")}
         assert len(texts) == 2
+
+
+@pytest.mark.parametrize(
+    ("metric", "language", "points"),
+    [
+        ("ClarityCoherence", "ja", {"構成の論理性": 25, "平易な言葉": 25, "文の組み立て": 25, "読みやすさ": 25}),
+        ("ClarityCoherence", "en", {"structure": 25, "simple language": 25, "sentences": 25, "readability": 25}),
+        ("Coverage", "ja", {"論点": 40, "深さ": 30, "完全さ": 30}),
+        ("Coverage", "en", {"topics": 40, "depth": 30, "completeness": 30}),
+        ("Relevance", "ja", {"直接の回答": 40, "文脈": 30, "焦点": 30}),
+        ("Relevance", "en", {"direct answer": 40, "context": 30, "focus": 30}),
+    ],
+)
+def test_each_criterion_of_a_rubric_has_its_points(metric: str, language: str, points: dict[str, int]) -> None:  # V-51
+    made = BUILT_IN_METRICS[metric](
+        RetryingJudge(ScriptedJudge([])), UserPromptBuilder(PromptBuilderSettings()), language
+    )  # type: ignore[arg-type]
+    instruction = made.get_instruction()
+    criteria = re.findall(r"^- (.+): (\d+)(?:点| points)$", instruction, re.M)
+    assert [int(number) for _, number in criteria] == list(points.values())
+    assert all(word in criterion for word, (criterion, _) in zip(points, criteria, strict=True))
+    assert [int(band) for band in re.findall(r"^- (\d\d)(?:点以上| )", instruction, re.M)] == [90, 70, 50, 30]
 
 
 @pytest.mark.parametrize("template", ["{{ nope }}", "{{ 1/0 }}", "{% for %}"])
