@@ -21,6 +21,8 @@ from hansei.client.cli import (
     plan,
     playbook,
     query,
+    report,
+    rounds,
     stack,
     validate,
 )
@@ -63,6 +65,11 @@ app.command()(learn.learn)
 command(app, "search_results.bullets", reads=True)(query.search)
 command(app, "search_results.answer", reads=True, check=query.exit_if_unanswered)(query.ask)
 command(app, "findings.validation", reads=True, check=validate.exit_if_invalid)(validate.validate)
+app.add_typer(report.app, name="report")
+app.add_typer(rounds.app, name="rounds")
+command(app, "rounds.ranking", reads=True)(rounds.leaderboard)
+command(app, "rounds.evaluation", reads=True)(rounds.evaluate)
+command(app, "rounds.judgment", reads=True)(rounds.judge)
 app.add_typer(playbook.app, name="playbook")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(plan.app, name="plan")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from hansei.client.cli.show.words import BAD, CHANGED, FAINT, GOOD, count_noun, labelled_row
-from hansei.validator.v1.report_pb2 import SEVERITY_ERROR, Finding, ValidationResult
+from hansei.client.cli.show.words import BAD, CHANGED, FAINT, GOOD, count_noun, enum_name, labelled_row
+from hansei.validator.v1.report_pb2 import SEVERITY_ERROR, Finding, ReportRun, StopReason, ValidationResult
 
 
 def validation(result: ValidationResult) -> RenderableType:
@@ -14,6 +14,21 @@ def validation(result: ValidationResult) -> RenderableType:
     verdict = Text.assemble(("valid", GOOD) if result.ok else ("invalid", BAD))
     verdict.append(f"  {count_noun(len(result.errors), 'error')}, {count_noun(len(result.warnings), 'warning')}", FAINT)
     return Group(*(_finding(finding) for finding in result.findings), verdict)
+
+
+def report_run(run: ReportRun) -> RenderableType:
+    """Show the report as text, or why there is none, and the number of model calls."""
+    usage = f"{count_noun(run.usage.calls, 'model call')}, {run.usage.input_tokens + run.usage.output_tokens} tokens"
+    if run.ok:
+        return Group(
+            Text(run.rendered), *(Text(f"warning: {text}", CHANGED) for text in run.warnings), Text(usage, FAINT)
+        )
+    findings = run.attempts[-1].findings if run.attempts else ()
+    failures = [Text(attempt.failure, BAD) for attempt in run.attempts[-1:] if attempt.failure]
+    errors = [] if findings or failures else [Text(text, BAD) for text in run.errors]
+    reason = enum_name(StopReason, run.stop_reason).replace("_", " ")
+    verdict = Text.assemble(("no valid report", BAD), (f"  {reason}, {usage}", FAINT))
+    return Group(*map(_finding, findings), *failures, *errors, verdict)
 
 
 def _finding(finding: Finding) -> RenderableType:

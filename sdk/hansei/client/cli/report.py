@@ -1,0 +1,74 @@
+"""`hansei report …`: generate reports about a dashboard with a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hansei.client.cli.command import command
+from hansei.client.cli.options import Exit
+from hansei.client.cli.sources import read_source_text
+
+if TYPE_CHECKING:
+    from hansei.client.client import Client
+
+app = typer.Typer(help="Generate reports about a dashboard.", no_args_is_help=True, rich_markup_mode=None)
+
+Dashboard = Annotated[
+    str, typer.Argument(metavar="DASHBOARD", help='A file with {"trays": {"<name>": [{"id": …}]}}; - for stdin.')
+]
+Focus = Annotated[str | None, typer.Option(metavar="ID", help="The node that the report is about.")]
+Intent = Annotated[str | None, typer.Option(help="What you want, in free words.")]
+Constraint = Annotated[list[str] | None, typer.Option(help="A constraint to respect, in free words; repeatable.")]
+Partial = Annotated[bool, typer.Option("--partial", help="Correct only the parts with errors, not the whole report.")]
+
+
+def exit_if_invalid(run: Any) -> None:
+    """End the command with 1 if no valid report came of the run."""
+    if not run.ok:
+        raise typer.Exit(Exit.FAILED)
+
+
+@command(app, "findings.report_run", check=exit_if_invalid)
+def organizer(
+    client: Client,
+    dashboard: Dashboard,
+    focus: Focus = None,
+    intent: Intent = None,
+    constraint: Constraint = None,
+    partial: Partial = False,
+) -> object:
+    """Propose how to decompose, group and relate the nodes of a dashboard.
+
+    Exits with 1 if the model produced no valid report, and shows why.
+    """
+    return client.validator.run_organizer(**_request(dashboard, focus, intent, constraint, partial)).run
+
+
+@command(app, "findings.report_run", check=exit_if_invalid)
+def advisor(
+    client: Client,
+    dashboard: Dashboard,
+    focus: Focus = None,
+    intent: Intent = None,
+    constraint: Constraint = None,
+    partial: Partial = False,
+) -> object:
+    """Compare the options for one node of a dashboard: that of --focus, else the first.
+
+    Exits with 1 if the model produced no valid report, and shows why.
+    """
+    return client.validator.run_advisor(**_request(dashboard, focus, intent, constraint, partial)).run
+
+
+def _request(
+    dashboard: str, focus: str | None, intent: str | None, constraint: list[str] | None, partial: bool
+) -> dict[str, Any]:
+    """Return the fields of the request that both kinds of report share."""
+    from hansei.validator.v1.report_pb2 import REPAIR_FULL, REPAIR_PARTIAL, DashboardBrief, RunOptions
+
+    brief = DashboardBrief(
+        dashboard_json=read_source_text(dashboard), focus_node_id=focus, user_intent=intent, constraints=constraint
+    )
+    return {"brief": brief, "options": RunOptions(repair=REPAIR_PARTIAL if partial else REPAIR_FULL)}
