@@ -13,8 +13,10 @@ from hansei.curator.v1 import curator_service_pb2 as curator_pb
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from hansei.reflector.v1 import reflector_service_pb2 as reflector_pb
 from hansei.reflector.v1 import trajectory_pb2
+from libs.prompts.outcomes import build_test_report
 
 MAX_SERVED_BULLETS = 1000
+MAX_REPORT_CHARS = 1_000_000
 
 
 class FinishedStage(NamedTuple):
@@ -122,12 +124,19 @@ def _reflect_request(
     return reflector_pb.ReflectRequest(
         trajectory=trajectory,
         ground_truth=request.ground_truth,
-        test_report=request.test_report,
+        test_report=request.test_report or _built_report(request),
         dataset=request.dataset,
         bullets=prepared.bullets,
         siblings=request.siblings,
         max_iterations=request.max_iterations if request.HasField("max_iterations") else None,
     )
+
+
+def _built_report(request: gateway.LearnRequest) -> str:
+    """Return the report of the ground truth, cut at the limit of the contract; empty without a ground truth (G-41)."""
+    if not request.ground_truth.strip():
+        return ""
+    return build_test_report(request.trajectory.generated_answer, request.ground_truth)[:MAX_REPORT_CHARS]
 
 
 def _committed_response(prepared: curator_pb.PrepareCurationResponse) -> gateway.LearnResponse:

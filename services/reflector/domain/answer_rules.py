@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from libs.prompts.outcomes import is_correct
 from services.reflector.domain.actions import ToolUse
 from services.reflector.domain.excerpts import excerpt, shorten_middle
 from services.reflector.domain.findings import TrajectoryFinding
-from services.reflector.domain.outcome import Outcome, is_correct
+from services.reflector.domain.outcome import Outcome
 from services.reflector.domain.repairs import find_repairs
 from services.reflector.domain.tool_errors import normalize_message
 from services.reflector.domain.trajectory import Step, Trajectory

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from libs.prompts.outcomes import build_test_report, is_correct
 from services.reflector.domain.reflection import Signal
 from services.reflector.domain.trajectory import Trajectory
 
@@ -16,17 +17,6 @@ _NO_FAILURE = re.compile(r"\b(?:0|no|zero|without)\s+(?:fail\w*|errors?)\b|失�
 _POSITIVE = re.compile(r"正解|合格|成功|\bcorrect\b|\bpass(?:es|ed)?\b|\bsucce(?:ss|ssful|eded)\b|\bok\b", re.I)
 _NOT_POSITIVE = re.compile(r"\bnot (?:correct|pass\w*|ok|success\w*)\b|\bunsuccessful\b", re.I)
 _READ_CHARS = 20_000
-
-
-def is_correct(generated_answer: str, ground_truth: str) -> bool:
-    """Return whether the stripped ground truth is non-empty and contained in the answer (R-31)."""
-    truth = ground_truth.strip()
-    return bool(truth) and truth in generated_answer
-
-
-def build_test_report(generated_answer: str, ground_truth: str) -> str:
-    """Return the test report that the system generates itself (R-32)."""
-    return "正解" if is_correct(generated_answer, ground_truth) else f"不正解（正解: {ground_truth}）"
 
 
 @dataclass(frozen=True, slots=True)

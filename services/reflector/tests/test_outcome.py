@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from services.reflector.domain.outcome import Outcome, build_test_report, determine_outcome, is_correct
+from libs.prompts.outcomes import build_test_report, is_correct
+from services.reflector.domain.outcome import Outcome, determine_outcome
 from services.reflector.tests.runs import run
 
 

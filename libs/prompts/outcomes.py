@@ -1,0 +1,14 @@
+"""The test report that the system builds from a ground truth (R-31, R-32)."""
+
+from __future__ import annotations
+
+
+def is_correct(generated_answer: str, ground_truth: str) -> bool:
+    """Return whether the stripped ground truth is non-empty and contained in the answer (R-31)."""
+    truth = ground_truth.strip()
+    return bool(truth) and truth in generated_answer
+
+
+def build_test_report(generated_answer: str, ground_truth: str) -> str:
+    """Return the test report that the system generates itself (R-32)."""
+    return "正解" if is_correct(generated_answer, ground_truth) else f"不正解（正解: {ground_truth}）"
