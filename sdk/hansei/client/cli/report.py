@@ -19,7 +19,7 @@ Dashboard = Annotated[
     str, typer.Argument(metavar="DASHBOARD", help='A file with {"trays": {"<name>": [{"id": …}]}}; - for stdin.')
 ]
 Focus = Annotated[str | None, typer.Option(metavar="ID", help="The node that the report is about.")]
-Intent = Annotated[str | None, typer.Option(help="What you want, in free words.")]
+Intent = Annotated[str | None, typer.Option(help="Your intent, in free words.")]
 Constraint = Annotated[list[str] | None, typer.Option(help="A constraint to respect, in free words; repeatable.")]
 Partial = Annotated[bool, typer.Option("--partial", help="Correct only the parts with errors, not the whole report.")]
 

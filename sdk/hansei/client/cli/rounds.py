@@ -63,7 +63,7 @@ def run(
     from hansei.validator.v1.evaluation_pb2 import EvaluationConfig
 
     teams = []
-    for name, _, instruction in (given.partition("=") for given in team):
+    for name, _, instruction in (option.partition("=") for option in team):
         teams.append(Team(team_id=name, team_name=name, dataset=dataset, instruction=instruction))
     return client.rounds.run_rounds(
         user_prompt=_text(prompt),
@@ -125,7 +125,7 @@ def evaluate(
     from hansei.validator.v1.evaluation_pb2 import EvaluationConfig, MetricConfig, RepeatedScoring
 
     metrics = []
-    for name, _, weight in (given.partition("=") for given in metric or ()):
+    for name, _, weight in (option.partition("=") for option in metric or ()):
         metrics.append(MetricConfig(name=name, weight=_weight(name, weight) if weight else None))
     return client.evaluator.evaluate(
         user_query=query,
