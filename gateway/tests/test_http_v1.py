@@ -206,7 +206,7 @@ async def test_every_reference_of_the_document_leads_somewhere() -> None:
     assert schemas["hansei.search.v1.SearchResponse"]["properties"]["revision"] == {
         "type": "string",
         "format": "int64",
-        "description": "The revision the index stood at.",
+        "description": "The revision of the index.",
     }
 
 
