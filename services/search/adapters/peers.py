@@ -52,7 +52,8 @@ class CuratorFeed:
         vectors: dict[str, Float32s] = {}
         for change in revision.changes:
             bullet = decode_bullet(change.after) if change.HasField("after") else None
-            changes.append(BulletChange(change.bullet_id, bullet, change.position))
+            is_new = not change.HasField("before")
+            changes.append(BulletChange(change.bullet_id, bullet, change.position, is_new))
             if bullet is not None:
                 self._add_vector(vectors, bullet, change.embedding)
         return CommittedRevision(revision.revision, changes, vectors)

@@ -17,12 +17,14 @@ Vectors = Mapping[str, Float32s]
 class BulletChange:
     """The change of one bullet in a revision; `after` is None when it was deleted.
 
-    ``position`` is its index in the playbook after the revision, or before it when it was deleted.
+    ``position`` is its index in the playbook after the revision, or before it when it was deleted. ``is_new`` is true
+    when the revision added it.
     """
 
     bullet_id: str
     after: IndexedBullet | None
     position: int
+    is_new: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,10 @@ class MissedRevisionError(Exception):
     """The feed skipped a revision."""
 
 
+class SharedIdError(Exception):
+    """A revision changes an id that several bullets have: it does not say which of them changed."""
+
+
 class PlaybookFollower:
     """The index of one dataset; `run` follows the feed until it is cancelled.
 
@@ -83,6 +87,7 @@ class PlaybookFollower:
         self._index: SearchIndex[IndexedBullet] | None = None
         self._retired: dict[str, IndexedBullet] = {}
         self._order: list[str] = []
+        self._shared_ids: frozenset[str] = frozenset()
         self._revision = -1
         self._saved_revision = -1
         self._state_changed = asyncio.Event()
@@ -147,6 +152,8 @@ class PlaybookFollower:
             except (MissedRevisionError, OutOfRange) as error:
                 log.warning("feed has a gap; reading it from its start", dataset=self.dataset, error=str(error))
                 after = None
+            except SharedIdError:
+                after = None  # only the whole playbook tells such bullets apart
             except HanseiError as error:
                 log.warning("feed failed; trying again", dataset=self.dataset, error=str(error))
                 self.error = error
@@ -204,24 +211,26 @@ class PlaybookFollower:
 
     async def _replace_all(self, bullets: Sequence[IndexedBullet], revision: int, vectors: Vectors) -> None:
         """Make the index hold exactly these bullets; equal ones are not written again."""
-        by_id = {bullet.id: bullet for bullet in bullets}
-        changed, removed = await self._pool.run(self._compare, by_id)
-        order = list(by_id)
+        by_key = key_bullets(bullets)
+        changed, removed = await self._pool.run(self._compare, by_key)
+        order = list(by_key)
         await self._write(changed, removed, revision, None if order == self._order else order, vectors)
         self._order = order
+        self._shared_ids = frozenset(bullet.id for key, bullet in by_key.items() if key != bullet.id)
 
-    def _compare(self, bullets: Mapping[str, IndexedBullet]) -> tuple[list[IndexedBullet], list[str]]:
-        """Return the bullets that differ from those in the index, and the ids that are not among them."""
-        changed = [bullet for bullet in bullets.values() if not self._contains_bullet(bullet)]
-        return changed, [bullet_id for bullet_id in self._order if bullet_id not in bullets]
+    def _compare(self, bullets: Mapping[str, IndexedBullet]) -> tuple[dict[str, IndexedBullet], list[str]]:
+        """Return the bullets that differ from those in the index, and the keys that are not among them."""
+        changed = {key: bullet for key, bullet in bullets.items() if not self._contains_bullet(key, bullet)}
+        return changed, [key for key in self._order if key not in bullets]
 
     async def _apply_changes(self, changes: Sequence[BulletChange], revision: int, vectors: Vectors) -> None:
+        self._check_ids(changes)
         reordering = plan_reordering(len(self._order), self._contains, changes)
         order: list[str] | None = None
         if reordering.moves:
             order = list(self._order)
             reordering.apply(order)
-        changed = [change.after for change in changes if change.after is not None]
+        changed = {change.bullet_id: change.after for change in changes if change.after is not None}
         removed = [change.bullet_id for change in changes if change.after is None]
         await self._write(changed, removed, revision, order, vectors)
         if order is None:
@@ -229,28 +238,35 @@ class PlaybookFollower:
         else:
             self._order = order
 
+    def _check_ids(self, changes: Sequence[BulletChange]) -> None:
+        """Raise SharedIdError unless each change is the change of exactly one bullet."""
+        ids = {change.bullet_id for change in changes}
+        is_shared = len(ids) < len(changes) or not self._shared_ids.isdisjoint(ids)
+        if is_shared or any(change.is_new and self._contains(change.bullet_id) for change in changes):
+            raise SharedIdError
+
     async def _write(
         self,
-        changed: Sequence[IndexedBullet],
+        changed: Mapping[str, IndexedBullet],
         removed: Sequence[str],
         revision: int,
         order: Sequence[str] | None,
         sent_vectors: Vectors,
     ) -> None:
-        served = [bullet for bullet in changed if bullet.is_served]
-        retired = {bullet.id: bullet for bullet in changed if not bullet.is_served}
-        vectors = await self._complete_vectors([bullet.searchable_text for bullet in served], sent_vectors)
+        served = {key: bullet for key, bullet in changed.items() if bullet.is_served}
+        retired = {key: bullet for key, bullet in changed.items() if not bullet.is_served}
+        vectors = await self._complete_vectors([bullet.searchable_text for bullet in served.values()], sent_vectors)
         if self._index is None and served:
             self._index = self._index_factory.create(vectors.shape[1])
         if (index := self._index) is not None:
-            entries = [create_bullet_entry(bullet) for bullet in served]
+            entries = [create_bullet_entry(bullet)._replace(id=key) for key, bullet in served.items()]
             update = (entries, vectors if served else None, [*removed, *retired], revision, order)
             if len(served) + len(removed) + len(order or ()) <= INLINE_ENTRIES:
                 index.apply(*update)
             else:
                 await self._pool.run(index.apply, *update)
-        for bullet_id in (*removed, *(bullet.id for bullet in served)):
-            self._retired.pop(bullet_id, None)
+        for key in (*removed, *served):
+            self._retired.pop(key, None)
         self._retired.update(retired)
         self._revision = revision
 
@@ -264,11 +280,11 @@ class PlaybookFollower:
             sent_vectors = {**sent_vectors, **dict(zip(missing, embedded, strict=True))}
         return np.stack([sent_vectors[text] for text in texts])
 
-    def _contains_bullet(self, bullet: IndexedBullet) -> bool:
+    def _contains_bullet(self, key: str, bullet: IndexedBullet) -> bool:
         """Return whether an equal bullet is in the index or retired."""
-        if (retired := self._retired.get(bullet.id)) is not None:
+        if (retired := self._retired.get(key)) is not None:
             return retired == bullet
-        return self._index is not None and self._index.contains_item(bullet.id, bullet)
+        return self._index is not None and self._index.contains_item(key, bullet)
 
     def _contains(self, bullet_id: str) -> bool:
         return bullet_id in self._retired or (self._index is not None and bullet_id in self._index)
@@ -283,3 +299,15 @@ class PlaybookFollower:
         if self.error is not None:
             return PlaybookUnreachable(self.dataset, str(self.error))
         return RevisionNotReached(self.dataset, self._revision, revision)
+
+
+def key_bullets(bullets: Sequence[IndexedBullet]) -> dict[str, IndexedBullet]:
+    """Return the bullets by key: the id, and with a number for all but the first of those that share an id."""
+    keyed: dict[str, IndexedBullet] = {}
+    for bullet in bullets:
+        key, number = bullet.id, 1
+        while key in keyed:
+            number += 1
+            key = f"{bullet.id}\0{number}"
+        keyed[key] = bullet
+    return keyed

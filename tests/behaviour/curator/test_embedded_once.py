@@ -19,7 +19,7 @@ from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_
 from tests.fakes.openai_answers import error, stall
 from tests.fakes.openai_server import OpenAIServer
 from tests.support.curator_and_search import curate_request, curator_and_search
-from tests.support.playbook_client import new_id
+from tests.support.playbook_client import import_file, new_id
 
 if TYPE_CHECKING:
     from hansei.playbook.v1.playbook_service_pb2_grpc import PlaybookServiceAsyncStub
@@ -170,3 +170,21 @@ async def test_an_imported_file_is_embedded_too(tmp_path: Path, models: OpenAISe
         assert (await call).revision == 1
         assert await search_contents(searches, 1, "a question") == [LESSON]
     assert embedded_texts(models) == [[LESSON], ["a question"]]
+
+
+async def test_bullets_that_share_an_id_are_all_found(tmp_path: Path) -> None:
+    twins, file = (
+        ["Moor the boat", "Feed the cat"],
+        b"## OTHERS\n[misc-00001] Moor the boat\n[misc-00001] Feed the cat\n",
+    )
+    async with curator_and_search(tmp_path) as channel:
+        playbooks = playbook_grpc.PlaybookServiceStub(channel)
+        searches = search_service_pb2_grpc.SearchServiceStub(channel)
+        await playbooks.ApplyDeltas(add_request(LESSON))
+        assert await search_contents(searches, 1) == [LESSON]
+        assert (await import_file(playbooks, file, replace=False)).revision == 2
+        assert set(await search_contents(searches, 2)) == {LESSON, *twins}
+        vote = pb.Vote(bullet_id="misc-00001", tag=pb.VOTE_TAG_HELPFUL, trajectory_id="t")
+        request = service_pb.ApplyDeltasRequest(request_id=new_id(), dataset="d", votes=[vote])
+        voted = await playbooks.ApplyDeltas(request)
+        assert set(await search_contents(searches, voted.revision)) == {LESSON, *twins}
