@@ -24,7 +24,9 @@ class BulletAnswer(BaseModel):
 class RankedBulletAnswer(BulletAnswer):
     """A lesson that matches a query."""
 
-    score: float = Field(description="0 to 1, the best first.")
+    score: float = Field(description="0 to 1, the best first. It compares the lessons of this answer with each other.")
+    similarity: float = Field(description="The cosine of the lesson and the query, -1 to 1.")
+    keyword_match: bool = Field(description="True if the lesson has a word of the query.")
 
 
 class SearchAnswer(BaseModel):
@@ -32,6 +34,7 @@ class SearchAnswer(BaseModel):
 
     dataset: str
     bullets: list[RankedBulletAnswer]
+    note: str = Field(description="Why the lessons may not apply; empty if one has a word of the query.")
 
 
 class PlaybookAnswer(BaseModel):
@@ -76,10 +79,25 @@ def bullet_answer(bullet: Bullet) -> BulletAnswer:
 def search_answer(dataset: str, response: SearchResponse) -> SearchAnswer:
     """Return the results of a search."""
     bullets = [
-        RankedBulletAnswer(**bullet_answer(result.bullet).model_dump(), score=round(result.combined_score, 4))
+        RankedBulletAnswer(
+            **bullet_answer(result.bullet).model_dump(),
+            score=round(result.combined_score, 4),
+            similarity=round(result.raw_cosine, 4),
+            keyword_match=result.keyword_match,
+        )
         for result in response.results
     ]
-    return SearchAnswer(dataset=dataset, bullets=bullets)
+    return SearchAnswer(dataset=dataset, bullets=bullets, note=_search_note(bullets))
+
+
+def _search_note(bullets: Sequence[RankedBulletAnswer]) -> str:
+    """Return why the lessons may not apply."""
+    if not bullets:
+        return "No lesson matches."
+    if any(bullet.keyword_match for bullet in bullets):
+        return ""
+    highest = max(bullet.similarity for bullet in bullets)
+    return f"No lesson has a word of the query; the highest similarity is {highest:.2f}."
 
 
 def playbook_answer(dataset: str, revision: int, bullets: Sequence[Bullet], limit: int) -> PlaybookAnswer:

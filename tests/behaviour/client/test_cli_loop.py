@@ -26,7 +26,9 @@ def test_what_was_learned_from_a_file_is_found_and_answered_from(hansei: Hansei,
 
     found = hansei("search", "git pull refuses: unstaged changes", "-d", dataset, "--min-revision", 1)
     assert found.code == 0
-    assert all(word in found.out for word in ("vector", "BM25", ids[0]))
+    assert all(word in found.out for word in ("vector", "BM25", ids[0], "similarity", "  keyword"))
+    nothing = hansei("search", "zebra quiche", "-d", dataset)
+    assert "no bullet has a word of the query; the highest similarity is " in nothing.out
     ranked = hansei("search", "git pull refuses: unstaged changes", "-d", dataset, "--json").document["results"]
     scores = [result["combined_score"] for result in ranked]
     assert scores == sorted(scores, reverse=True)

@@ -132,7 +132,11 @@ async def test_a_run_teaches_what_the_next_search_finds_and_votes_count_once(
         assert again["reason"]
 
         found = await call(client, "search_playbook", query="git commit: unable to auto-detect email address")
-        assert first in {bullet["id"] for bullet in found["bullets"]}
+        assert first in {bullet["id"] for bullet in found["bullets"] if bullet["keyword_match"]}
+        assert found["note"] == ""
+        nothing = await call(client, "search_playbook", query="zebra quiche")
+        assert nothing["note"].startswith("No lesson has a word of the query; the highest similarity is ")
+        assert not any(bullet["keyword_match"] for bullet in nothing["bullets"])
         text = (await client.read_resource(f"playbook://{dataset}")).contents[0].text
         assert text.splitlines()[0].startswith(f"[{page['bullets'][0]['id']}] ")
 

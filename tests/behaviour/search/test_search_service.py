@@ -126,6 +126,7 @@ async def test_the_specified_vectors_hold_over_the_index_and_without_it(
             assert [scores(results)[f"b{i}"] for i in range(1, 6)] == pytest.approx(combined, abs=1e-6)
             raw = {result.bullet.id: (result.raw_cosine, result.raw_bm25) for result in results}
             assert raw["b3"] == pytest.approx((0.6, 0.336472), abs=1e-6)
+            assert {result.bullet.id for result in results if result.keyword_match} == {"b1", "b2", "b3"}
         assert (indexed.revision, indexed.embedding_model) == (1, "text-embedding-3-small")
         assert not indexed.approximate
 

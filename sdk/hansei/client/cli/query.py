@@ -33,7 +33,8 @@ def search(
 ) -> object:
     """Rank the bullets of a playbook for a query.
 
-    Shows the combined score, the vector score and the BM25 score of each bullet.
+    Shows for each bullet the combined score, the similarity to the query, whether it has a word of the query, and the
+    vector and BM25 scores. The similarity is absolute; the scores compare the bullets with each other.
     """
     return client.search(
         dataset_or_only(client, dataset),

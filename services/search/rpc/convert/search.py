@@ -77,6 +77,7 @@ def write_results(messages: Any, results: Results[IndexedBullet]) -> None:
         message = messages.add()
         message.bullet.MergeFromString(scored.item.origin)
         write_scores(message, scored)
+        message.keyword_match = scored.raw_bm25 != 0.0
 
 
 def write_scores(message: search_pb2.SearchResult | collection_pb2.Passage, scored: Scored[Any]) -> None:

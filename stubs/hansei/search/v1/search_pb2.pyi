@@ -154,6 +154,7 @@ class SearchResult(_message.Message):
     RAW_COSINE_FIELD_NUMBER: _builtins.int
     RAW_BM25_FIELD_NUMBER: _builtins.int
     TERMS_FIELD_NUMBER: _builtins.int
+    KEYWORD_MATCH_FIELD_NUMBER: _builtins.int
     vector_score: _builtins.float
     """Cosine scaled over the candidates to 0..1."""
     bm25_score: _builtins.float
@@ -161,9 +162,13 @@ class SearchResult(_message.Message):
     combined_score: _builtins.float
     """The fused score, which decides the order."""
     raw_cosine: _builtins.float
-    """Cosine before scaling, −1 to 1: the one score that can be compared across queries."""
+    """Cosine before scaling, −1 to 1: the absolute similarity, the one score that can be compared across queries."""
     raw_bm25: _builtins.float
     """BM25 before scaling."""
+    keyword_match: _builtins.bool
+    """True when a term of the query occurs in the text or the keywords, that is, when `raw_bm25` is not 0. In Okapi BM25 a
+    term that exactly half of the candidates contain weighs 0 and does not count.
+    """
     @_builtins.property
     def bullet(self) -> _playbook_pb2.Bullet:
         """The bullet."""
@@ -182,10 +187,11 @@ class SearchResult(_message.Message):
         raw_cosine: _builtins.float = ...,
         raw_bm25: _builtins.float = ...,
         terms: _abc.Iterable[Global___TermScore] | None = ...,
+        keyword_match: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["bullet", b"bullet"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bm25_score", b"bm25_score", "bullet", b"bullet", "combined_score", b"combined_score", "raw_bm25", b"raw_bm25", "raw_cosine", b"raw_cosine", "terms", b"terms", "vector_score", b"vector_score"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bm25_score", b"bm25_score", "bullet", b"bullet", "combined_score", b"combined_score", "keyword_match", b"keyword_match", "raw_bm25", b"raw_bm25", "raw_cosine", b"raw_cosine", "terms", b"terms", "vector_score", b"vector_score"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -146,14 +146,16 @@ class Search {
         this.results,
         empty("Nothing found", "No bullet passes these filters. A lower least confidence or another section may help."),
       );
-    fill(
-      this.results,
+    const highest = Math.max(...results.map((result) => result.raw_cosine));
+    const note = `No bullet has a word of the query; the highest similarity is ${highest.toFixed(2)}.`;
+    fill(this.results, [
+      results.some((result) => result.keyword_match) ? null : h("p", { class: "muted" }, note),
       h(
         "ol",
         { class: "results" },
         results.map((each, i) => this.result(each, i + 1)),
       ),
-    );
+    ]);
   }
 
   result(result, rank) {
@@ -210,7 +212,7 @@ function breakdown(result, alpha) {
         `${score(alpha)} · ${score(vector)} + ${score(1 - alpha)} · ${score(bm25)}`,
         "combined",
       ),
-      part("Vector", vector, `cosine ${Number(cosine).toFixed(3)}, scaled over the candidates`),
+      part("Vector", vector, `similarity ${Number(cosine).toFixed(3)} (cosine), scaled over the candidates`),
       part("BM25", bm25, `raw ${score(raw)}, scaled over the candidates`),
     ),
     h(

@@ -17,12 +17,19 @@ OFFLINE_MODEL = "offline"
 def bullets(response: SearchResponse) -> RenderableType:
     """Show the bullets, best first: the scores, the vote counters, and the text."""
     results = response.results
-    return Group(*(_bullet(result) for result in results)) if results else Text("no bullet matches", FAINT)
+    if not results:
+        return Text("no bullet matches", FAINT)
+    rows = [_bullet(result) for result in results]
+    if not any(result.keyword_match for result in results):
+        highest = max(result.raw_cosine for result in results)
+        rows.append(Text(f"no bullet has a word of the query; the highest similarity is {highest:.2f}", FAINT))
+    return Group(*rows)
 
 
 def _bullet(result: SearchResult) -> RenderableType:
     parts: list[RenderableType] = [
         Text.assemble(
+            (f"similarity {result.raw_cosine:.2f}  {'keyword' if result.keyword_match else 'no keyword'}  ", ""),
             (f"vector {result.vector_score:.3f}  BM25 {result.bm25_score:.3f}  ", FAINT),
             (result.bullet.id, ID),
             "  ",
