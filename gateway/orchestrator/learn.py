@@ -141,7 +141,9 @@ def _built_report(request: gateway.LearnRequest) -> str:
 
 def _committed_response(prepared: curator_pb.PrepareCurationResponse) -> gateway.LearnResponse:
     committed = prepared.committed
-    return gateway.LearnResponse(reflection=committed.reflection_result, curation=committed.response)
+    return gateway.LearnResponse(
+        reflection=committed.reflection_result, curation=committed.response, already_learned=True
+    )
 
 
 def _summary(curation: curator_pb.CurateResponse) -> str:

@@ -18,7 +18,7 @@ from hansei.reflector.v1.trajectory_pb2 import TRAJECTORY_STATUS_FAILURE, TRAJEC
 
 
 class Parser:
-    """Parse one trajectory a line, like the reflector; refuse a content with a line that has `bad`."""
+    """Parse one trajectory a line, or an array, like the reflector; refuse a content with a line that has `bad`."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
@@ -29,7 +29,8 @@ class Parser:
         lines = [line for line in content.splitlines() if line.strip()]
         if not lines or any(b"bad" in line for line in lines):
             raise InvalidArgument("not a trajectory")
-        parsed = (json.loads(line) for line in lines)
+        values = [json.loads(line) for line in lines]
+        parsed = values[0] if isinstance(values[0], list) else values
         return ParseTrajectoriesResponse(
             trajectories=[
                 ParsedTrajectory(trajectory=Trajectory(id=document["id"], dataset=dataset), ground_truth="42")
@@ -68,6 +69,27 @@ def test_a_long_document_that_is_no_list_of_lines_stays_whole(part_bytes: int) -
     parser = Parser()
     assert ids_of(parser, content) == ["one"]
     assert parser.parts == [content]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_long_array_goes_in_pieces_but_the_messages_of_one_trajectory_do_not(
+    part_bytes: int, indent: int | None
+) -> None:
+    parser, ids = Parser(), [f"run-{number}" for number in range(50)]
+    assert ids_of(parser, json.dumps([{"id": id_} for id_ in ids], indent=indent).encode()) == ids
+    assert len(parser.parts) > 1
+    parser = Parser()
+    messages = json.dumps([{"id": "one", "role": "user", "content": "x" * 100}] * 5).encode()
+    ids_of(parser, messages)
+    assert parser.parts == [messages]
+
+
+def test_a_trajectory_that_no_call_can_send_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_PART_BYTES", 100)
+    parser: Any = Parser()
+    (part,) = read_trajectories(parser, "f", json.dumps({"id": "x" * 200}).encode(), "d")
+    assert isinstance(part, module.UnreadablePart)
+    assert "one trajectory of 0.0 MB" in part.error.message
 
 
 @pytest.mark.parametrize("bad", [0, 7, 99])

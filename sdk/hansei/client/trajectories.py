@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,9 +16,14 @@ from hansei.reflector.v1.trajectory_pb2 import Trajectory
 PART_BYTES = 4 * 1024 * 1024
 """The size of the parts of a long file. The response is about as long as the part, and a message may have 16 MiB."""
 
+MAX_PART_BYTES = 16 * 1024 * 1024 - 64 * 1024
+"""The size of the largest part that can be sent; the rest of the message is room for its other fields."""
+
 MAX_SIBLINGS = 20
 MAX_SIBLING_BYTES = 8 * 1024 * 1024
 
+_MESSAGE_KEYS = {"role", "type"}
+"""Keys of the messages of one trajectory; an array with them is not an array of trajectories."""
 _SPANS = b'"resourceSpans"'
 _NAMESPACE = uuid.UUID("6f2c1d3e-9a54-5b0c-8f77-2d0b6a1c4e90")
 """The namespace of the ids below. It must never change: otherwise everything would be learned again."""
@@ -65,6 +71,8 @@ class _FilePart:
     source: str
     content: bytes
     lines: range
+    parsed_before: int = 0
+    is_whole: bool = True
 
 
 def read_trajectories(
@@ -80,6 +88,9 @@ def read_trajectories(
 
 def _split_file(source: str, content: bytes) -> Iterator[_FilePart]:
     lines = content.splitlines(keepends=True)
+    if len(content) > PART_BYTES and (elements := _independent_elements(content)):
+        yield from _split_array(source, elements)
+        return
     if len(content) <= PART_BYTES or not _has_independent_lines(content):
         yield _FilePart(source, content, range(1, len(lines) + 1))
         return
@@ -92,7 +103,38 @@ def _split_file(source: str, content: bytes) -> Iterator[_FilePart]:
     yield _FilePart(source, b"".join(lines[start:]), range(start + 1, len(lines) + 1))
 
 
+def _independent_elements(content: bytes) -> list[bytes]:
+    """Return the elements of a JSON array of trajectories; none of the messages of one trajectory, or of other JSON."""
+    if not content.lstrip().startswith(b"["):
+        return []
+    try:
+        array = json.loads(content)
+    except ValueError:
+        return []
+    if not all(isinstance(element, dict | list) for element in array):
+        return []
+    if any(isinstance(element, dict) and _MESSAGE_KEYS & element.keys() for element in array):
+        return []
+    return [json.dumps(element, ensure_ascii=False).encode() for element in array]
+
+
+def _split_array(source: str, elements: Sequence[bytes]) -> Iterator[_FilePart]:
+    """Yield arrays of about PART_BYTES; their trajectories are numbered as in the whole array."""
+    start, size = 0, 0
+    for number, element in enumerate(elements):
+        if size and size + len(element) > PART_BYTES:
+            yield _FilePart(source, b"[" + b",".join(elements[start:number]) + b"]", range(1, 2), start, is_whole=False)
+            start, size = number, 0
+        size += len(element)
+    yield _FilePart(source, b"[" + b",".join(elements[start:]) + b"]", range(1, 2), start, is_whole=False)
+
+
 def _parse(client: Client, part: _FilePart, dataset: str) -> Iterator[TrajectoryRecord | UnreadablePart]:
+    if len(part.content) > MAX_PART_BYTES:
+        size = f"{len(part.content) / 1e6:.1f} MB"
+        problem = f"one trajectory of {size}; a call takes at most {MAX_PART_BYTES / 1e6:.1f} MB"
+        yield UnreadablePart(part.source, InvalidArgument(problem, reason="TRAJECTORY_TOO_LARGE"))
+        return
     try:
         response = client.reflector.parse_trajectories(content=part.content, dataset=dataset)
     except InvalidArgument as error:
@@ -103,8 +145,9 @@ def _parse(client: Client, part: _FilePart, dataset: str) -> Iterator[Trajectory
             if line.strip():
                 yield from _parse(client, _FilePart(f"{part.source}:{number}", line, range(1, 2)), dataset)
         return
-    for number, parsed in enumerate(response.trajectories, start=1):
-        source = part.source if len(response.trajectories) == 1 else f"{part.source}#{number}"
+    is_single = part.is_whole and len(response.trajectories) == 1
+    for number, parsed in enumerate(response.trajectories, start=part.parsed_before + 1):
+        source = part.source if is_single else f"{part.source}#{number}"
         yield TrajectoryRecord(source, parsed.trajectory, parsed.ground_truth, parsed.test_report)
 
 

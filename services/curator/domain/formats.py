@@ -67,11 +67,14 @@ def encode_playbook(playbook: Playbook, form: PlaybookFormat) -> str:
 
 def _from_json(text: str) -> Playbook:
     try:
-        return Playbook.model_validate_json(text)
+        playbook = Playbook.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
         raise _unreadable(path or "the file", first["msg"]) from error
+    if "bullets" not in playbook.model_fields_set:
+        raise _unreadable("bullets", "is missing: the file is JSON, but not a playbook")
+    return playbook
 
 
 def _from_text(text: str, form: PlaybookFormat) -> Iterator[Bullet]:

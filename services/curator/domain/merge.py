@@ -164,6 +164,24 @@ def _out_of_bounds(delta: DeltaContextItem) -> str:
     return problem and f"section: {problem}"
 
 
+def summarize_changes(operations: Iterable[Operation], votes: Iterable[VoteOutcome] = ()) -> str:
+    """Return what a revision changed, such as `2 added, 1 vote, ts-00001 confirmed`; `no change` for nothing."""
+    operations = list(operations)
+    types = [operation.delta.type for operation in operations if operation.applied]
+    verbs = {"ADD": "added", "UPDATE": "updated", "DELETE": "deleted"}
+    parts = [f"{types.count(type_)} {verb}" for type_, verb in verbs.items() if type_ in types]
+    if counted := sum(vote.applied for vote in votes):
+        parts.append(f"{counted} vote{'' if counted == 1 else 's'}")
+    confirmed = dict.fromkeys(
+        operation.bullet_id
+        for operation in operations
+        if operation.bullet_id and operation.skipped_reason == ALREADY_THERE.format(id=operation.bullet_id)
+    )
+    if confirmed:
+        parts.append(f"{', '.join(confirmed)} confirmed")
+    return ", ".join(parts) or "no change"
+
+
 def new_texts(proposals: Iterable[Proposal]) -> list[str]:
     """Return the texts that the proposals may add to a playbook."""
     deltas = (proposal.delta for proposal in proposals if not (proposal.decline_reason or proposal.confirmed_id))

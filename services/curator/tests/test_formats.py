@@ -57,7 +57,9 @@ def test_json_is_indented_and_japanese_stays_as_it_is() -> None:  # C-17
 
 
 def test_a_naive_time_stays_naive() -> None:  # C-20
-    text = '{"metadata": {"created_at": "2024-01-02T03:04:05", "updated_at": "2024-01-02T03:04:05+09:00"}}'
+    text = (
+        '{"metadata": {"created_at": "2024-01-02T03:04:05", "updated_at": "2024-01-02T03:04:05+09:00"}, "bullets": []}'
+    )
     playbook = formats.parse_playbook(text, PlaybookFormat.JSON)
     assert playbook.metadata.created_at.tzinfo is None
     assert '"created_at": "2024-01-02T03:04:05"' in formats.encode_playbook(playbook, PlaybookFormat.JSON)

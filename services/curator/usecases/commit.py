@@ -9,10 +9,10 @@ from datetime import timedelta
 
 from chassis.logging import get_logger
 from libs.storage.idempotency import IdempotencyKey
-from services.curator.domain.curation import Operation, Proposal, Vote, VoteOutcome, summarize_deltas
+from services.curator.domain.curation import Operation, Proposal, Vote, VoteOutcome
 from services.curator.domain.draft import Draft
 from services.curator.domain.log import Origin, RevisionKind, StoredBullet
-from services.curator.domain.merge import UNKNOWN_BULLET, MergeTerms, count_votes, merge_deltas
+from services.curator.domain.merge import UNKNOWN_BULLET, MergeTerms, count_votes, merge_deltas, summarize_changes
 from services.curator.domain.policy import Policy, Trust
 from services.curator.domain.review import PendingChange, PendingState
 from services.curator.domain.review_rules import wait_reason_of
@@ -93,7 +93,7 @@ def commit(dataset: DatasetTransaction, batch: EditBatch, *, always: bool = Fals
     _log_skipped(dataset.dataset, operations, votes)
     if always or not draft.is_empty:
         changed_bullets = [change.after for change in draft.changes if change.after]
-        summary = summarize_deltas(proposal.delta for proposal in batch.proposals)
+        summary = summarize_changes(operations, votes)
         dataset.append(draft, batch.origin, summary, operations, votes)
         enforce_policy(dataset, policy, changed_bullets)
     return CommitResult(

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from chassis.errors import InvalidArgument, Violation, shorten
-from services.curator.domain.curation import Operation, summarize_deltas
+from services.curator.domain.curation import Operation
 from services.curator.domain.errors import PendingChangeDecided
 from services.curator.domain.log import Origin
-from services.curator.domain.merge import MergeTerms, merge_deltas
+from services.curator.domain.merge import MergeTerms, merge_deltas, summarize_changes
 from services.curator.domain.review import PendingChange, PendingState
 from services.curator.usecases.commit import enforce_policy
 from services.curator.usecases.ports import DatasetTransaction
@@ -80,7 +80,7 @@ def _apply_approved(
             states[change.id] = PendingState.STALE if operation.conflict else PendingState.APPROVED
         if not draft.is_empty:
             changed_bullets = [change.after for change in draft.changes if change.after]
-            summary = summarize_deltas(change.proposal.delta for change in group)
+            summary = summarize_changes(operations)
             dataset.append(draft, replace(origin, source_trajectory=trajectory), summary, operations)
             enforce_policy(dataset, dataset.policy, changed_bullets)
     return states

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from hansei.client import Client, learning
+from hansei.client.learning import LearnOutcome
+from hansei.client.trajectories import TrajectoryRecord
 from tests.support import systems
 from tests.support.commands import Hansei, bullets, copy_runs, dataset, hansei, runner
 
@@ -47,7 +52,67 @@ def test_learning_a_file_again_learns_nothing_twice(hansei: Hansei, dataset: str
     again = hansei("learn", tmp_path, "--jobs", 1, "--json")
     assert hansei("playbook", "show", "-d", dataset, "--json").document == before
     assert [line["request_id"] for line in again.lines] == [line["request_id"] for line in first.lines]
-    assert [line["response"] for line in again.lines] == [line["response"] for line in first.lines]
+    expected = [line["response"] | {"already_learned": True} for line in first.lines]
+    assert [line["response"] for line in again.lines] == expected
+    shown = hansei("learn", tmp_path).out
+    assert shown.count("  already learned  ") == 2
+    assert "; 2 already learned" in shown
+
+
+def test_the_history_shows_changes_and_confirmations(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
+    files = copy_runs(tmp_path, dataset, "git-push-forced", "git-push-rebased", "git-commit-identity")
+    copies = [tmp_path / f"copy-{file.name}" for file in files]
+    for file, copy in zip(files, copies, strict=True):
+        run = json.loads(file.read_text(encoding="utf-8"))
+        copy.write_text(json.dumps(run | {"id": f"copy-{run['id']}"}), encoding="utf-8")
+    assert hansei("learn", *files, "--jobs", 1).code == 0
+    assert hansei("learn", *copies, "--jobs", 1).code == 0
+    newest, *_, oldest = hansei("playbook", "history", "-d", dataset, "--json").lines
+    added = sum(operation["applied"] for operation in oldest["operations"])
+    assert oldest["summary"].startswith(f"{added} added")
+    assert "added" not in newest["summary"]
+    assert re.search(r"[a-z]+-\d{5} confirmed", newest["summary"])
+    assert "ADD:" not in hansei("playbook", "history", "-d", dataset).out
+
+
+def test_a_long_array_is_split_and_a_trajectory_that_is_too_long_is_named(
+    hansei: Hansei, dataset: str, tmp_path: Path
+) -> None:
+    (file,) = copy_runs(tmp_path, dataset, "git-push-rebased")
+    run = json.loads(file.read_text(encoding="utf-8"))
+    long = tmp_path / "long.json"
+    steps = [{**step, "content": "x" * 900_000} for step in run["steps"][:4]]
+    long.write_text(
+        json.dumps([run | {"id": f"run-{number}", "steps": steps} for number in range(6)]), encoding="utf-8"
+    )
+    outcome = hansei("learn", long, "--json")
+    assert {line["source"] for line in outcome.lines} == {f"{long}#{number}" for number in range(1, 7)}, outcome.err
+    long.write_text(json.dumps(run | {"generated_answer": "x" * 20_000_000}), encoding="utf-8")
+    refused = hansei("learn", long, file)
+    assert refused.code == 4
+    assert f"{long}: Error: one trajectory of 20.0 MB; a call takes at most 16.7 MB" in refused.err
+
+
+def test_an_interrupted_command_says_how_far_it_came(
+    hansei: Hansei, dataset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = copy_runs(tmp_path, dataset, "git-push-forced", "git-push-rebased")
+
+    def interrupt_after_one(client: Client, records: Sequence[TrajectoryRecord], jobs: int) -> Iterator[LearnOutcome]:
+        yield learning.learn(client, records[0])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(learning, "learn_all", interrupt_after_one)
+    outcome = hansei("learn", *files)
+    assert outcome.code == 130
+    assert "interrupted: 1 of 2 trajectories are done; repeat the command to continue" in outcome.err
+
+
+def test_a_file_that_is_no_playbook_is_not_imported(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
+    (file,) = copy_runs(tmp_path, dataset, "git-push-rebased")
+    outcome = hansei("playbook", "import", file, "-d", dataset, "--replace")
+    assert outcome.code == 2
+    assert "bullets: is missing: the file is JSON, but not a playbook" in outcome.err
 
 
 def test_each_outcome_is_one_json_line(hansei: Hansei, dataset: str, tmp_path: Path) -> None:

@@ -41,7 +41,8 @@ def test_what_is_learned_locally_is_found_and_is_still_there_the_next_time(tmp_p
             test_report=record.test_report,
             request_id=record.request_id,
         )
-        assert again == learned
+        assert again.already_learned
+        assert again.curation == learned.curation
         assert client.playbooks.get(dataset="devtools").playbook.revision == 1
     assert not [thread for thread in threading.enumerate() if thread.name == "hansei-stack"]
 

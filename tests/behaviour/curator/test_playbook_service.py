@@ -153,7 +153,7 @@ async def test_history_is_newest_first_and_paged(stub: Stub) -> None:  # C-24, C
     assert [revision.revision for revision in revisions] == [5, 4, 3, 2, 1]
     newest = revisions[0]
     assert (newest.author, newest.kind, newest.source_trajectory) == ("me", pb.REVISION_KIND_APPLY, "run-4")
-    assert (newest.bullets_before, newest.bullets_after, newest.summary) == (4, 5, "ADD: 1, UPDATE: 0, DELETE: 0")
+    assert (newest.bullets_before, newest.bullets_after, newest.summary) == (4, 5, "1 added")
     assert newest.operations[0].applied
     assert newest.changes[0].after.content == "lesson 4"
 

@@ -147,7 +147,8 @@ def test_a_repeated_request_learns_nothing_twice(
     request_id = str(uuid.uuid4())
     first = call.learn(commit_without_identity, request_id)
     again = call.learn(commit_without_identity, request_id)
-    assert again == first
+    assert (first.already_learned, again.already_learned) == (False, True)
+    assert (again.reflection, again.curation) == (first.reflection, first.curation)
     history = call.playbooks.GetHistory(playbook_service_pb2.GetHistoryRequest(dataset=dataset), timeout=SECONDS)
     assert [revision.revision for revision in history.revisions] == [first.curation.revision]
     assert history.revisions[0].request_id == request_id

@@ -110,22 +110,30 @@ def _learn(
     client: Client, records: Sequence[TrajectoryRecord], jobs: int, as_json: bool, verbose: bool
 ) -> list[LearnOutcome]:
     """Learn, and show each outcome as soon as it is known: as a JSON line, as a report, or on one line."""
-    from hansei.client.cli.output import console, print_json
+    from hansei.client.cli.output import console, print_json, say
     from hansei.client.cli.show import outcomes as show
     from hansei.client.cli.show.progress import progress_bar
+    from hansei.client.errors import Unavailable
     from hansei.client.learning import learn_all
 
     outcomes: list[LearnOutcome] = []
     start = time.monotonic()
     # The bar must share the console of the results, except beside JSON, which has stdout for itself.
     with progress_bar("learning", len(records), console(stderr=as_json)) as set_completed:
-        for outcome in learn_all(client, records, jobs):
-            outcomes.append(outcome)
-            if as_json:
-                print_json(show.document(outcome), line=True)
-            else:
-                console().print(show.report(outcome) if verbose else show.line(outcome))
-            set_completed(len(outcomes))
+        try:
+            for outcome in learn_all(client, records, jobs):
+                outcomes.append(outcome)
+                if as_json:
+                    print_json(show.document(outcome), line=True)
+                else:
+                    console().print(show.report(outcome) if verbose else show.line(outcome))
+                set_completed(len(outcomes))
+        except (KeyboardInterrupt, Unavailable) as end:
+            done = f"{len(outcomes)} of {len(records)} trajectories are done; repeat the command to continue"
+            if isinstance(end, KeyboardInterrupt):
+                fail(f"interrupted: {done}", Exit.INTERRUPTED)
+            say(done)
+            raise
     if outcomes and not as_json:
         console().print()
         console().print(show.summary(outcomes, time.monotonic() - start))

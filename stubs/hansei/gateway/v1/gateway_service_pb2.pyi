@@ -114,6 +114,9 @@ class LearnResponse(_message.Message):
 
     REFLECTION_FIELD_NUMBER: _builtins.int
     CURATION_FIELD_NUMBER: _builtins.int
+    ALREADY_LEARNED_FIELD_NUMBER: _builtins.int
+    already_learned: _builtins.bool
+    """Whether the same request was committed before, so that this one changed nothing."""
     @_builtins.property
     def reflection(self) -> _trajectory_pb2.ReflectionResult:
         """What was learned from the run."""
@@ -127,10 +130,11 @@ class LearnResponse(_message.Message):
         *,
         reflection: _trajectory_pb2.ReflectionResult | None = ...,
         curation: _curator_service_pb2.CurateResponse | None = ...,
+        already_learned: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["curation", b"curation", "reflection", b"reflection"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["curation", b"curation", "reflection", b"reflection"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_learned", b"already_learned", "curation", b"curation", "reflection", b"reflection"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

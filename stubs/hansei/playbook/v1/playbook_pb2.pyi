@@ -491,7 +491,7 @@ class Revision(_message.Message):
     model: _builtins.str
     """The model that proposed the deltas; `offline` for rules; empty for none."""
     summary: _builtins.str
-    """Such as `ADD: 1, UPDATE: 0, DELETE: 0` (C-36)."""
+    """The changes, such as `1 added, 2 votes, ts-00001 confirmed`; `no change` for a revision that only records a learning."""
     bullets_before: _builtins.int
     """Number of bullets before."""
     bullets_after: _builtins.int

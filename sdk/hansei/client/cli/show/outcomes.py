@@ -110,6 +110,8 @@ def _curation_rows(response: LearnResponse) -> Iterator[RenderableType]:
         yield labelled_row(Text("pending", CHANGED), on_one_line(f"{change.id}: {change.waits_because}"))
     if not response.HasField("curation"):
         yield labelled_row("playbook", Text("unchanged: the reflection has no lesson", FAINT))
+    elif response.already_learned:
+        yield labelled_row("playbook", f"unchanged: already learned in revision {curation.revision}")
     elif curation.saved:
         bullets = count_noun(curation.result.bullets_after, "bullet")
         yield labelled_row("playbook", f"revision {curation.revision}, {bullets}")
@@ -122,6 +124,8 @@ def line(outcome: LearnOutcome) -> Text:
         return text.append(f"  {on_one_line(outcome.failure, 100)}", BAD)
     if outcome.response is None or not outcome.response.HasField("curation"):
         return text.append("  nothing to learn", FAINT)
+    if outcome.response.already_learned:
+        return text.append(f"  already learned  revision {outcome.response.curation.revision}", FAINT)
     added, updated, deleted, votes = (str(number) for number in _count_effects([outcome]))
     text.append(f"  {count_noun(len(outcome.response.reflection.insights), 'insight')}  ")
     text.append(f"+{added} ", GOOD).append(f"~{updated} ", CHANGED).append(f"-{deleted}", BAD)
@@ -139,15 +143,18 @@ def _count_effects(outcomes: Sequence[LearnOutcome]) -> tuple[int, int, int, int
 
 def summary(outcomes: Sequence[LearnOutcome], seconds: float) -> RenderableType:
     """Show the effects on each dataset, one a line."""
+    repeated = sum(outcome.response is not None and outcome.response.already_learned for outcome in outcomes)
     table = score_table("dataset", "trajectories", "insights", "added", "updated", "deleted", "votes", "revision")
     for dataset in dict.fromkeys(outcome.record.trajectory.dataset for outcome in outcomes):
         of_dataset = [outcome for outcome in outcomes if outcome.record.trajectory.dataset == dataset]
+        new = [outcome for outcome in of_dataset if outcome.response and not outcome.response.already_learned]
+        insights = sum(len(outcome.response.reflection.insights) for outcome in new if outcome.response)
         responses = [outcome.response for outcome in of_dataset if outcome.response is not None]
-        insights = sum(len(response.reflection.insights) for response in responses)
         revision = max((response.curation.revision for response in responses), default=0)
-        numbers = (len(of_dataset), insights, *_count_effects(of_dataset), revision)
+        numbers = (len(of_dataset), insights, *_count_effects(new), revision)
         table.add_row(dataset, *map(str, numbers))
-    return Group(table, Text(f"{len(outcomes)} trajectories in {seconds:.1f} s", FAINT))
+    remark = f"; {repeated} already learned" if repeated else ""
+    return Group(table, Text(f"{len(outcomes)} trajectories in {seconds:.1f} s{remark}", FAINT))
 
 
 def document(outcome: LearnOutcome) -> dict[str, object]:
