@@ -11,7 +11,7 @@ from tests.support.campaigns import campaign_size
 
 pytestmark = pytest.mark.long
 
-LIMITS = dict.fromkeys(SERVICES, 200) | {"search": 510, "validator": 480}
+LIMITS = dict.fromkeys(SERVICES, 200) | {"curator": 280, "search": 510, "validator": 395}
 DIFFERENCE = 0.05
 """Versions of packages for other Pythons differ by this share at most."""
 
