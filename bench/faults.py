@@ -18,7 +18,7 @@ from tests.resilience.load import FIGURES
 from tests.support.campaigns import VARIABLE as CAMPAIGNS
 from tests.support.systems import ROOT
 
-COLUMNS = ("fault", "acknowledged", "lost", "twice", "refused, by code and reason", "on again after")
+COLUMNS = ("fault", "acknowledged", "lost", "twice", "refused, by code and reason", "recovered after")
 
 
 def line(*cells: object) -> str:
