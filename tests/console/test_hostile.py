@@ -119,7 +119,7 @@ def test_addresses(watched_reader: Reader, text: str) -> None:
     for address in (f"#/{quote(text, safe='')}", f"#/search/hostile?q={quote(text, safe='')}"):
         watched_reader.open(address)
     watched_reader.open(f"#/playbooks/{quote(text, safe='')}")
-    watched_reader.sees("That did not work")
+    watched_reader.sees("The request failed")
     watched_reader.complaints.clear()  # that the gateway refuses the name is noted by the browser
 
 

@@ -104,7 +104,7 @@ def test_what_is_pasted_is_recognised(reader: Reader, name: str) -> None:
     reader.page.get_by_label("Trajectories").fill(BY_NAME[name])
     found = reader.main.locator(".found")
     expect(found.locator(".source .chip")).to_have_text(name)
-    expect(found.locator(".source")).to_contain_text("1 run")
+    expect(found.locator(".source")).to_contain_text("1 trajectory")
     expect(found.locator(".runs > li")).to_contain_text("step")
 
 
@@ -112,9 +112,9 @@ def test_a_file_is_learned_from_as_it_is_with_the_answer_it_brings(reader: Reade
     reader.open("#/learn/filed")
     reader.page.get_by_label("Trajectory files").set_input_files(file("log.json", BY_NAME["Who&When"]))
     expect(reader.main.locator(".source")).to_contain_text("log.json")
-    expect(reader.page.get_by_label("Right answer")).to_have_attribute("placeholder", "8")
+    expect(reader.page.get_by_label("Correct answer")).to_have_attribute("placeholder", "8")
     with reader.page.expect_request("**/v1/learn/events") as sent:
-        reader.page.get_by_label("Right answer").press("Control+Enter")
+        reader.page.get_by_label("Correct answer").press("Control+Enter")
     body: Any = sent.value.post_data_json
     assert (body["ground_truth"], body["trajectory"]["dataset"]) == ("8", "filed")
     expect(reader.main.locator(".stages > .done")).to_have_count(3)
@@ -136,7 +136,7 @@ def test_what_cannot_be_read_says_why_and_is_not_sent(reader: Reader, text: str,
     expect(source).to_contain_text("not recognised")
     expect(source).to_contain_text(message)
     with_reasons = "formats" in message
-    expect(source.get_by_text("What each format misses")).to_have_count(1 if with_reasons else 0)
+    expect(source.get_by_text("Why no format matched")).to_have_count(1 if with_reasons else 0)
     reader.main.get_by_role("button", name="Learn").click()
     expect(reader.page.locator("#toasts")).to_contain_text("cannot be read")
     expect_only_refusals(reader, "400")
@@ -156,7 +156,7 @@ def test_nothing_is_nothing_to_learn_from(reader: Reader) -> None:
     reader.open("#/learn/nobody")
     expect(reader.page.get_by_role("region", name="Jobs")).to_contain_text("None yet")
     reader.main.get_by_role("button", name="Learn").click()
-    expect(reader.page.locator("#toasts")).to_contain_text("nothing to learn from")
+    expect(reader.page.locator("#toasts")).to_contain_text("There is no trajectory yet")
 
 
 def test_several_runs_become_a_job_with_its_progress(reader: Reader) -> None:
@@ -168,16 +168,16 @@ def test_several_runs_become_a_job_with_its_progress(reader: Reader) -> None:
     reader.button("Learn").click()
     expect(reader.page.locator("#toasts")).to_contain_text("cannot be read")  # all or nothing
     reader.main.locator(".source", has_text="none.json").get_by_role("button", name="Remove").click()
-    reader.button("Learn from 13 runs").click()
+    reader.button("Learn from 13 trajectories").click()
     job = reader.page.get_by_role("region", name="Job", exact=True)
     expect(job).to_contain_text("completed")
-    expect(job).to_contain_text("13 of 13 runs")
+    expect(job).to_contain_text("13 of 13 trajectories")
     expect(job.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "13")
     expect(job.get_by_role("button", name="Cancel…")).to_be_hidden()
     listed = reader.page.get_by_role("region", name="Jobs").locator("li")
     expect(listed).to_contain_text("completed")
     reader.page.reload()  # the address names the job
-    expect(job).to_contain_text("13 of 13 runs")
+    expect(job).to_contain_text("13 of 13 trajectories")
     expect_only_refusals(reader, "400")
 
 
@@ -185,13 +185,13 @@ def test_a_job_is_cancelled_by_a_key(browser: Browser, patient: str) -> None:
     with reading(browser, patient) as reader:
         job_id = submit_job(patient, "cancelled", runs("cancelled", 30))
         reader.open("#/learn/cancelled")
-        reader.page.get_by_role("region", name="Jobs").get_by_role("link", name="30 runs").click()
+        reader.page.get_by_role("region", name="Jobs").get_by_role("link", name="30 trajectories").click()
         job = reader.page.get_by_role("region", name="Job", exact=True)
         expect(job).to_contain_text("running")
         assert job_id in reader.page.url
         reader.press("c")
         dialog = reader.page.get_by_role("dialog")
-        expect(dialog).to_contain_text("What was learned stays")
+        expect(dialog).to_contain_text("Learned ones stay")
         dialog.get_by_role("button", name="Cancel it").click()
         expect(job).to_contain_text("cancelled")
         expect(job).to_contain_text("Dropped")
@@ -211,7 +211,7 @@ def test_dead_letters_say_why_and_are_tried_again(browser: Browser, giving_up: s
         job.get_by_role("button", name="Show more").click()
         expect(letters).to_have_count(60)
         with reader.page.expect_response("**/dead-letters/retry"):
-            job.get_by_role("button", name="Try them again").click()
+            job.get_by_role("button", name="Retry them").click()
         expect(job).to_contain_text("60 dead letters")
         assert faults(reader, None) == []
 
@@ -231,8 +231,8 @@ def test_everybody_can_use_it(browser: Browser, stack: Stack, theme: str) -> Non
             expect(reader.main.locator(".source", has_text=name)).to_be_visible()
             assert faults(reader, None) == []
         reader.main.locator(".source", has_text="bad.json").get_by_role("button", name="Remove").tap()
-        reader.button("Learn from 7 runs").tap()
-        expect(reader.page.get_by_role("region", name="Job", exact=True)).to_contain_text("7 of 7 runs")
+        reader.button("Learn from 7 trajectories").tap()
+        expect(reader.page.get_by_role("region", name="Job", exact=True)).to_contain_text("7 of 7 trajectories")
         assert faults(reader, None) == []
         wide = reader.page.evaluate("Math.max(document.documentElement.scrollWidth, main.scrollWidth) - innerWidth")
         assert wide <= 0

@@ -168,7 +168,7 @@ def test_an_execution_is_modified_told_more_and_cancelled(reader: Reader, stack:
     reader.open(f"#/executions/{execution}")
     expect(reader.page.get_by_role("region", name="Open question")).to_contain_text("About the plan")
     reader.button("Add information…").click()
-    reader.page.get_by_label("What should it know?").fill("there are two invoices")
+    reader.page.get_by_label("Information for the execution").fill("there are two invoices")
     reader.page.get_by_role("dialog").get_by_role("button", name="Add").click()
     reader.sees("Information added: there are two invoices")
     reader.button("Modify…").click()
@@ -207,7 +207,7 @@ def test_teams_compete_and_are_ranked(reader: Reader) -> None:
     reader.button("Start").click()
     reader.sees("2 teams, ")
     reader.open("#/leaderboard")
-    reader.sees("Looked at lately")
+    reader.sees("Recently opened")
 
 
 def test_health_shows_services_and_indexes(reader: Reader) -> None:
@@ -223,11 +223,11 @@ def test_pages_without_anything_say_so(reader: Reader) -> None:
     for address, text in (
         ("#/playbooks/nothing-here", "No bullets"),
         ("#/playbooks/nothing-here/history", "No revisions"),
-        ("#/review/nothing-here", "Nothing waits"),
-        ("#/review/nothing-here?show=decided", "Nothing was decided yet"),
+        ("#/review/nothing-here", "No pending changes"),
+        ("#/review/nothing-here?show=decided", "No decisions yet"),
         ("#/search/nothing-here", "Search the lessons"),
         ("#/executions?q=nobody-asked-this", "No executions"),
-        ("#/leaderboard/nothing-here", "No such rounds"),
+        ("#/leaderboard/nothing-here", "Unknown execution of rounds"),
         ("#/nowhere", "There is no such page"),
     ):
         reader.open(address)
@@ -236,7 +236,7 @@ def test_pages_without_anything_say_so(reader: Reader) -> None:
 
 def test_what_the_gateway_refuses_is_told_with_its_reason(reader: Reader) -> None:
     reader.open("#/playbooks/thousand?at=99")
-    reader.sees("That did not work")
+    reader.sees("The request failed")
     expect(reader.button("Try again")).to_be_visible()
     assert all(
         "400" in complaint for complaint in reader.complaints

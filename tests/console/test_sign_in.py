@@ -49,7 +49,7 @@ def test_a_stranger_signs_in_and_comes_back_to_the_page(stranger: Reader) -> Non
 def test_a_wrong_token_is_told(stranger: Reader) -> None:
     stranger.open("#/playbooks")
     sign_in(stranger, "guessed")
-    stranger.sees("The gateway does not take this token.")
+    stranger.sees("The gateway rejects this token.")
 
 
 def test_the_token_is_kept_nowhere(stranger: Reader) -> None:

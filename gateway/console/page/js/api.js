@@ -6,10 +6,10 @@ const RETRY_MS = [500, 1000, 2000, 5000];
 /** With these answers asking again gives the same. */
 const REFUSED = new Set([400, 401, 403, 404, 409, 422]);
 
-/** A refusal, as the gateway told it. `reason` is the stable name that gRPC has, too. */
+/** An error of the gateway. `reason` is the stable name that gRPC has, too. */
 export class ApiError extends Error {
   constructor(status, problem) {
-    super(problem.detail || problem.title || problem.error || `The gateway answered ${status}.`);
+    super(problem.detail || problem.title || problem.error || `The gateway responded with status ${status}.`);
     this.status = status;
     this.reason = problem.reason ?? "";
     this.violations = problem.violations ?? [];
@@ -90,7 +90,7 @@ export async function* events(verb, path, { query, body, signal, lastId = "" } =
     if (event === "error") throw new ApiError(JSON.parse(data).status, JSON.parse(data));
     if (data) yield { id, data: JSON.parse(data) };
   }
-  throw new ApiError(0, { detail: "The connection to the gateway broke off." });
+  throw new ApiError(0, { detail: "The connection to the gateway was interrupted." });
 }
 
 async function* blocks(body) {

@@ -40,8 +40,8 @@ export function chooser(page) {
     const names = all.map(({ name }) => name);
     const dataset = names.includes(lastDataset.name) ? lastDataset.name : names[0];
     if (dataset) return instead([page, dataset]);
-    const learn = h("a", { class: "button primary", href: link(["learn", "default"]) }, "Learn from a first run");
-    return empty("No playbook yet", "A playbook begins with the first trajectory that is learned from.", learn);
+    const learn = h("a", { class: "button primary", href: link(["learn", "default"]) }, "Learn from a first trajectory");
+    return empty("No playbook yet", "Learning from a first trajectory creates a playbook.", learn);
   };
 }
 

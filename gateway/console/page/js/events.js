@@ -7,22 +7,22 @@ import { when } from "./parts.js";
 const LONGEST = 300;
 
 const TOLD = {
-  started: () => "The execution began",
+  started: () => "The execution started",
   step_started: ({ step_id: id, action, attempt }) =>
     `Step ${id}: ${word(action, "ACTION_")} called${attempt > 1 ? `, attempt ${attempt}` : ""}`,
   tool_returned: ({ step_id: id, success, error, execution_time_ms: ms }) =>
     `Step ${id}: tool ${success ? "returned" : `failed: ${error ?? ""}`} after ${milliseconds(ms)}`,
   step_finished: ({ result, confidence, level }) =>
     `Step ${result.step_id}: ${word(result.status, "STEP_STATUS_")}, confidence ${percent(confidence?.score)}, ${word(level, "INTERVENTION_LEVEL_")}`,
-  step_skipped: ({ step_id: id, reason }) => `Step ${id} left out: ${reason}`,
+  step_skipped: ({ step_id: id, reason }) => `Step ${id} skipped: ${reason}`,
   intervention_requested: ({ question, message }) => `Asked: ${question ?? message}`,
   intervention_answered: ({ response }) =>
-    `Answered: ${word(response.action, "INTERVENTION_ACTION_")}${response.user_input ? ` “${response.user_input}”` : ""}${response.timeout_reached ? " (nobody answered in time)" : ""}`,
+    `Answered: ${word(response.action, "INTERVENTION_ACTION_")}${response.user_input ? ` “${response.user_input}”` : ""}${response.timeout_reached ? " (no answer in time)" : ""}`,
   replanned: ({ trigger, strategy, reason }) =>
     `Replanned after ${word(trigger, "REPLAN_TRIGGER_")}, ${word(strategy, "REPLAN_STRATEGY_")}: ${reason}`,
   information_added: ({ text }) => `Information added: ${text}`,
   log: ({ message }) => message,
-  step_in_doubt: ({ step_id: id }) => `Step ${id} is in doubt: nobody knows whether its tool did something`,
+  step_in_doubt: ({ step_id: id }) => `Step ${id} is in doubt: it is unknown whether its tool took effect`,
   cancel_requested: ({ reason }) => `Cancelling${reason ? `: ${reason}` : ""}`,
   finished: ({ overall_status: status }) => `Ended: ${word(status, "EXECUTION_STATUS_")}`,
 };
@@ -30,7 +30,7 @@ const TOLD = {
 /** A list item for an event. */
 export function line(event) {
   const name = Object.keys(TOLD).find((each) => each in event);
-  const text = name ? TOLD[name](event[name]) : "Something this page does not know";
+  const text = name ? TOLD[name](event[name]) : "Unknown event";
   return h(
     "li",
     { class: `event event-${name ?? "unknown"}` },

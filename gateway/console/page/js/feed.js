@@ -18,7 +18,7 @@ export class Feed {
     this.list = h(
       "div",
       null,
-      h("p", { class: "muted" }, "Revisions appear here as they are committed, whoever makes them."),
+      h("p", { class: "muted" }, "Revisions appear here when they are committed."),
     );
     this.element = [h("div", { class: "detail-head" }, h("h2", null, "Live"), this.live), this.list];
   }

@@ -12,8 +12,11 @@ const whole = new Intl.NumberFormat("en");
 
 export const count = (value) => whole.format(Number(value ?? 0));
 
-/** `one bullet`, `2 bullets`. */
-export const plural = (value, noun) => `${count(value)} ${noun}${Number(value) === 1 ? "" : "s"}`;
+/** `1 bullet`, `2 bullets`, `2 trajectories`. */
+export const plural = (value, noun) => {
+  const nouns = noun.endsWith("y") ? `${noun.slice(0, -1)}ies` : `${noun}s`;
+  return `${count(value)} ${Number(value) === 1 ? noun : nouns}`;
+};
 
 /** `3 hr. ago`; nothing for no time. */
 export function ago(timestamp) {

@@ -27,7 +27,7 @@ export class Job {
       "Cancel… ",
       key("c"),
     );
-    this.retrying = h("button", { type: "button", onclick: () => this.retry() }, "Try them again");
+    this.retrying = h("button", { type: "button", onclick: () => this.retry() }, "Retry them");
     this.element = h(
       "section",
       { class: "job card", "aria-label": "Job" },
@@ -48,7 +48,7 @@ export class Job {
       fill(
         this.body,
         error.status === 404
-          ? empty("No such job", "Jobs are forgotten some time after they ended.")
+          ? empty("No such job", "Jobs are deleted some time after their end.")
           : failed(error, () => this.follow()),
       );
     }
@@ -104,19 +104,19 @@ export class Job {
     if (this.cancelling.hidden) return;
     const sure = await ask({
       title: "Cancel this job?",
-      text: "What waits is dropped. What was learned stays.",
+      text: "Waiting trajectories are cancelled. Learned ones stay.",
       confirm: "Cancel it",
       danger: true,
     });
     if (sure)
       await change(
         () => cancelJob(this.id),
-        ({ job }) => `${plural(job.dropped, "run")} dropped.`,
+        ({ job }) => `${plural(job.dropped, "trajectory")} cancelled.`,
       );
   }
 
   async retry() {
-    if (await change(() => retryJob(this.id), "They are tried again.")) this.follow();
+    if (await change(() => retryJob(this.id), "Retry started.")) this.follow();
   }
 }
 
@@ -139,7 +139,7 @@ function progress(job) {
       props,
       SHARES.map((name) => h("span", { class: name, style: width(job[name]) })),
     ),
-    h("p", null, `${count(done)} of ${plural(job.total, "run")}`),
+    h("p", null, `${count(done)} of ${plural(job.total, "trajectory")}`),
   ];
 }
 
@@ -150,7 +150,7 @@ function numbers(dataset, job) {
   const some = (value) => (Number(value) ? count(value) : null);
   return facts([
     ["Learned", count(job.learned)],
-    ["Nothing new", some(job.unchanged)],
+    ["No new lesson", some(job.unchanged)],
     ["Waiting", some(job.waiting)],
     ["Dead letters", some(job.dead)],
     ["Dropped", some(job.dropped)],
@@ -194,7 +194,7 @@ export class Jobs {
       return h(
         "p",
         { class: "muted" },
-        "None yet. Several runs at once become a job, which goes on when the page is closed.",
+        "None yet. Several trajectories at once become a job, which continues when the page is closed.",
       );
     return h(
       "ul",
@@ -203,7 +203,11 @@ export class Jobs {
         h(
           "li",
           null,
-          h("a", { class: "line", href: link(["learn", this.dataset], { job: job.job_id }) }, plural(job.total, "run")),
+          h(
+            "a",
+            { class: "line", href: link(["learn", this.dataset], { job: job.job_id }) },
+            plural(job.total, "trajectory"),
+          ),
           job.dead ? h("span", { class: "bad" }, `${count(job.dead)} dead`) : null,
           state(stateOf(job)),
           h("span", { class: "muted when" }, when(job.created_at)),

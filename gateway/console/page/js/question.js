@@ -73,7 +73,7 @@ function decisions({ step_id: step, plan }, send) {
     { class: "actions" },
     button(["Confirm ", key("y")], () => send("PROCEED"), { class: "primary", "data-answer": "proceed" }),
     button("Modify…", () => modify(plan, send)),
-    step === undefined ? null : [button("Run again", () => send("RETRY")), button("Leave out", () => send("SKIP"))],
+    step === undefined ? null : [button("Run again", () => send("RETRY")), button("Skip", () => send("SKIP"))],
     button("Cancel the execution", () => send("CANCEL"), { class: "danger" }),
   );
 }
@@ -83,7 +83,7 @@ async function modify(plan, send) {
   const whole = JSON.stringify(plan, null, 2);
   const given = await ask({
     title: "Modify the plan",
-    text: "Say in words what to change, or edit the plan itself; words go first.",
+    text: "Describe the change in words, or edit the plan itself; words take precedence.",
     fields: [
       { name: "words", label: "In words" },
       { name: "plan", label: "The plan", kind: "long", value: whole },

@@ -106,13 +106,13 @@ export class Sources {
     return runs;
   }
 
-  /** What one file or text holds, or why it cannot be told. */
+  /** The content of one file or text, or why it cannot be parsed. */
   async parsed(file) {
     if (file.size > MOST_BYTES) return { file, error: new ApiError(413, { detail: "A file may have at most 15 MB." }) };
     try {
       const query = { dataset: this.dataset, format: this.format.value };
       const { trajectories, format } = await parseRuns(query, file, this.signal);
-      if (!trajectories.length) return { file, error: new ApiError(400, { detail: "There is no run in it." }) };
+      if (!trajectories.length) return { file, error: new ApiError(400, { detail: "It contains no trajectory." }) };
       return { file, trajectories: trajectories.map((each) => this.here(each)), format };
     } catch (error) {
       if (!this.signal.aborted) report(error);
@@ -132,7 +132,7 @@ export class Sources {
       : null;
     const what = error
       ? [chip("not recognised", "state-bad"), h("span", { class: "bad text" }, error.message)]
-      : [chip(FORMATS[format], "state-good"), h("span", { class: "muted" }, plural(trajectories.length, "run"))];
+      : [chip(FORMATS[format], "state-good"), h("span", { class: "muted" }, plural(trajectories.length, "trajectory"))];
     return h("div", { class: "source" }, name, what, remove, error ? attempts(error) : null);
   }
 }
@@ -144,7 +144,7 @@ function attempts({ violations }) {
   return h(
     "details",
     { class: "attempts" },
-    h("summary", null, "What each format misses"),
+    h("summary", null, "Why no format matched"),
     h("ul", { class: "plain" }, reasons),
   );
 }

@@ -7,7 +7,7 @@ import { link } from "./router.js";
 
 const STAGES = [
   ["LEARN_STAGE_LOADED", "Read the playbook"],
-  ["LEARN_STAGE_REFLECTED", "Reflect: what went wrong, and why"],
+  ["LEARN_STAGE_REFLECTED", "Reflect: find errors and their causes"],
   ["LEARN_STAGE_CURATED", "Curate: small edits of the playbook"],
 ];
 
@@ -71,14 +71,14 @@ function reflection({ insights, attribution, bullet_evaluations: evaluations, mo
 
 function insight(each) {
   const rows = [
-    ["What went wrong", each.error_identification],
+    ["Error", each.error_identification],
     ["Why", each.root_cause_analysis],
-    ["What would have been right", each.correct_approach],
+    ["Correct approach", each.correct_approach],
   ].filter(([, text]) => text);
   return h(
     "details",
     null,
-    h("summary", null, "How it was reached"),
+    h("summary", null, "Reasoning"),
     rows.map(([name, text]) => h("p", { class: "text" }, h("b", null, `${name}: `), text)),
   );
 }
@@ -102,13 +102,13 @@ function curation(dataset, { revision, operations, pending, conflicts, saved, er
     ? h(
         "p",
         null,
-        `${plural(pending.length, "change")} wait for a person: `,
+        `${plural(pending.length, "change")} wait for review: `,
         h("a", { href: link(["review", dataset]) }, "review"),
         ".",
       )
     : null;
   const lost = conflicts.length
-    ? h("p", null, `${plural(conflicts.length, "edit")} lost against newer changes.`)
+    ? h("p", null, `${plural(conflicts.length, "edit")} not applied because of newer changes.`)
     : null;
   const kept = saved
     ? h(

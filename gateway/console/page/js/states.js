@@ -26,7 +26,7 @@ export function failed(error, retry) {
   return h(
     "div",
     { class: "state state-failed", role: "alert" },
-    h("p", { class: "state-title" }, "That did not work"),
+    h("p", { class: "state-title" }, "The request failed"),
     h("p", null, error.message),
     reason,
     again,

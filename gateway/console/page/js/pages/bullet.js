@@ -89,7 +89,7 @@ function moment(dataset, revision, time) {
 
 /** The revisions that touched it, newest first. */
 function story(dataset, revisions) {
-  if (!revisions.length) return empty("Nothing is known", "The log names no revision that touched it.");
+  if (!revisions.length) return empty("No history", "No revision in the log changed this bullet.");
   return h(
     "ol",
     { class: "story" },

@@ -27,8 +27,8 @@ export function open({ signal }) {
 }
 
 function nothing() {
-  const learn = h("a", { class: "button primary", href: link(["learn", "default"]) }, "Learn from a first run");
-  return empty("No playbook yet", "A playbook begins with the first trajectory that is learned from.", learn);
+  const learn = h("a", { class: "button primary", href: link(["learn", "default"]) }, "Learn from a first trajectory");
+  return empty("No playbook yet", "Learning from a first trajectory creates a playbook.", learn);
 }
 
 function listed(all, signal) {

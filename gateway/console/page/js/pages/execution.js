@@ -125,7 +125,7 @@ class Execution {
       "section",
       { class: "card" },
       h("h2", null, "Answer"),
-      h("p", { class: "text lead" }, result.final_answer ?? "There is none."),
+      h("p", { class: "text lead" }, result.final_answer ?? "There is no answer."),
       resultFacts(result),
     );
   }
@@ -164,7 +164,7 @@ class Execution {
     } catch (error) {
       if (this.signal.aborted) return;
       report(error);
-      toast(`The execution is no longer followed: ${error.message}`, "bad");
+      toast(`Updates of the execution stopped: ${error.message}`, "bad");
     }
   }
 
@@ -191,7 +191,7 @@ class Execution {
     const fields = [{ name: "reason", label: "Why" }];
     const given = await ask({
       title: "Cancel this execution?",
-      text: "Running tools are told, nothing starts afterwards.",
+      text: "Running tools get a signal; no further step starts.",
       fields,
       confirm: "Cancel it",
       danger: true,
@@ -201,10 +201,10 @@ class Execution {
 
   async inform() {
     if (!this.execution || ENDED.has(this.status)) return;
-    const fields = [{ name: "text", label: "What should it know?", kind: "long", required: true }];
+    const fields = [{ name: "text", label: "Information for the execution", kind: "long", required: true }];
     const given = await ask({
       title: "Add information",
-      text: "It replans before its next step.",
+      text: "The execution replans before its next step.",
       fields,
       confirm: "Add",
     });
@@ -226,7 +226,7 @@ function stepTold(step, result, status) {
     h("p", { class: "text" }, step.description),
     facts([
       ["Query", step.query],
-      ["Looks in", step.collection],
+      ["Dataset or collection", step.collection],
       ["Needs", step.depends_on.length ? `steps ${step.depends_on.join(", ")}` : ""],
       ["Fallback", word(step.fallback, "ACTION_")],
       ["Confidence", result ? confidence(sure) : null],

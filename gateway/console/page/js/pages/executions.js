@@ -45,7 +45,7 @@ class Executions {
     this.question = h("input", {
       class: "grow",
       required: true,
-      placeholder: "What is to be done?",
+      placeholder: "Task",
       "aria-label": "Question",
       autocomplete: "off",
     });
@@ -120,7 +120,7 @@ class Executions {
   draw() {
     this.aside.textContent = plural(this.all.length, "execution");
     if (!this.all.length)
-      return empty("No executions", "Ask something above: it becomes a plan, and the plan runs when you say so.");
+      return empty("No executions", "Enter a task above to create a plan. The plan starts when you run it.");
     this.list = new VirtualList({ label: "Executions", row, onOpen: ({ execution_id: id }) => go(["executions", id]) });
     this.list.show(this.all, ({ execution_id: id }) => id);
     return h("div", null, this.list.element);

@@ -1,4 +1,4 @@
-/** How the services behind the gateway are, asked again and again. */
+/** The states of the services behind the gateway, refreshed periodically. */
 
 import { fill, h } from "../dom.js";
 import { datasets, index, services } from "../endpoints.js";
@@ -12,7 +12,7 @@ const NUMBERS = new Set(["Bullets", "Revision", "Index at"]);
 
 const ABOUT = {
   curator: "Owns the playbooks; curates",
-  reflector: "Says what went wrong, and why",
+  reflector: "Finds errors and their causes",
   search: "Finds bullets",
   planner: "Answers, plans, executes",
   validator: "Checks, evaluates, ranks",
@@ -28,7 +28,7 @@ export function open({ signal }) {
   look();
   const timer = setInterval(() => document.hidden || look(), EVERY_MS);
   signal.addEventListener("abort", () => clearInterval(timer), { once: true });
-  bind([{ keys: "r", what: "ask again", run: look }], signal);
+  bind([{ keys: "r", what: "refresh", run: look }], signal);
   load(indexes, signal, () => indexStates(signal), table);
   return [head("Health", aside), h("div", { class: "scroll" }, list, h("h3", null, "Indexes of search"), indexes)];
 }
@@ -37,7 +37,7 @@ async function ask(list, aside, signal) {
   try {
     const { services: all } = await services(signal);
     fill(list, all.map(card));
-    fill(aside, `asked at ${new Date().toLocaleTimeString()}`);
+    fill(aside, `updated at ${new Date().toLocaleTimeString()}`);
   } catch (error) {
     if (signal.aborted) return;
     report(error);
@@ -74,7 +74,7 @@ function followed({ revision }, { revision: at, last_event_at: heard }) {
 
 function table(rows) {
   if (!rows.length) return h("p", { class: "muted" }, "There is no playbook yet, so there is nothing to index.");
-  const names = ["Dataset", "Bullets", "Revision", "Index at", "Feed", "Heard", "Embedder"];
+  const names = ["Dataset", "Bullets", "Revision", "Index at", "Feed", "Last event", "Embedding model"];
   const lines = rows.map(({ dataset, told }) => {
     const feed = told.feed_error ? h("span", { class: "bad text" }, told.feed_error) : state(followed(dataset, told));
     const cells = [count(told.bullets), dataset.revision, told.revision];

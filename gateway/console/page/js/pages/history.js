@@ -43,7 +43,7 @@ class History {
   }
 
   draw() {
-    if (!this.revisions.length) return empty("No revisions", "Nothing has been written here yet.");
+    if (!this.revisions.length) return empty("No revisions", "The dataset has no revision yet.");
     this.aside.textContent = plural(this.revisions[0].revision, "revision");
     this.list = new VirtualList({ label: "Revisions", row, onSelect: (revision) => this.look(revision) });
     this.list.show(this.revisions, ({ revision }) => revision);
@@ -130,7 +130,7 @@ class History {
       this.titled(`Revision ${revision.revision}`, chip(word(revision.kind, "REVISION_KIND_"))),
       told,
       this.actions(revision),
-      h("h3", null, "What it changed"),
+      h("h3", null, "Changes"),
       changes(this.dataset, revision.changes),
       refused(revision),
     );
@@ -157,7 +157,7 @@ class History {
         : h(
             "button",
             { type: "button", onclick: () => this.compare(revision, this.revisions[0].revision) },
-            "What changed since",
+            "Changes since then",
           ),
       newest
         ? null
@@ -180,7 +180,7 @@ class History {
   async restore(revision) {
     const answer = await ask({
       title: `Restore revision ${revision}?`,
-      text: "Its bullets become current again, as a new revision. Nothing is lost: what is current now stays in the history.",
+      text: "Its bullets become current again, as a new revision. The present bullets stay in the history.",
       fields: [{ name: "reason", label: "Why", kind: "text" }],
       confirm: "Restore",
       danger: true,
@@ -225,7 +225,7 @@ function refused({ operations }) {
   const lost = operations.filter(({ applied }) => !applied);
   if (!lost.length) return null;
   return [
-    h("h3", null, "What was not applied"),
+    h("h3", null, "Changes that were not applied"),
     h(
       "ul",
       { class: "plain" },

@@ -108,7 +108,7 @@ class Leaderboard {
   }
 
   draw() {
-    if (!this.rows.length) return empty("No such rounds", "Nothing was submitted under this id.");
+    if (!this.rows.length) return empty("Unknown execution of rounds", "Nothing was submitted under this id.");
     remember(this.id);
     this.aside.textContent = `${plural(this.rows.length, "team")}, ${plural(this.rounds.length, "round")}`;
     return [this.table(), this.rows.map((row) => this.team(row))];
@@ -175,7 +175,7 @@ class Leaderboard {
     const known = recent();
     const list = known.length
       ? [
-          h("h3", null, "Looked at lately"),
+          h("h3", null, "Recently opened"),
           h(
             "ul",
             { class: "plain" },

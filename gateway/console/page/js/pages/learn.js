@@ -31,7 +31,7 @@ class Learning {
     Object.assign(this, { dataset, signal, job: null });
     this.sources = new Sources(dataset, signal, (runs) => this.changed(runs));
     this.truth = h("input", { autocomplete: "off" });
-    this.truthField = h("label", { class: "field" }, "Right answer, where it is known", this.truth);
+    this.truthField = h("label", { class: "field" }, "Correct answer, if known", this.truth);
     this.what = h("span", null, "Learn");
     this.send = h("button", { class: "primary" }, this.what, key("Ctrl ↵"));
     this.progress = h("div", { class: "narrow" });
@@ -76,8 +76,8 @@ class Learning {
       h(
         "p",
         { class: "muted" },
-        "Paste runs of an agent, or drop files here, as the program wrote them: OpenAI, Anthropic or LangChain messages, " +
-          "SWE-agent, ATIF, OpenTelemetry spans, tau-bench, Who&When, or hansei’s own JSON.",
+        "Paste trajectories of an agent, or drop files here, in their original format: OpenAI, Anthropic or LangChain " +
+          "messages, SWE-agent, ATIF, OpenTelemetry spans, tau-bench, Who&When, or hansei’s own JSON.",
       ),
       this.sources.element,
       this.truthField,
@@ -107,7 +107,7 @@ class Learning {
   /** What is offered follows what was recognised. */
   changed(runs) {
     const many = runs.length > 1;
-    fill(this.what, many ? `Learn from ${count(runs.length)} runs` : "Learn");
+    fill(this.what, many ? `Learn from ${count(runs.length)} trajectories` : "Learn");
     this.truthField.hidden = many;
     this.truth.placeholder = runs.length === 1 ? runs[0].ground_truth : "";
   }
@@ -117,7 +117,7 @@ class Learning {
     try {
       const runs = await this.sources.runs();
       if (!runs?.length)
-        return toast(runs ? "There is nothing to learn from yet." : "Some of this cannot be read.", "bad");
+        return toast(runs ? "There is no trajectory yet." : "Some of this cannot be read.", "bad");
       await (runs.length === 1 ? this.one(runs[0]) : this.many(runs));
     } finally {
       this.send.disabled = false;

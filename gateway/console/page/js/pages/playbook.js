@@ -105,7 +105,7 @@ class View {
   }
 
   nothing() {
-    const learn = h("a", { class: "button primary", href: link(["learn", this.dataset]) }, "Learn from a run");
+    const learn = h("a", { class: "button primary", href: link(["learn", this.dataset]) }, "Learn from a trajectory");
     return empty("No bullets", "Nothing has been learned here at this point.", learn);
   }
 

@@ -101,8 +101,8 @@ class Queue {
   nothing() {
     this.list = null;
     if (this.showing === "decided")
-      return empty("Nothing was decided yet", "What you approve or reject is kept here with its reason.");
-    return empty("Nothing waits", "Changes wait here when the dataset's rules say that a person decides about them.");
+      return empty("No decisions yet", "Approved and rejected changes appear here with their reasons.");
+    return empty("No pending changes", "Changes appear here when the policy of the dataset requires a review.");
   }
 
   row(each) {
@@ -155,7 +155,7 @@ class Queue {
       ),
       proposed(each),
       facts([
-        ["Waits because", each.waits_because],
+        ["Reason for review", each.waits_because],
         ["Reasoning", each.delta.reasoning && h("span", { class: "text" }, each.delta.reasoning)],
         ["Section", each.delta.section || each.present?.section],
         ["By", each.author],
@@ -172,7 +172,7 @@ class Queue {
             ),
         ],
       ]),
-      h("h3", null, "What changed since"),
+      h("h3", null, "Changes since then"),
       since,
     ];
   }
@@ -215,7 +215,7 @@ class Queue {
     const fields = [{ name: "reason", label: "Why", kind: "long", required: true }];
     const answer = await ask({
       title: `Reject ${plural(ids.length, "change")}`,
-      text: "The reason is kept with the change.",
+      text: "The reason is stored with the change.",
       fields,
       confirm: "Reject",
       danger: true,
@@ -266,7 +266,11 @@ function outcome(list) {
 
 function proposed({ delta, present }) {
   if (delta.type === "DELTA_TYPE_ADD") return h("p", { class: "text lead" }, delta.content);
-  if (!present) return [h("p", { class: "text lead" }, delta.content), h("p", { class: "bad" }, "Its target is gone.")];
+  if (!present)
+    return [
+      h("p", { class: "text lead" }, delta.content),
+      h("p", { class: "bad" }, "Its bullet does not exist any more."),
+    ];
   if (delta.type === "DELTA_TYPE_DELETE") return h("p", { class: "diff text lead" }, h("del", null, present.content));
   return drawn(present.content, delta.content);
 }
@@ -286,8 +290,8 @@ function told(dataset, { delta, base_revision: base }, found) {
       "p",
       { class: "muted" },
       delta.bullet_id
-        ? "The bullet is as it was when this was proposed."
-        : "The playbook is as it was when this was proposed.",
+        ? "The bullet has not changed since this was proposed."
+        : "The playbook has not changed since this was proposed.",
     );
   const all = h(
     "a",

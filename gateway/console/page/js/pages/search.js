@@ -35,7 +35,7 @@ class Search {
       type: "search",
       class: "grow",
       value: query.q ?? "",
-      placeholder: "What is looked for?",
+      placeholder: "Search query",
       "aria-label": "Query",
       oninput: changed,
     });
@@ -76,7 +76,7 @@ class Search {
       this.text,
       weights,
       h("label", null, "Results", this.k),
-      h("label", null, "Least confidence", this.confidence),
+      h("label", null, "Minimum confidence", this.confidence),
       h("label", null, "Section", this.section),
     ];
     const form = h("form", { class: "toolbar", role: "search" }, parts);
@@ -134,7 +134,7 @@ class Search {
     this.aside.textContent = "";
     fill(
       this.results,
-      empty("Search the lessons", "Every result shows what vectors and words each said of it. Press / to type."),
+      empty("Search the lessons", "Every result shows its scores by vectors and by words. Press / to type."),
     );
   }
 
@@ -144,7 +144,10 @@ class Search {
     if (!results.length)
       return fill(
         this.results,
-        empty("Nothing found", "No bullet passes these filters. A lower least confidence or another section may help."),
+        empty(
+          "Nothing found",
+          "No bullet passes these filters. A lower minimum confidence or another section may help.",
+        ),
       );
     const highest = Math.max(...results.map((result) => result.raw_cosine));
     const note = `No bullet has a word of the query; the highest similarity is ${highest.toFixed(2)}.`;

@@ -9,7 +9,7 @@ import { session } from "../session.js";
  */
 export function signIn(done, refused) {
   const input = h("input", { type: "password", required: true, autocomplete: "off", spellcheck: "false" });
-  const told = refused ? h("p", { class: "bad", role: "alert" }, "The gateway does not take this token.") : null;
+  const told = refused ? h("p", { class: "bad", role: "alert" }, "The gateway rejects this token.") : null;
   const form = h(
     "form",
     { class: "sign-in card" },
@@ -17,7 +17,7 @@ export function signIn(done, refused) {
     h(
       "p",
       { class: "muted" },
-      "With an API key or a bearer token. It stays in this page's memory and is gone when the page is.",
+      "With an API key or a bearer token. It stays only in the memory of this page.",
     ),
     h("label", { class: "field" }, "Token", input),
     told,
