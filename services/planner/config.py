@@ -133,7 +133,7 @@ class GraceConfig(Settings):
 def load_grace_config(path: Path) -> GraceConfig:
     """Return the configuration from the file and the environment. Raises BadSetting (G-10, P-77).
 
-    A file that is missing or broken, and variables that set nothing, are logged (P-123, P-124).
+    Log a file that is missing or broken, and environment variables that name no setting (P-123, P-124).
     """
     variables = {name for keys, _ in leaf_fields(GraceConfig) for name in variable_names(GraceConfig, keys)}
     for name in sorted(os.environ.keys() - variables):

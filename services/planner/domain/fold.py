@@ -77,7 +77,7 @@ def replay(log: Iterable[Recorded]) -> ExecutionState:
     for recorded in log:
         if state is None:
             if not isinstance(recorded.event, events.Started):
-                raise ValueError(f"a log begins with started, not with {recorded.event.kind}")
+                raise ValueError(f"the first event of a log must be `started`, got `{recorded.event.kind}`")
             state = ExecutionState(recorded.event.plan)
         apply(state, recorded.event, recorded.created_at)
         state.sequence = recorded.sequence

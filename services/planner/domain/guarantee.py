@@ -35,7 +35,7 @@ class ThresholdGuarantee:
         if not 0 < alpha < 1 or not 0 < delta < 1:
             raise ValueError(f"alpha and delta must be in (0, 1), got {alpha} and {delta}")
         if list(candidates) != sorted(candidates, reverse=True):
-            raise ValueError("candidates must go from the strictest down")
+            raise ValueError("candidates must be in descending order")
         self.alpha = alpha
         self.delta = delta
         self.candidates = candidates

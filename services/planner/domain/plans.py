@@ -156,7 +156,7 @@ def validate_dependencies(plan: ExecutionPlan) -> list[str]:
 
 
 def find_faults(plan: ExecutionPlan, prefix: str) -> list[str]:
-    """Return the reasons why a plan cannot be executed in the scope of a prefix: P-12, and names outside of it."""
+    """Return the faults of a plan: of its dependencies (P-12), and names that do not begin with `prefix`."""
     out_of_scope = [
         f"Step {step.step_id}: collection {shorten(step.collection)!r} does not begin with {prefix!r}"
         for step in plan.steps

@@ -218,7 +218,7 @@ class _Driver:
         task = asyncio.ensure_future(work)
         try:
             while not task.done():
-                await self._sleep({task})
+                await self._wait_for_progress({task})
                 if self._state.is_cancelled or moves.exhausted_limit(self._state, self._recorder.now()):
                     return None
             return task.result()
@@ -227,7 +227,7 @@ class _Driver:
 
     async def _wait(self) -> None:
         """Wait until a call returns, an interrupt arrives, or the time is used up."""
-        await self._sleep(set(self._tasks))
+        await self._wait_for_progress(set(self._tasks))
         for task in [task for task in self._tasks if task.done()]:
             del self._tasks[task]
             await self._take_event(task.result())
@@ -236,7 +236,8 @@ class _Driver:
             for step in self._state.plan.steps:
                 self._fail_call(step.step_id)
 
-    async def _sleep(self, tasks: set[asyncio.Task[T]]) -> None:
+    async def _wait_for_progress(self, tasks: set[asyncio.Task[T]]) -> None:
+        """Wait until a task ends, the deadline of the execution passes, or another caller changes the log."""
         now = self._recorder.now()
         deadline = moves.wall_deadline(self._state, now)
         seconds = None if deadline is None else max(0.0, (deadline - now).total_seconds())
@@ -297,7 +298,7 @@ class _Driver:
         find_outcome = getattr(tool, "find_outcome", None)
         try:
             if find_outcome is None:
-                raise LookupError(f"{call.action.value} has no find_outcome")
+                raise LookupError(f"tool {call.action.value} does not implement find_outcome")
             outcome: ToolResult | None = await asyncio.wait_for(find_outcome(call.key), _RECONCILE_SECONDS)
         except Exception as error:  # after any failure the call stays in doubt
             _log.warning("outcome of a tool call is unknown", call=call.key, error=shorten(str(error)))

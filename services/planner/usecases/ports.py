@@ -128,9 +128,10 @@ class ExecutionStore(Protocol):
         owner: str,
         key: IdempotencyKey | None = None,
     ) -> tuple[int, Lease | None]:
-        """Append the events that `decision` makes of the current state; return the last sequence number.
+        """Append the events that `decision` derives from the current state.
 
-        State and events belong to one transaction. A replayed request appends nothing. Raises RunNotFound,
+        Return the last sequence number, and the lease if the execution runs. Read the state and append the events in
+        one transaction. A replayed request appends nothing. Raises RunNotFound,
         RequestIdReused, and the errors of `decision`.
         """
 
@@ -179,7 +180,7 @@ class Embedder(Protocol):
     """Embeds texts."""
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return one row for each text, shape (n, d), float32."""
+        """Return the embeddings of the texts, shape (n, d), float32."""
 
 
 class SearchBackend(Protocol):

@@ -35,9 +35,9 @@ def check_token(
     if not isinstance(event, InterventionRequested):
         raise ValueError(f"expected a question, got {event.kind}")
     if plan_version != event.plan_version:
-        raise AnswerRefused(f"plan_version {plan_version} is not the one asked about ({event.plan_version})")
+        raise AnswerRefused(f"plan_version {plan_version} is not that of the open question ({event.plan_version})")
     if step_id != event.request.step_id:
-        raise AnswerRefused(f"step_id {step_id} is not the one asked about ({event.request.step_id})")
+        raise AnswerRefused(f"step_id {step_id} is not that of the open question ({event.request.step_id})")
     expected = answer_token(key, execution_id, question)
     if not hmac.compare_digest(expected.encode(), token.encode("utf-8", "replace")):
-        raise AnswerRefused(f'answer_token "{shorten(token, 12)}" is not the one of the open question')
+        raise AnswerRefused(f'answer_token "{shorten(token, 12)}" is not that of the open question')

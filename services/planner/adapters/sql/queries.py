@@ -51,13 +51,13 @@ def append_events(
     connection: Connection,
     execution_id: str,
     after: int,
-    head: bytes,
+    head_hash: bytes,
     events: Sequence[tuple[Event, datetime]],
     status: ExecutionStatus,
     wake_at: datetime | None,
 ) -> None:
-    """Append events to a log and store the new state; an execution that does not run loses its lease."""
-    rows = encode_events(execution_id, events, after, head)
+    """Append events to a log and store the new state; release the lease unless the status is RUNNING."""
+    rows = encode_events(execution_id, events, after, head_hash)
     connection.execute(_NEW_EVENTS, rows)
     _add_audits(connection, execution_id, events)
     values = {"id": execution_id, "sequence": after + len(rows), "head_hash": rows[-1]["hash"]}
@@ -131,7 +131,7 @@ def audits_after(connection: Connection, number: int) -> Sequence[StepAudit]:
 
 
 def _add_audits(connection: Connection, execution_id: str, events: Sequence[tuple[Event, datetime]]) -> None:
-    """Add the steps to be audited under a guarantee, in the order of the decisions."""
+    """Insert a row for each step whose answer calibrates the guarantee, in the order of the decisions."""
     rows = [
         {
             "execution_id": execution_id,
