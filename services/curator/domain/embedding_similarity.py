@@ -84,7 +84,7 @@ class EmbeddingSimilarity(Similarity):
         self._vectors, self._subjects, self._negations = matrix.vectors, matrix.subject_numbers, matrix.negations
 
     def cosine(self, text: str, other: str) -> float:
-        """Return the cosine of two texts; 0 for a text that is neither a lesson nor in the matrix."""
+        """Return the cosine of the embeddings of two texts; 0 if a text has no embedding here."""
         first, second = self._vector(text), self._vector(other)
         return 0.0 if first is None or second is None else float(first @ second)
 

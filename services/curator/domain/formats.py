@@ -86,7 +86,7 @@ def _from_text(text: str, form: PlaybookFormat) -> Iterator[Bullet]:
             body.append(line.removeprefix(CONTINUED))
             continue
         if head:
-            yield _bullet(head, "\n".join(body), section, form)
+            yield _create_bullet(head, "\n".join(body), section, form)
             head, body = None, []
         found = _BULLET.fullmatch(line)
         if found:
@@ -96,10 +96,10 @@ def _from_text(text: str, form: PlaybookFormat) -> Iterator[Bullet]:
         elif line.strip():
             raise _unreadable(f"line {number}", f'"{shorten(line)}" is neither a heading nor a bullet `[id] text`')
     if head:
-        yield _bullet(head, "\n".join(body), section, form)
+        yield _create_bullet(head, "\n".join(body), section, form)
 
 
-def _bullet(head: tuple[int, str], text: str, section: str, form: PlaybookFormat) -> Bullet:
+def _create_bullet(head: tuple[int, str], text: str, section: str, form: PlaybookFormat) -> Bullet:
     number, bullet_id = head
     helpful = harmful = 0
     if form is PlaybookFormat.COUNTED:

@@ -40,7 +40,7 @@ class Snapshot:
 
     @property
     def playbook(self) -> Playbook:
-        """Return the bullets in order, with the metadata of C-05."""
+        """Return the bullets in order, with the times of creation and change (C-05)."""
         now = utc_now()
         metadata = PlaybookMetadata(created_at=self.created_at or now, updated_at=self.updated_at or now)
         return Playbook(metadata=metadata, bullets=self.bullet_list)

@@ -88,7 +88,7 @@ def commit(dataset: DatasetTransaction, batch: EditBatch, *, always: bool = Fals
     bullets_before = dataset.bullets
     draft = dataset.new_draft()
     votes = count_votes(draft, batch.votes, is_reliable=batch.is_reliable)
-    operations = merge_deltas(draft, batch.proposals, _terms(dataset, policy, batch))
+    operations = merge_deltas(draft, batch.proposals, _merge_terms(dataset, policy, batch))
     operations, pending = _hold_for_review(dataset, policy, batch, operations)
     _log_skipped(dataset.dataset, operations, votes)
     if always or not draft.is_empty:
@@ -101,7 +101,8 @@ def commit(dataset: DatasetTransaction, batch: EditBatch, *, always: bool = Fals
     )
 
 
-def _terms(dataset: DatasetTransaction, policy: Policy, batch: EditBatch) -> MergeTerms:
+def _merge_terms(dataset: DatasetTransaction, policy: Policy, batch: EditBatch) -> MergeTerms:
+    """Return the parameters of a merge; proposals of an unreliable batch get the trust LOW."""
     trust = policy.trust_of(batch.origin.author) if batch.is_reliable else Trust.LOW
     return MergeTerms(
         base_revision=batch.base_revision,

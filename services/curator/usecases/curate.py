@@ -176,7 +176,7 @@ class CuratorAgent:
                 raise
             except Exception as error:
                 return self._report_failure(request.dataset, bullets, revision, error), None
-        raise AssertionError("the last attempt returns")
+        raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def _require_new(self, key: IdempotencyKey | None) -> None:
         """Raise RequestDone if the request was done before, so that no model is called for it."""

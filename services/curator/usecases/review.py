@@ -67,6 +67,7 @@ def _mark_if_expired(change: PendingChange, dataset: DatasetTransaction) -> Pend
 def _apply_approved(
     dataset: DatasetTransaction, changes: Sequence[PendingChange], origin: Origin
 ) -> dict[str, PendingState]:
+    """Append the changes as one revision for each trajectory; return the state of each change."""
     states: dict[str, PendingState] = {}
     for trajectory in dict.fromkeys(change.source_trajectory for change in changes):
         group = [change for change in changes if change.source_trajectory == trajectory]

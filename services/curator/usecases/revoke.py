@@ -41,6 +41,7 @@ class _Revoker:
         self.revocation = Revocation(revision=dataset.revision)
 
     def revoke(self, origin: Origin, *, dry_run: bool) -> Revocation:
+        """Undo the edits and the votes of the trajectory; append them as a revision unless `dry_run`."""
         dataset, revocation = self.dataset, self.revocation
         bullets = {stored.slot: stored for stored in dataset.all_bullets()}
         slots = {change.slot for change in dataset.changes_in(sorted(self.revisions))}

@@ -64,7 +64,7 @@ class SqlDatasetTransaction(LockedDataset):
         schema.requests.store_response(self._connection, key, response, self._now, payload)
 
     def store_embeddings(self, embeddings: NewEmbeddings) -> None:
-        """Store the vectors of texts together with the changes of the request."""
+        """Store the embeddings of texts in the transaction of the request."""
         insert_embeddings(self._connection, schema.embeddings, embeddings.model_id, embeddings.vectors)
 
     def new_draft(self) -> Draft:

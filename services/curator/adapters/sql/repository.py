@@ -191,7 +191,7 @@ class SqlPlaybookStore:
         return await self._read(queries.pending, validate_dataset_name(dataset), states, after, limit)
 
     def embedding_store(self) -> TableStore:
-        """Return the store of vectors."""
+        """Return the store of embeddings."""
         return TableStore(schema.embeddings, self.database.read, self.database.write)
 
     def _cache_newest(self, loaded: Snapshot) -> Snapshot:

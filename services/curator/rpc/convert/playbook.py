@@ -82,7 +82,7 @@ def stored_message(stored: StoredBullet) -> pb.Bullet:
 
 
 def source_message(source: Source) -> pb.Source:
-    """Return the message of a source."""
+    """Encode a source as a protobuf message."""
     return pb.Source(trajectory_id=source.trajectory, steps=source.steps)
 
 
