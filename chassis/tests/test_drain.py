@@ -123,7 +123,7 @@ async def test_what_outlasts_the_grace_is_cancelled_and_unwound_before_anything_
     await peers.close()
 
 
-async def test_an_endless_stream_is_is_draining_to_resume_elsewhere() -> None:
+async def test_an_endless_stream_is_draining_to_resume_elsewhere() -> None:
     probe = Probe()
     async with AsyncExitStack() as stack:
         running = await stack.enter_async_context(serve(service(probe)))

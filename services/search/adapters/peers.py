@@ -69,12 +69,12 @@ class CuratorFeed:
             vectors[bullet.searchable_text] = vector
 
 
-def parse_bullet(origin: bytes) -> IndexedBullet:
+def parse_bullet(serialized: bytes) -> IndexedBullet:
     """Parse a bullet from the bytes that the curator sent."""
-    return decode_bullet(playbook_pb2.Bullet.FromString(origin), origin)
+    return decode_bullet(playbook_pb2.Bullet.FromString(serialized), serialized)
 
 
-def decode_bullet(message: playbook_pb2.Bullet, origin: bytes | None = None) -> IndexedBullet:
+def decode_bullet(message: playbook_pb2.Bullet, serialized: bytes | None = None) -> IndexedBullet:
     """Return the bullet of a message; without `searchable_text` its content is searched."""
     return IndexedBullet(
         id=message.id,
@@ -86,5 +86,5 @@ def decode_bullet(message: playbook_pb2.Bullet, origin: bytes | None = None) -> 
         harmful=message.harmful,
         source_trajectory=message.source_trajectory,
         is_served=message.state != playbook_pb2.BULLET_STATE_RETIRED,
-        origin=message.SerializeToString() if origin is None else origin,
+        serialized=message.SerializeToString() if serialized is None else serialized,
     )

@@ -138,7 +138,7 @@ class ReferenceIndex(Generic[ItemT]):
         return False
 
     def export_state(self) -> IndexState[ItemT]:
-        """Return the revision alone: `NoSnapshots` stores nothing of it."""
+        """Return a state with the revision only; it is never stored (`NoSnapshots`)."""
         return IndexState(self.view.revision, (), Items(), (), (), {})
 
 

@@ -77,10 +77,10 @@ class SnapshotFiles(Generic[StoredItemT]):
         header = {"made_with": self._made_with, "revision": snapshot.revision, "arrays": array_names}
         arrays = {
             **pack_bytes([entry_id.encode() for entry_id in snapshot.order], "order"),
-            **pack_bytes([item.origin for item in snapshot.retired], "retired"),
+            **pack_bytes([item.serialized for item in snapshot.retired], "retired"),
         }
         if index is not None:
-            arrays |= _pack_names(index.ids, "ids") | pack_bytes(index.items.origins(), "items")
+            arrays |= _pack_names(index.ids, "ids") | pack_bytes(index.items.serialized_items(), "items")
             arrays |= _pack_names(index.terms, "terms") | _pack_names(index.facets, "facets") | dict(index.arrays)
         try:
             write_arrays(self._path(name), header, arrays)
@@ -100,7 +100,7 @@ class SnapshotFiles(Generic[StoredItemT]):
             index = IndexState(
                 header["revision"],
                 _unpack_names(arrays, "ids"),
-                Items([SerializedItem(origin) for origin in unpack_bytes(arrays, "items")], self._parse_item),
+                Items([SerializedItem(serialized) for serialized in unpack_bytes(arrays, "items")], self._parse_item),
                 _unpack_names(arrays, "terms"),
                 _unpack_names(arrays, "facets"),
                 {name: arrays[name] for name in header["arrays"]},
@@ -108,7 +108,7 @@ class SnapshotFiles(Generic[StoredItemT]):
         return IndexSnapshot(
             header["revision"],
             [entry_id.decode() for entry_id in unpack_bytes(arrays, "order")],
-            [self._parse_item(origin) for origin in unpack_bytes(arrays, "retired")],
+            [self._parse_item(serialized) for serialized in unpack_bytes(arrays, "retired")],
             index,
         )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class IndexedBullet:
     """One lesson of a playbook (C-01); searches read `searchable_text` and `keywords`.
 
-    ``is_served`` is false for a retired bullet: it keeps its position in the playbook and is never found. ``origin`` is
+    ``is_served`` is false for a retired bullet: it keeps its position in the playbook and is never found. ``serialized`` is
     the bullet as the curator sent it; results carry it unchanged.
     """
 
@@ -22,7 +22,7 @@ class IndexedBullet:
     harmful: int = 0
     source_trajectory: str = ""
     is_served: bool = True
-    origin: bytes = b""
+    serialized: bytes = b""
 
     @property
     def confidence_score(self) -> float:

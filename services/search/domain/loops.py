@@ -93,7 +93,7 @@ def rank_rows(
 def rank_scored(
     units: Float32s, query: Float32s, bm25: Floats, order: Int64s, fusion: Fusion, count: int
 ) -> RankedRows:
-    """Return the `count` best rows of these parallel vectors and BM25 scores."""
+    """Return the `count` best rows; row i has the unit vector `units[i]` and the score `bm25[i]`."""
     ranked = fuse(inner_products(units, query), bm25, order, fusion, count)
     if EQUAL_WITHIN < ranked.spread <= SINGLE_PRECISION_NOISE:
         return fuse((units.astype(np.float64) * query).sum(axis=1), bm25, order, fusion, count)

@@ -158,7 +158,7 @@ def _count(ascending: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _extend(table: NDArray[Any], count: int) -> NDArray[Any]:
-    """Return a copy of the table with `count` rows, the new ones 0."""
+    """Return a copy of the table, extended with zeros to `count` rows."""
     copy = np.zeros((count, *table.shape[1:]), table.dtype)
     copy[: len(table)] = table
     return copy

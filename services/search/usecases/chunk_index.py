@@ -62,8 +62,8 @@ class CollectionFollower:
     async def get_index(self, collection: Collection) -> ChunkIndex:
         """Return the index as soon as it has the revision of `collection`.
 
-        Raises the errors of `ChunkIndex` and `CollectionStore`. All callers wait for one task, which continues when
-        one of them has reached its deadline.
+        Raises the errors of `ChunkIndex` and `CollectionStore`. All callers wait for one task. The deadline of a
+        caller ends its wait, not the task.
         """
         while not self._is_checked or self._index.revision < collection.revision:
             if self._running is None or self._running.done():

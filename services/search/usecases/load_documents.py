@@ -117,7 +117,7 @@ class LoadDocuments:
 async def collect_batches(
     items: AsyncIterator[LoadItem], linger: float = LINGER_SECONDS
 ) -> AsyncIterator[list[LoadItem]]:
-    """Yield the items in lists with different ids, within the limits of a batch."""
+    """Yield batches of items with distinct ids; yield an incomplete one if no item arrives for `linger` seconds."""
     batch = _Batch()
     next_item = asyncio.ensure_future(anext(items, None))
     try:

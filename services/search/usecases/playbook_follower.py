@@ -199,7 +199,7 @@ class PlaybookFollower:
                     await self._replace_all(bullets, revision, vectors)
                 case CommittedRevision(revision, changes, vectors) if revision > self._revision:
                     if revision != self._revision + 1:
-                        raise MissedRevisionError(f"revision {revision} after {self._revision}")
+                        raise MissedRevisionError(f"expected revision {self._revision + 1}, got {revision}")
                     await self._apply_changes(changes, revision, vectors)
                 case FeedProgress(revision) if revision > self._revision:
                     raise MissedRevisionError(f"the feed stands at revision {revision}, the index at {self._revision}")

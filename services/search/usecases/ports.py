@@ -140,7 +140,7 @@ class CollectionStore(Protocol):
         """Return some of the documents written or deleted after revision `after`, oldest first; none at the end."""
 
     async def read_passages(self, collection: Collection, refs: Sequence[ChunkRef]) -> Passages:
-        """Return the texts of those chunks whose documents have not changed since."""
+        """Return the texts of the chunks; omit chunks whose documents have changed since they were indexed."""
 
     async def begin_generation(self, collection: Collection, model: str) -> Collection:
         """Return the next generation of the collection, embedded by `model`; no request finds it by its name."""

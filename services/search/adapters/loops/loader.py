@@ -21,15 +21,15 @@ EVERY_ROW = np.empty(0, np.bool_)
 """Replaces a mask of None."""
 
 
-def load_loops(is_is_stopped: Callable[[], bool] = lambda: False) -> Loops:
+def load_loops(is_stopped: Callable[[], bool] = lambda: False) -> Loops:
     """Return the compiled loops; those in NumPy where numba is missing, or if loading was stopped."""
     if find_spec("numba") is None:
-        log.info("numba is not installed; NumPy computes queries")
+        log.info("numba is not installed; using the NumPy loops")
         return NUMPY_LOOPS
     from services.search.adapters.loops import numba_loops
 
     for loop, signature in numba_loops.SIGNATURES.items():
-        if is_is_stopped():
+        if is_stopped():
             return NUMPY_LOOPS
         if not loop.signatures:
             loop.compile(signature)
