@@ -232,6 +232,7 @@ def _meat(design: _Design, chance: Array, information: Array, clusters: NDArray[
 
 
 def _correct_score(design: _Design, chance: Array, information: Array, cluster: int, score: Array) -> Array:
+    """Return the score of a task, corrected for the task's influence on the fit (CR3)."""
     mine = design.clusters == cluster
     without = information - _information(design.rows[mine], chance[mine])
     # Least squares, as the other tasks alone may not determine everything.

@@ -37,8 +37,8 @@ class RoundRules:
             return RoundDecision(MAX_ROUNDS_REACHED, None)
         return None
 
-    def decide_by(self, judgment: ImprovementJudgment, round_number: int) -> RoundDecision:
-        """Return the decision after a judged round; nothing follows the last one, whatever the judge expects."""
+    def decide_by_judgment(self, judgment: ImprovementJudgment, round_number: int) -> RoundDecision:
+        """Return the decision after a judged round; the last allowed round ends it whatever the judge decides."""
         if round_number >= self.max_rounds:
             return RoundDecision(MAX_ROUNDS_REACHED, judgment.model_copy(update={"should_continue": False}))
         return RoundDecision("" if judgment.should_continue else NO_IMPROVEMENT_EXPECTED, judgment)

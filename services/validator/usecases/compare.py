@@ -139,7 +139,7 @@ class CompareSubmissions:
             preference = Preference(judged.preference)
         except JudgeFailed as failed:
             log.warning(
-                "comparison failed; it is left unmeasured",
+                "comparison failed; recording it as unmeasured",
                 first=pair.first.id,
                 second=pair.second.id,
                 error=str(failed),

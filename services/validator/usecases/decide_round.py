@@ -33,4 +33,4 @@ class DecideRound:
         if decision is not None or formatted_prompt is None:
             return decision
         judgment = await self._judge.judge_improvement_prospects(formatted_prompt, model)
-        return rules.decide_by(judgment, round_number)
+        return rules.decide_by_judgment(judgment, round_number)

@@ -42,5 +42,5 @@ class RuleJudge:
             reasoning = f"{self._note} {', '.join(f'{score:.2f}' for score in seen.scores)}".rstrip()
             answer = {"should_continue": seen.should_continue, "reasoning": reasoning, "confidence_score": CONFIDENCE}
         else:
-            raise TypeError(f"no rule answers in the shape {shape.__name__}")
+            raise TypeError(f"no rule can fill a {shape.__name__}")
         return shape.model_validate(answer)

@@ -103,7 +103,7 @@ class RunReports:
         words = await self._vocabulary.words(options.wording)
         return await run_dashboard_report(ADVISOR, brief, self._model, options, words, self._observer, self._language)
 
-    async def of_kind(
+    async def run_kind(
         self, name: str, inputs_json: str, valid_node_ids: Sequence[str], options: RunOptions
     ) -> ReportRun:
         """Generate a report of a registered kind.

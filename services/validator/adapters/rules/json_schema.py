@@ -160,7 +160,7 @@ def _check_required(validator: Any, names: list[str], instance: object, schema: 
 
 def _check_pattern(validator: Any, pattern: str, instance: object, schema: object) -> Iterator[ValidationError]:
     if isinstance(instance, str) and not re2.search(pattern, instance):
-        yield ValidationError("does not match")
+        yield ValidationError(f"does not match the pattern {shorten(pattern)}")
 
 
 def _check_unique_items(validator: Any, wanted: bool, instance: object, schema: object) -> Iterator[ValidationError]:
@@ -168,7 +168,7 @@ def _check_unique_items(validator: Any, wanted: bool, instance: object, schema: 
     if wanted and isinstance(instance, list):
         texts = {json.dumps(_normalise_numbers(item), sort_keys=True) for item in instance}
         if len(texts) < len(instance):
-            yield ValidationError("repeats items")
+            yield ValidationError("has duplicate items")
 
 
 def _normalise_numbers(value: object) -> object:

@@ -56,7 +56,7 @@ def _decode_sampling(scoring: pb.RepeatedScoring) -> Sampling:
 
 
 def decode_result(result: pb.EvaluationResult) -> EvaluationResult:
-    """Return an evaluation that a caller stores. Raises EvaluationInvalid."""
+    """Decode an evaluation that a caller wants to store. Raises EvaluationInvalid."""
     scores = (MetricScore(score.metric_name, score.score, score.evaluator_comment) for score in result.metrics)
     return EvaluationResult(tuple(scores), result.overall_score)
 

@@ -50,7 +50,7 @@ class ValidatorServicer(rpc.ValidatorServiceServicer):
 
     async def RunReport(self, request: pb.RunReportRequest, context: Any) -> pb.RunReportResponse:
         """Generate a report of a registered kind."""
-        run = await self._runs.of_kind(
+        run = await self._runs.run_kind(
             request.type, request.inputs_json, list(request.valid_node_ids), decode_options(request.options)
         )
         return pb.RunReportResponse(run=encode_run(run))
