@@ -25,7 +25,7 @@ _SUBCOMMAND = re.compile(r"[a-z][a-z-]{0,30}")
 def name_operation(tool: str, arguments: str) -> str:
     """Return the tool's name with the requested operation, as far as the form of `arguments` shows it."""
     if arguments.lstrip()[:1] != "{":
-        return (_command(arguments) or tool) if tool.lower() in _SHELLS else tool
+        return (_command_name(arguments) or tool) if tool.lower() in _SHELLS else tool
     if len(arguments) > _MAX_JSON_CHARS:
         return tool
     try:
@@ -42,7 +42,7 @@ def _name_request(tool: str, fields: dict[str, object]) -> str:
     sql = _SQL.match(_first_text(fields, _SQL_FIELDS))
     if sql:
         return f"{tool} {sql.group(1).upper()}"
-    command = _command(_first_text(fields, COMMAND_FIELDS))
+    command = _command_name(_first_text(fields, COMMAND_FIELDS))
     if not command or command == tool:
         return tool
     if tool.lower() in _SHELLS or command.startswith(f"{tool} "):
@@ -57,7 +57,8 @@ def _first_text(fields: dict[str, object], names: tuple[str, ...]) -> str:
     return value[:_READ_CHARS] if isinstance(value, str) else ""
 
 
-def _command(text: str) -> str:
+def _command_name(text: str) -> str:
+    """Return the program of a shell command with its subcommand; empty if there is none."""
     words = _SKIPPED.sub("", text[:_READ_CHARS], count=1).split(maxsplit=2)
     if not words or not _PROGRAM.fullmatch(words[0]):
         return ""

@@ -110,7 +110,7 @@ class Trajectory(BaseModel):
 
     @property
     def transcript(self) -> tuple[Step, ...]:
-        """Return the steps that lessons refer to: the log, or else the reasoning steps as steps of the agent."""
+        """Return the steps that lessons refer to: `steps`, or else `reasoning_steps` as steps of the agent."""
         if self.steps:
             return self.steps
         return tuple(
@@ -119,5 +119,5 @@ class Trajectory(BaseModel):
 
     @property
     def first_step_number(self) -> int:
-        """Return the number of the first step in a prompt: 0 in a log, 1 in reasoning steps (R-25)."""
+        """Return the number of the first step in a prompt: 0 for `steps`, 1 for `reasoning_steps` (R-25)."""
         return 0 if self.steps else 1

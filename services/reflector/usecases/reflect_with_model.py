@@ -113,7 +113,7 @@ class ReflectorAgent:
         prompt = self._prompts.build_insights_prompt(request, transcript, used, previous)
         messages: list[Message] = [("human", prompt)]
         reply = await self._model.reply(messages, InsightsReply)
-        numbers = _numbers_of(request.trajectory)
+        numbers = _prompt_step_numbers(request.trajectory)
         unknown = _unknown_steps(reply, numbers)
         if unknown:
             build_objection = self._prompts.build_objection(unknown, numbers)
@@ -122,7 +122,7 @@ class ReflectorAgent:
             )
             unknown = _unknown_steps(reply, numbers)
         if unknown:
-            raise UnknownStepsError(f"the insights rest on steps that do not exist: {unknown}")
+            raise UnknownStepsError(f"the insights cite steps that do not exist: {unknown}")
         return await asyncio.to_thread(_insights, reply, request.trajectory)
 
     async def _evaluation(self, request: ReflectionRequest, bullet: UsedBullet) -> BulletEvaluation:
@@ -160,8 +160,8 @@ class ReflectorAgent:
         )
 
 
-def _numbers_of(trajectory: Trajectory) -> range:
-    """Return the step numbers of the prompt."""
+def _prompt_step_numbers(trajectory: Trajectory) -> range:
+    """Return the numbers of the trajectory's steps in the prompt."""
     first = trajectory.first_step_number
     return range(first, first + len(trajectory.transcript))
 

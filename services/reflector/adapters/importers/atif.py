@@ -38,7 +38,7 @@ def read(record: Record, dataset: str) -> RecordedTrajectory:
         if step.value.get("step_id") != number:
             rule = f"must be the step's number, {number}"
             raise step.error("step_id", rule)
-        _add(collector, step, agent.text("name") if agent else "")
+        _add_step(collector, step, agent.text("name") if agent else "")
     extra = record.child("extra") or Record({}, record.field_path("extra"))
     return build_recorded_trajectory(
         extra,
@@ -50,7 +50,7 @@ def read(record: Record, dataset: str) -> RecordedTrajectory:
     )
 
 
-def _add(collector: StepCollector, step: Record, agent: str) -> None:
+def _add_step(collector: StepCollector, step: Record, agent: str) -> None:
     role = step.choice("source", _ROLES)
     calls = [_call(call) for call in step.records("tool_calls")]
     name = agent if role == "assistant" else ""

@@ -163,12 +163,12 @@ def _is_document(line: str) -> bool:
 
 def _parse_json(text: str, location: str) -> object:
     try:
-        return json.loads(text, parse_constant=_reject_constant)
+        return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError as error:
         raise MalformedTrajectory(location, text[:80], "is nested too deeply") from error
     except ValueError as error:
         raise MalformedTrajectory(location, text.strip()[:80], f"is not JSON: {error}") from error
 
 
-def _reject_constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")

@@ -36,7 +36,7 @@ _ROLES: dict[str, Role] = {
 
 
 def check_format(record: Record) -> None:
-    """Raise MalformedTrajectory with the reason if the record is no export of spans."""
+    """Raise MalformedTrajectory with the reason if the record is not an OTLP export of spans."""
     record.require_list("resourceSpans")
 
 
