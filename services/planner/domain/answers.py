@@ -61,9 +61,7 @@ def _plan_outcome(state: ExecutionState, response: InterventionResponse, policy:
     """Return the outcome of an answer about the plan, whose refinements are limited (P-52)."""
     action = response.action
     if action in (InterventionAction.RETRY, InterventionAction.SKIP):
-        raise AnswerRefused(
-            f'action "{action.value}" is for questions about a step; the open question is about the plan'
-        )
+        raise AnswerRefused(f'action "{action.value}" is for questions about a step; this one is about the plan')
     if action is InterventionAction.INPUT and wants_replan(_text(response)):
         action = InterventionAction.MODIFY
     if action is InterventionAction.MODIFY:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class IndexedBullet:
     """One lesson of a playbook (C-01); searches read `searchable_text` and `keywords`.
 
-    ``is_served`` is false for a retired bullet: it keeps its position in the playbook and is never found. ``serialized`` is
-    the bullet as the curator sent it; results carry it unchanged.
+    ``is_served`` is false for a retired bullet: it keeps its position in the playbook and is never found.
+    ``serialized`` is the bullet as the curator sent it; results carry it unchanged.
     """
 
     id: str
