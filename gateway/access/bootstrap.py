@@ -82,7 +82,7 @@ def _requires_credentials(settings: AccessSettings, addresses: Mapping[str, str]
     token, issuer = bool(settings.gateway_api_token.get_secret_value()), bool(settings.oidc_issuer)
     if settings.auth == "off" and (token or issuer):
         variable = "GATEWAY_API_TOKEN" if token else "HANSEI_OIDC_ISSUER"
-        raise BadSetting(f"HANSEI_AUTH is off, but {variable} is set: leave one of them out")
+        raise BadSetting(f"HANSEI_AUTH is off, but {variable} is set: unset one of them")
     if settings.auth == "on" or token or issuer:
         return True
     for variable, address in addresses.items():
@@ -102,7 +102,7 @@ def _token_authenticator(
         return None
     for name in ("oidc_audience", "oidc_jwks"):
         if not getattr(settings, name):
-            raise BadSetting(f"HANSEI_{name.upper()} is not set; an issuer needs it")
+            raise BadSetting(f"HANSEI_{name.upper()} is not set; HANSEI_OIDC_ISSUER requires it")
     # Imports the cryptography library, which only tokens of an issuer need.
     from gateway.access.adapters.issuer_tokens import ALGORITHMS, IssuerTokens, TokenIssuer, key_set_reader
 

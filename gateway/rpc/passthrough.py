@@ -22,7 +22,7 @@ def registrations(channel_of: ChannelOf, contract: Contract) -> list[Registratio
     """Return a registration for each service behind the gateway. Methods without a timeout are endless."""
     return [
         Registration(
-            add=_add,
+            add=_register_handlers,
             servicer=Passthrough(peer, service, channel_of),
             endless=[method.name for method in service.methods if contract.policy_of(method).timeout_seconds is None],
         )
@@ -31,7 +31,7 @@ def registrations(channel_of: ChannelOf, contract: Contract) -> list[Registratio
     ]
 
 
-def _add(passthrough: Passthrough, server: Any) -> None:
+def _register_handlers(passthrough: Passthrough, server: Any) -> None:
     service = passthrough.service
     handlers = {method.name: passthrough.handler(method) for method in service.methods}
     server.add_registered_method_handlers(service.full_name, handlers)

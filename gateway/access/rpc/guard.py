@@ -102,9 +102,10 @@ class AuthorizedCall:
             return None
         if not await self._owns(kind, name):
             raise ResourceNotFound(kind.value, name)
-        return self._add_name(shorten(name, MAX_RECORDED_CHARS))
+        return self._add_audited_name(shorten(name, MAX_RECORDED_CHARS))
 
-    def _add_name(self, name: str) -> None:
+    def _add_audited_name(self, name: str) -> None:
+        """Add the name of a resource to the audit record, up to a limit."""
         if name and name not in self.names and len(self.names) < MAX_RECORDED:
             self.names.append(name)
 

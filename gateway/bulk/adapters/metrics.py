@@ -40,7 +40,7 @@ class BulkMetrics:
         self._attempts.record(seconds, {"outcome": result.value})
 
     def record_totals(self, totals: JobTotals) -> None:
-        """Report these totals from now on."""
+        """Set the totals that the gauges report."""
         self._totals = totals
 
 

@@ -147,7 +147,7 @@ def _learn_request(pending: PendingTrajectory, position: int) -> gateway.LearnRe
 
 
 def outcome_of(response: gateway.LearnResponse) -> Learned | Failure:
-    """Return the outcome of Learn. A response that committed nothing is a failure: no job counts it (G-43, G-45)."""
+    """Return the outcome of a Learn response; without a saved curation it is a transient failure (G-43, G-45)."""
     if not response.HasField("curation"):
         message = "the reflection failed; nothing was learned"
         return Failure("ABORTED", "REFLECTION_FAILED", message, is_transient=True)

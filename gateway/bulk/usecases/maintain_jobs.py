@@ -65,16 +65,16 @@ class BulkLearning:
         self._stopped = False
 
     async def open(self) -> None:
-        """Open the database; if it is unavailable, later. The queue opens with the first job.
+        """Open the database, or try again later if it is unavailable. Open the queue with the first job.
 
-        Until then methods of jobs answer UNAVAILABLE; the gateway serves all others. Raises SchemaNewer.
+        Until then methods of jobs fail with UNAVAILABLE; the gateway serves all others. Raises SchemaNewer.
         """
         try:
             await self._open_database()
         except SchemaNewer:
             raise
         except HanseiError as error:
-            log.warning("bulk learning is not available yet", error=str(error))
+            log.warning("opening the database of bulk learning failed; trying again later", error=str(error))
 
     async def drain(self) -> None:
         """Accept nothing more, and finish the attempts in progress."""

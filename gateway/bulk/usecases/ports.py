@@ -75,7 +75,7 @@ class ProgressStore(Protocol):
         """Count a start of a batch, and return the positions that wait."""
 
     async def find_pending(self, key: str, position: int) -> PendingTrajectory | None:
-        """Return a trajectory to learn; None if it does not wait any more."""
+        """Return the pending trajectory at a position; None if it is no longer pending."""
 
     async def save_learned(self, key: str, position: int, learned: Learned) -> None:
         """Count a trajectory as learned, once."""
