@@ -171,8 +171,9 @@ class _PlaybookTools:
             return names[0]
         if not names and or_new:
             return "default"
-        choices = ", ".join(names) or "none yet, learn_from_trajectory creates one"
-        raise ToolError(f"which playbook? Name one with `dataset`: {choices}")
+        if not names:
+            raise ToolError("there is no playbook yet: learn_from_trajectory creates one")
+        raise ToolError(f"several playbooks exist; set `dataset` to one of: {', '.join(names)}")
 
 
 @contextmanager

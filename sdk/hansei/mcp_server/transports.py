@@ -53,7 +53,7 @@ async def serve_http(
 def _split_address(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise BadSetting(f"{address!r} is no address: it must be host:port, such as 127.0.0.1:8765")
+        raise BadSetting(f"{address!r} is not an address: it must be host:port, such as 127.0.0.1:8765")
     return host.strip("[]"), int(port)
 
 

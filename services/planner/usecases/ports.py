@@ -130,7 +130,7 @@ class ExecutionStore(Protocol):
     ) -> tuple[int, Lease | None]:
         """Append the events that `decision` derives from the current state.
 
-        Return the last sequence number, and the lease if the execution runs. Read the state and append the events in
+        Return the last sequence number, and the lease if this call acquired it. Read the state and append the events in
         one transaction. A replayed request appends nothing. Raises RunNotFound,
         RequestIdReused, and the errors of `decision`.
         """

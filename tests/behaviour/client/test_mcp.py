@@ -163,7 +163,7 @@ async def test_which_playbook_is_meant_is_asked_when_there_are_several(connect: 
         stack.import_playbook(name, b"[a-00001] Text.\n")
     async with connect() as client:
         message = await refusal(client, "read_playbook")
-        assert "which playbook? Name one with `dataset`: " in message
+        assert "several playbooks exist; set `dataset` to one of: " in message
         assert all(name in message for name in ("several-1", "several-2"))
         assert (await call(client, "read_playbook", dataset="several-1"))["bullets"]
 
@@ -212,8 +212,8 @@ def test_a_page_in_a_browser_cannot_reach_it(stack: Client, tmp_path: Path) -> N
     ("arguments", "complaint"),
     [
         (["--http", "0.0.0.0:0"], "can be reached by others"),
-        (["--http", "nonsense"], "'nonsense' is no address"),
-        (["--http", "127.0.0.1:99999"], "is no address"),
+        (["--http", "nonsense"], "'nonsense' is not an address"),
+        (["--http", "127.0.0.1:99999"], "is not an address"),
     ],
 )
 def test_an_address_that_will_not_do_is_a_message(

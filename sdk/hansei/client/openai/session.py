@@ -83,7 +83,7 @@ class _Session(Generic[OpenAIClient, HanseiClient]):
 
     @property
     def served_bullets(self) -> tuple[Bullet, ...]:
-        """Return the bullets that the prompts were given so far."""
+        """Return all bullets that were added to a prompt so far."""
         return self.recording.served_bullets
 
     def mark_success(self, test_report: str = "", *, reward: float | None = None, ground_truth: str = "") -> None:

@@ -59,7 +59,7 @@ def _reuse(chapter: ReuseChapter) -> RenderableType:
 
 
 def document(chapter: Chapter) -> dict[str, object]:
-    """Return a chapter as JSON."""
+    """Return a chapter of the demo as a JSON object."""
     match chapter:
         case LearnOutcome():
             return {"chapter": "learned", **outcomes.document(chapter)}
