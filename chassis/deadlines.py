@@ -27,7 +27,7 @@ def remaining(clock: Clock = time.monotonic) -> float | None:
 @contextmanager
 def time_limit(seconds: float | None, clock: Clock = time.monotonic) -> Iterator[None]:
     """Limit the calls of a block to `seconds`; an earlier deadline of the caller stays."""
-    token = _expires_at.set(_earliest(seconds, clock))
+    token = _expires_at.set(_earlier_deadline(seconds, clock))
     try:
         yield
     finally:
@@ -38,7 +38,7 @@ def begin(seconds: float | None, clock: Clock = time.monotonic) -> None:
     """Set the deadline of an arriving call for the rest of its task. Raises `DeadlineExceeded` if it has passed."""
     if seconds is not None and seconds <= 0:
         raise DeadlineExceeded("the deadline passed before the call began")
-    _expires_at.set(_earliest(seconds, clock))
+    _expires_at.set(_earlier_deadline(seconds, clock))
 
 
 def budget(policy_seconds: float | None, clock: Clock = time.monotonic) -> float | None:
@@ -55,7 +55,8 @@ def budget(policy_seconds: float | None, clock: Clock = time.monotonic) -> float
     return left if policy_seconds is None else min(left, policy_seconds)
 
 
-def _earliest(seconds: float | None, clock: Clock) -> float | None:
+def _earlier_deadline(seconds: float | None, clock: Clock) -> float | None:
+    """Return the time in `seconds` from now, or the current deadline if it is earlier."""
     current = _expires_at.get()
     if seconds is None:
         return current

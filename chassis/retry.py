@@ -68,7 +68,7 @@ class RetryPolicy:
         async for attempt in attempts:
             with attempt:
                 return await work(), attempt.retry_state.attempt_number
-        raise AssertionError("the last attempt returns or raises")
+        raise AssertionError("unreachable: the last attempt returns or raises")
 
     def run_blocking(self, work: Callable[[], T], retry_on: Predicate) -> T:
         """Return what `work` returned, without an event loop. Raises the error of the last attempt."""

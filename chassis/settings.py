@@ -275,7 +275,7 @@ class ServiceSettings(Settings):
     def _known_kinds(cls, value: str) -> str:
         unknown = sorted(set(_split_list(value)) - {"grpc", "http", "metrics", "health"})
         if unknown:
-            raise ValueError(f"unknown: {', '.join(unknown)}; it may name grpc, http, metrics and health")
+            raise ValueError(f"unknown: {', '.join(unknown)}; allowed are grpc, http, metrics and health")
         return value
 
     @property

@@ -102,12 +102,13 @@ class Certificates:
 
     def _read(self) -> Bundle:
         certificate, key, authorities = (_content(variable, path) for variable, path in self._paths.items())
-        context = self._pair()
+        context = self._create_ssl_context()
         self._check_authorities(authorities)
         names, expires = _names_and_expiry(certificate)
         return Bundle(certificate, key, authorities, names, expires, context)
 
-    def _pair(self) -> ssl.SSLContext:
+    def _create_ssl_context(self) -> ssl.SSLContext:
+        """Return the context of the certificate and its key. Raises BadSetting if they do not match."""
         certificate, key, _ = self._paths.values()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -127,8 +128,11 @@ class Certificates:
             path = self._paths["HANSEI_TLS_AUTHORITIES"]
             raise BadSetting(f"HANSEI_TLS_AUTHORITIES: {path} holds no certificates ({_reason(error)})") from error
 
-    def for_server(self, *, ask_callers: bool) -> grpc.ServerCredentials:
-        """Return the credentials of a gRPC server. `ask_callers`: a caller needs a certificate of the authorities."""
+    def for_server(self, *, require_client_certificate: bool) -> grpc.ServerCredentials:
+        """Return the credentials of a gRPC server.
+
+        With `require_client_certificate`, callers must present a certificate that the authorities signed.
+        """
         used_bundle = self.current(now=True)
 
         def renewed_configuration() -> Any:
@@ -143,10 +147,12 @@ class Certificates:
                 if bundle is used_bundle:
                     return None
                 used_bundle = bundle
-            return _configuration(bundle, ask_callers)
+            return _configuration(bundle, require_client_certificate)
 
         return grpc.dynamic_ssl_server_credentials(
-            _configuration(used_bundle, ask_callers), renewed_configuration, require_client_authentication=ask_callers
+            _configuration(used_bundle, require_client_certificate),
+            renewed_configuration,
+            require_client_authentication=require_client_certificate,
         )
 
     def for_http(self) -> ssl.SSLContext:
@@ -172,9 +178,9 @@ class Certificates:
         yield Observation((self.current().expires - datetime.now(UTC)).total_seconds())
 
 
-def _configuration(bundle: Bundle, ask_callers: bool) -> Any:
+def _configuration(bundle: Bundle, require_client_certificate: bool) -> Any:
     pairs = [(bundle.key, bundle.certificate)]
-    return grpc.ssl_server_certificate_configuration(pairs, bundle.authorities if ask_callers else None)
+    return grpc.ssl_server_certificate_configuration(pairs, bundle.authorities if require_client_certificate else None)
 
 
 def channel_credentials(bundle: Bundle) -> grpc.ChannelCredentials:

@@ -26,7 +26,7 @@ class CallsInProgress:
             raise draining_error()
         task = asyncio.current_task()
         if task is None:
-            raise RuntimeError("a call is handled in a task")
+            raise RuntimeError("calls must run in an asyncio task")
         self._endless_by_task[task] = endless
         return task
 

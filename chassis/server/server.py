@@ -60,7 +60,7 @@ class Server:
         """Bind a port, without serving yet; return the address with the real port."""
         try:
             if self._certificates is not None:
-                credentials = self._certificates.for_server(ask_callers=self._callers is not None)
+                credentials = self._certificates.for_server(require_client_certificate=self._callers is not None)
                 port = self._grpc.add_secure_port(address, credentials)
             else:
                 require_plaintext_allowed("grpc", address, "HANSEI_LISTEN_ADDRESS", self._settings.plaintext_kinds)
@@ -169,7 +169,7 @@ def handlers_of(registration: Registration) -> dict[str, dict[str, Any]]:
     collector = _Collector()
     registration.add(registration.servicer, collector)
     if not collector.handlers:
-        raise TypeError(f"{registration.add} registers no methods by name")
+        raise TypeError(f"{registration.add} did not call add_registered_method_handlers")
     return collector.handlers
 
 

@@ -10,7 +10,7 @@ from chassis.guard import AllowAll, Guard
 
 
 async def do_nothing() -> None:
-    """Start, drain or close a service that has no state."""
+    """Do nothing: start, drain or close a service without state."""
 
 
 @dataclass(frozen=True, slots=True)
