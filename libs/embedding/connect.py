@@ -126,7 +126,7 @@ def _load_minilm(provider: str, cache: Path) -> LocalModel:
     if provider == MINILM_INT8:
         if not (packages := minilm_int8.missing_packages()):
             return _load_int8(folder, cache)
-        log.warning("minilm-int8 needs packages of hansei[onnx]; minilm embeds instead", missing=" and ".join(packages))
+        log.warning("minilm-int8 needs packages of hansei[onnx]; using minilm", missing=" and ".join(packages))
     return _load_float32(folder)
 
 

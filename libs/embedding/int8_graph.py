@@ -58,7 +58,8 @@ class Graph:
 def create_quantised_model(tensors: Mapping[str, Float32s]) -> bytes:
     """Return the model, serialized.
 
-    Inputs are `numbers` (texts, length), `places` (length,) and `present` (texts, length), the output is `vectors`.
+    Inputs: the token ids `numbers` (texts, length), the positions `places` (length,) and the attention mask `present`
+    (texts, length). Output: `vectors`.
     """
     graph = Graph()
     hidden = _embed_tokens(graph, tensors)

@@ -91,7 +91,7 @@ class Attempts:
         return isinstance(error, ModelUnavailable) and error.is_transient and (error.retry_after or 0.0) <= longest
 
     async def _attempt(self, call: Callable[[], Awaitable[T]], expires: float) -> T:
-        """Make one call. Waiting for a slot counts against the caller's time, not against the attempt's."""
+        """Make one call. The wait for a slot counts towards the caller's deadline, not towards the attempt's."""
         try:
             async with asyncio.timeout(expires - self._clock()), self._slots:
                 return await self._answer(call)

@@ -64,7 +64,7 @@ def _parse(candidate: str) -> object:
     """Return the JSON value of `candidate`; None if it is not JSON or has no UTF-8 form."""
     try:
         # Models write line breaks into strings, which strict JSON does not allow.
-        value = json.loads(candidate, parse_constant=_no_constant, strict=False)
+        value = json.loads(candidate, parse_constant=_refuse_constant, strict=False)
         if "\\ud" in candidate.lower():
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError):
@@ -72,5 +72,5 @@ def _parse(candidate: str) -> object:
     return value
 
 
-def _no_constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")

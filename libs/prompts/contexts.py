@@ -47,7 +47,7 @@ class RoundPromptContext(BaseModel):
 
     @field_validator("round_number")
     @classmethod
-    def _counted_from_one(cls, value: int) -> int:
+    def _check_round_number(cls, value: int) -> int:
         if value < 1:
             raise ValueError("round_number must be >= 1")
         return value

@@ -73,7 +73,7 @@ def translate_error(error: Exception, store: str) -> Exception:
 
 
 def unavailable_error(store: str, state: str = "does not answer") -> StoreUnavailable:
-    """Return the error of a store that does not answer."""
+    """Return the error of a store that did not perform a transaction; `state` says why."""
     return StoreUnavailable(f"the {store} {state}: nothing was written", retry_after=RETRY_AFTER_SECONDS)
 
 

@@ -147,7 +147,7 @@ class IdempotencyTable:
         return response
 
     def delete_older(self, connection: Connection, limit: datetime) -> int:
-        """Delete the responses stored before `limit` and return their number; their requests could be done again."""
+        """Delete the responses stored before `limit`; return their number. A later retry would repeat its mutation."""
         return connection.execute(self._older, {"limit": limit}).rowcount
 
     def _insert(self, dialect: str) -> Any:
