@@ -36,7 +36,9 @@ def run_stack(address: str | None, announce: Callable[[str, str, str], None]) ->
     from libs.embedding.connect import describe_embedding_model
     from services.curator.settings import CuratorSettings
 
-    def build_announced(settings: StackSettings, peers: chassis.Peers) -> Sequence[chassis.Service]:
+    def build_with_announcement(settings: StackSettings, peers: chassis.Peers) -> Sequence[chassis.Service]:
+        """Return the services, and last one whose start calls `announce`."""
+
         services = build(settings, peers)
 
         async def start() -> None:
@@ -47,7 +49,7 @@ def run_stack(address: str | None, announce: Callable[[str, str, str], None]) ->
         return [*services, chassis.Service(name="announcement", registrations=(), start=start)]
 
     overrides = {"listen_address": address} if address else {}
-    chassis.run(build_announced, chassis.load(StackSettings, **overrides))
+    chassis.run(build_with_announcement, chassis.load(StackSettings, **overrides))
 
 
 def serve_stack() -> AbstractAsyncContextManager[Running]:
@@ -58,7 +60,7 @@ def serve_stack() -> AbstractAsyncContextManager[Running]:
 
 
 def retrieval_variants() -> Sequence[str]:
-    """Return the names of the ways to rank that `evaluate_retrieval` takes."""
+    """Return the names of the ranking variants that `evaluate_retrieval` can measure."""
     from services.search.usecases.evaluate import NAMED_VARIANTS
 
     return tuple(NAMED_VARIANTS)

@@ -42,7 +42,7 @@ def connect(database: str, variable: str) -> str:
 
 
 def schema(settings: ServiceSettings) -> dict[str, Any] | None:
-    """Return the database, the versions in it, and the newest migrations of this installation.
+    """Return the database, the migrations applied to it, and the newest migrations of this installation.
 
     Return None for a service without a database. Raises the errors of the driver.
     """
@@ -53,7 +53,7 @@ def schema(settings: ServiceSettings) -> dict[str, Any] | None:
 
 
 def _database(settings: ServiceSettings) -> str | None:
-    """Return the database that the settings name; the curator derives its own from two of them."""
+    """Return the database URL of the settings; the curator derives its `database_url` from two settings."""
     if hasattr(settings, "database_url"):
         return str(settings.database_url)
     names = [name for name in type(settings).model_fields if name.endswith("_database_url")]

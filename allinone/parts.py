@@ -12,7 +12,7 @@ from gateway.contract import GATEWAY, installed_contract
 
 
 def service_names() -> list[str]:
-    """Return the names of all services in the order of the list: each comes after those it needs in order to start."""
+    """Return the names of all services in the order of their start: each after the services that it depends on."""
     return list(installed_contract().services)
 
 

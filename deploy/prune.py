@@ -15,7 +15,7 @@ INSTALLERS = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
 
 
 def prune(site: Path) -> None:
-    """Remove the files from a `site-packages` folder."""
+    """Remove tests, stubs, sources, installers and debug symbols from a `site-packages` folder."""
     for name in INSTALLERS:
         for path in (site / name, *site.glob(f"{name}-*.dist-info")):
             shutil.rmtree(path, ignore_errors=True)

@@ -190,7 +190,7 @@ def _edit_import_from(node: ast.ImportFrom, lines: Sequence[bytes]) -> Iterator[
 
 def _refuse_absent(first: str, node: ast.alias | ast.ImportFrom) -> None:
     if first in ABSENT:
-        raise AmbiguousNameError(f"{node.lineno}: `{first}` is in no wheel")
+        raise AmbiguousNameError(f"{node.lineno}: no wheel contains the package `{first}`")
 
 
 def _refuse_programs(elements: Sequence[ast.expr]) -> None:
@@ -214,7 +214,9 @@ def _edit_string(node: ast.Constant, lines: Sequence[bytes], formatted: bool) ->
     beginning = _BEGINNING.search(text) if formatted else None
     mentions = [mention for mention, *_ in _MENTION.findall(text) if _exists(mention)]
     if beginning or mentions:
-        raise AmbiguousNameError(f"{node.lineno}: {text!r} may hold the name of a module: make it relative, or plain")
+        raise AmbiguousNameError(
+            f"{node.lineno}: {text!r} may contain the name of a module, which cannot be renamed here: use a relative import or a plain string"
+        )
 
 
 def _exists(name: str) -> bool:
