@@ -215,7 +215,7 @@ def _edit_string(node: ast.Constant, lines: Sequence[bytes], formatted: bool) ->
     mentions = [mention for mention, *_ in _MENTION.findall(text) if _exists(mention)]
     if beginning or mentions:
         raise AmbiguousNameError(
-            f"{node.lineno}: {text!r} may contain the name of a module, which cannot be renamed here: use a relative import or a plain string"
+            f"{node.lineno}: {text!r} may contain a module name: make it relative or a plain string"
         )
 
 

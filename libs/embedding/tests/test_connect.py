@@ -46,7 +46,7 @@ async def test_eight_bit_weights_without_their_packages(
 ) -> None:
     monkeypatch.setattr(minilm_int8, "missing_packages", lambda: ["onnxruntime", "onnx"])
     assert await connect_model_id(embedding_provider="minilm-int8") == minilm.MiniLM.model_id
-    assert "minilm embeds instead missing=onnxruntime and onnx" in caplog.text
+    assert "using minilm missing=onnxruntime and onnx" in caplog.text
 
 
 async def test_other_weights_stop_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
