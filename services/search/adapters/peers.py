@@ -69,12 +69,12 @@ class CuratorFeed:
             vectors[bullet.searchable_text] = vector
 
 
-def parse_bullet(serialized: bytes) -> IndexedBullet:
+def parse_bullet(serialized_form: bytes) -> IndexedBullet:
     """Parse a bullet from the bytes that the curator sent."""
-    return decode_bullet(playbook_pb2.Bullet.FromString(serialized), serialized)
+    return decode_bullet(playbook_pb2.Bullet.FromString(serialized_form), serialized_form)
 
 
-def decode_bullet(message: playbook_pb2.Bullet, serialized: bytes | None = None) -> IndexedBullet:
+def decode_bullet(message: playbook_pb2.Bullet, serialized_form: bytes | None = None) -> IndexedBullet:
     """Return the bullet of a message; without `searchable_text` its content is searched."""
     return IndexedBullet(
         id=message.id,
@@ -86,5 +86,5 @@ def decode_bullet(message: playbook_pb2.Bullet, serialized: bytes | None = None)
         harmful=message.harmful,
         source_trajectory=message.source_trajectory,
         is_served=message.state != playbook_pb2.BULLET_STATE_RETIRED,
-        serialized=message.SerializeToString() if serialized is None else serialized,
+        serialized_form=message.SerializeToString() if serialized_form is None else serialized_form,
     )

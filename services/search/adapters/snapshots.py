@@ -77,7 +77,7 @@ class SnapshotFiles(Generic[StoredItemT]):
         header = {"made_with": self._made_with, "revision": snapshot.revision, "arrays": array_names}
         arrays = {
             **pack_bytes([entry_id.encode() for entry_id in snapshot.order], "order"),
-            **pack_bytes([item.serialized for item in snapshot.retired], "retired"),
+            **pack_bytes([item.serialized_form for item in snapshot.retired], "retired"),
         }
         if index is not None:
             arrays |= _pack_names(index.ids, "ids") | pack_bytes(index.items.serialized_items(), "items")
@@ -100,7 +100,10 @@ class SnapshotFiles(Generic[StoredItemT]):
             index = IndexState(
                 header["revision"],
                 _unpack_names(arrays, "ids"),
-                Items([SerializedItem(serialized) for serialized in unpack_bytes(arrays, "items")], self._parse_item),
+                Items(
+                    [SerializedItem(serialized_form) for serialized_form in unpack_bytes(arrays, "items")],
+                    self._parse_item,
+                ),
                 _unpack_names(arrays, "terms"),
                 _unpack_names(arrays, "facets"),
                 {name: arrays[name] for name in header["arrays"]},
@@ -108,7 +111,7 @@ class SnapshotFiles(Generic[StoredItemT]):
         return IndexSnapshot(
             header["revision"],
             [entry_id.decode() for entry_id in unpack_bytes(arrays, "order")],
-            [self._parse_item(serialized) for serialized in unpack_bytes(arrays, "retired")],
+            [self._parse_item(serialized_form) for serialized_form in unpack_bytes(arrays, "retired")],
             index,
         )
 

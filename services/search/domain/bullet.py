@@ -10,7 +10,7 @@ class IndexedBullet:
     """One lesson of a playbook (C-01); searches read `searchable_text` and `keywords`.
 
     ``is_served`` is false for a retired bullet: it keeps its position in the playbook and is never found.
-    ``serialized`` is the bullet as the curator sent it; results carry it unchanged.
+    ``serialized_form`` is the bullet as the curator sent it; results carry it unchanged.
     """
 
     id: str
@@ -22,7 +22,7 @@ class IndexedBullet:
     harmful: int = 0
     source_trajectory: str = ""
     is_served: bool = True
-    serialized: bytes = b""
+    serialized_form: bytes = b""
 
     @property
     def confidence_score(self) -> float:

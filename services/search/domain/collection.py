@@ -131,14 +131,14 @@ class ChunkRef(NamedTuple):
         return chunk_id(self.document_id, self.number)
 
     @property
-    def serialized(self) -> bytes:
+    def serialized_form(self) -> bytes:
         """Return the reference as bytes, for `parse_chunk_ref`."""
         return f"{self.revision} {self.number} {self.document_id}".encode()
 
 
-def parse_chunk_ref(serialized: bytes) -> ChunkRef:
-    """Parse the bytes of `ChunkRef.serialized`."""
-    revision, number, document_id = serialized.decode().split(" ", 2)
+def parse_chunk_ref(serialized_form: bytes) -> ChunkRef:
+    """Parse the bytes of `ChunkRef.serialized_form`."""
+    revision, number, document_id = serialized_form.decode().split(" ", 2)
     return ChunkRef(document_id, int(revision), int(number))
 
 

@@ -19,7 +19,7 @@ class StoredItem(Protocol):
         """Return the id of its entry."""
 
     @property
-    def serialized(self) -> bytes:
+    def serialized_form(self) -> bytes:
         """Return the item as bytes."""
 
 
@@ -50,11 +50,11 @@ class Items(Generic[ItemT]):
         items = [self._values[row] for row in rows]
         return [self[row] for row in rows] if SerializedItem in map(type, items) else items
 
-    def _parse_item(self, row: int, serialized: SerializedItem) -> ItemT:
+    def _parse_item(self, row: int, serialized_form: SerializedItem) -> ItemT:
         """Parse the row's item, once."""
         if self._parse is None:
             raise TypeError("serialized items need a parser")
-        item = self._values[row] = self._parse(serialized)
+        item = self._values[row] = self._parse(serialized_form)
         return item
 
     def extend(self, items: Iterable[ItemT]) -> None:
@@ -64,7 +64,7 @@ class Items(Generic[ItemT]):
     def has_at(self, row: int, item: ItemT) -> bool:
         """Return whether the row has an equal item."""
         value = self._values[row]
-        return bool(value == (cast(StoredItem, item).serialized if type(value) is SerializedItem else item))
+        return bool(value == (cast(StoredItem, item).serialized_form if type(value) is SerializedItem else item))
 
     def select(self, rows: Sequence[int] | None = None) -> Items[ItemT]:
         """Return a copy of these rows; None selects all."""
@@ -72,4 +72,4 @@ class Items(Generic[ItemT]):
 
     def serialized_items(self) -> list[bytes]:
         """Return every item, serialized; all must be `StoredItem`s."""
-        return [value if type(value) is SerializedItem else value.serialized for value in self._values]
+        return [value if type(value) is SerializedItem else value.serialized_form for value in self._values]

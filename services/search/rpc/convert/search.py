@@ -75,7 +75,7 @@ def write_results(messages: Any, results: Results[IndexedBullet]) -> None:
     """Append results to the repeated field. Field by field is the fastest way."""
     for scored in results:
         message = messages.add()
-        message.bullet.MergeFromString(scored.item.serialized)
+        message.bullet.MergeFromString(scored.item.serialized_form)
         write_scores(message, scored)
         message.keyword_match = scored.raw_bm25 != 0.0
 

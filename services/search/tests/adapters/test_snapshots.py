@@ -23,10 +23,10 @@ from services.search.domain.view import IndexView
 from services.search.tests.engines import new_index, rules
 
 
-def bullet(serialized: bytes) -> IndexedBullet:
+def bullet(serialized_form: bytes) -> IndexedBullet:
     """A bullet whose wire form is `id|section|text`."""
-    bullet_id, section, text = serialized.decode("utf-8", "surrogatepass").split("|")
-    return IndexedBullet(bullet_id, section, text, text, serialized=serialized)
+    bullet_id, section, text = serialized_form.decode("utf-8", "surrogatepass").split("|")
+    return IndexedBullet(bullet_id, section, text, text, serialized_form=serialized_form)
 
 
 TEXTS = ["retry with backoff", "締め切りを守る", "", "never sleep in tests", "retry retry"]
@@ -83,9 +83,9 @@ def test_an_index_comes_back_as_it_was(tmp_path: Path) -> None:
 def test_bullets_are_read_when_somebody_asks_for_them(tmp_path: Path) -> None:
     index, read = save_snapshot(tmp_path), []
 
-    def reading(serialized: bytes) -> IndexedBullet:
-        read.append(serialized)
-        return bullet(serialized)
+    def reading(serialized_form: bytes) -> IndexedBullet:
+        read.append(serialized_form)
+        return bullet(serialized_form)
 
     def restore_index() -> HybridIndex[IndexedBullet]:
         snapshot = SnapshotFiles(tmp_path, {"embedder": "e"}, reading).load("d")

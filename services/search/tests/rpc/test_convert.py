@@ -39,7 +39,7 @@ def test_a_response_has_all_results(expected: list[Scored], revision: int, appro
     assert encode_response(response) == search_service_pb2.SearchResponse(
         results=[
             search_pb2.SearchResult(
-                bullet=playbook_pb2.Bullet.FromString(scored_bullet.item.serialized),
+                bullet=playbook_pb2.Bullet.FromString(scored_bullet.item.serialized_form),
                 vector_score=scored_bullet.vector_score,
                 bm25_score=scored_bullet.bm25_score,
                 combined_score=scored_bullet.combined_score,
