@@ -7,7 +7,7 @@ from datetime import datetime
 
 from services.planner.domain.errors import AnswerRefused, InvalidPlan
 from services.planner.domain.events import AnswerOutcome, InterventionAnswered
-from services.planner.domain.execution import ExecutionState
+from services.planner.domain.execution import ExecutionState, StepToolCall
 from services.planner.domain.interventions import (
     InterventionAction,
     InterventionRequest,
@@ -15,8 +15,9 @@ from services.planner.domain.interventions import (
     default_response,
     wants_replan,
 )
-from services.planner.domain.plans import Action, find_faults
+from services.planner.domain.plans import ANSWERS, Action, StepStatus, find_faults
 from services.planner.domain.replanning import ReplanManager, ReplanTrigger
+from services.planner.domain.thresholds import InterventionLevel
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,33 @@ class InterventionPolicy:
 def awaits_answer_text(state: ExecutionState, step_id: int) -> bool:
     """Return True if the text of a person becomes the result of the step: it asks the user, or its call is in doubt."""
     call = state.last_call(step_id)
-    return state.used_action(step_id) is Action.ASK_USER or (call is not None and call.in_doubt)
+    if call is None:
+        return state.used_action(step_id) is Action.ASK_USER
+    return call.action is Action.ASK_USER or call.in_doubt or asks_as_agent(call)
+
+
+def asks_as_agent(call: StepToolCall) -> bool:
+    """Return True if the call is one of `run_legacy_agent` that returned a question of its own."""
+    result = call.result
+    return call.action is Action.RUN_LEGACY_AGENT and result is not None and result.question is not None
+
+
+def _can_use_input(state: ExecutionState, step_id: int) -> bool:
+    """Return True if the text of a person changes the result of this step only, so the step must run again.
+
+    An agent needs the answer to its question. Information about a low confidence reaches the answering steps that
+    follow (P-50); the last of them has none to follow it.
+    """
+    call = state.last_call(step_id)
+    if call is None or call.in_doubt:
+        return False
+    if asks_as_agent(call):
+        return True
+    later = state.plan.steps[state.plan.position(step_id) :]
+    pending = any(s.action in ANSWERS and state.step_statuses[s.step_id] is StepStatus.PENDING for s in later)
+    judgement = state.judgements.get(step_id)
+    needs_information = judgement is not None and judgement.level is InterventionLevel.ESCALATE
+    return needs_information and call.action in ANSWERS and not pending
 
 
 def interpret_response(
@@ -87,6 +114,10 @@ def _step_outcome(
         action = InterventionAction.PROCEED
     if action is InterventionAction.MODIFY:
         return AnswerOutcome.REPLAN if response.modified_plan is None else AnswerOutcome.REPLACE
+    if action is InterventionAction.INPUT and _text(response):
+        has_rounds = state.retries.get(step_id, 0) < policy.max_clarification_rounds
+        if has_rounds and _can_use_input(state, step_id):
+            return AnswerOutcome.RETRY
     if action in (InterventionAction.PROCEED, InterventionAction.INPUT):
         return AnswerOutcome.ANSWERED if awaits_text else AnswerOutcome.PROCEED
     return {

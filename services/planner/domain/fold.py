@@ -167,6 +167,7 @@ def _apply_answer(state: ExecutionState, event: InterventionAnswered, time: date
         _add_user_input(state, response.action, text)
     elif outcome is AnswerOutcome.RETRY:
         state.retries[step_id] = state.retries.get(step_id, 0) + 1
+        _add_user_input(state, response.action, text)
         _drop_result(state, step_id, StepStatus.PENDING)
     elif outcome is AnswerOutcome.SKIP:
         _drop_result(state, step_id, StepStatus.SKIPPED)

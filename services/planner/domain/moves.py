@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from services.planner.domain.answers import InterventionPolicy, awaits_answer_text
+from services.planner.domain.answers import InterventionPolicy, asks_as_agent, awaits_answer_text
 from services.planner.domain.events import AnswerOutcome
 from services.planner.domain.execution import ExecutionState, StepToolCall
 from services.planner.domain.interventions import CONFIRM_OPTIONS, InterventionRequest
@@ -161,8 +161,8 @@ def _awaits_person(state: ExecutionState, step_id: int) -> bool:
     call = state.last_call(step_id)
     if call is None:
         return False
-    requires_answer = call.action is Action.ASK_USER and call.result is not None and call.result.success
-    return call.in_doubt or requires_answer
+    asks = call.result is not None and call.result.success and (call.action is Action.ASK_USER or asks_as_agent(call))
+    return call.in_doubt or asks
 
 
 def _open_questions(state: ExecutionState) -> list[int]:

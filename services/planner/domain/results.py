@@ -44,6 +44,11 @@ class ToolResult(BaseModel):
         return self.output if isinstance(self.output, tuple) else ()
 
     @property
+    def question(self) -> dict[str, Any] | None:
+        """Return the question that waits for a person (P-34); None if the output is none."""
+        return self.output if isinstance(self.output, dict) and self.output.get("awaiting_response") is True else None
+
+    @property
     def text(self) -> str | None:
         """Return the text; None if the output is not a text."""
         return self.output if isinstance(self.output, str) else None

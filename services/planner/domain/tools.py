@@ -39,7 +39,9 @@ def build_tool_input(state: ExecutionState, step: PlanStep, action: Action, key:
     if action is not Action.REASONING:
         query = step.query or step.description
         collection = step.collection if action is Action.RAG_SEARCH else None
-        return ToolInput(query, key, collection, seconds=step.seconds, prefix=state.plan.prefix)
+        inputs = state.user_inputs if action is Action.RUN_LEGACY_AGENT else ()
+        labelled = tuple((USER_INPUT_LABEL, text) for text in inputs)
+        return ToolInput(query, key, collection, (), labelled, step.seconds, state.plan.prefix)
     sources: list[Hit] = []
     context: list[tuple[str, str]] = []
     for dependency in step.depends_on:

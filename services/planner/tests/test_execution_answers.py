@@ -24,7 +24,9 @@ from services.planner.tests.parts import (
     failure,
 )
 from services.planner.usecases.interventions import InterventionHandler
+from services.planner.usecases.legacy_agent import LegacyAgentTool
 from services.planner.usecases.plan import Planner
+from services.planner.usecases.tools import AskUserTool, ToolRegistry
 
 Action = InterventionAction
 
@@ -318,3 +320,26 @@ async def test_offline_a_failed_plan_ends_with_the_reason_instead_of_being_tried
     assert (result.overall_status, result.replan_count) == (OverallStatus.FAILED, 0)
     for text in ("identical", "offline: no model is configured", "no sources"):
         assert text in result.reason
+
+
+async def test_an_agent_asks_a_person_and_goes_on_with_the_answer() -> None:
+    model = ScriptedModel('{"tool":"ask_user","query":"Which size?"}', '{"answer":"Size 42."}')
+    agent = LegacyAgentTool(model, ToolRegistry([AskUserTool()]))
+    asked: list[str | None] = []
+
+    def reply(request: InterventionRequest) -> str:
+        asked.append(request.question)
+        return "42"
+
+    people = InterventionHandler(on_escalate=reply)
+    result = await executor(agent).execute_plan(agent_plan(agent_step(1)), people=people)
+    assert (asked, result.final_answer, result.overall_status) == (["Which size?"], "Size 42.", OverallStatus.SUCCESS)
+    assert "42" in model.prompts[1][1]
+
+
+async def test_information_about_the_last_step_is_used_for_its_answer() -> None:
+    tool = ScriptedTool({"s1": [answer("unsure", 0.2), answer("red", 0.95)]})
+    people = InterventionHandler(on_escalate=lambda request: "Blue is sold out.")
+    result = await executor(tool).execute_plan(agent_plan(agent_step(1)), people=people)
+    assert (result.final_answer, len(tool.calls)) == ("red", 2)
+    assert tool.calls[1].context == (("ユーザー入力", "Blue is sold out."),)

@@ -142,6 +142,17 @@ async def test_an_agent_that_never_answers_stops() -> None:  # P-35
     assert (found.success, len(model.prompts)) == (False, MAX_TURNS)
 
 
+async def test_an_agent_does_not_call_itself_and_survives_a_reply_that_is_no_json() -> None:
+    registry = ToolRegistry([])
+    model = ScriptedModel('{"tool":"run_legacy_agent","query":"q"}', "no json", '{"answer":"done"}')
+    agent = LegacyAgentTool(model, registry)
+    registry.add(agent)
+    assert (await agent.run(ToolInput("q"))).output == "done"
+    assert len(model.prompts) == 3
+    assert "run_legacy_agent" not in model.prompts[0][0]
+    assert "Unknown tool: run_legacy_agent" in model.prompts[1][1]
+
+
 async def test_an_agent_is_not_given_tools_with_effects() -> None:
     unsafe = ScriptedTool(name="code_execute", effect=Effect.UNSAFE)
     model = ScriptedModel('{"tool":"code_execute","query":"rm"}', '{"answer":"no"}')

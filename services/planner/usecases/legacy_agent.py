@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+from libs.llm.errors import ReplyNotStructured
 from libs.llm.replies import extract_json_object
 from services.planner.domain.events import Effect
+from services.planner.domain.plans import Action
 from services.planner.domain.results import ToolResult, failed_call
 from services.planner.domain.tools import ToolInput
 from services.planner.prompts.steps import agent_rules
@@ -13,6 +15,7 @@ from services.planner.usecases.ports import CompletionModel
 from services.planner.usecases.tools import ToolRegistry
 
 MAX_TURNS = 10
+MAX_QUESTIONS = 3
 _REFUSALS = ("申し訳", "見つかりません", "わかりません")
 _OBSERVATION_CHARS = 2_000
 
@@ -28,19 +31,34 @@ class LegacyAgentTool:
         self._registry = registry
 
     async def run(self, tool_input: ToolInput) -> ToolResult:
-        """Return the answer of the agent with confidence 0.8, or 0.3 if the agent gives up (P-35)."""
-        tools = sorted(name for name, tool in self._registry.tools.items() if tool.effect is Effect.PURE)
+        """Return the answer of the agent with confidence 0.8, or 0.3 if the agent gives up (P-35).
+
+        If the agent chooses `ask_user`, return its question; the executor asks it and calls the agent again with the
+        answer in the context of the call.
+        """
+        tools = sorted(
+            name for name, tool in self._registry.tools.items() if tool.effect is Effect.PURE and name != self.name
+        )
+        if len(tool_input.context) >= MAX_QUESTIONS and Action.ASK_USER in tools:
+            tools.remove(Action.ASK_USER)
         system = agent_rules(tools)
-        transcript, tokens, cost = [f"質問: {tool_input.query}"], 0, 0
+        transcript = [f"質問: {tool_input.query}", *(f"{label}: {text}" for label, text in tool_input.context)]
+        tokens = cost = 0
         for _ in range(MAX_TURNS):
             reply = await self._model.complete(system, "\n".join(transcript))
             tokens, cost = tokens + reply.tokens, cost + reply.cost_micro_usd
-            choice = extract_json_object(reply.text)
+            try:
+                choice = extract_json_object(reply.text)
+            except ReplyNotStructured as error:
+                transcript += [reply.text[:_OBSERVATION_CHARS], _observation(failed_call(str(error)))]
+                continue
             if isinstance(answer := choice.get("answer"), str):
                 return _result(answer, tokens, cost)
             name, query = str(choice.get("tool", "")), str(choice.get("query", ""))
             if name in tools:
                 result = await self._registry.run(name, ToolInput(query, prefix=tool_input.prefix))
+                if result.question is not None:
+                    return result.model_copy(update={"token_usage": tokens, "cost_micro_usd": cost})
             else:
                 result = failed_call(f"Unknown tool: {name}")
             transcript += [json.dumps(choice, ensure_ascii=False)[:_OBSERVATION_CHARS], _observation(result)]

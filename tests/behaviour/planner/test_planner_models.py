@@ -20,6 +20,7 @@ from services.planner.bootstrap import build
 from services.planner.settings import PlannerSettings
 from tests.fakes.openai_answers import chat, chat_json, error
 from tests.fakes.openai_server import OpenAIServer
+from tests.support.planner_service import answer
 
 QUERY = "AとBの違いを比較して詳しく教えて"
 PLAN = {
@@ -88,6 +89,25 @@ async def test_a_broken_model_leaves_the_template(
     assert made.template_reason
     assert made.plan.complexity == 0.5
     assert [s.action for s in made.plan.steps] == [pb.ACTION_RAG_SEARCH, pb.ACTION_REASONING]
+
+
+async def test_an_agent_asks_a_person_and_uses_the_answer(
+    model: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model.script(
+        chat_json({"tool": "run_legacy_agent", "query": "again"}),
+        chat_json({"tool": "ask_user", "query": "Which size?"}),
+        chat_json({"answer": "Size 42 fits."}),
+    )
+    step = pb.PlanStep(step_id=1, action=pb.ACTION_RUN_LEGACY_AGENT, description="d", query="Which shoes?")
+    plan = pb.Plan(plan_id="0123456789ab", original_query="Which shoes?", complexity=0.5, steps=[step])
+    async with planner_with(model, tmp_path, monkeypatch) as stub:
+        *_, asked = await _events(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=plan)))
+        assert asked.intervention_requested.question == "Which size?"
+        *_, ended = await _events(stub.ResumePlan(answer(asked, user_input="42")))
+    assert (ended.finished.final_answer, len(model.requests)) == ("Size 42 fits.", 3)
+    assert "Unknown tool: run_legacy_agent" in model.requests[1].prompt
+    assert "42" in model.requests[2].prompt
 
 
 async def test_cancel_reaches_the_call_of_the_model(
