@@ -325,15 +325,19 @@ async def test_offline_a_failed_plan_ends_with_the_reason_instead_of_being_tried
 async def test_an_agent_asks_a_person_and_goes_on_with_the_answer() -> None:
     model = ScriptedModel('{"tool":"ask_user","query":"Which size?"}', '{"answer":"Size 42."}')
     agent = LegacyAgentTool(model, ToolRegistry([AskUserTool()]))
-    asked: list[str | None] = []
+    questions: list[str | None] = []
 
     def reply(request: InterventionRequest) -> str:
-        asked.append(request.question)
+        questions.append(request.question)
         return "42"
 
     people = InterventionHandler(on_escalate=reply)
     result = await executor(agent).execute_plan(agent_plan(agent_step(1)), people=people)
-    assert (asked, result.final_answer, result.overall_status) == (["Which size?"], "Size 42.", OverallStatus.SUCCESS)
+    assert (questions, result.final_answer, result.overall_status) == (
+        ["Which size?"],
+        "Size 42.",
+        OverallStatus.SUCCESS,
+    )
     assert "42" in model.prompts[1][1]
 
 
