@@ -102,9 +102,9 @@ async def test_an_agent_asks_a_person_and_uses_the_answer(
     step = pb.PlanStep(step_id=1, action=pb.ACTION_RUN_LEGACY_AGENT, description="d", query="Which shoes?")
     plan = pb.Plan(plan_id="0123456789ab", original_query="Which shoes?", complexity=0.5, steps=[step])
     async with planner_with(model, tmp_path, monkeypatch) as stub:
-        *_, asked = await _events(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=plan)))
-        assert asked.intervention_requested.question == "Which size?"
-        *_, ended = await _events(stub.ResumePlan(answer(asked, user_input="42")))
+        *_, questions = await _events(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=plan)))
+        assert questions.intervention_requested.question == "Which size?"
+        *_, ended = await _events(stub.ResumePlan(answer(questions, user_input="42")))
     assert (ended.finished.final_answer, len(model.requests)) == ("Size 42 fits.", 3)
     assert "Unknown tool: run_legacy_agent" in model.requests[1].prompt
     assert "42" in model.requests[2].prompt
