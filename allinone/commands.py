@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import chassis
 
 if TYPE_CHECKING:
+    from allinone.model_probes import ModelProbe
     from chassis.server.lifecycle import Running
     from hansei.reflector.v1.trajectory_pb2 import Trajectory
     from services.reflector.domain.trajectory import Step
@@ -129,6 +130,13 @@ def database_schema(settings: chassis.ServiceSettings) -> dict[str, Any] | None:
     from allinone import databases
 
     return databases.schema(settings)
+
+
+def probe_models() -> list[ModelProbe]:
+    """Call each configured model once, as `allinone.model_probes` does. Raises BadSetting."""
+    from allinone import model_probes
+
+    return model_probes.probe_models()
 
 
 def connect_database(database: str, variable: str) -> str:

@@ -18,7 +18,7 @@ from chassis.server.service import Registration, Service
 from hansei.planner.v1 import generator_service_pb2_grpc, planner_service_pb2_grpc
 from libs.llm.client import LLMClient
 from libs.llm.connect import connect_chat
-from libs.llm.providers import OFFLINE, find_provider
+from libs.llm.providers import OFFLINE
 from libs.storage.startup import report_setting, wait_until_open
 from services.planner.adapters.answerers import ModelAnswerer, OfflineAnswerer
 from services.planner.adapters.chat import ChatCompletions
@@ -152,11 +152,8 @@ class _Models:
             "llm_retry_base_seconds": llm.retry.base_seconds,
             "llm_retry_max_seconds": llm.retry.max_seconds,
         }
-        if llm.provider:
-            changes |= {"llm_provider": llm.provider}
-            changes |= {"llm_model": find_provider(llm.provider).default_model or self._settings.llm_model}
-        if llm.model:
-            changes |= {"llm_model": llm.model}
+        provider, model = llm.choose_model(self._settings.llm_provider, self._settings.llm_model)
+        changes |= {"llm_provider": provider, "llm_model": model}
         client = connect_chat(self._settings.model_copy(update=changes))
         self._closing.push_async_callback(client.aclose)
         return ChatCompletions(client)

@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 
 from chassis.logging import get_logger
 from chassis.settings import BadSetting, Settings, SettingsFile, leaf_fields, read_settings, variable_names
+from libs.llm.providers import find_provider
 from services.planner.domain.confidence import ConfidenceWeights
 from services.planner.domain.thresholds import Thresholds
 
@@ -42,6 +43,11 @@ class LLM(_Section):
     max_tokens: int = Field(default=4096, ge=1)
     timeout_seconds: float = Field(default=30.0, gt=0)
     retry: LLMRetry = LLMRetry()
+
+    def choose_model(self, shared_provider: str, shared_model: str) -> tuple[str, str]:
+        """Return provider and model: its own, or the shared ones. Raises ProviderUnknown."""
+        model = (find_provider(self.provider).default_model if self.provider else "") or shared_model
+        return self.provider or shared_provider, self.model or model
 
 
 class PlannerSection(_Section):

@@ -80,7 +80,7 @@ def _compile(definition: KindDefinition, limits: RuleLimits) -> ReportKind:
 
 def _evaluator(settings: ValidatorSettings, judge: RetryingJudge) -> EvaluatorServicer:
     prompts = UserPromptBuilder(load_prompt_builder_settings(settings.workspace))
-    scoring, judging = _judge_models(settings, LLMSettings())
+    scoring, judging = judge_models(settings, LLMSettings())
     return EvaluatorServicer(
         Evaluator(judge, prompts, scoring, settings.language),
         JudgmentClient(judge, judging, settings.language),
@@ -88,7 +88,7 @@ def _evaluator(settings: ValidatorSettings, judge: RetryingJudge) -> EvaluatorSe
     )
 
 
-def _judge_models(settings: ValidatorSettings, models: LLMSettings) -> tuple[str, str]:
+def judge_models(settings: ValidatorSettings, models: LLMSettings) -> tuple[str, str]:
     """Return the models that score and judge: the shared one, offline the rules, unless settings name a model."""
     shared = OFFLINE_MODEL if models.is_offline else f"{models.llm_provider}:{models.llm_model}"
     return settings.evaluator_model or shared, settings.judge_model or shared

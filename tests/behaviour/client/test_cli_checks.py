@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from tests.fakes.openai_answers import chat, error
+from tests.fakes.openai_server import OpenAIServer
 from tests.support import systems
 from tests.support.commands import Hansei, runner
 from tests.support.postgres_server import PostgresServer
@@ -15,7 +18,14 @@ from tests.support.postgres_server import PostgresServer
 @pytest.fixture
 def hansei(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Hansei:
     """Return the command in an empty folder, without variables of hansei in the environment."""
-    for name in ("LLM_PROVIDER", "HANSEI_LLM_PROVIDER", "OPENAI_API_KEY", "HANSEI_ADDR", "EMBEDDING_PROVIDER"):
+    for name in (
+        "LLM_PROVIDER",
+        "HANSEI_LLM_PROVIDER",
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+        "HANSEI_ADDR",
+        "EMBEDDING_PROVIDER",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
@@ -26,7 +36,9 @@ def test_a_fresh_machine_is_well(hansei: Hansei) -> None:
     outcome = hansei("doctor", "--no-server", "--json")
     assert outcome.code == 0, outcome.out
     assert all(line["ok"] and line["do"] is None for line in outcome.lines)
-    assert {line["check"].split(":")[0] for line in outcome.lines} == set(systems.SERVICES)
+    assert {line["check"].split(":")[0] for line in outcome.lines} == set(systems.SERVICES) | {"models"}
+    (embedding,) = (line["found"] for line in outcome.lines if line["check"] == "models: embedding")
+    assert embedding.startswith("bundled ")
 
 
 def test_a_missing_key_is_named_with_both_ways_out(hansei: Hansei, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,20 +47,46 @@ def test_a_missing_key_is_named_with_both_ways_out(hansei: Hansei, monkeypatch: 
     assert outcome.code == 1
     wrong = [line for line in outcome.lines if not line["ok"]]
     assert {line["check"] for line in wrong} == {
+        "models: chat",
+        "models: embedding",
         "curator: model",
         "reflector: model",
         "search: model",
         "planner: model",
     }
-    assert all("OPENAI_API_KEY is not set" in line["found"] and "LLM_PROVIDER=offline" in line["do"] for line in wrong)
+    assert all("OPENAI_API_KEY is not set" in line["found"] for line in wrong)
+    assert all("LLM_PROVIDER=offline" in line["do"] for line in wrong if not line["check"].startswith("models: "))
 
 
 def test_a_key_is_never_shown(hansei: Hansei, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLM_PROVIDER", "openai")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-do-not-show-this")
-    outcome = hansei("doctor", "--no-server")
+    with OpenAIServer(otherwise=chat("OK")) as model:
+        monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+        outcome = hansei("doctor", "--no-server")
     assert outcome.code == 0, outcome.out
     assert "do-not-show" not in outcome.out + outcome.err
+
+
+def test_each_configured_model_is_called_once(hansei: Hansei, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLM_MODEL", "shared")
+    monkeypatch.setenv("JUDGE_MODEL", "openai:gpt-4o")
+    with OpenAIServer(otherwise=chat("OK")) as model:
+        monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+        outcome = hansei("doctor", "--no-server", "--json")
+        names = [request.body["model"] for request in model.requests]
+        model.answer_with(error(401, "no such key"))
+        refused = hansei("doctor", "--no-server", "--json")
+    assert outcome.code == 0, outcome.out
+    assert sorted(names) == ["gpt-4o", "shared", "text-embedding-3-small"]
+    shared, judge, embedding = [line["found"] for line in outcome.lines if line["check"].startswith("models: ")]
+    assert re.fullmatch(r"openai shared answers in \d+\.\d\d s, price unknown; used by: reflector, .*evaluator", shared)
+    assert re.fullmatch(r"openai gpt-4o answers in .* s, price known; used by: judge", judge)
+    assert re.fullmatch(
+        r"openai text-embedding-3-small answers in .*, price known; used by: curator, search", embedding
+    )
+    assert refused.code == 1
+    assert sum("HTTP 401" in line["found"] for line in refused.lines) == 2
 
 
 def test_a_database_server_is_entered_or_named_without_its_password(

@@ -49,14 +49,18 @@ def check_machine() -> Iterator[CheckResult]:
     except ServerNotInstalledError as error:
         yield CheckResult("hansei up", f"is not checked: {error}")
         return
+    is_valid = True
     for name, settings_class in classes.items():
         settings = load_settings(settings_class)
+        is_valid = is_valid and not isinstance(settings, str)
         if isinstance(settings, str):
             yield CheckResult(f"{name}: settings", settings, CORRECT_VARIABLE)
             continue
         yield CheckResult(f"{name}: settings", "read from the environment")
         yield from _check_model_key(name, settings)
         yield from _check_storage(name, settings)
+    if is_valid:
+        yield from _check_models()
 
 
 def load_settings(settings_class: type[ServiceSettings]) -> ServiceSettings | str:
@@ -86,6 +90,25 @@ def _check_model_key(name: str, settings: Any) -> Iterator[CheckResult]:
         yield CheckResult(f"{name}: model", f"{provider}: the key is set, if one is needed")
 
 
+def _check_models() -> Iterator[CheckResult]:
+    """Check that each configured model answers one small call."""
+    with set_environment(stack_variables()):
+        try:
+            probes = server().probe_models()
+        except BadSetting as error:
+            yield CheckResult("models", str(error), CORRECT_VARIABLE)
+            return
+    for probe in probes:
+        check, users = f"models: {probe.kind}", ", ".join(probe.users)
+        if probe.error:
+            remedy = f"correct the key, the address or the name of the model; used by: {users}"
+            yield CheckResult(check, f"{probe.provider} {probe.model}: {probe.error}", remedy)
+            continue
+        price = "" if probe.provider == "bundled" else f", price {'' if probe.has_price else 'un'}known"
+        answer = f"answers in {probe.seconds:.2f} s{price}; used by: {users}"
+        yield CheckResult(check, f"{probe.provider} {probe.model} {answer}")
+
+
 def _check_storage(name: str, settings: ServiceSettings) -> Iterator[CheckResult]:
     """Check that local data can be written, and that database servers accept a connection."""
     for row in settings_table(type(settings)):
@@ -93,7 +116,7 @@ def _check_storage(name: str, settings: ServiceSettings) -> Iterator[CheckResult
         if row.default.startswith("data/") and "://" not in value:
             is_writable = _is_writable(Path(value).absolute())
             remedy = "" if is_writable else f"set {variable} to a writable path"
-            yield CheckResult(check, f"{value} is {'' if is_writable else 'not '}writable", remedy)
+            yield CheckResult(check, f"{Path(value).absolute()} is {'' if is_writable else 'not '}writable", remedy)
         if row.name.endswith("_database_url") and "://" in value and not value.startswith("sqlite"):
             yield _check_database(check, value, variable)
 

@@ -29,10 +29,10 @@ def doctor(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check settings, keys, data and server.
+    """Check settings, keys, models, data and server.
 
-    Shows how to correct each error. Exits with 1 if there is one. With --bundle, --json prints the manifest of the
-    bundle, which contains the results.
+    Makes one small call to each configured chat and embedding model. Shows how to correct each error. Exits with 1 if
+    there is one. With --bundle, --json prints the manifest of the bundle, which contains the results.
     """
     from hansei.client.cli.checks import check_machine, check_server
     from hansei.client.cli.output import console, print_json
