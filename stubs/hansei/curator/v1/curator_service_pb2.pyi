@@ -37,14 +37,14 @@ class CurateRequest(_message.Message):
     dataset: _builtins.str
     """The dataset that learns."""
     author: _builtins.str
-    """Who asks; empty means `curator`."""
+    """The author of the change; empty means `curator`."""
     prepared_revision: _builtins.int
     """The revision that PrepareCuration returned for this `request_id`. Unless the dataset has changed since, it is not
     read again whether the request was done before. Unset: it is read before a model is asked.
     """
     @_builtins.property
     def reflection_result(self) -> _trajectory_pb2.ReflectionResult:
-        """What was learned."""
+        """The result of the reflection."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ Global___CurateRequest: _TypeAlias = CurateRequest  # noqa: Y015
 
 @_typing.final
 class CurationResult(_message.Message):
-    """What a curation decided (C-08)."""
+    """The result of a curation (C-08)."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -126,7 +126,7 @@ class CurateResponse(_message.Message):
     """The model that proposed the deltas; `offline` for rules."""
     @_builtins.property
     def result(self) -> Global___CurationResult:
-        """What was decided."""
+        """The decided deltas and votes."""
 
     @_builtins.property
     def operations(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.Operation]:
@@ -142,7 +142,7 @@ class CurateResponse(_message.Message):
 
     @_builtins.property
     def pending(self) -> _containers.RepeatedCompositeFieldContainer[_review_pb2.PendingChange]:
-        """Deltas that wait for a person."""
+        """Deltas that wait for review."""
 
     def __init__(
         self,
@@ -175,12 +175,12 @@ class PrepareCurationRequest(_message.Message):
     DATASET_FIELD_NUMBER: _builtins.int
     BULLET_IDS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """The UUID that Curate will be given."""
+    """The `request_id` of the later Curate."""
     dataset: _builtins.str
     """The dataset that learns."""
     @_builtins.property
     def bullet_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Ids of the bullets that the agent was given. Unknown ids are left out."""
+        """Ids of the bullets that were served to the agent. Unknown ids are ignored."""
 
     def __init__(
         self,
@@ -241,7 +241,7 @@ class CommittedCuration(_message.Message):
     RESPONSE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def reflection_result(self) -> _trajectory_pb2.ReflectionResult:
-        """What Curate was given."""
+        """The `request_id` of Curate."""
 
     @_builtins.property
     def response(self) -> Global___CurateResponse:
@@ -270,9 +270,9 @@ class GetCurationRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     DATASET_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """The UUID given to Curate."""
+    """The `request_id` of Curate."""
     dataset: _builtins.str
-    """The dataset it was given for."""
+    """The dataset of that call."""
     def __init__(
         self,
         *,
@@ -297,7 +297,7 @@ class GetCurationResponse(_message.Message):
     RESPONSE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def reflection_result(self) -> _trajectory_pb2.ReflectionResult:
-        """What Curate was given."""
+        """The `request_id` of Curate."""
 
     @_builtins.property
     def response(self) -> Global___CurateResponse:

@@ -67,7 +67,7 @@ class CuratorServiceServicer:
 
     def PrepareCuration(self, request, context):
         """Reads what a caller needs before it reflects and curates: the curation that was committed under `request_id`, if
-        there is one, else the bullets that the agent was given. ALREADY_EXISTS `REQUEST_ID_REUSED`: the id was used for
+        there is one, else the bullets that were served to the agent. ALREADY_EXISTS `REQUEST_ID_REUSED`: the id was used for
         another dataset.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -40,7 +40,7 @@ class CuratorServiceStub:
     """
     PrepareCuration: _grpc.UnaryUnaryMultiCallable[_curator_service_pb2.PrepareCurationRequest, _curator_service_pb2.PrepareCurationResponse]
     """Reads what a caller needs before it reflects and curates: the curation that was committed under `request_id`, if
-    there is one, else the bullets that the agent was given. ALREADY_EXISTS `REQUEST_ID_REUSED`: the id was used for
+    there is one, else the bullets that were served to the agent. ALREADY_EXISTS `REQUEST_ID_REUSED`: the id was used for
     another dataset.
     """
     GetCuration: _grpc.UnaryUnaryMultiCallable[_curator_service_pb2.GetCurationRequest, _curator_service_pb2.GetCurationResponse]
@@ -60,7 +60,7 @@ class CuratorServiceAsyncStub(CuratorServiceStub):
     """
     PrepareCuration: _aio.UnaryUnaryMultiCallable[_curator_service_pb2.PrepareCurationRequest, _curator_service_pb2.PrepareCurationResponse]  # type: ignore[assignment]
     """Reads what a caller needs before it reflects and curates: the curation that was committed under `request_id`, if
-    there is one, else the bullets that the agent was given. ALREADY_EXISTS `REQUEST_ID_REUSED`: the id was used for
+    there is one, else the bullets that were served to the agent. ALREADY_EXISTS `REQUEST_ID_REUSED`: the id was used for
     another dataset.
     """
     GetCuration: _aio.UnaryUnaryMultiCallable[_curator_service_pb2.GetCurationRequest, _curator_service_pb2.GetCurationResponse]  # type: ignore[assignment]
@@ -89,7 +89,7 @@ class CuratorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_curator_service_pb2.PrepareCurationResponse, _abc.Awaitable[_curator_service_pb2.PrepareCurationResponse]]:
         """Reads what a caller needs before it reflects and curates: the curation that was committed under `request_id`, if
-        there is one, else the bullets that the agent was given. ALREADY_EXISTS `REQUEST_ID_REUSED`: the id was used for
+        there is one, else the bullets that were served to the agent. ALREADY_EXISTS `REQUEST_ID_REUSED`: the id was used for
         another dataset.
         """
 

@@ -67,7 +67,7 @@ class AccessServiceServicer:
     """
 
     def WhoAmI(self, request, context):
-        """Says who the caller is and what it may do.
+        """Returns the caller and its permissions.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -95,7 +95,7 @@ class AccessServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListAuditRecords(self, request, context):
-        """Lists who changed what, newest first. Entries are added and never changed.
+        """Lists audit records, newest first. Records are added and never changed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

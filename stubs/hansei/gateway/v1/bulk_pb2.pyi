@@ -142,9 +142,9 @@ class QueuedTrajectory(_message.Message):
     TEST_REPORT_FIELD_NUMBER: _builtins.int
     SIBLINGS_FIELD_NUMBER: _builtins.int
     ground_truth: _builtins.str
-    """The right answer, where it is known."""
+    """The correct answer, if known."""
     test_report: _builtins.str
-    """What a test said of the answer; empty lets the gateway write one from the ground truth."""
+    """The report of a test on the answer; empty lets the gateway write one from the ground truth."""
     @_builtins.property
     def trajectory(self) -> _trajectory_pb2.Trajectory:
         """The run."""
@@ -193,10 +193,10 @@ class DeadLetter(_message.Message):
     reason: _builtins.str
     """The reason of the last attempt, such as `PEER_UNAVAILABLE`."""
     message: _builtins.str
-    """What the last attempt said."""
+    """The error message of the last attempt."""
     @_builtins.property
     def died_at(self) -> _timestamp_pb2.Timestamp:
-        """When it was given up."""
+        """When it became a dead letter."""
 
     def __init__(
         self,

@@ -78,7 +78,7 @@ class BulkServiceServicer:
 
     def SubmitTrajectories(self, request_iterator, context):
         """Takes a job: the head first, then its trajectories in batches. Nothing of it runs, or stays, unless the whole stream
-        arrived and every message was valid. RESOURCE_EXHAUSTED `BULK_QUEUE_FULL`: too much waits; come back later.
+        arrived and every message was valid. RESOURCE_EXHAUSTED `BULK_QUEUE_FULL`: too many trajectories wait; retry later.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -106,7 +106,7 @@ class BulkServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CancelJob(self, request, context):
-        """Drops what waits. What is being learned is finished; what was learned stays (PlaybookService can revoke it).
+        """Cancels the waiting trajectories. Running ones finish; learned ones stay (PlaybookService can revoke them).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -70,9 +70,9 @@ class LearnRequest(_message.Message):
     request_id: _builtins.str
     """UUID of this learning, handed down all hops. A repeat returns the stored outcome and changes nothing."""
     ground_truth: _builtins.str
-    """The right answer, where it is known."""
+    """The correct answer, if known."""
     test_report: _builtins.str
-    """What a test said of the answer; empty lets the gateway write one from the ground truth (R-32)."""
+    """The report of a test on the answer; empty lets the gateway write one from the ground truth (R-32)."""
     dataset: _builtins.str
     """The dataset that learns; must be the trajectory's."""
     max_iterations: _builtins.int
@@ -119,7 +119,7 @@ class LearnResponse(_message.Message):
     """Whether the same request was committed before, so that this one changed nothing."""
     @_builtins.property
     def reflection(self) -> _trajectory_pb2.ReflectionResult:
-        """What was learned from the run."""
+        """The result of the reflection."""
 
     @_builtins.property
     def curation(self) -> _curator_service_pb2.CurateResponse:
@@ -176,10 +176,10 @@ class LearnWithProgressResponse(_message.Message):
     stage: Global___LearnStage.ValueType
     """The stage that has ended."""
     message: _builtins.str
-    """What it gave, in a sentence."""
+    """The result of the stage, in a sentence."""
     @_builtins.property
     def response(self) -> Global___LearnResponse:
-        """What is known so far; complete in the last event."""
+        """The response so far; complete in the last event."""
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ class RunWorkflowRequest(_message.Message):
     DATASET_FIELD_NUMBER: _builtins.int
     MIN_REVISION_FIELD_NUMBER: _builtins.int
     query: _builtins.str
-    """What is asked."""
+    """The question of the user."""
     dataset: _builtins.str
     """The dataset; unset means `appworld` (G-19)."""
     min_revision: _builtins.int
@@ -242,7 +242,7 @@ class RunWorkflowResponse(_message.Message):
     llm_response: _builtins.str
     """The answer."""
     search_results_count: _builtins.int
-    """How many bullets it was given."""
+    """The number of bullets in the prompt."""
     model: _builtins.str
     """The model that answered; `offline` for the extractive mode."""
     revision: _builtins.int
@@ -279,7 +279,7 @@ class AnswerRequest(_message.Message):
     MIN_REVISION_FIELD_NUMBER: _builtins.int
     INSTRUCTION_FIELD_NUMBER: _builtins.int
     query: _builtins.str
-    """What is asked."""
+    """The question of the user."""
     dataset: _builtins.str
     """The dataset; unset means `appworld`."""
     min_revision: _builtins.int
@@ -324,7 +324,7 @@ class AnswerResponse(_message.Message):
 
     @_builtins.property
     def search_results(self) -> _containers.RepeatedCompositeFieldContainer[_search_pb2.SearchResult]:
-        """The bullets it was given, with their scores."""
+        """The bullets in the prompt, with their scores."""
 
     def __init__(
         self,

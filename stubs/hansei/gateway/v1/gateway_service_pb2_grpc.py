@@ -62,7 +62,7 @@ class GatewayServiceServicer:
     """
 
     def Learn(self, request, context):
-        """Reflects on a run and curates what was learned. Exactly once per `request_id`.
+        """Reflects on a trajectory and curates the lessons. Exactly once per `request_id`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

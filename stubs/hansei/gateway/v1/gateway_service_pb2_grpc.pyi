@@ -34,7 +34,7 @@ class GatewayServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> GatewayServiceAsyncStub: ...
     Learn: _grpc.UnaryUnaryMultiCallable[_gateway_service_pb2.LearnRequest, _gateway_service_pb2.LearnResponse]
-    """Reflects on a run and curates what was learned. Exactly once per `request_id`."""
+    """Reflects on a trajectory and curates the lessons. Exactly once per `request_id`."""
     LearnWithProgress: _grpc.UnaryStreamMultiCallable[_gateway_service_pb2.LearnWithProgressRequest, _gateway_service_pb2.LearnWithProgressResponse]
     """The same as Learn, telling each stage as it ends; the last event holds the response."""
     RunWorkflow: _grpc.UnaryUnaryMultiCallable[_gateway_service_pb2.RunWorkflowRequest, _gateway_service_pb2.RunWorkflowResponse]
@@ -48,7 +48,7 @@ class GatewayServiceAsyncStub(GatewayServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Learn: _aio.UnaryUnaryMultiCallable[_gateway_service_pb2.LearnRequest, _gateway_service_pb2.LearnResponse]  # type: ignore[assignment]
-    """Reflects on a run and curates what was learned. Exactly once per `request_id`."""
+    """Reflects on a trajectory and curates the lessons. Exactly once per `request_id`."""
     LearnWithProgress: _aio.UnaryStreamMultiCallable[_gateway_service_pb2.LearnWithProgressRequest, _gateway_service_pb2.LearnWithProgressResponse]  # type: ignore[assignment]
     """The same as Learn, telling each stage as it ends; the last event holds the response."""
     RunWorkflow: _aio.UnaryUnaryMultiCallable[_gateway_service_pb2.RunWorkflowRequest, _gateway_service_pb2.RunWorkflowResponse]  # type: ignore[assignment]
@@ -65,7 +65,7 @@ class GatewayServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _gateway_service_pb2.LearnRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_gateway_service_pb2.LearnResponse, _abc.Awaitable[_gateway_service_pb2.LearnResponse]]:
-        """Reflects on a run and curates what was learned. Exactly once per `request_id`."""
+        """Reflects on a trajectory and curates the lessons. Exactly once per `request_id`."""
 
     @_abc_1.abstractmethod
     def LearnWithProgress(

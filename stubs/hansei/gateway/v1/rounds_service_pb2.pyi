@@ -63,7 +63,7 @@ class Team(_message.Message):
     team_name: _builtins.str
     """Name for people and prompts; not blank."""
     dataset: _builtins.str
-    """The dataset whose bullets the team is given; unset means `appworld`."""
+    """The dataset whose bullets are served to the team; unset means `appworld`."""
     instruction: _builtins.str
     """System message of the generator; empty for none."""
     def __init__(
@@ -110,9 +110,9 @@ class RunRoundsRequest(_message.Message):
     max_rounds: _builtins.int
     """Most rounds of a team; unset means 5."""
     min_rounds: _builtins.int
-    """Rounds before the judge is asked; unset means 2, or 1 if `max_rounds` is 1."""
+    """Rounds before the judge is called; unset means 2, or 1 if `max_rounds` is 1."""
     judge_on_final_round: _builtins.bool
-    """Whether the judge is asked after the last allowed round, for the record; unset means true."""
+    """Whether the judge is called after the last allowed round, for the record; unset means true."""
     judge_model: _builtins.str
     """Model of the judge as `provider:model-name`. Absent: the validator's default."""
     @_builtins.property
@@ -129,7 +129,7 @@ class RunRoundsRequest(_message.Message):
 
     @_builtins.property
     def team_timeout(self) -> _duration_pb2.Duration:
-        """Time for all rounds of a team; unset means 1,800 s. A nearer deadline of the call goes first."""
+        """Time for all rounds of a team; unset means 1,800 s. An earlier deadline of the call takes precedence."""
 
     @_builtins.property
     def evaluation(self) -> _evaluation_pb2.EvaluationConfig:
@@ -215,7 +215,7 @@ Global___RunRoundsResponse: _TypeAlias = RunRoundsResponse  # noqa: Y015
 
 @_typing.final
 class RoundFinished(_message.Message):
-    """A finished round. Whether the team goes on is decided after it."""
+    """A finished round, before the decision about another one."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -267,7 +267,7 @@ class RoundState(_message.Message):
     round_number: _builtins.int
     """From 1."""
     submission_content: _builtins.str
-    """What was submitted."""
+    """The text of the submission."""
     evaluation_score: _builtins.float
     """Overall score, 0 to 100."""
     @_builtins.property
@@ -276,7 +276,7 @@ class RoundState(_message.Message):
 
     @_builtins.property
     def improvement_judgment(self) -> _evaluation_pb2.ImprovementJudgment:
-        """Whether another round was worthwhile. Absent when nobody decided it after this round."""
+        """Whether another round was worthwhile. Absent without a judgement after this round."""
 
     @_builtins.property
     def round_started_at(self) -> _timestamp_pb2.Timestamp:

@@ -49,7 +49,7 @@ class RoundsServiceServicer:
     def RunRounds(self, request, context):
         """Runs all teams at once: one event for each finished round of a team, and the result last. That all teams failed is
         a result, not an error. A call that is cancelled ends its teams; each that completed a round keeps a final row.
-        ALREADY_EXISTS `EXECUTION_EXISTS`: the given execution has rounds already.
+        ALREADY_EXISTS `EXECUTION_EXISTS`: the execution has rounds already.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -36,7 +36,7 @@ class RoundsServiceStub:
     RunRounds: _grpc.UnaryStreamMultiCallable[_rounds_service_pb2.RunRoundsRequest, _rounds_service_pb2.RunRoundsResponse]
     """Runs all teams at once: one event for each finished round of a team, and the result last. That all teams failed is
     a result, not an error. A call that is cancelled ends its teams; each that completed a round keeps a final row.
-    ALREADY_EXISTS `EXECUTION_EXISTS`: the given execution has rounds already.
+    ALREADY_EXISTS `EXECUTION_EXISTS`: the execution has rounds already.
     """
 
 @_typing.type_check_only
@@ -47,7 +47,7 @@ class RoundsServiceAsyncStub(RoundsServiceStub):
     RunRounds: _aio.UnaryStreamMultiCallable[_rounds_service_pb2.RunRoundsRequest, _rounds_service_pb2.RunRoundsResponse]  # type: ignore[assignment]
     """Runs all teams at once: one event for each finished round of a team, and the result last. That all teams failed is
     a result, not an error. A call that is cancelled ends its teams; each that completed a round keeps a final row.
-    ALREADY_EXISTS `EXECUTION_EXISTS`: the given execution has rounds already.
+    ALREADY_EXISTS `EXECUTION_EXISTS`: the execution has rounds already.
     """
 
 class RoundsServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -61,7 +61,7 @@ class RoundsServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_rounds_service_pb2.RunRoundsResponse], _abc.AsyncIterator[_rounds_service_pb2.RunRoundsResponse]]:
         """Runs all teams at once: one event for each finished round of a team, and the result last. That all teams failed is
         a result, not an error. A call that is cancelled ends its teams; each that completed a round keeps a final row.
-        ALREADY_EXISTS `EXECUTION_EXISTS`: the given execution has rounds already.
+        ALREADY_EXISTS `EXECUTION_EXISTS`: the execution has rounds already.
         """
 
 def add_RoundsServiceServicer_to_server(servicer: RoundsServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -53,7 +53,7 @@ class _PlaybookFormat:
 class _PlaybookFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PlaybookFormat.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     PLAYBOOK_FORMAT_UNSPECIFIED: _PlaybookFormat.ValueType  # 0
-    """On import: told by the content. On export: JSON."""
+    """On import: detected by the content. On export: JSON."""
     PLAYBOOK_FORMAT_JSON: _PlaybookFormat.ValueType  # 1
     """The JSON form of the curator's specification."""
     PLAYBOOK_FORMAT_TEXT_COUNTED: _PlaybookFormat.ValueType  # 2
@@ -65,7 +65,7 @@ class PlaybookFormat(_PlaybookFormat, metaclass=_PlaybookFormatEnumTypeWrapper):
     """The form of a playbook file."""
 
 PLAYBOOK_FORMAT_UNSPECIFIED: PlaybookFormat.ValueType  # 0
-"""On import: told by the content. On export: JSON."""
+"""On import: detected by the content. On export: JSON."""
 PLAYBOOK_FORMAT_JSON: PlaybookFormat.ValueType  # 1
 """The JSON form of the curator's specification."""
 PLAYBOOK_FORMAT_TEXT_COUNTED: PlaybookFormat.ValueType  # 2
@@ -270,7 +270,7 @@ Global___ListDatasetsResponse: _TypeAlias = ListDatasetsResponse  # noqa: Y015
 
 @_typing.final
 class Dataset(_message.Message):
-    """What is known of a dataset without reading its bullets."""
+    """The summary of a dataset without its bullets."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -339,7 +339,7 @@ class GetDatasetResponse(_message.Message):
     retired_bullets: _builtins.int
     """How many of its bullets are retired, which search does not return."""
     pending_changes: _builtins.int
-    """How many changes wait for a person."""
+    """The number of changes that wait for review."""
     @_builtins.property
     def dataset(self) -> Global___Dataset:
         """Its newest revision, and the number of its bullets; revision 0 when it was never written to."""
@@ -433,7 +433,7 @@ class ApplyDeltasRequest(_message.Message):
     since come back as conflicts.
     """
     author: _builtins.str
-    """Who asks; empty means `api`."""
+    """The author of the change; empty means `api`."""
     reason: _builtins.str
     """Why, in a sentence."""
     source_trajectory: _builtins.str
@@ -498,7 +498,7 @@ class ApplyDeltasResponse(_message.Message):
 
     @_builtins.property
     def pending(self) -> _containers.RepeatedCompositeFieldContainer[_review_pb2.PendingChange]:
-        """Deltas that wait for a person."""
+        """Deltas that wait for review."""
 
     def __init__(
         self,
@@ -571,7 +571,7 @@ class WatchPlaybookResponse(_message.Message):
 
     @_builtins.property
     def snapshot(self) -> Global___PlaybookPart:
-        """The whole playbook, only as the first event and only when asked for; large ones come in several parts."""
+        """The whole playbook, only as the first event and only on request; large ones come in several parts."""
 
     @_builtins.property
     def progress(self) -> Global___Progress:
@@ -838,9 +838,9 @@ class RestoreRevisionRequest(_message.Message):
     dataset: _builtins.str
     """The dataset."""
     revision: _builtins.int
-    """The revision whose bullets come back; 0 empties the playbook."""
+    """The revision to restore; 0 empties the playbook."""
     author: _builtins.str
-    """Who asks; empty means `api`."""
+    """The author of the change; empty means `api`."""
     reason: _builtins.str
     """Why, in a sentence."""
     def __init__(
@@ -872,7 +872,7 @@ class RestoreRevisionResponse(_message.Message):
     """The new revision."""
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.BulletChange]:
-        """What it changed."""
+        """The changes of the revision."""
 
     def __init__(
         self,
@@ -909,7 +909,7 @@ class RevokeTrajectoryRequest(_message.Message):
     dry_run: _builtins.bool
     """Only report what would change."""
     author: _builtins.str
-    """Who asks; empty means `api`."""
+    """The author of the change; empty means `api`."""
     reason: _builtins.str
     """Why, in a sentence."""
     def __init__(
@@ -945,7 +945,7 @@ class RevokeTrajectoryResponse(_message.Message):
     revision: _builtins.int
     """The new revision; the present one for a dry run or when nothing changed."""
     votes_removed: _builtins.int
-    """How many of its votes were taken back."""
+    """The number of its votes that were revoked."""
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[_playbook_pb2.BulletChange]:
         """What changed, or would change."""
@@ -956,7 +956,7 @@ class RevokeTrajectoryResponse(_message.Message):
 
     @_builtins.property
     def reverted(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Ids of bullets whose edits by this trajectory were taken back."""
+        """Ids of bullets whose edits by this trajectory were revoked."""
 
     @_builtins.property
     def entangled(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -1100,7 +1100,7 @@ class ListPendingChangesRequest(_message.Message):
     """From the previous page's `next_page_token`; empty for the first page."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_review_pb2.PendingState.ValueType]:
-        """Only changes in these states; empty means those that wait."""
+        """Only changes in these states; empty means waiting ones."""
 
     def __init__(
         self,
@@ -1165,7 +1165,7 @@ class DecidePendingChangesRequest(_message.Message):
     decision: Global___Decision.ValueType
     """Approve or reject."""
     author: _builtins.str
-    """Who decides; empty means `api`."""
+    """The author of the decision; empty means `api`."""
     reason: _builtins.str
     """Why; required for a rejection."""
     @_builtins.property
@@ -1202,7 +1202,7 @@ class DecidePendingChangesResponse(_message.Message):
     """The last revision that holds approved changes; the present one when none was applied."""
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[_review_pb2.PendingChange]:
-        """Every named change as it stands now."""
+        """The present state of every named change."""
 
     def __init__(
         self,
@@ -1237,7 +1237,7 @@ class MergePlaybooksRequest(_message.Message):
     duplicate_threshold: _builtins.float
     """Cosine from which two bullets are the same lesson, 0 to 1; unset means exact duplicates only."""
     author: _builtins.str
-    """Who asks; empty means `api`."""
+    """The author of the change; empty means `api`."""
     reason: _builtins.str
     """Why, in a sentence."""
     @_builtins.property
@@ -1316,7 +1316,7 @@ class MergeConflict(_message.Message):
     new_id: _builtins.str
     """The id `theirs` got."""
     reason: _builtins.str
-    """What they share, in a sentence."""
+    """Their common content, in a sentence."""
     @_builtins.property
     def ours(self) -> _playbook_pb2.Bullet:
         """The bullet of the receiving dataset."""
@@ -1389,11 +1389,11 @@ class ImportHead(_message.Message):
     dataset: _builtins.str
     """The dataset."""
     format: Global___PlaybookFormat.ValueType
-    """The form of the file; unspecified means told by the content."""
+    """The form of the file; unspecified means detected by the content."""
     replace: _builtins.bool
     """Replace the playbook; otherwise its bullets stay and the file's are added or updated by id."""
     author: _builtins.str
-    """Who asks; empty means `api`."""
+    """The author of the change; empty means `api`."""
     reason: _builtins.str
     """Why, in a sentence."""
     def __init__(

@@ -62,7 +62,7 @@ class PlaybookServiceStub:
     SetPolicy: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.SetPolicyRequest, _playbook_service_pb2.SetPolicyResponse]
     """Replaces the rules of a dataset."""
     ListPendingChanges: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.ListPendingChangesRequest, _playbook_service_pb2.ListPendingChangesResponse]
-    """Lists the changes that wait, or waited, for a person; oldest first."""
+    """Lists the changes that wait, or waited, for review; oldest first."""
     DecidePendingChanges: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.DecidePendingChangesRequest, _playbook_service_pb2.DecidePendingChangesResponse]
     """Approves or rejects pending changes. What is approved enters as one revision for each trajectory it came from, so
     that each can be revoked.
@@ -108,7 +108,7 @@ class PlaybookServiceAsyncStub(PlaybookServiceStub):
     SetPolicy: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.SetPolicyRequest, _playbook_service_pb2.SetPolicyResponse]  # type: ignore[assignment]
     """Replaces the rules of a dataset."""
     ListPendingChanges: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.ListPendingChangesRequest, _playbook_service_pb2.ListPendingChangesResponse]  # type: ignore[assignment]
-    """Lists the changes that wait, or waited, for a person; oldest first."""
+    """Lists the changes that wait, or waited, for review; oldest first."""
     DecidePendingChanges: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.DecidePendingChangesRequest, _playbook_service_pb2.DecidePendingChangesResponse]  # type: ignore[assignment]
     """Approves or rejects pending changes. What is approved enters as one revision for each trajectory it came from, so
     that each can be revoked.
@@ -241,7 +241,7 @@ class PlaybookServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _playbook_service_pb2.ListPendingChangesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_playbook_service_pb2.ListPendingChangesResponse, _abc.Awaitable[_playbook_service_pb2.ListPendingChangesResponse]]:
-        """Lists the changes that wait, or waited, for a person; oldest first."""
+        """Lists the changes that wait, or waited, for review; oldest first."""
 
     @_abc_1.abstractmethod
     def DecidePendingChanges(

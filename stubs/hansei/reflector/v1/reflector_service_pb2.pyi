@@ -28,7 +28,7 @@ class _TrajectoryFormat:
 class _TrajectoryFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TrajectoryFormat.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     TRAJECTORY_FORMAT_UNSPECIFIED: _TrajectoryFormat.ValueType  # 0
-    """Told by the content."""
+    """Detected by the content."""
     TRAJECTORY_FORMAT_HANSEI: _TrajectoryFormat.ValueType  # 1
     """Our own JSON: one trajectory, or one a line."""
     TRAJECTORY_FORMAT_OPENAI: _TrajectoryFormat.ValueType  # 2
@@ -49,10 +49,10 @@ class _TrajectoryFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Traj
     """OpenTelemetry spans of the GenAI semantic conventions as OTLP JSON; each trace is one run."""
 
 class TrajectoryFormat(_TrajectoryFormat, metaclass=_TrajectoryFormatEnumTypeWrapper):
-    """A form that trajectories come in."""
+    """A file format of trajectories."""
 
 TRAJECTORY_FORMAT_UNSPECIFIED: TrajectoryFormat.ValueType  # 0
-"""Told by the content."""
+"""Detected by the content."""
 TRAJECTORY_FORMAT_HANSEI: TrajectoryFormat.ValueType  # 1
 """Our own JSON: one trajectory, or one a line."""
 TRAJECTORY_FORMAT_OPENAI: TrajectoryFormat.ValueType  # 2
@@ -87,9 +87,9 @@ class ReflectRequest(_message.Message):
     BULLETS_FIELD_NUMBER: _builtins.int
     SIBLINGS_FIELD_NUMBER: _builtins.int
     ground_truth: _builtins.str
-    """The right answer, where it is known."""
+    """The correct answer, if known."""
     test_report: _builtins.str
-    """What a test said of the answer; used unchanged (R-32)."""
+    """The report of a test on the answer; used unchanged (R-32)."""
     dataset: _builtins.str
     """Selects the prompt templates."""
     max_iterations: _builtins.int
@@ -136,7 +136,7 @@ class ReflectResponse(_message.Message):
     RESULT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def result(self) -> _trajectory_pb2.ReflectionResult:
-        """What was learned."""
+        """The result of the reflection."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class ParseTrajectoriesResponse(_message.Message):
     """The format it was read as."""
     @_builtins.property
     def trajectories(self) -> _containers.RepeatedCompositeFieldContainer[Global___ParsedTrajectory]:
-        """What the file holds, in order."""
+        """The trajectories of the file, in order."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ Global___ParseTrajectoriesResponse: _TypeAlias = ParseTrajectoriesResponse  # no
 
 @_typing.final
 class ParsedTrajectory(_message.Message):
-    """One trajectory of a file, with what the file says of its outcome."""
+    """One trajectory of a file, with the outcome that the file reports."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ReflectorServiceStub:
-    """Says what went wrong in a run and why. It never writes a playbook.
+    """Finds errors in a trajectory and their causes. It never writes a playbook.
     """
 
     def __init__(self, channel):
@@ -48,7 +48,7 @@ class ReflectorServiceStub:
 
 
 class ReflectorServiceServicer:
-    """Says what went wrong in a run and why. It never writes a playbook.
+    """Finds errors in a trajectory and their causes. It never writes a playbook.
     """
 
     def Reflect(self, request, context):
@@ -87,7 +87,7 @@ def add_ReflectorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ReflectorService:
-    """Says what went wrong in a run and why. It never writes a playbook.
+    """Finds errors in a trajectory and their causes. It never writes a playbook.
     """
 
     @staticmethod

@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ReflectorServiceStub:
-    """Says what went wrong in a run and why. It never writes a playbook."""
+    """Finds errors in a trajectory and their causes. It never writes a playbook."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -40,7 +40,7 @@ class ReflectorServiceStub:
 
 @_typing.type_check_only
 class ReflectorServiceAsyncStub(ReflectorServiceStub):
-    """Says what went wrong in a run and why. It never writes a playbook."""
+    """Finds errors in a trajectory and their causes. It never writes a playbook."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Reflect: _aio.UnaryUnaryMultiCallable[_reflector_service_pb2.ReflectRequest, _reflector_service_pb2.ReflectResponse]  # type: ignore[assignment]
@@ -49,7 +49,7 @@ class ReflectorServiceAsyncStub(ReflectorServiceStub):
     """Reads trajectories from a file of any format it knows."""
 
 class ReflectorServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Says what went wrong in a run and why. It never writes a playbook."""
+    """Finds errors in a trajectory and their causes. It never writes a playbook."""
 
     @_abc_1.abstractmethod
     def Reflect(

@@ -27,7 +27,7 @@ class _Preference:
 class _PreferenceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Preference.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     PREFERENCE_UNSPECIFIED: _Preference.ValueType  # 0
-    """No answer: the judge failed. Such a comparison is unmeasured and counts for nobody."""
+    """No answer: the judge failed. Such a comparison is unmeasured and counts for no contestant."""
     PREFERENCE_FIRST: _Preference.ValueType  # 1
     """The one shown first."""
     PREFERENCE_SECOND: _Preference.ValueType  # 2
@@ -39,7 +39,7 @@ class Preference(_Preference, metaclass=_PreferenceEnumTypeWrapper):
     """Which submission of a pair is better."""
 
 PREFERENCE_UNSPECIFIED: Preference.ValueType  # 0
-"""No answer: the judge failed. Such a comparison is unmeasured and counts for nobody."""
+"""No answer: the judge failed. Such a comparison is unmeasured and counts for no contestant."""
 PREFERENCE_FIRST: Preference.ValueType  # 1
 """The one shown first."""
 PREFERENCE_SECOND: Preference.ValueType  # 2
@@ -152,7 +152,7 @@ Global___EvaluationConfig: _TypeAlias = EvaluationConfig  # noqa: Y015
 
 @_typing.final
 class RepeatedScoring(_message.Message):
-    """Repeated scoring that stops as soon as the mean is known well enough."""
+    """Repeated scoring that stops as soon as the mean is precise enough."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -439,7 +439,7 @@ Global___ComparisonRanking: _TypeAlias = ComparisonRanking  # noqa: Y015
 
 @_typing.final
 class RankingOptions(_message.Message):
-    """What the Bradley-Terry model is fitted with."""
+    """Parameters of the fit of the Bradley-Terry model."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -35,7 +35,7 @@ class EvaluateRequest(_message.Message):
     user_query: _builtins.str
     """The user's query itself, never a team prompt. Stripped; not blank."""
     submission: _builtins.str
-    """What is evaluated. Stripped; not blank."""
+    """The text to evaluate. Stripped; not blank."""
     execution_id: _builtins.str
     """Execution it belongs to, for logs."""
     team_id: _builtins.str
@@ -162,11 +162,11 @@ class DecideRoundRequest(_message.Message):
     round_number: _builtins.int
     """The round that is finished, from 1."""
     min_rounds: _builtins.int
-    """Rounds before the judge is asked."""
+    """Rounds before the judge is called."""
     max_rounds: _builtins.int
     """Most rounds of a team."""
     judge_on_final_round: _builtins.bool
-    """Whether the judge is asked after the last allowed round, for the record."""
+    """Whether the judge is called after the last allowed round, for the record."""
     formatted_prompt: _builtins.str
     """The finished prompt of the judge. Absent: the rules alone decide, or `judgment_required` is set."""
     model: _builtins.str
@@ -211,7 +211,7 @@ class DecideRoundResponse(_message.Message):
     should_continue: _builtins.bool
     """Whether another round follows."""
     exit_reason: _builtins.str
-    """`max_rounds_reached` or `no_improvement_expected`; empty when the team goes on."""
+    """`max_rounds_reached` or `no_improvement_expected`; empty when the team continues."""
     @_builtins.property
     def judgment(self) -> _evaluation_pb2.ImprovementJudgment:
         """The judgement to be recorded for the round. Absent when nothing judged it."""
@@ -234,7 +234,7 @@ Global___DecideRoundResponse: _TypeAlias = DecideRoundResponse  # noqa: Y015
 
 @_typing.final
 class ComparisonTask(_message.Message):
-    """One task and what the contestants made of it."""
+    """One task and the submissions of the contestants."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

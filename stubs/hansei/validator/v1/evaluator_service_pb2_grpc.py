@@ -78,7 +78,7 @@ class EvaluatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Judge(self, request, context):
-        """Asks a model whether another round is worthwhile. The prompt arrives ready; nothing is added to it.
+        """Asks a model whether another round is worthwhile. The prompt is sent unchanged.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -87,7 +87,7 @@ class EvaluatorServiceServicer:
     def DecideRound(self, request, context):
         """Decides whether a team goes on after a round: below `min_rounds` it does; after `max_rounds` it does not; between
         them, and after the last round if asked for, a model judges. Without a prompt `judgment_required` says that one is
-        needed, and no model is asked.
+        needed, and no model is called.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -39,11 +39,11 @@ class EvaluatorServiceStub:
     Evaluate: _grpc.UnaryUnaryMultiCallable[_evaluator_service_pb2.EvaluateRequest, _evaluator_service_pb2.EvaluateResponse]
     """Scores one submission by all metrics, one after the other; the first failure ends it."""
     Judge: _grpc.UnaryUnaryMultiCallable[_evaluator_service_pb2.JudgeRequest, _evaluator_service_pb2.JudgeResponse]
-    """Asks a model whether another round is worthwhile. The prompt arrives ready; nothing is added to it."""
+    """Asks a model whether another round is worthwhile. The prompt is sent unchanged."""
     DecideRound: _grpc.UnaryUnaryMultiCallable[_evaluator_service_pb2.DecideRoundRequest, _evaluator_service_pb2.DecideRoundResponse]
     """Decides whether a team goes on after a round: below `min_rounds` it does; after `max_rounds` it does not; between
     them, and after the last round if asked for, a model judges. Without a prompt `judgment_required` says that one is
-    needed, and no model is asked.
+    needed, and no model is called.
     """
     CompareSubmissions: _grpc.UnaryUnaryMultiCallable[_evaluator_service_pb2.CompareSubmissionsRequest, _evaluator_service_pb2.CompareSubmissionsResponse]
     """Lets a judge compare the submissions of each task in pairs, in both orders, and ranks the contestants.
@@ -65,11 +65,11 @@ class EvaluatorServiceAsyncStub(EvaluatorServiceStub):
     Evaluate: _aio.UnaryUnaryMultiCallable[_evaluator_service_pb2.EvaluateRequest, _evaluator_service_pb2.EvaluateResponse]  # type: ignore[assignment]
     """Scores one submission by all metrics, one after the other; the first failure ends it."""
     Judge: _aio.UnaryUnaryMultiCallable[_evaluator_service_pb2.JudgeRequest, _evaluator_service_pb2.JudgeResponse]  # type: ignore[assignment]
-    """Asks a model whether another round is worthwhile. The prompt arrives ready; nothing is added to it."""
+    """Asks a model whether another round is worthwhile. The prompt is sent unchanged."""
     DecideRound: _aio.UnaryUnaryMultiCallable[_evaluator_service_pb2.DecideRoundRequest, _evaluator_service_pb2.DecideRoundResponse]  # type: ignore[assignment]
     """Decides whether a team goes on after a round: below `min_rounds` it does; after `max_rounds` it does not; between
     them, and after the last round if asked for, a model judges. Without a prompt `judgment_required` says that one is
-    needed, and no model is asked.
+    needed, and no model is called.
     """
     CompareSubmissions: _aio.UnaryUnaryMultiCallable[_evaluator_service_pb2.CompareSubmissionsRequest, _evaluator_service_pb2.CompareSubmissionsResponse]  # type: ignore[assignment]
     """Lets a judge compare the submissions of each task in pairs, in both orders, and ranks the contestants.
@@ -100,7 +100,7 @@ class EvaluatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _evaluator_service_pb2.JudgeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_evaluator_service_pb2.JudgeResponse, _abc.Awaitable[_evaluator_service_pb2.JudgeResponse]]:
-        """Asks a model whether another round is worthwhile. The prompt arrives ready; nothing is added to it."""
+        """Asks a model whether another round is worthwhile. The prompt is sent unchanged."""
 
     @_abc_1.abstractmethod
     def DecideRound(
@@ -110,7 +110,7 @@ class EvaluatorServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_evaluator_service_pb2.DecideRoundResponse, _abc.Awaitable[_evaluator_service_pb2.DecideRoundResponse]]:
         """Decides whether a team goes on after a round: below `min_rounds` it does; after `max_rounds` it does not; between
         them, and after the last round if asked for, a model judges. Without a prompt `judgment_required` says that one is
-        needed, and no model is asked.
+        needed, and no model is called.
         """
 
     @_abc_1.abstractmethod

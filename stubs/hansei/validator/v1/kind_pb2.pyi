@@ -22,7 +22,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class ReportKind(_message.Message):
-    """A kind of report: what it must look like and what it must obey."""
+    """A kind of report: its schema and its rules."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -41,7 +41,7 @@ class ReportKind(_message.Message):
     `pattern` is matched by RE2. Empty: any object.
     """
     instructions: _builtins.str
-    """What a model is told about writing such a report, besides the schema and the rules."""
+    """Instructions for a model that writes such a report, besides the schema and the rules."""
     @_builtins.property
     def rules(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReportRule]:
         """Checked in this order after the schema, also when the schema finds faults."""

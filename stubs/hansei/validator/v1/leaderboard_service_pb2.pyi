@@ -77,7 +77,7 @@ Global___RoundKey: _TypeAlias = RoundKey  # noqa: Y015
 
 @_typing.final
 class LeaderBoardEntry(_message.Message):
-    """What was submitted in a round and how it was scored."""
+    """A submission of a round and its scores."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -94,7 +94,7 @@ class LeaderBoardEntry(_message.Message):
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
     JUDGEMENT_FIELD_NUMBER: _builtins.int
     id: _builtins.int
-    """Id given by the store; kept by updates."""
+    """Id assigned by the store; updates do not change it."""
     team_name: _builtins.str
     """Name of the team for people."""
     submission_content: _builtins.str
@@ -163,7 +163,7 @@ class JudgementRecord(_message.Message):
     REASONING_FIELD_NUMBER: _builtins.int
     CONFIDENCE_SCORE_FIELD_NUMBER: _builtins.int
     should_continue: _builtins.bool
-    """Whether the team went on."""
+    """Whether the team continued."""
     reasoning: _builtins.str
     """Why."""
     confidence_score: _builtins.float

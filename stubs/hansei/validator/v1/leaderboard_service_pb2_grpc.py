@@ -88,7 +88,7 @@ class LeaderboardServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetBestSubmission(self, request, context):
-        """Returns the best entry of the best team, or of a given one. NOT_FOUND: there is none.
+        """Returns the best entry of the best team, or of the requested team. NOT_FOUND: there is none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

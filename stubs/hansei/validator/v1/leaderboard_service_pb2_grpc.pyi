@@ -40,7 +40,7 @@ class LeaderboardServiceStub:
     GetRanking: _grpc.UnaryUnaryMultiCallable[_leaderboard_service_pb2.GetRankingRequest, _leaderboard_service_pb2.GetRankingResponse]
     """Ranks the teams of an execution. An unknown execution has no rows."""
     GetBestSubmission: _grpc.UnaryUnaryMultiCallable[_leaderboard_service_pb2.GetBestSubmissionRequest, _leaderboard_service_pb2.GetBestSubmissionResponse]
-    """Returns the best entry of the best team, or of a given one. NOT_FOUND: there is none."""
+    """Returns the best entry of the best team, or of the requested team. NOT_FOUND: there is none."""
     ListLeaderboardEntries: _grpc.UnaryUnaryMultiCallable[_leaderboard_service_pb2.ListLeaderboardEntriesRequest, _leaderboard_service_pb2.ListLeaderboardEntriesResponse]
     """Lists the entries of an execution by team and round, with their judgements."""
 
@@ -56,7 +56,7 @@ class LeaderboardServiceAsyncStub(LeaderboardServiceStub):
     GetRanking: _aio.UnaryUnaryMultiCallable[_leaderboard_service_pb2.GetRankingRequest, _leaderboard_service_pb2.GetRankingResponse]  # type: ignore[assignment]
     """Ranks the teams of an execution. An unknown execution has no rows."""
     GetBestSubmission: _aio.UnaryUnaryMultiCallable[_leaderboard_service_pb2.GetBestSubmissionRequest, _leaderboard_service_pb2.GetBestSubmissionResponse]  # type: ignore[assignment]
-    """Returns the best entry of the best team, or of a given one. NOT_FOUND: there is none."""
+    """Returns the best entry of the best team, or of the requested team. NOT_FOUND: there is none."""
     ListLeaderboardEntries: _aio.UnaryUnaryMultiCallable[_leaderboard_service_pb2.ListLeaderboardEntriesRequest, _leaderboard_service_pb2.ListLeaderboardEntriesResponse]  # type: ignore[assignment]
     """Lists the entries of an execution by team and round, with their judgements."""
 
@@ -93,7 +93,7 @@ class LeaderboardServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _leaderboard_service_pb2.GetBestSubmissionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_leaderboard_service_pb2.GetBestSubmissionResponse, _abc.Awaitable[_leaderboard_service_pb2.GetBestSubmissionResponse]]:
-        """Returns the best entry of the best team, or of a given one. NOT_FOUND: there is none."""
+        """Returns the best entry of the best team, or of the requested team. NOT_FOUND: there is none."""
 
     @_abc_1.abstractmethod
     def ListLeaderboardEntries(

@@ -76,9 +76,9 @@ class _RepairEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Repair.ValueTy
     REPAIR_UNSPECIFIED: _Repair.ValueType  # 0
     """The default, which is REPAIR_FULL."""
     REPAIR_FULL: _Repair.ValueType  # 1
-    """The whole report is asked for again."""
+    """The model writes the whole report again."""
     REPAIR_PARTIAL: _Repair.ValueType  # 2
-    """Only the parts with errors are asked for again; all others stay as they are, byte for byte."""
+    """The model writes only the parts with errors again; all others stay the same, byte for byte."""
 
 class Repair(_Repair, metaclass=_RepairEnumTypeWrapper):
     """How a report with errors is generated again."""
@@ -86,9 +86,9 @@ class Repair(_Repair, metaclass=_RepairEnumTypeWrapper):
 REPAIR_UNSPECIFIED: Repair.ValueType  # 0
 """The default, which is REPAIR_FULL."""
 REPAIR_FULL: Repair.ValueType  # 1
-"""The whole report is asked for again."""
+"""The model writes the whole report again."""
 REPAIR_PARTIAL: Repair.ValueType  # 2
-"""Only the parts with errors are asked for again; all others stay as they are, byte for byte."""
+"""The model writes only the parts with errors again; all others stay the same, byte for byte."""
 Global___Repair: _TypeAlias = Repair  # noqa: Y015
 
 class _StopReason:
@@ -104,7 +104,7 @@ class _StopReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StopReason
     STOP_REASON_ATTEMPTS_EXHAUSTED: _StopReason.ValueType  # 2
     """The first call and all regenerations were used up."""
     STOP_REASON_REPEATED_FAULTS: _StopReason.ValueType  # 3
-    """A regeneration came back with exactly the faults it was asked to remove."""
+    """A regeneration returned exactly the errors that it should remove."""
     STOP_REASON_DASHBOARD_INVALID: _StopReason.ValueType  # 4
     """The dashboard is missing or has no object `trays`; no model was called."""
     STOP_REASON_TARGET_UNKNOWN: _StopReason.ValueType  # 5
@@ -122,7 +122,7 @@ STOP_REASON_VALID: StopReason.ValueType  # 1
 STOP_REASON_ATTEMPTS_EXHAUSTED: StopReason.ValueType  # 2
 """The first call and all regenerations were used up."""
 STOP_REASON_REPEATED_FAULTS: StopReason.ValueType  # 3
-"""A regeneration came back with exactly the faults it was asked to remove."""
+"""A regeneration returned exactly the errors that it should remove."""
 STOP_REASON_DASHBOARD_INVALID: StopReason.ValueType  # 4
 """The dashboard is missing or has no object `trays`; no model was called."""
 STOP_REASON_TARGET_UNKNOWN: StopReason.ValueType  # 5
@@ -183,7 +183,7 @@ Global___Finding: _TypeAlias = Finding  # noqa: Y015
 
 @_typing.final
 class ValidationResult(_message.Message):
-    """What validation says about one report."""
+    """The result of the validation of one report."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -283,7 +283,7 @@ class Attempt(_message.Message):
     answer_bytes: _builtins.int
     """Size of the answer in bytes of UTF-8."""
     repair: Global___Repair.ValueType
-    """Whether the whole report or only its faulty parts were asked for."""
+    """Whether the model wrote the whole report or only its faulty parts."""
     @_builtins.property
     def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Finding]:
         """What validation found in it."""
@@ -388,7 +388,7 @@ Global___ReportRun: _TypeAlias = ReportRun  # noqa: Y015
 
 @_typing.final
 class RunOptions(_message.Message):
-    """What a run may be told about its way of working."""
+    """Options of a run."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -398,7 +398,7 @@ class RunOptions(_message.Message):
     wording: Global___Wording.ValueType
     """How forbidden words are looked for. Default: literal."""
     repair: Global___Repair.ValueType
-    """What a regeneration asks for. Default: the whole report."""
+    """The part that a regeneration requests. Default: the whole report."""
     max_regenerations: _builtins.int
     """Regenerations after the first call. Default 2, which is also the most; 0 means a single call."""
     def __init__(
@@ -420,7 +420,7 @@ Global___RunOptions: _TypeAlias = RunOptions  # noqa: Y015
 
 @_typing.final
 class DashboardBrief(_message.Message):
-    """What a report is made from."""
+    """The input of a report."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -435,7 +435,7 @@ class DashboardBrief(_message.Message):
     focus_node_id: _builtins.str
     """Id of the node the report is about. Absent or blank: none was chosen."""
     user_intent: _builtins.str
-    """What the user wants, in free words."""
+    """The wish of the user, in free text."""
     @_builtins.property
     def constraints(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Constraints the report has to respect, in free words."""

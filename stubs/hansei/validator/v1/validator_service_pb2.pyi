@@ -90,7 +90,7 @@ class RunOrganizerRequest(_message.Message):
     OPTIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def brief(self) -> _report_pb2.DashboardBrief:
-        """What the report is made from. Without nodes the report may only say what to do first."""
+        """The input of the report. Without nodes the report may only contain first steps."""
 
     @_builtins.property
     def options(self) -> _report_pb2.RunOptions:
@@ -144,7 +144,7 @@ class RunAdvisorRequest(_message.Message):
     OPTIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def brief(self) -> _report_pb2.DashboardBrief:
-        """What the report is made from. Without a focus node the first node is advised on."""
+        """The input of the report. Without a focus node the report advises on the first node."""
 
     @_builtins.property
     def options(self) -> _report_pb2.RunOptions:
@@ -201,7 +201,7 @@ class RunReportRequest(_message.Message):
     type: _builtins.str
     """Name of a registered kind."""
     inputs_json: _builtins.str
-    """What the report is made from, as the JSON text of an object; it is quoted in the prompt as data."""
+    """The input of the report, as the JSON text of an object; it is quoted in the prompt as data."""
     @_builtins.property
     def valid_node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Ids that the report may refer to."""

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ValidatorServiceStub:
-    """Checks reports of any kind and generates them, correcting what is wrong. It only proposes: nothing else is changed.
+    """Checks reports of any kind, and generates and corrects them. It only proposes and changes nothing else.
     """
 
     def __init__(self, channel):
@@ -78,7 +78,7 @@ class ValidatorServiceStub:
 
 
 class ValidatorServiceServicer:
-    """Checks reports of any kind and generates them, correcting what is wrong. It only proposes: nothing else is changed.
+    """Checks reports of any kind, and generates and corrects them. It only proposes and changes nothing else.
     """
 
     def ValidateReport(self, request, context):
@@ -113,7 +113,7 @@ class ValidatorServiceServicer:
 
     def RegisterReportKind(self, request, context):
         """Registers a kind of report. INVALID_ARGUMENT names each schema fault and each rule that does not compile.
-        ALREADY_EXISTS: the name is taken, by another kind or a built-in one.
+        ALREADY_EXISTS: the name belongs to another kind or a built-in one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -192,7 +192,7 @@ def add_ValidatorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ValidatorService:
-    """Checks reports of any kind and generates them, correcting what is wrong. It only proposes: nothing else is changed.
+    """Checks reports of any kind, and generates and corrects them. It only proposes and changes nothing else.
     """
 
     @staticmethod

@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ValidatorServiceStub:
-    """Checks reports of any kind and generates them, correcting what is wrong. It only proposes: nothing else is changed."""
+    """Checks reports of any kind, and generates and corrects them. It only proposes and changes nothing else."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -46,7 +46,7 @@ class ValidatorServiceStub:
     """Generates a report of a registered kind. Answers and errors as in RunOrganizer."""
     RegisterReportKind: _grpc.UnaryUnaryMultiCallable[_validator_service_pb2.RegisterReportKindRequest, _validator_service_pb2.RegisterReportKindResponse]
     """Registers a kind of report. INVALID_ARGUMENT names each schema fault and each rule that does not compile.
-    ALREADY_EXISTS: the name is taken, by another kind or a built-in one.
+    ALREADY_EXISTS: the name belongs to another kind or a built-in one.
     """
     GetReportKind: _grpc.UnaryUnaryMultiCallable[_validator_service_pb2.GetReportKindRequest, _validator_service_pb2.GetReportKindResponse]
     """Returns a registered kind."""
@@ -57,7 +57,7 @@ class ValidatorServiceStub:
 
 @_typing.type_check_only
 class ValidatorServiceAsyncStub(ValidatorServiceStub):
-    """Checks reports of any kind and generates them, correcting what is wrong. It only proposes: nothing else is changed."""
+    """Checks reports of any kind, and generates and corrects them. It only proposes and changes nothing else."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ValidateReport: _aio.UnaryUnaryMultiCallable[_validator_service_pb2.ValidateReportRequest, _validator_service_pb2.ValidateReportResponse]  # type: ignore[assignment]
@@ -73,7 +73,7 @@ class ValidatorServiceAsyncStub(ValidatorServiceStub):
     """Generates a report of a registered kind. Answers and errors as in RunOrganizer."""
     RegisterReportKind: _aio.UnaryUnaryMultiCallable[_validator_service_pb2.RegisterReportKindRequest, _validator_service_pb2.RegisterReportKindResponse]  # type: ignore[assignment]
     """Registers a kind of report. INVALID_ARGUMENT names each schema fault and each rule that does not compile.
-    ALREADY_EXISTS: the name is taken, by another kind or a built-in one.
+    ALREADY_EXISTS: the name belongs to another kind or a built-in one.
     """
     GetReportKind: _aio.UnaryUnaryMultiCallable[_validator_service_pb2.GetReportKindRequest, _validator_service_pb2.GetReportKindResponse]  # type: ignore[assignment]
     """Returns a registered kind."""
@@ -83,7 +83,7 @@ class ValidatorServiceAsyncStub(ValidatorServiceStub):
     """Removes a registered kind. Built-in kinds cannot be removed."""
 
 class ValidatorServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Checks reports of any kind and generates them, correcting what is wrong. It only proposes: nothing else is changed."""
+    """Checks reports of any kind, and generates and corrects them. It only proposes and changes nothing else."""
 
     @_abc_1.abstractmethod
     def ValidateReport(
@@ -127,7 +127,7 @@ class ValidatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_validator_service_pb2.RegisterReportKindResponse, _abc.Awaitable[_validator_service_pb2.RegisterReportKindResponse]]:
         """Registers a kind of report. INVALID_ARGUMENT names each schema fault and each rule that does not compile.
-        ALREADY_EXISTS: the name is taken, by another kind or a built-in one.
+        ALREADY_EXISTS: the name belongs to another kind or a built-in one.
         """
 
     @_abc_1.abstractmethod
