@@ -251,7 +251,7 @@ async def test_history_tells_who_why_and_what_became_of_each_delta(store: SqlPla
     await apply(store, delta("ADD", content="one"), delta("DELETE", "nope"))
     await apply(store, delta("UPDATE", "gene-00001", "two"), votes=[Vote("gene-00001", "helpful", "run")])
     newest, oldest = await store.history("d", None, 10)
-    assert (oldest.origin, oldest.summary) == (ORIGIN, "ADD: 1, UPDATE: 0, DELETE: 1")
+    assert (oldest.origin, oldest.summary) == (ORIGIN, "1 added")
     assert [operation.applied for operation in oldest.operations] == [True, False]
     assert (oldest.bullets_before, oldest.bullets_after, newest.bullets_after) == (0, 1, 1)
     [change] = newest.changes

@@ -28,7 +28,7 @@ def test_history_tells_who_why_and_what(hansei: Hansei, learned_dataset: str) ->
     assert [int(entry["revision"]) for entry in entries] == [2, 1]
     assert {entry["source_trajectory"] for entry in entries} == {"git-push-forced", "git-push-rebased"}
     shown = hansei("playbook", "history", "-d", learned_dataset).out
-    assert all(word in shown for word in ("curate", "curator", "git-push-forced", "ADD: "))
+    assert all(word in shown for word in ("curate", "curator", "git-push-forced", " added"))
     (first, *_) = bullets(hansei, learned_dataset)
     of_bullet = hansei("playbook", "history", first["id"], "-d", learned_dataset, "--json").lines
     assert int(of_bullet[0]["revision"]) == 1

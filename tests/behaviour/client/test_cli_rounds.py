@@ -115,4 +115,4 @@ def test_reports_are_generated_and_findings_of_broken_ones_shown(
             model.script(*(chat_json(broken),) * 3)
             failed = run("report", "organizer", dashboard)
             assert failed.code == 1
-            assert "'zz' is not in valid node list" in failed.out
+            assert "'zz' is not in valid node list" in " ".join(failed.out.split())

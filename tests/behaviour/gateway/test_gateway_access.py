@@ -397,5 +397,5 @@ def test_nobody_serves_other_machines_without_asking(tmp_path: Path, module: str
         tmp_path, module, HANSEI_LISTEN_ADDRESS="0.0.0.0:0", HANSEI_PLAINTEXT="grpc,http"
     )
     assert status == 1
-    assert "HANSEI_LISTEN_ADDRESS: '0.0.0.0:0' can be reached from other machines" in output
+    assert "HANSEI_LISTEN_ADDRESS: '0.0.0.0:0' is reachable from other machines" in output
     assert "Traceback" not in output

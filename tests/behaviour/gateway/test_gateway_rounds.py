@@ -22,6 +22,7 @@ from tests.fakes.openai_server import OpenAIServer
 from tests.support import systems
 
 SECONDS = 60
+VERDICTS = ("JudgedScore", "ImprovementJudgment")
 PROMPT = "How {x} and {{ y }}? ナレッジ"
 SCORES = {"alpha": [80, 85], "beta": [80, 85, 85, 70, 60], "gamma": [90, 50]}
 """Scores of the teams by round; a team's answers are its instruction and the number of the round."""
@@ -29,7 +30,7 @@ SCORES = {"alpha": [80, 85], "beta": [80, 85, 85, 70, 60], "gamma": [90, 50]}
 
 def answer_by_schema(request: ModelRequest) -> WireResponse:
     """Answer as generator, evaluators or judge, according to the requested schema."""
-    shape = request.body.get("response_format", {}).get("json_schema", {}).get("name")
+    shape = _schema_name(request)
     if shape == "JudgedScore":
         name, number = request.prompt.rpartition("# 提出内容\n")[2].split()
         return chat_json({"score": SCORES[name][int(number) - 1], "evaluator_comment": "so so"})(request)
@@ -37,6 +38,10 @@ def answer_by_schema(request: ModelRequest) -> WireResponse:
         goes_on = "beta 1" in request.prompt
         return chat_json({"should_continue": goes_on, "reasoning": "seen", "confidence_score": 0.5})(request)
     return _submission(request)
+
+
+def _schema_name(request: ModelRequest) -> str:
+    return str(request.body.get("response_format", {}).get("json_schema", {}).get("name"))
 
 
 def _submission(request: ModelRequest) -> WireResponse:
@@ -164,7 +169,7 @@ def test_evaluators_see_the_users_query_and_nothing_of_the_rounds(call: Caller) 
 def test_the_team_sees_its_history_and_place(call: Caller) -> None:
     before = len(call.model.requests)
     call.run("alpha")
-    first, second = (r.prompt for r in call.model.requests[before:] if "response_format" not in r.body)
+    first, second = (r.prompt for r in call.model.requests[before:] if _schema_name(r) not in VERDICTS)
     assert "まだ過去のSubmissionはありません。" in first
     assert "まだランキング情報がありません。" in first  # B-53
     assert "**スコア:** 80.00/100" in second
