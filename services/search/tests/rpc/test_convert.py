@@ -45,7 +45,7 @@ def test_a_response_has_all_results(expected: list[Scored], revision: int, appro
                 combined_score=scored_bullet.combined_score,
                 raw_cosine=scored_bullet.raw_cosine,
                 raw_bm25=scored_bullet.raw_bm25,
-                keyword_match=scored_bullet.raw_bm25 > 0,
+                keyword_match=scored_bullet.raw_bm25 != 0,
                 terms=[search_pb2.TermScore(term=part.term, score=part.score) for part in scored_bullet.terms],
             )
             for scored_bullet in expected
