@@ -26,7 +26,7 @@ class StackSettings(chassis.ServiceSettings):
     """Settings of the process; each service also reads its own."""
 
     listen_address: str = "127.0.0.1:50050"
-    """Where gRPC is served, `host:port`. Port 0 takes a free one."""
+    """Address of gRPC, `host:port`. Port 0 selects a free port."""
 
     max_concurrent_streams: int = max(
         settings_class(name).model_fields["max_concurrent_streams"].default for name in BOOTSTRAPS

@@ -36,7 +36,7 @@ class RetryPolicy:
     total_seconds: float | None = None
     """The limit of all attempts and pauses together; a pause that would exceed it is not started."""
     is_exact: bool = False
-    """Whether each pause is exactly its ceiling, without jitter and without the `retry_after` of the error."""
+    """True: each pause is exactly its ceiling, without jitter and without the `retry_after` of the error."""
 
     def pause(self, attempt: int, retry_after: float | None, rng: Callable[[], float] = random.random) -> float:
         """Return the seconds to wait after an attempt, counted from 1, whose error may have a `retry_after`."""

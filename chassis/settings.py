@@ -61,7 +61,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(extra="ignore", frozen=True, validate_default=True)
 
     empty_is_unset: ClassVar[bool] = True
-    """Whether an empty variable counts as unset."""
+    """True: an empty variable counts as unset."""
     dotenv: ClassVar[str] = ""
     """Name of a file of variables in the working directory. Empty: none is read."""
 

@@ -20,10 +20,10 @@ class GatewaySettings(AccessSettings, BulkSettings, ServiceSettings):
     """Settings of the gateway: its addresses, and those of the services behind it (G-15)."""
 
     listen_address: str = "127.0.0.1:50050"
-    """Where gRPC is served, `host:port`. Port 0 takes a free one."""
+    """Address of gRPC, `host:port`. Port 0 selects a free port."""
 
     http_address: str = "127.0.0.1:8080"
-    """Where HTTP is served, `host:port`. Port 0 takes a free one. Set to an empty text: HTTP is not served."""
+    """Address of HTTP, `host:port`. Port 0 selects a free port. Set to an empty text: HTTP is not served."""
 
     workspace: str = ""
     """Folder whose `configs/prompt_builder.toml` holds the prompts of rounds. Empty: built-in, or the environment."""
@@ -33,19 +33,19 @@ class GatewaySettings(AccessSettings, BulkSettings, ServiceSettings):
     gateways can share."""
 
     curator_addr: str = plain_field("127.0.0.1:50051")
-    """Where the curator is, `host:port`."""
+    """Address of the curator, `host:port`."""
 
     reflector_addr: str = plain_field("127.0.0.1:50052")
-    """Where the reflector is, `host:port`."""
+    """Address of the reflector, `host:port`."""
 
     search_addr: str = plain_field("127.0.0.1:50053")
-    """Where search is, `host:port`."""
+    """Address of search, `host:port`."""
 
     planner_addr: str = plain_field("127.0.0.1:50054")
-    """Where the planner and the generator are, `host:port`."""
+    """Address of the planner and the generator, `host:port`."""
 
     validator_addr: str = plain_field("127.0.0.1:50055")
-    """Where the validator is, `host:port`."""
+    """Address of the validator, `host:port`."""
 
     def peer_addresses(self) -> Mapping[str, str]:
         """Return the addresses of all services; one without a setting here is read from `[HANSEI_]<NAME>_ADDR`."""

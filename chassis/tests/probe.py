@@ -140,7 +140,7 @@ def stub(peers: Peers, peer: str = "probe") -> Any:
 
 class ProbeSettings(ServiceSettings):
     next_addr: str = ""
-    """Where the next probe of a chain listens, `host:port`."""
+    """Address of the next probe of a chain, `host:port`."""
 
 
 def build(settings: ProbeSettings, peers: Peers) -> Service:

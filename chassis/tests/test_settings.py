@@ -27,10 +27,10 @@ class ShopSettings(ServiceSettings):
     """Pin of the shop."""
 
     curator_addr: str = plain_field("")
-    """Where the curator listens, `host:port`."""
+    """Address of the curator, `host:port`."""
 
     search_addr: str = plain_field("")
-    """Where search listens, `host:port`."""
+    """Address of search, `host:port`."""
 
 
 class StrictSettings(Settings):

@@ -13,7 +13,7 @@ class AccessSettings(Settings):
     """Settings of credentials, limits and the token issuer."""
 
     auth: Literal["auto", "on", "off"] = "auto"
-    """Whether callers need a credential, over gRPC and HTTP. `on`: an API key, a token of the issuer, or the
+    """Authentication of callers over gRPC and HTTP. `on`: an API key, a token of the issuer, or the
     `GATEWAY_API_TOKEN`. `off`: callers need none on any address. `auto`: on if a `GATEWAY_API_TOKEN` or an issuer is
     set, else off; then the gateway serves loopback addresses only."""
 

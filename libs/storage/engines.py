@@ -18,7 +18,7 @@ from sqlalchemy.engine import URL, make_url
 from chassis.retry import RetryPolicy
 
 LOCK_SECONDS = 30.0
-"""How long a statement waits for the lock that another writer holds."""
+"""Seconds that a statement waits for the lock that another writer holds."""
 POSTGRES_CONNECT_SECONDS = 5
 _CACHE_KIB = 32_768
 

@@ -18,7 +18,7 @@ class CuratorSettings(ServiceSettings, LLMSettings, EmbeddingSettings):
     """The settings of the curator."""
 
     listen_address: str = "127.0.0.1:50051"
-    """Where gRPC is served, `host:port`. Port 0 takes a free one."""
+    """Address of gRPC, `host:port`. Port 0 selects a free port."""
 
     max_concurrent_streams: int = Field(2048, ge=1)
     """Streaming calls of one gRPC service open at once; a change feed is one. More are refused."""

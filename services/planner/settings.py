@@ -16,7 +16,7 @@ class PlannerSettings(LLMSettings, ServiceSettings):
     """Settings of the planner; those of making, judging and replacing plans are in the file `grace_config`."""
 
     listen_address: str = "127.0.0.1:50054"
-    """Where gRPC is served, `host:port`. Port 0 takes a free one."""
+    """Address of gRPC, `host:port`. Port 0 selects a free port."""
 
     search_addr: str = plain_field("127.0.0.1:50053")
     """Address of the search service, `host:port`: search steps call it."""

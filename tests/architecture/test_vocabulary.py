@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 GENERATED = ("stubs/", "third_party/")
 
 EXCEPTIONS: dict[str, str] = {}
-"""What may stand although a rule forbids it, as `path:name`, and why. At most twenty."""
+"""Permitted violations, as `path:name`, each with its reason. At most twenty."""
 
 
 def word_set(words: str) -> frozenset[str]:
@@ -121,10 +121,10 @@ def violations(file: str, source: str) -> Iterator[tuple[str, str]]:
                 yield node.name, f"{where}: the function is named by a bare word: {node.name}"
             if not node.name.startswith("test_") and words_of(node.name) & FORBIDDEN_WORDS:
                 yield node.name, f"{where}: the lexicon forbids a word of {node.name}"
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
-            docstring = ast.get_docstring(node)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            docstring = node.value.value
             if is_clause(docstring):
-                yield getattr(node, "name", module), f"{where}: the docstring is no statement: {docstring!r:.90}"
+                yield docstring, f"{where}: the docstring is no statement: {docstring!r:.90}"
         for name in stored_names(node):
             if name.strip("_") in FORBIDDEN_NAMES or words_of(name) & FORBIDDEN_WORDS:
                 yield name, f"{where}: the lexicon forbids the name {name}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from playwright.sync_api import Locator, Page, expect
 
 TIMEOUT_MS = 20_000
-"""How long an expectation may take to come true on a busy machine; nothing waits longer than it must."""
+"""Seconds that an expectation may take to come true on a busy machine; nothing waits longer than it must."""
 
 expect.set_options(timeout=TIMEOUT_MS)
 

@@ -22,7 +22,7 @@ from tests.fakes.openai_answers import Answer, ModelRequest, chat, embeddings, e
 
 CHAT, EMBEDDINGS, MODELS = "/chat/completions", "/embeddings", "/models"
 WAIT_SECONDS = 20.0
-"""How long a test waits for something that must happen; only a failing test waits that long."""
+"""Seconds that a test waits for something that must happen; only a failing test waits that long."""
 
 
 class OpenAIServer:

@@ -52,7 +52,7 @@ class Model:
 
 
 class PlaybookMachine(RuleBasedStateMachine):
-    """Runs against a store that `new_store` opens; subclasses say where."""
+    """Runs against a store that `new_store` opens; each subclass opens a store of its engine."""
 
     def new_store(self) -> SqlPlaybookStore:
         raise NotImplementedError

@@ -20,7 +20,7 @@ from services.planner.usecases.executions import Executions, Ownership
 from services.planner.usecases.tokens import open_question
 
 Bound = tuple[str, int, int | None]
-"""What an answer is bound to: the token, the plan's version, the step."""
+"""The parts that an answer is bound to: the token, the plan's version, the step."""
 PROCEED = InterventionResponse(action=InterventionAction.PROCEED)
 
 

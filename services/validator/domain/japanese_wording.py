@@ -67,7 +67,7 @@ def plea(text: Text, index: int) -> bool:
 
 
 _OPEN = {"か", "場合", "時", "なら", "かも", "かどうか", "ば", "と", "限り", "たび", "もの", "物", "事", "際"}
-"""What follows a need that is asked or supposed rather than claimed."""
+"""Words after a need that is questioned or supposed, not claimed."""
 
 
 def need(text: Text, index: int) -> bool:

@@ -27,7 +27,7 @@ EXAMPLES = 4
 BEARING = {"Authorization": "Bearer root"}
 CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance]
 ENDLESS = {"/v1/playbooks/{dataset}/events"}
-"""What never ends by itself cannot be read to its end; its tests are elsewhere."""
+"""Operations that never end cannot be read to its end; its tests are elsewhere."""
 
 
 @pytest.fixture(scope="module")

@@ -53,7 +53,7 @@ NEEDED = frozenset(
         "playbook.v1.Bullet.content",
     )
 )
-"""What a client must know to go through the loop; anything else may have been added later."""
+"""Fields that a client needs for the loop; all others may have been added later."""
 separate = pytest.mark.parametrize("system", ["separate processes"], indirect=True)
 
 

@@ -26,11 +26,11 @@ pytestmark = pytest.mark.long
 COPIED = ("services", "gateway")
 LINKED = ("allinone", "chassis", "config", "libs", "sdk", "stubs")
 WAVES = campaign_size([[name] for name in systems.SERVICES], [list(systems.SERVICES)])
-"""Which services have replicas of both releases at a time."""
+"""The services that have replicas of both releases at a time."""
 ROUNDS = campaign_size(2, 1)
 READY_SECONDS = 6.0
-"""How long a replica is ready before an older one is ended, `minReadySeconds` on Kubernetes: callers that could not
-connect try again within five (chassis/channels.py)."""
+"""Seconds for which a replica is ready before an older one is ended, `minReadySeconds` on Kubernetes: callers that
+could not connect try again within five (chassis/channels.py)."""
 PAUSE_SECONDS = campaign_size(0.1, 0.5)
 """Between what one caller does and its next: without, callers take the processors from the replica that starts."""
 LAME_DUCK = {"HANSEI_LAME_DUCK_SECONDS": "1"}
@@ -50,7 +50,7 @@ def upgrade():
             op.add_column(table, sa.Column("{future}", sa.Text, nullable=True))
     op.create_table("{future}_{number}", sa.Column("id", sa.Integer, primary_key=True), sa.Column("{future}", sa.Text))
 """
-"""What a release may do to a schema, done to every table at once."""
+"""Changes of a schema that a release may contain, made to every table at once."""
 
 
 def newer_release(folder: Path) -> dict[str, str]:
