@@ -1,0 +1,1 @@
+"""Simulations of trials with the functions that the evidence service measures with."""

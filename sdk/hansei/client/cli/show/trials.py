@@ -1,0 +1,141 @@
+"""Trials, the effects of bullets, and decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from hansei.client.cli.show.words import (
+    BAD,
+    CHANGED,
+    FAINT,
+    GOOD,
+    ID,
+    count_noun,
+    format_enum_name,
+    format_time,
+    label_row,
+    make_score_table,
+)
+from hansei.evidence.v1 import evidence_pb2 as epb
+from hansei.evidence.v1.evidence_service_pb2 import GetTrialsResponse, StartTrialsResponse, StopTrialsResponse
+
+STATE_STYLES = {
+    epb.BULLET_STATE_TRIAL: CHANGED,
+    epb.BULLET_STATE_PROVEN: GOOD,
+    epb.BULLET_STATE_HARMFUL: BAD,
+    epb.BULLET_STATE_NO_EFFECT: FAINT,
+}
+NEVER_STARTED = "The dataset never had trials; start them with: hansei trials start DATASET"
+
+
+def start(response: StartTrialsResponse) -> RenderableType:
+    """Show the policy, and whether the measurements so far were discarded."""
+    heading = "Trials are running" + ("; all measurements begin now." if response.began_anew else ".")
+    return Group(Text(heading), *_policy_rows(response.policy))
+
+
+def stop(response: StopTrialsResponse) -> RenderableType:
+    """Show that trials have stopped."""
+    return Text("Trials have stopped: every session gets the bullets of a search. Measurements are kept.")
+
+
+def status(trials: GetTrialsResponse) -> RenderableType:
+    """Show the policy, the sessions, the checks and the number of bullets in each state."""
+    if not trials.HasField("policy"):
+        return Text(NEVER_STARTED)
+    states = [f"{count.bullets} {_state_name(count.state)}" for count in trials.bullets]
+    return Group(
+        Text(f"Trials {'are running' if trials.running else 'have stopped'}", GOOD if trials.running else FAINT),
+        *_policy_rows(trials.policy),
+        label_row("since", format_time(trials.began_at), width=18),
+        label_row("sessions", f"{trials.sessions}, {trials.sessions_without_outcome} without an outcome", width=18),
+        label_row("bullets", ", ".join(states) or "none yet", width=18),
+        *(label_row(f"check {check.name}", _check_text(check), width=18) for check in trials.checks),
+    )
+
+
+def effects(measured: Mapping[str, Any]) -> RenderableType:
+    """Show a table of the effects of the playbook and its bullets, and what cannot be concluded yet."""
+    trials, lift, bullets = measured["trials"], measured["lift"], measured["effects"]
+    if not trials.HasField("policy"):
+        return Text(NEVER_STARTED)
+    table = make_score_table(
+        "bullet", "served", "success", "withheld", "success", "difference", "95 % interval", "evidence", "required"
+    )
+    table.add_column("state")
+    if lift.HasField("lift"):
+        table.add_row(Text("whole playbook", "bold"), *_effect_cells(lift.lift), "", "")
+    for bullet in bullets:
+        required = "" if bullet.state != epb.BULLET_STATE_TRIAL else f"{bullet.required_evidence:.0f}"
+        state = Text(_state_name(bullet.state), STATE_STYLES.get(bullet.state, ""))
+        table.add_row(Text(bullet.bullet_id, ID), *_effect_cells(bullet.effect), required, state)
+    return Group(table, Text(), *(Text(line) for line in _conclusions(trials, lift.conclusion, bullets)))
+
+
+def decision(made: epb.Decision) -> RenderableType:
+    """Show a decision on one line: its number, time, bullet, states and measurements."""
+    line = Text(f"#{made.number}  {format_time(made.time)}  ", FAINT)
+    line.append(made.bullet_id, ID).append(f"  {_state_name(made.before)} → ")
+    line.append(_state_name(made.after), STATE_STYLES.get(made.after, ""))
+    effect = made.effect
+    line.append(f"  {_points(effect.difference)} ({_points(effect.lower)} to {_points(effect.upper)}) points")
+    sessions = f"{effect.served.sessions} served, {effect.withheld.sessions} withheld"
+    return line.append(f"  {sessions}, evidence {effect.evidence:.4g}", FAINT)
+
+
+def _policy_rows(policy: epb.TrialPolicy) -> Iterator[RenderableType]:
+    shares = (
+        ("a bullet on trial", policy.bullet_holdout),
+        ("a proven bullet", policy.audit_holdout),
+        ("the playbook", policy.playbook_holdout),
+    )
+    withheld = ", ".join(f"{name} from {share:.0%}" for name, share in shares)
+    yield label_row("withheld", f"{withheld} of sessions", width=18)
+    rules = f"at most {policy.false_discovery_rate:.1%} wrong; no effect is within ±{100 * policy.margin:g} points"
+    yield label_row("decisions", rules, width=18)
+
+
+def _check_text(check: epb.AssignmentCheck) -> Text:
+    counts = f"{check.served} with the playbook, {check.withheld} without; expected {check.expected_share:.0%} with"
+    return Text(f"FAILED: {counts}; nothing is decided", BAD) if check.failed else Text(f"passed: {counts}")
+
+
+def _effect_cells(effect: epb.Effect) -> Iterator[str]:
+    """Yield the cells of an effect; differences and intervals in points of a hundred."""
+    for arm in (effect.served, effect.withheld):
+        yield str(arm.sessions)
+        yield f"{arm.success_rate:.0%}" if arm.sessions else "–"
+    if effect.served.sessions and effect.withheld.sessions:
+        yield _points(effect.difference)
+        yield f"{_points(effect.lower)} to {_points(effect.upper)}"
+        yield f"{effect.evidence:.4g}"
+    else:
+        yield from ("–", "–", "–")
+
+
+def _points(difference: float) -> str:
+    return f"{100 * difference:+.0f}"
+
+
+def _state_name(state: epb.BulletState.ValueType) -> str:
+    return format_enum_name(epb.BulletState, state).replace("_", " ")
+
+
+def _conclusions(trials: GetTrialsResponse, conclusion: str, bullets: list[epb.BulletEffect]) -> Iterator[str]:
+    """Yield the sentences under the table."""
+    if not trials.running:
+        yield "Trials have stopped: no further session is measured."
+    for check in trials.checks:
+        if check.failed:
+            yield f"The check of the {check.name} failed, so nothing is decided: see hansei trials status."
+    if conclusion:
+        yield conclusion
+    undecided = [bullet for bullet in bullets if bullet.state == epb.BULLET_STATE_TRIAL]
+    if undecided:
+        yield f"{count_noun(len(undecided), 'bullet')} of {len(bullets)} on trial: nothing is known about them yet."
+    if trials.sessions_without_outcome:
+        yield f"{trials.sessions_without_outcome} of {count_noun(trials.sessions, 'session')} reported no outcome."

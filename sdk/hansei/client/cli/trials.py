@@ -1,0 +1,84 @@
+"""`hansei trials …`, `effects` and `decisions`: measure what each bullet does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hansei.client.cli.command import command
+from hansei.client.pages import iterate_items
+
+if TYPE_CHECKING:
+    from hansei.client.client import Client
+
+app = typer.Typer(
+    help="Withhold bullets from some sessions at random, to measure what they do.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="The dataset.")]
+
+
+def _policy_option(help: str) -> Any:
+    return typer.Option(help=help, show_default=False)
+
+
+@command(app, "trials.start")
+def start(
+    client: Client,
+    dataset: Dataset,
+    bullet_holdout: Annotated[
+        float | None, _policy_option("The share of sessions from which a bullet on trial is withheld. [default: 0.25]")
+    ] = None,
+    playbook_holdout: Annotated[
+        float | None, _policy_option("The share of sessions that get no playbook; 0: measure no lift. [default: 0.25]")
+    ] = None,
+    audit_holdout: Annotated[
+        float | None, _policy_option("The share of sessions from which a proven bullet is withheld. [default: 0.1]")
+    ] = None,
+    false_discovery_rate: Annotated[
+        float | None, _policy_option("The bound of the share of wrong decisions. [default: 0.05]")
+    ] = None,
+    margin: Annotated[
+        float | None, _policy_option("A difference of success rates up to this is no effect. [default: 0.1]")
+    ] = None,
+) -> object:
+    """Start trials, or change their policy. Other holdouts than before discard the measurements so far."""
+    from hansei.evidence.v1.evidence_pb2 import TrialPolicy
+
+    policy = TrialPolicy(
+        bullet_holdout=bullet_holdout,
+        playbook_holdout=playbook_holdout,
+        audit_holdout=audit_holdout,
+        false_discovery_rate=false_discovery_rate,
+        margin=margin,
+    )
+    return client.evidence.start_trials(dataset=dataset, policy=policy)
+
+
+@command(app, "trials.stop")
+def stop(client: Client, dataset: Dataset) -> object:
+    """Stop trials: every session gets the bullets of a search. Measurements and decisions are kept."""
+    return client.evidence.stop_trials(dataset=dataset)
+
+
+@command(app, "trials.status", reads=True)
+def status(client: Client, dataset: Dataset) -> object:
+    """Show the policy, the sessions and the checks of the trials."""
+    return client.evidence.get_trials(dataset=dataset)
+
+
+def effects(client: Client, dataset: Dataset) -> object:
+    """Show what the playbook and each of its bullets do, by the outcomes of sessions with and without them."""
+    return {
+        "trials": client.evidence.get_trials(dataset=dataset),
+        "lift": client.evidence.get_lift(dataset=dataset),
+        "effects": list(iterate_items(client.evidence.get_effects, "effects", dataset=dataset, page_size=1000)),
+    }
+
+
+def decisions(client: Client, dataset: Dataset) -> object:
+    """List the decisions about bullets, newest first, with the measurements that led to them."""
+    return list(iterate_items(client.evidence.list_decisions, "decisions", dataset=dataset, page_size=1000))

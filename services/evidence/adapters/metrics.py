@@ -1,0 +1,30 @@
+"""Metrics of servings, reports and decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chassis.telemetry import meter
+from services.evidence.domain.trials import BulletDecision
+
+_servings = meter.create_counter(
+    "hansei.evidence.servings", unit="{serving}", description="Recalls, by whether bullets were assigned at random."
+)
+_reports = meter.create_counter(
+    "hansei.evidence.reports", unit="{report}", description="Reported outcomes, by whether they count."
+)
+_decisions = meter.create_counter(
+    "hansei.evidence.decisions", unit="{decision}", description="Changes of the state of bullets, by state after."
+)
+
+
+def count_serving(is_randomized: bool) -> None:
+    """Count one recall."""
+    _servings.add(1, {"randomized": is_randomized})
+
+
+def count_report(counted: bool, decisions: Sequence[BulletDecision]) -> None:
+    """Count one report and its decisions."""
+    _reports.add(1, {"counted": counted})
+    for decision in decisions:
+        _decisions.add(1, {"state": decision.after.value})

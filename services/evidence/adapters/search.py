@@ -1,0 +1,33 @@
+"""Search over gRPC."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from hansei.search.v1 import search_pb2, search_service_pb2, search_service_pb2_grpc
+from services.evidence.usecases.ports import RankedBullet, RankedBullets
+
+VERSION_DIGITS = 16
+
+
+class GrpcBulletSearch:
+    """Ranks bullets by the search service. `channel` is connected to it."""
+
+    def __init__(self, channel: Any) -> None:
+        self._search = search_service_pb2_grpc.SearchServiceStub(channel)
+
+    async def rank(self, dataset: str, query_text: str, top_k: int | None, min_revision: int) -> RankedBullets:
+        """Return the best bullets. Raises `HanseiError`."""
+        query = search_pb2.SearchQuery(query_text=query_text, top_k=top_k)
+        request = search_service_pb2.SearchRequest(dataset=dataset, query=query, min_revision=min_revision)
+        response = await self._search.Search(request)
+        bullets = [
+            RankedBullet(result.bullet.id, version_text(result.bullet.content), result) for result in response.results
+        ]
+        return RankedBullets(bullets, response.revision)
+
+
+def version_text(text: str) -> str:
+    """Return the version of a text, 16 hexadecimal digits of its SHA-256."""
+    return hashlib.sha256(text.encode()).hexdigest()[:VERSION_DIGITS]

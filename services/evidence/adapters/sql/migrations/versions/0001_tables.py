@@ -1,0 +1,76 @@
+"""Trials, servings, decisions and idempotency records.
+
+Revision ID: 0001
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+
+
+def upgrade() -> None:
+    """Create the tables."""
+    op.create_table(
+        "dataset_trials",
+        sa.Column("dataset", sa.Text, primary_key=True),
+        sa.Column("assignment_key", sa.LargeBinary, nullable=False),
+        sa.Column("policy", sa.Text, nullable=False),
+        sa.Column("is_running", sa.Boolean, nullable=False),
+        sa.Column("generation", sa.Integer, nullable=False),
+        sa.Column("began_at", sa.BigInteger, nullable=False),
+        sa.Column("lift", sa.Text, nullable=False),
+        *(
+            sa.Column(name, sa.BigInteger, nullable=False)
+            for name in ("servings_served", "servings_withheld", "reports_served", "reports_withheld")
+        ),
+        sa.Column("enrolled", sa.Integer, nullable=False),
+        sa.Column("decisions", sa.Integer, nullable=False),
+    )
+    op.create_table(
+        "bullet_trial",
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
+        sa.Column("dataset", sa.Text, nullable=False),
+        sa.Column("bullet_id", sa.Text, nullable=False),
+        sa.Column("text_version", sa.Text, nullable=False),
+        sa.Column("position", sa.Integer, nullable=False),
+        sa.Column("state", sa.Text, nullable=False),
+        sa.Column("since", sa.BigInteger, nullable=False),
+        sa.Column("statistics", sa.Text, nullable=False),
+        sa.Column("drift", sa.Text, nullable=False),
+        sa.UniqueConstraint("dataset", "bullet_id", "text_version", name="bullet_trial_text"),
+    )
+    op.create_index("bullet_trial_position", "bullet_trial", ["dataset", "position"])
+    op.create_table(
+        "serving",
+        sa.Column("dataset", sa.Text, primary_key=True),
+        sa.Column("serving_id", sa.Text, primary_key=True),
+        sa.Column("generation", sa.Integer, nullable=False),
+        sa.Column("has_playbook", sa.Boolean, nullable=False),
+        sa.Column("exposures", sa.LargeBinary, nullable=False),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.Column("outcome", sa.Float),
+        sa.Column("report_number", sa.BigInteger),
+        sa.Column("reported_at", sa.BigInteger),
+    )
+    op.create_table(
+        "decision",
+        sa.Column("dataset", sa.Text, primary_key=True),
+        sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+        *(
+            sa.Column(name, sa.Text, nullable=False)
+            for name in ("bullet_id", "text_version", "before", "after", "statistics")
+        ),
+        sa.Column("time", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "evidence_request",
+        sa.Column("request_id", sa.Text, primary_key=True),
+        sa.Column("method", sa.Text, nullable=False),
+        *(sa.Column(name, sa.LargeBinary, nullable=False) for name in ("digest", "payload", "response")),
+        sa.Column("stored_at", sa.BigInteger, nullable=False),
+    )
+    op.create_index("evidence_request_stored_at", "evidence_request", ["stored_at"])

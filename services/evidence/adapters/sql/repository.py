@@ -1,0 +1,241 @@
+"""Trials, servings and outcomes in SQL."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from libs.storage.database import Database
+from libs.storage.idempotency import IdempotencyKey
+from libs.storage.timestamps import utc_now
+from services.evidence.adapters.sql import queries
+from services.evidence.adapters.sql.schema import MIGRATIONS, requests
+from services.evidence.domain.assignment import KEY_BYTES
+from services.evidence.domain.discoveries import Block
+from services.evidence.domain.errors import ServingNotFound, TrialsNotFound
+from services.evidence.domain.policy import TrialPolicy
+from services.evidence.domain.trials import (
+    NO_AUDITS,
+    NO_SESSIONS,
+    ArmCounts,
+    BulletDecision,
+    BulletState,
+    BulletTrial,
+    DatasetTrials,
+    Exposure,
+    unpack_exposures,
+)
+from services.evidence.usecases.ports import OutcomeReport, RankedBullet, ReportResult
+
+
+class EvidenceRepository:
+    """Stores trials, servings and outcomes; all writes on one dataset happen one after another."""
+
+    def __init__(self, location: str, clock: Callable[[], datetime] = utc_now) -> None:
+        self.database = Database(location, MIGRATIONS, service="evidence", store="evidence store")
+        self._clock = clock
+
+    async def start(self, key: IdempotencyKey, dataset: str, policy: TrialPolicy) -> bool:
+        """Start or change trials; return whether measurements began anew. Raises RequestIdReused."""
+        now = self._clock()
+
+        def run(connection: Connection) -> bytes:
+            def start() -> bytes:
+                trials = queries.select_trials(connection, dataset, lock=True)
+                if trials is not None and trials.policy.has_equal_holdouts(policy):
+                    trials.policy, trials.is_running = policy, True
+                    queries.upsert_trials(connection, trials)
+                    return json.dumps(False).encode()
+                queries.delete_bullet_trials(connection, dataset)
+                generation = trials.generation + 1 if trials else 1
+                key_bytes = trials.key if trials else secrets.token_bytes(KEY_BYTES)
+                begun = DatasetTrials(dataset, key_bytes, policy, True, generation, now)
+                begun.decisions = trials.decisions if trials else 0
+                queries.upsert_trials(connection, begun)
+                return json.dumps(True).encode()
+
+            return requests.run_once(connection, key, now, start)
+
+        return bool(json.loads(await self.database.write(run, key=dataset)))
+
+    async def stop(self, key: IdempotencyKey, dataset: str) -> None:
+        """Stop trials. Raises `TrialsNotFound`, RequestIdReused."""
+        now = self._clock()
+
+        def run(connection: Connection) -> bytes:
+            def stop() -> bytes:
+                trials = queries.select_trials(connection, dataset, lock=True)
+                if trials is None:
+                    raise TrialsNotFound(dataset)
+                trials.is_running = False
+                queries.upsert_trials(connection, trials)
+                return b""
+
+            return requests.run_once(connection, key, now, stop)
+
+        await self.database.write(run, key=dataset)
+
+    async def find_trials(self, dataset: str) -> DatasetTrials | None:
+        """Return the trials of a dataset; None if it never had any."""
+        return await self.database.read(lambda connection: queries.select_trials(connection, dataset))
+
+    async def serve(
+        self, dataset: str, session_id: str, bullets: list[RankedBullet]
+    ) -> tuple[str, dict[str, Exposure] | None]:
+        """Store what a session is served; return its serving id and the exposures by bullet id.
+
+        None instead of exposures: the session gets no playbook. An empty id: no trials are running.
+        """
+        trials = await self.find_trials(dataset)
+        if trials is None or not trials.is_running:
+            return "", {}
+        now = self._clock()
+        return await self.database.write(
+            lambda connection: _serve(connection, dataset, session_id, bullets, now), key=dataset
+        )
+
+    async def report(self, dataset: str, report: OutcomeReport) -> ReportResult:
+        """Store an outcome and count it. Raises `ServingNotFound`."""
+        now = self._clock()
+        return await self.database.write(lambda connection: _report(connection, dataset, report, now), key=dataset)
+
+    async def list_bullet_trials(self, dataset: str) -> list[BulletTrial]:
+        """Return the bullets that are, or were, on trial."""
+        return await self.database.read(lambda connection: queries.select_bullet_trials(connection, dataset))
+
+    async def list_decisions(self, dataset: str, before: int | None, limit: int) -> list[tuple[int, BulletDecision]]:
+        """Return at most `limit` decisions with their numbers, the newest first, those before a number."""
+        return await self.database.read(lambda connection: queries.select_decisions(connection, dataset, before, limit))
+
+    async def delete_responses(self, retention: timedelta) -> None:
+        """Delete the stored responses that are older than this."""
+        limit = self._clock() - retention
+        await self.database.write(lambda connection: requests.delete_older(connection, limit))
+
+
+def _serve(
+    connection: Connection, dataset: str, session_id: str, bullets: list[RankedBullet], now: datetime
+) -> tuple[str, dict[str, Exposure] | None]:
+    trials = queries.select_trials(connection, dataset, lock=True)
+    if trials is None or not trials.is_running:
+        return "", {}
+    serving_id = trials.make_serving_id(session_id)
+    has_playbook = trials.gets_playbook(session_id)
+    row = queries.select_serving(connection, dataset, serving_id)
+    earlier = {} if row is None else {exposure.trial_id: exposure for exposure in unpack_exposures(row.exposures)}
+    served: dict[str, Exposure] = {}
+    added: list[Exposure] = []
+    enrolled = trials.enrolled
+    if has_playbook and bullets:
+        trials_by_text = {
+            (trial.bullet_id, trial.text_version): trial
+            for trial in queries.select_bullet_trials_of(connection, dataset, [b.bullet_id for b in bullets])
+        }
+        for bullet in bullets:
+            trial = trials_by_text.get((bullet.bullet_id, bullet.text_version)) or _enrol(
+                connection, trials, bullet, now
+            )
+            trials_by_text[bullet.bullet_id, bullet.text_version] = trial
+            if trial.id not in earlier:
+                added.append(trials.expose(session_id, trial))
+                earlier[trial.id] = added[-1]
+            served[bullet.bullet_id] = earlier[trial.id]
+    # What a session is served after its outcome was reported cannot have caused it.
+    if row is None or (added and row.outcome is None):
+        queries.upsert_serving(connection, trials, serving_id, has_playbook, earlier.values(), now)
+    if row is None:
+        trials.servings.add(has_playbook)
+    if row is None or trials.enrolled != enrolled:
+        queries.upsert_trials(connection, trials)
+    return serving_id, served if has_playbook else None
+
+
+def _enrol(connection: Connection, trials: DatasetTrials, bullet: RankedBullet, now: datetime) -> BulletTrial:
+    trial = BulletTrial(0, bullet.bullet_id, bullet.text_version, trials.enrol(), BulletState.TRIAL, now)
+    trial.id = queries.insert_bullet_trial(connection, trials.dataset, trial)
+    return trial
+
+
+def _report(connection: Connection, dataset: str, report: OutcomeReport, now: datetime) -> ReportResult:
+    trials = queries.select_trials(connection, dataset, lock=True)
+    row = queries.select_serving(connection, dataset, report.serving_id) if trials else None
+    if trials is None or row is None:
+        raise ServingNotFound(dataset, report.serving_id)
+    is_current = row.generation == trials.generation
+    if row.outcome is None:
+        queries.set_outcome(connection, dataset, report.serving_id, report.outcome, trials.reports.total + 1, now)
+        if not is_current:
+            return ReportResult(True, report.outcome, [])
+        exposures = unpack_exposures(row.exposures)
+        changed, decisions = trials.add_report(
+            row.has_playbook, exposures, report.outcome, *_load_from(connection, dataset), now
+        )
+        queries.update_bullet_trials(connection, changed)
+        return _finish(connection, trials, decisions, report.outcome)
+    if not report.is_correction or report.outcome == row.outcome:
+        return ReportResult(report.outcome == row.outcome, row.outcome, [])
+    queries.set_outcome(connection, dataset, report.serving_id, report.outcome, row.report_number, row.reported_at)
+    if not is_current:
+        return ReportResult(True, report.outcome, [])
+    return _finish(connection, trials, _measure_again(connection, trials, now), report.outcome)
+
+
+def _finish(
+    connection: Connection, trials: DatasetTrials, decisions: list[BulletDecision], outcome: float
+) -> ReportResult:
+    first = trials.decisions - len(decisions) + 1
+    numbered = list(enumerate(decisions, first))
+    for number, made in numbered:
+        queries.insert_decision(connection, trials.dataset, number, made)
+    queries.upsert_trials(connection, trials)
+    return ReportResult(True, outcome, numbered)
+
+
+def _load_from(
+    connection: Connection, dataset: str
+) -> tuple[Callable[[Iterable[int]], dict[int, BulletTrial]], Callable[[Block], list[BulletTrial]]]:
+    """Return functions that load trials by their ids and by block, each trial once."""
+    loaded: dict[int, BulletTrial] = {}
+
+    def load(ids: Iterable[int]) -> dict[int, BulletTrial]:
+        missing = [trial_id for trial_id in ids if trial_id not in loaded]
+        if missing:
+            loaded.update({trial.id: trial for trial in queries.select_bullet_trials_by_id(connection, missing)})
+        return loaded
+
+    def load_block(block: Block) -> list[BulletTrial]:
+        return [loaded.setdefault(trial.id, trial) for trial in queries.select_block(connection, dataset, block)]
+
+    return load, load_block
+
+
+def _measure_again(connection: Connection, trials: DatasetTrials, now: datetime) -> list[BulletDecision]:
+    """Compute all measurements from the stored reports; return the decisions that differ from those before."""
+    bullets = queries.select_bullet_trials(connection, trials.dataset)
+    states = {trial.id: trial.state for trial in bullets}
+    for position, trial in enumerate(bullets):
+        trial.position, trial.state = position, BulletState.TRIAL
+        trial.statistics, trial.drift = NO_SESSIONS, NO_AUDITS
+    by_id = {trial.id: trial for trial in bullets}
+    decisions = trials.decisions
+    trials.lift, trials.reports, trials.enrolled = NO_SESSIONS, ArmCounts(), len(bullets)
+
+    def load_block(block: Block) -> list[BulletTrial]:
+        return [trial for trial in bullets if trial.position in block.positions]
+
+    for has_playbook, exposures, outcome, reported_at in queries.select_reports(
+        connection, trials.dataset, trials.generation
+    ):
+        trials.add_report(has_playbook, exposures, outcome, lambda _: by_id, load_block, reported_at)
+    queries.update_bullet_trials(connection, bullets)
+    changes = [
+        BulletDecision(trial.bullet_id, trial.text_version, states[trial.id], trial.state, trial.statistics, now)
+        for trial in bullets
+        if trial.state is not states[trial.id]
+    ]
+    trials.decisions = decisions + len(changes)
+    return changes

@@ -1,0 +1,23 @@
+"""Errors of the evidence service that cross its boundary, each with its reason."""
+
+from __future__ import annotations
+
+from chassis.errors import NotFound
+
+
+class ServingNotFound(NotFound):
+    """The dataset has no serving with this id."""
+
+    reason = "SERVING_NOT_FOUND"
+
+    def __init__(self, dataset: str, serving_id: str) -> None:
+        super().__init__(f"dataset '{dataset}' has no serving '{serving_id}': use the serving_id that Recall returned")
+
+
+class TrialsNotFound(NotFound):
+    """The dataset never had trials."""
+
+    reason = "TRIALS_NOT_FOUND"
+
+    def __init__(self, dataset: str) -> None:
+        super().__init__(f"dataset '{dataset}' has no trials: start them with StartTrials")

@@ -1,0 +1,140 @@
+"""EvidenceService: trials, servings, outcomes, effects and decisions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hansei.evidence.v1 import evidence_pb2, evidence_service_pb2_grpc
+from hansei.evidence.v1 import evidence_service_pb2 as pb
+from libs.storage.idempotency import IdempotencyKey
+from libs.storage.page_tokens import decode_page_token, encode_page_token
+from services.evidence.domain.trials import BulletDecision, BulletState
+from services.evidence.rpc.convert import evidence as convert
+from services.evidence.usecases.conclude import conclude
+from services.evidence.usecases.ports import EvidenceStore, OutcomeReport
+from services.evidence.usecases.recall import Recall, RecallRequest
+
+DEFAULT_PAGE_SIZE = 100
+
+
+class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
+    """Serves bullets at random and measures what serving them changes."""
+
+    def __init__(
+        self,
+        recall: Recall,
+        store: EvidenceStore,
+        *,
+        count_serving: Callable[[bool], None],
+        count_report: Callable[[bool, Sequence[BulletDecision]], None],
+    ) -> None:
+        self._recall = recall
+        self._store = store
+        self._count_serving = count_serving
+        self._count_report = count_report
+
+    async def StartTrials(self, request: pb.StartTrialsRequest, context: Any) -> pb.StartTrialsResponse:
+        """Start or change the trials of a dataset."""
+        policy = convert.decode_policy(request.policy)
+        began_anew = await self._store.start(IdempotencyKey.for_message(request), request.dataset, policy)
+        return pb.StartTrialsResponse(policy=convert.encode_policy(policy), began_anew=began_anew)
+
+    async def StopTrials(self, request: pb.StopTrialsRequest, context: Any) -> pb.StopTrialsResponse:
+        """Stop the trials of a dataset."""
+        await self._store.stop(IdempotencyKey.for_message(request), request.dataset)
+        return pb.StopTrialsResponse()
+
+    async def GetTrials(self, request: pb.GetTrialsRequest, context: Any) -> pb.GetTrialsResponse:
+        """Return the policy, the counts and the checks of a dataset."""
+        trials = await self._store.find_trials(request.dataset)
+        if trials is None:
+            return pb.GetTrialsResponse()
+        states = Counter(trial.state for trial in await self._store.list_bullet_trials(request.dataset))
+        response = pb.GetTrialsResponse(
+            running=trials.is_running,
+            policy=convert.encode_policy(trials.policy),
+            sessions=trials.servings.total,
+            sessions_without_outcome=trials.servings.total - trials.reports.total,
+            checks=convert.encode_checks(trials),
+            bullets=[
+                pb.StateCount(state=convert.STATES[state], bullets=states[state])
+                for state in BulletState
+                if states[state]
+            ],
+        )
+        response.began_at.FromDatetime(trials.began_at)
+        return response
+
+    async def Recall(self, request: pb.RecallRequest, context: Any) -> pb.RecallResponse:
+        """Return the bullets for a query of a session."""
+        recalled = await self._recall(
+            RecallRequest(
+                request.dataset,
+                request.session_id,
+                request.query_text,
+                request.top_k if request.HasField("top_k") else None,
+                request.min_revision,
+            )
+        )
+        self._count_serving(recalled.is_randomized)
+        return pb.RecallResponse(
+            results=recalled.results,
+            revision=recalled.revision,
+            serving_id=recalled.serving_id,
+            randomized=recalled.is_randomized,
+            note=recalled.note,
+        )
+
+    async def ReportOutcome(self, request: pb.ReportOutcomeRequest, context: Any) -> pb.ReportOutcomeResponse:
+        """Store and count the outcome of a serving."""
+        outcome = float(request.succeeded) if request.WhichOneof("outcome") == "succeeded" else request.reward
+        result = await self._store.report(
+            request.dataset, OutcomeReport(request.serving_id, outcome, request.correction)
+        )
+        self._count_report(result.counted, [decision for _, decision in result.decisions])
+        return pb.ReportOutcomeResponse(
+            counted=result.counted,
+            outcome=result.outcome,
+            decisions=await self._encode_decisions(request.dataset, result.decisions),
+        )
+
+    async def GetEffects(self, request: pb.GetEffectsRequest, context: Any) -> pb.GetEffectsResponse:
+        """Return the effect of each bullet, the strongest evidence first."""
+        trials = await self._store.find_trials(request.dataset)
+        if trials is None:
+            return pb.GetEffectsResponse()
+        (start,) = decode_page_token(request, int) or (0,)
+        end = start + (request.page_size or DEFAULT_PAGE_SIZE)
+        bullets = await self._store.list_bullet_trials(request.dataset)
+        bullets.sort(key=lambda trial: (-trial.statistics.evidence, trial.position))
+        return pb.GetEffectsResponse(
+            effects=[convert.encode_bullet_effect(trial, trials.policy) for trial in bullets[start:end]],
+            next_page_token=encode_page_token(request, end) if end < len(bullets) else "",
+        )
+
+    async def GetLift(self, request: pb.GetLiftRequest, context: Any) -> pb.GetLiftResponse:
+        """Return what the whole playbook is worth."""
+        trials = await self._store.find_trials(request.dataset)
+        if trials is None:
+            return pb.GetLiftResponse(conclusion="Nothing is measured: this dataset never had trials.")
+        share = 1.0 - trials.policy.playbook_holdout
+        lift = convert.encode_effect(trials.lift, share) if share < 1.0 else None
+        return pb.GetLiftResponse(lift=lift, conclusion=conclude(trials))
+
+    async def ListDecisions(self, request: pb.ListDecisionsRequest, context: Any) -> pb.ListDecisionsResponse:
+        """List the decisions of a dataset, the newest first."""
+        size = request.page_size or DEFAULT_PAGE_SIZE
+        (before,) = decode_page_token(request, int) or (None,)
+        decisions = await self._store.list_decisions(request.dataset, before, size + 1)
+        token = encode_page_token(request, decisions[size - 1][0]) if len(decisions) > size else ""
+        encoded = await self._encode_decisions(request.dataset, decisions[:size])
+        return pb.ListDecisionsResponse(decisions=encoded, next_page_token=token)
+
+    async def _encode_decisions(self, dataset: str, decisions: list[Any]) -> list[evidence_pb2.Decision]:
+        if not decisions:
+            return []
+        trials = await self._store.find_trials(dataset)
+        assert trials is not None  # a decision belongs to trials, which are never deleted
+        return [convert.encode_decision(number, decision, trials.policy) for number, decision in decisions]

@@ -1,0 +1,30 @@
+"""Settings of the evidence service."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pydantic import Field
+
+from chassis.settings import ServiceSettings, create_plain_field
+
+
+class EvidenceSettings(ServiceSettings):
+    """Addresses and storage of the evidence service."""
+
+    listen_address: str = "127.0.0.1:50056"
+    """Address of gRPC, `host:port`. Port 0 selects a free port."""
+
+    search_addr: str = create_plain_field("127.0.0.1:50053")
+    """Address of search, `host:port`."""
+
+    evidence_database_url: str = Field("data/evidence.db", min_length=1)
+    """Database of trials, servings and outcomes: a file name for SQLite, or a PostgreSQL URL."""
+
+    evidence_response_retention_days: float = Field(30.0, gt=0, le=3650)
+    """Days for which the response to a request_id is stored, so that a repeated request changes nothing."""
+
+    @property
+    def response_retention(self) -> timedelta:
+        """Return the time for which the response to a request_id is stored."""
+        return timedelta(days=self.evidence_response_retention_days)

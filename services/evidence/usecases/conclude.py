@@ -1,0 +1,51 @@
+"""Says in a sentence what the measurements of a dataset show."""
+
+from __future__ import annotations
+
+from math import ceil
+
+import numpy as np
+
+from services.evidence.domain.effects import compute_interval, estimate_effect
+from services.evidence.domain.trials import INTERVAL_ERROR, DatasetTrials
+
+SMALLEST_ARM = 20
+"""Sessions of each arm below which nothing is extrapolated."""
+
+
+def conclude(trials: DatasetTrials) -> str:
+    """Return what can be concluded about the whole playbook."""
+    for name, counts, failed in trials.list_checks():
+        if failed:
+            return (
+                f"Nothing can be concluded: the {name} are split {counts.served} to {counts.withheld}, "
+                f"which does not fit the policy. Sessions of one arm are lost or report more often."
+            )
+    if not trials.policy.playbook_holdout:
+        return "The playbook is not compared: playbook_holdout is 0."
+    lift = trials.lift
+    if min(lift.served, lift.withheld) < 1:
+        return "No conclusion yet: both arms need sessions with an outcome."
+    lower, upper = compute_interval(lift, 1.0 - trials.policy.playbook_holdout, INTERVAL_ERROR)
+    if lower > 0:
+        return f"The playbook helps: it adds between {lower:.1%} and {upper:.1%} of success."
+    if upper < 0:
+        return f"The playbook harms: it costs between {-upper:.1%} and {-lower:.1%} of success."
+    if lift.evidence >= np.log(1.0 / INTERVAL_ERROR):
+        word = "helps" if estimate_effect(lift) > 0 else "harms"
+        return f"The playbook {word}; how much is not known yet (between {lower:+.1%} and {upper:+.1%})."
+    return f"No conclusion yet: the difference is between {lower:+.1%} and {upper:+.1%}.{_estimate_sessions(trials)}"
+
+
+def _estimate_sessions(trials: DatasetTrials) -> str:
+    """Return how many sessions the present difference would take, as far as it can be said.
+
+    The evidence of a constant effect grows linearly.
+    """
+    lift = trials.lift
+    if min(lift.served, lift.withheld) < SMALLEST_ARM or lift.evidence <= 0:
+        return ""
+    required = np.log(1.0 / INTERVAL_ERROR)
+    sessions = lift.served + lift.withheld
+    more = ceil(sessions * (required / lift.evidence - 1.0))
+    return f" If the difference stays {estimate_effect(lift):+.1%}, about {more} more sessions decide."

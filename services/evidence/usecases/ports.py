@@ -1,0 +1,85 @@
+"""The ports of the use cases, and the values that pass through them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from libs.storage.idempotency import IdempotencyKey
+from services.evidence.domain.policy import TrialPolicy
+from services.evidence.domain.trials import BulletDecision, BulletTrial, DatasetTrials, Exposure
+
+
+class RankedBullet(NamedTuple):
+    """A bullet as search ranked it; `result` is search's message, passed through."""
+
+    bullet_id: str
+    text_version: str
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class RankedBullets:
+    """The answer of search."""
+
+    bullets: list[RankedBullet]
+    revision: int
+
+
+class BulletRanking(Protocol):
+    """Ranks the bullets of a dataset."""
+
+    async def rank(self, dataset: str, query_text: str, top_k: int | None, min_revision: int) -> RankedBullets:
+        """Return the best bullets. Raises `HanseiError`."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeReport:
+    """An outcome of a serving."""
+
+    serving_id: str
+    outcome: float
+    is_correction: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReportResult:
+    """The outcome that counts after a report, and the decisions that it led to."""
+
+    counted: bool
+    outcome: float
+    decisions: list[tuple[int, BulletDecision]]
+
+
+class EvidenceStore(Protocol):
+    """Stores trials, servings and outcomes."""
+
+    async def start(self, key: IdempotencyKey, dataset: str, policy: TrialPolicy) -> bool:
+        """Start or change trials; return whether measurements began anew."""
+
+    async def stop(self, key: IdempotencyKey, dataset: str) -> None:
+        """Stop trials. Raises `TrialsNotFound`."""
+
+    async def find_trials(self, dataset: str) -> DatasetTrials | None:
+        """Return the trials of a dataset; None if it never had any."""
+
+    async def serve(
+        self, dataset: str, session_id: str, bullets: list[RankedBullet]
+    ) -> tuple[str, dict[str, Exposure] | None]:
+        """Store what a session is served; return its serving id and the exposures by bullet id.
+
+        None instead of exposures: the session gets no playbook. An empty id: no trials are running.
+        """
+
+    async def report(self, dataset: str, report: OutcomeReport) -> ReportResult:
+        """Store an outcome and count it. Raises `ServingNotFound`."""
+
+    async def list_bullet_trials(self, dataset: str) -> list[BulletTrial]:
+        """Return the bullets that are, or were, on trial."""
+
+    async def list_decisions(self, dataset: str, before: int | None, limit: int) -> list[tuple[int, BulletDecision]]:
+        """Return at most `limit` decisions with their numbers, the newest first, those before a number."""
+
+
+Clock = Callable[[], Any]

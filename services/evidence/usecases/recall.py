@@ -1,0 +1,63 @@
+"""Returns the bullets for a query of a session, some of them withheld while their effects are measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from chassis.errors import Unavailable
+from chassis.logging import get_logger
+from services.evidence.usecases.ports import BulletRanking, EvidenceStore
+
+NOT_STORED = "the evidence database is unavailable; nothing is withheld or measured"
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RecallRequest:
+    """A query of a session."""
+
+    dataset: str
+    session_id: str
+    query_text: str
+    top_k: int | None = None
+    min_revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """The bullets to serve, and the id of the serving."""
+
+    results: list[Any] = field(default_factory=list)
+    revision: int = 0
+    serving_id: str = ""
+    is_randomized: bool = False
+    note: str = ""
+
+
+class Recall:
+    """Ranks by search, assigns, stores, answers."""
+
+    def __init__(self, search: BulletRanking, store: EvidenceStore) -> None:
+        self._search = search
+        self._store = store
+
+    async def __call__(self, request: RecallRequest) -> Recalled:
+        """Return the bullets to serve. Raises the errors of search.
+
+        The serving is on disk before its answer leaves. Without the database the ranking is served as it is.
+        """
+        ranked = await self._search.rank(request.dataset, request.query_text, request.top_k, request.min_revision)
+        everything = [bullet.result for bullet in ranked.bullets]
+        try:
+            serving_id, exposures = await self._store.serve(request.dataset, request.session_id, ranked.bullets)
+        except Unavailable as error:
+            _log.warning("serving not stored; nothing is withheld", dataset=request.dataset, error=str(error))
+            return Recalled(everything, ranked.revision, note=NOT_STORED)
+        if not serving_id:
+            return Recalled(everything, ranked.revision)
+        if exposures is None:
+            return Recalled([], ranked.revision, serving_id, is_randomized=True)
+        served = [bullet.result for bullet in ranked.bullets if exposures[bullet.bullet_id].is_served]
+        return Recalled(served, ranked.revision, serving_id, is_randomized=True)

@@ -1,0 +1,117 @@
+"""Trials over gRPC against a running hansei: recall, report, effects, decisions."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hansei.client import Client
+from hansei.client.errors import HanseiError
+from hansei.evidence.v1 import evidence_pb2
+from hansei.playbook.v1 import playbook_pb2
+from tests.support import systems
+
+TEXTS = ("Pull before you push.", "Set user.email before the first commit.", "Never force a push to main.")
+QUERY = "a push was rejected"
+
+
+@pytest.fixture
+def client(system: systems.System) -> Iterator[Client]:
+    with Client(system.address) as client:
+        yield client
+
+
+@pytest.fixture
+def dataset(client: Client) -> str:
+    name = f"trials-{uuid.uuid4().hex[:12]}"
+    deltas = [playbook_pb2.Delta(type=playbook_pb2.DELTA_TYPE_ADD, section="git", content=text) for text in TEXTS]
+    revision = client.playbooks.apply_deltas(dataset=name, deltas=deltas).revision
+    assert len(client.recall(name, "warm-up", QUERY, min_revision=revision).results) == len(TEXTS)
+    return name
+
+
+def run_sessions(client: Client, dataset: str, sessions: range, decisive: str) -> None:
+    """Sessions that succeed if they were served the bullet with this text."""
+    for number in sessions:
+        with client.serve(dataset, f"session-{number}", QUERY) as serving:
+            serving.report(succeeded=decisive in [bullet.content for bullet in serving.bullets])
+
+
+def test_a_bullet_that_decides_success_is_proven(client: Client, dataset: str) -> None:
+    started = client.evidence.start_trials(dataset=dataset, policy=evidence_pb2.TrialPolicy(playbook_holdout=0.1))
+    assert started.began_anew
+    assert (started.policy.bullet_holdout, started.policy.playbook_holdout) == (0.25, 0.1)
+    run_sessions(client, dataset, range(70), TEXTS[0])
+
+    effects = {effect.bullet_id: effect for effect in client.evidence.get_effects(dataset=dataset).effects}
+    assert len(effects) == len(TEXTS)
+    (decision,) = client.evidence.list_decisions(dataset=dataset).decisions
+    assert decision.after == evidence_pb2.BULLET_STATE_PROVEN
+    proven = effects[decision.bullet_id]
+    assert proven.state == evidence_pb2.BULLET_STATE_PROVEN
+    assert (proven.effect.served.success_rate, proven.effect.withheld.success_rate) == (1.0, 0.0)
+    assert proven.effect.difference == 1.0
+
+    status = client.evidence.get_trials(dataset=dataset)
+    assert status.running
+    assert (status.sessions, status.sessions_without_outcome) == (70, 0)
+    assert {state.state: state.bullets for state in status.bullets} == {
+        evidence_pb2.BULLET_STATE_TRIAL: 2,
+        evidence_pb2.BULLET_STATE_PROVEN: 1,
+    }
+    assert not any(check.failed for check in status.checks)
+    lift = client.evidence.get_lift(dataset=dataset)
+    assert lift.lift.served.sessions + lift.lift.withheld.sessions == 70
+    assert lift.conclusion
+
+    client.evidence.stop_trials(dataset=dataset)
+    stopped = client.recall(dataset, "session-1", QUERY)
+    assert (len(stopped.results), stopped.serving_id) == (len(TEXTS), "")
+
+
+def test_a_session_is_served_the_same_bullets_by_every_replica(client: Client, dataset: str) -> None:
+    client.evidence.start_trials(dataset=dataset, policy=evidence_pb2.TrialPolicy(bullet_holdout=0.5))
+    answers = [client.recall(dataset, "one session", QUERY) for _ in range(8)]
+    assert all(answer == answers[0] for answer in answers)
+    assert answers[0].randomized
+    assert client.evidence.get_trials(dataset=dataset).sessions == 1
+
+
+def test_pages_of_effects(client: Client, dataset: str) -> None:
+    client.evidence.start_trials(dataset=dataset, policy=evidence_pb2.TrialPolicy(playbook_holdout=0))
+    run_sessions(client, dataset, range(5), TEXTS[1])
+    first = client.evidence.get_effects(dataset=dataset, page_size=2)
+    second = client.evidence.get_effects(dataset=dataset, page_size=2, page_token=first.next_page_token)
+    assert [len(first.effects), len(second.effects), second.next_page_token] == [2, 1, ""]
+    assert {effect.bullet_id for page in (first, second) for effect in page.effects} == {
+        effect.bullet_id for effect in client.evidence.get_effects(dataset=dataset).effects
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"serving_id": "unknown", "succeeded": True}, "has no serving 'unknown'"),
+        ({"serving_id": "unknown", "reward": 1.5}, "reward"),
+        ({"serving_id": "unknown", "reward": float("nan")}, "reward"),
+        ({"serving_id": "unknown"}, "outcome"),
+        ({"serving_id": "", "succeeded": True}, "serving_id"),
+        ({"serving_id": "x" * 65, "succeeded": True}, "serving_id"),
+    ],
+)
+def test_reports_that_are_refused(client: Client, dataset: str, fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(HanseiError, match=message):
+        client.evidence.report_outcome(dataset=dataset, **fields)
+
+
+def test_recalls_that_are_refused(client: Client, dataset: str) -> None:
+    for fields in ({"session_id": ""}, {"session_id": "s" * 10_000}, {"session_id": "s", "top_k": 0}):
+        with pytest.raises(HanseiError, match=next(reversed(fields))):
+            client.evidence.recall(dataset=dataset, query_text=QUERY, **fields)
+    with pytest.raises(HanseiError, match="bullet_holdout"):
+        client.evidence.start_trials(dataset=dataset, policy=evidence_pb2.TrialPolicy(bullet_holdout=0.9))
+    with pytest.raises(HanseiError, match="has no trials"):
+        client.evidence.stop_trials(dataset=dataset)

@@ -1,0 +1,79 @@
+"""kill -9 of the evidence service: no serving and no outcome that was acknowledged is lost or counted twice."""
+
+from __future__ import annotations
+
+import random
+import threading
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hansei.client import Client
+from hansei.client.errors import HanseiError
+from hansei.evidence.v1 import evidence_pb2
+from hansei.playbook.v1 import playbook_pb2
+from tests.support import systems
+from tests.support.campaigns import campaign_size
+
+pytestmark = pytest.mark.long
+
+KILLS = campaign_size(100, 5)
+CALLERS = 4
+
+
+def test_acknowledged_outcomes_are_counted_once(
+    running: Callable[[str], systems.System], tmp_path: Path, database_location: str
+) -> None:
+    peer = running("one process")
+    dataset = f"kills-{uuid.uuid4().hex[:12]}"
+    with Client(peer.address) as client:
+        delta = playbook_pb2.Delta(type=playbook_pb2.DELTA_TYPE_ADD, section="git", content="Pull before you push.")
+        client.playbooks.apply_deltas(dataset=dataset, deltas=[delta])
+    environment = {"SEARCH_ADDR": peer.address, "HANSEI_EVIDENCE_DATABASE_URL": database_location}
+    acknowledged: dict[str, float] = {}
+    ended = threading.Event()
+
+    def call(caller: int, address: str) -> None:
+        choose = random.Random(caller)
+        number = 0
+        with Client(address) as client:
+            while not ended.is_set():
+                number += 1
+                try:
+                    served = client.evidence.recall(dataset=dataset, session_id=f"{caller}-{number}", query_text="push")
+                    reward = choose.random()
+                    client.evidence.report_outcome(dataset=dataset, serving_id=served.serving_id, reward=reward)
+                except HanseiError:
+                    continue
+                acknowledged[served.serving_id] = reward
+
+    with systems.one_service(tmp_path, "evidence", **environment) as system:
+        address = system.addresses["evidence"]
+        with Client(address) as client:
+            client.evidence.start_trials(dataset=dataset, policy=evidence_pb2.TrialPolicy(playbook_holdout=0))
+        threads = [threading.Thread(target=call, args=(caller, address)) for caller in range(CALLERS)]
+        for thread in threads:
+            thread.start()
+        for _ in range(KILLS):
+            before = len(acknowledged)
+            while len(acknowledged) < before + 10:
+                ended.wait(0.01)
+            system.kill("evidence")
+            system.start("evidence")
+        system.wait_until_started("evidence")
+        ended.set()
+        for thread in threads:
+            thread.join()
+        with Client(address) as client:
+            status = client.evidence.get_trials(dataset=dataset)
+            (effect,) = client.evidence.get_effects(dataset=dataset).effects
+            arms = effect.effect.served, effect.effect.withheld
+            reported = status.sessions - status.sessions_without_outcome
+            assert sum(arm.sessions for arm in arms) == reported
+            assert len(acknowledged) <= reported <= len(acknowledged) + CALLERS * (KILLS + 1)
+            for serving_id, reward in acknowledged.items():
+                stored = client.evidence.report_outcome(dataset=dataset, serving_id=serving_id, reward=reward)
+                assert (stored.counted, stored.outcome) == (True, reward)
+            assert client.evidence.get_trials(dataset=dataset) == status
