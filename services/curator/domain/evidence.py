@@ -1,0 +1,168 @@
+"""Evidence from the tool calls of many runs, one record for each operation.
+
+What one run shows may be chance, so it waits here. `general_lessons` derives the lessons that several tasks support.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from hashlib import sha256
+
+from services.curator.domain.curation import EvidenceCall, Reflection
+
+MAX_OBSERVATIONS = 24
+"""Observations of a record; the oldest ones give way."""
+MAX_EXAMPLES = 3
+MAX_OPERATIONS = 24
+"""Operations of one run that are recorded."""
+_MAX_SUCCESSES = 2
+_MAX_CALLS_SHOWN = 8
+_REQUEST_CHARS = 160
+_ARGUMENTS_CHARS = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One call of an operation in one run.
+
+    `passed` is the outcome of the run, None if only the agent reports it. A failed call has its `error`; if a later
+    call repaired it, `repair` has the arguments of that call, `repaired_with` its operation, and `between` the
+    operations that worked before it. `others` are the other operations that worked in the run.
+    """
+
+    task: str
+    trajectory: str
+    step: int
+    arguments: str
+    passed: bool | None = None
+    error: str = ""
+    repair: str | None = None
+    repaired_with: str = ""
+    between: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        """Return the texts of the arguments by name."""
+        return parse_arguments(self.arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """The request of a run that passed, and its calls without the failed ones."""
+
+    task: str
+    trajectory: str
+    request: str
+    calls: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The record of one operation. `published` has the text of each lesson that was proposed, by its heading."""
+
+    operation: str
+    observations: tuple[Observation, ...] = ()
+    examples: tuple[Example, ...] = ()
+    published: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def trajectories(self) -> set[str]:
+        """Return the trajectories of the record."""
+        return {item.trajectory for item in self.observations} | {item.trajectory for item in self.examples}
+
+    def drop_trajectory(self, trajectory: str) -> Evidence:
+        """Return the record without a trajectory."""
+        return replace(
+            self,
+            observations=tuple(item for item in self.observations if item.trajectory != trajectory),
+            examples=tuple(item for item in self.examples if item.trajectory != trajectory),
+        )
+
+
+def list_operations(reflection: Reflection) -> list[str]:
+    """Return the operations of a reflection that are recorded; none for a trajectory without an id."""
+    if not reflection.trajectory_id:
+        return []
+    return list(dict.fromkeys(call.operation for call in reflection.calls))[:MAX_OPERATIONS]
+
+
+def add_run(evidence: Evidence, reflection: Reflection) -> Evidence:
+    """Return the record with the calls of one more run, unless it has them."""
+    if reflection.trajectory_id in evidence.trajectories:
+        return evidence
+    observations = (*evidence.observations, *_build_observations(evidence.operation, reflection))
+    examples = evidence.examples
+    if reflection.is_reliable and reflection.is_success:
+        examples = _select_examples((*examples, _build_example(reflection)))
+    return replace(evidence, observations=observations[-MAX_OBSERVATIONS:], examples=examples)
+
+
+def _build_observations(operation: str, reflection: Reflection) -> Iterable[Observation]:
+    """Yield the first calls that worked, and the first call with each error."""
+    calls = reflection.calls
+    worked = dict.fromkeys(call.operation for call in calls if not call.error and call.operation != operation)
+    seen: set[str] = set()
+    successes = 0
+    for position, call in enumerate(calls):
+        if call.operation != operation or call.error in seen:
+            continue
+        if call.error:
+            seen.add(call.error)
+        elif (successes := successes + 1) > _MAX_SUCCESSES:
+            continue
+        fixed = None if call.repaired_by is None or call.repaired_by >= len(calls) else calls[call.repaired_by]
+        yield Observation(
+            task=_hash_task(reflection),
+            trajectory=reflection.trajectory_id,
+            step=call.step,
+            arguments=call.arguments,
+            passed=reflection.is_success if reflection.is_reliable else None,
+            error=call.error,
+            repair=None if fixed is None else fixed.arguments,
+            repaired_with="" if fixed is None else fixed.operation,
+            between=() if fixed is None else _list_others(calls[position + 1 : call.repaired_by], operation),
+            others=tuple(worked)[:MAX_OPERATIONS],
+        )
+
+
+def _list_others(calls: Sequence[EvidenceCall], operation: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(call.operation for call in calls if not call.error and call.operation != operation))
+
+
+def _hash_task(reflection: Reflection) -> str:
+    return sha256((reflection.task_id or reflection.query).encode()).hexdigest()[:16]
+
+
+def _build_example(reflection: Reflection) -> Example:
+    calls = (
+        f"`{call.operation}` {call.arguments[:_ARGUMENTS_CHARS]}".strip() for call in reflection.calls if not call.error
+    )
+    request = " ".join(reflection.query.split())[:_REQUEST_CHARS]
+    return Example(_hash_task(reflection), reflection.trajectory_id, request, tuple(dict.fromkeys(calls)))
+
+
+def _select_examples(examples: Iterable[Example]) -> tuple[Example, ...]:
+    """Return the examples with the fewest calls, one of each task; earlier ones first."""
+    by_task: dict[str, Example] = {}
+    for example in sorted(examples, key=lambda example: len(example.calls)):
+        if len(example.calls) <= _MAX_CALLS_SHOWN:
+            by_task.setdefault(example.task, example)
+    return tuple(by_task.values())[:MAX_EXAMPLES]
+
+
+@lru_cache(maxsize=16_384)
+def parse_arguments(arguments: str) -> Mapping[str, str]:
+    """Return the texts of a JSON object by name; any other text has the name ""."""
+    try:
+        value = json.loads(arguments)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        return {"": arguments}
+    return {
+        name: item if isinstance(item, str) else json.dumps(item, ensure_ascii=False) for name, item in value.items()
+    }

@@ -1,0 +1,249 @@
+"""Lessons that the evidence of several tasks supports: repairs, contrasts of passed and failed runs, examples.
+
+A lesson states what is constant as a value, and shows what varies by calls that worked. A repair counts if two tasks
+show it and no call contradicts it. A difference between passed and failed runs counts if it is significant over all
+that were tried for the operation (Benjamini & Hochberg 1995, Fisher's exact test).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import comb
+
+from services.curator.domain.evidence import Evidence, Observation, parse_arguments
+from services.curator.domain.playbook import Source
+
+MIN_TASKS = 2
+FALSE_DISCOVERY_RATE = 0.05
+PITFALLS = "troubleshooting_and_pitfalls"
+STRATEGIES = "strategies_and_hard_rules"
+EXAMPLES = "examples"
+MAX_SHAPES = 2
+"""An argument whose working values have more forms is free text."""
+_SHARE_CHANGED = 0.8
+"""The share of the repaired tasks in which an argument must have changed to be the cause."""
+_VALUES_SHOWN = 2
+_OPTION = re.compile(r"(?<!\S)--?[A-Za-z][\w-]*")
+_TOKEN = re.compile(r"--?[A-Za-z][\w-]*|\w+")
+_CLASSES = (
+    (re.compile(r"\d+"), "9"),
+    (re.compile(r"[^\W\d_]*[^\WA-Z\d_][^\W\d_]*"), "a"),
+    (re.compile(r"[A-Z]+"), "A"),
+)
+_WORDS = re.compile(r"\ba(?:\W+a)+\b")
+
+
+@dataclass(frozen=True, slots=True)
+class GeneralLesson:
+    """A lesson of an operation. `heading` is its beginning, by which its bullet is found again."""
+
+    heading: str
+    text: str
+    section: str
+    sources: tuple[Source, ...]
+    other_operation: str = ""
+    """The operation whose presence or absence separates failed runs; `chance` is the probability by chance."""
+    chance: float = 1.0
+    example: str = ""
+    """The text of an example without its heading: one run may be the example of several operations."""
+
+
+def derive_lessons(evidence: Evidence) -> list[GeneralLesson]:
+    """Return the lessons that the record of an operation supports now. Deterministic."""
+    return [
+        *_explain_errors(evidence),
+        *_contrast_values(evidence),
+        *_contrast_calls(evidence),
+        *_derive_examples(evidence),
+    ]
+
+
+@lru_cache(maxsize=16_384)
+def find_shape(value: str) -> str:
+    """Return the form of a value: digits as 9, words as a, capitals as A; several words in a row as `words`."""
+    for pattern, placeholder in _CLASSES:
+        value = pattern.sub(placeholder, value)
+    return _WORDS.sub("words", value)
+
+
+def _explain_errors(evidence: Evidence) -> Iterator[GeneralLesson]:
+    repaired: dict[str, list[Observation]] = {}
+    for item in evidence.observations:
+        if _is_repair(item):
+            repaired.setdefault(item.error, []).append(item)
+    for error, items in repaired.items():
+        heading = f'`{evidence.operation}` fails with "{error}"'
+        remedy = _describe_remedy(evidence, items) if _count_tasks(items) >= MIN_TASKS else ""
+        if remedy:
+            yield GeneralLesson(heading, f"{heading}{remedy}", PITFALLS, _build_sources(items))
+
+
+def _is_repair(item: Observation) -> bool:
+    """Return whether a repair is evidence: not of a failed run, and with a new option only of one proven to succeed."""
+    if not item.error or item.repair is None or item.passed is False:
+        return False
+    return item.passed is True or not {*_OPTION.findall(item.repair)} - {*_OPTION.findall(item.arguments)}
+
+
+def _describe_remedy(evidence: Evidence, items: Sequence[Observation]) -> str:
+    """Return what the repairs of one error have in common; empty if nothing."""
+    operations = {item.repaired_with for item in items}
+    if operations != {evidence.operation}:
+        shown = _join(dict.fromkeys(", ".join(parse_arguments(item.repair or "").values()) for item in items))
+        return f"; use `{operations.pop()}` instead, as in {shown}." if len(operations) == 1 else ""
+    worked = [item for item in evidence.observations if not item.error]
+    changes = [change for name in _list_names(items) if (change := _describe_change(name, items, worked))]
+    if changes:
+        return f": {'; '.join(changes)}."
+    between = set.intersection(*({*item.between} for item in items))
+    first = [name for name in items[0].between if name in between]
+    return f" until {_join_names(first)} was called: call it first." if first else ""
+
+
+def _describe_change(name: str, items: Sequence[Observation], worked: Sequence[Observation]) -> str:
+    pairs = [(item, item.values.get(name, ""), _find_repaired_value(item, name)) for item in items]
+    changed = [(item, before, after) for item, before, after in pairs if before != after]
+    tasks = _count_tasks(item for item, _, _ in changed)
+    if tasks < MIN_TASKS or tasks < _SHARE_CHANGED * _count_tasks(items):
+        return ""
+    bad = [(item.task, before) for item, before, _ in changed]
+    good = [(item.task, after) for item, _, after in changed]
+    good += [(item.task, item.values.get(name, "")) for item in worked]
+    if not _is_separated(bad, good):
+        return ""
+    return f"{_name_argument(name)} worked as {_show(good)}, failed as {_show(bad)}"
+
+
+def _find_repaired_value(item: Observation, name: str) -> str:
+    return parse_arguments(item.repair or "").get(name, "")
+
+
+def _is_separated(bad: Sequence[tuple[str, str]], good: Sequence[tuple[str, str]]) -> bool:
+    """Return whether the (task, value) pairs that failed differ from those that worked: by form, value or word."""
+    bad_values, good_values = {value for _, value in bad}, {value for _, value in good}
+    shapes = {find_shape(value) for value in good_values}
+    if len(shapes) <= MAX_SHAPES and shapes.isdisjoint(find_shape(value) for value in bad_values):
+        return True
+    if bad_values.isdisjoint(good_values) and (len(good_values) == 1 or _count_most_tasks(bad) >= MIN_TASKS):
+        return True
+    common = set.intersection(*({*_TOKEN.findall(value)} for value in good_values))
+    return bool(common.difference(*(_TOKEN.findall(value) for value in bad_values)))
+
+
+def _count_most_tasks(pairs: Iterable[tuple[str, str]]) -> int:
+    """Return the number of tasks of the value that most tasks have."""
+    tasks: dict[str, set[str]] = {}
+    for task, value in pairs:
+        tasks.setdefault(value, set()).add(task)
+    return max(map(len, tasks.values()), default=0)
+
+
+def _contrast_values(evidence: Evidence) -> Iterator[GeneralLesson]:
+    """Yield the arguments whose value or form only failed runs have, in two tasks with a passed run, if significant."""
+    worked = [item for item in evidence.observations if not item.error]
+    passed = [item for item in worked if item.passed is True]
+    failed = [item for item in worked if item.passed is False]
+    passed_tasks = {item.task for item in passed}
+    names = _list_names(worked)
+    different: dict[str, list[Observation]] = {}
+    chances: dict[str, float] = {}
+    for name in names:
+        bad = _find_different(name, failed, {item.values.get(name, "") for item in passed})
+        if len(passed_tasks) >= MIN_TASKS and len({item.task for item in bad} & passed_tasks) >= MIN_TASKS:
+            failing = len({item.trajectory for item in bad})
+            others = len({item.trajectory for item in failed}) - failing
+            different[name] = bad
+            chances[name] = _calculate_chance(failing, others, len({item.trajectory for item in passed}))
+    for name in _select_significant(chances, len(names)):
+        heading = f"`{evidence.operation}`: {_name_argument(name)}"
+        good = _show((item.task, item.values.get(name, "")) for item in passed)
+        bad_values = _show((item.task, item.values.get(name, "")) for item in different[name])
+        text = f"{heading} as {good} in runs that passed; as {bad_values} only in runs that failed."
+        yield GeneralLesson(heading, text, STRATEGIES, _build_sources([*different[name], *passed]))
+
+
+def _find_different(name: str, items: Sequence[Observation], good_values: set[str]) -> list[Observation]:
+    """Return the calls whose value is not the one good value, or not of the one form of the good values; else none."""
+    if len(good_values) == 1:
+        return [item for item in items if item.values.get(name, "") not in good_values]
+    shapes = {find_shape(value) for value in good_values}
+    return [item for item in items if len(shapes) == 1 and find_shape(item.values.get(name, "")) not in shapes]
+
+
+def _contrast_calls(evidence: Evidence) -> Iterator[GeneralLesson]:
+    """Yield the other operations that every passed run called, or none, if that separates failed runs."""
+    runs = {item.trajectory: item for item in evidence.observations if item.passed is not None}
+    passed = [item for item in runs.values() if item.passed]
+    failed = [item for item in runs.values() if not item.passed]
+    names = sorted({name for item in runs.values() for name in item.others})
+    chances: dict[str, float] = {}
+    for name in names:
+        failing, passing = (sum(name in item.others for item in side) for side in (failed, passed))
+        if passing == len(passed):
+            chances[name] = _calculate_chance(len(failed) - failing, failing, passing)
+        elif passing == 0:
+            chances[name] = _calculate_chance(failing, len(failed) - failing, len(passed))
+    for name in _select_significant(chances, len(names)):
+        is_missed = all(name in item.others for item in passed)
+        heading = f"`{evidence.operation}`: {'also call' if is_missed else 'do not call'} `{name}`"
+        reason = "the runs without it failed" if is_missed else "the runs that did failed"
+        sources = _build_sources(list(runs.values()))
+        yield GeneralLesson(heading, f"{heading}; {reason}.", STRATEGIES, sources, name, chances[name])
+
+
+def _calculate_chance(bad_failed: int, good_failed: int, good_passed: int) -> float:
+    """Return the probability that all `bad_failed` runs fail by chance, where no bad run passed (Fisher's exact)."""
+    return comb(bad_failed + good_failed, bad_failed) / comb(bad_failed + good_failed + good_passed, bad_failed)
+
+
+def _select_significant(chances: Mapping[str, float], tried: int) -> list[str]:
+    """Return the names that are significant at the false discovery rate among `tried` ones, most significant first."""
+    ranked = sorted(chances, key=lambda name: (chances[name], name))
+    passing = [rank for rank, name in enumerate(ranked, 1) if chances[name] <= FALSE_DISCOVERY_RATE * rank / tried]
+    return ranked[: max(passing, default=0)]
+
+
+def _derive_examples(evidence: Evidence) -> Iterator[GeneralLesson]:
+    # Lookups complete no run; an example of each of them would only take the room of others.
+    completes = any(example.calls[-1].startswith(f"`{evidence.operation}`") for example in evidence.examples)
+    if completes and len(evidence.examples) >= MIN_TASKS:
+        heading = f"Example of `{evidence.operation}`: "
+        shown = f'"{evidence.examples[0].request}" → {", ".join(evidence.examples[0].calls)}'
+        sources = tuple(Source(trajectory=example.trajectory) for example in evidence.examples)
+        yield GeneralLesson(heading, heading + shown, EXAMPLES, sources, example=shown)
+
+
+def _list_names(items: Iterable[Observation]) -> list[str]:
+    return list(dict.fromkeys(name for item in items for name in item.values))
+
+
+def _count_tasks(items: Iterable[Observation]) -> int:
+    return len({item.task for item in items})
+
+
+def _build_sources(items: Sequence[Observation]) -> tuple[Source, ...]:
+    steps: dict[str, list[int]] = {}
+    for item in items:
+        steps.setdefault(item.trajectory, []).append(item.step)
+    return tuple(Source(trajectory=name, steps=tuple(numbers)) for name, numbers in steps.items())
+
+
+def _name_argument(name: str) -> str:
+    return f"`{name}`" if name else "the input"
+
+
+def _show(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return the values of the first two tasks, or the one value that all have."""
+    return _join(dict.fromkeys(value for _, value in pairs))
+
+
+def _join(values: Iterable[str]) -> str:
+    shown = [f'"{value}"' if value else "absent" for value, _ in zip(values, range(_VALUES_SHOWN), strict=False)]
+    return " or ".join(shown)
+
+
+def _join_names(names: Sequence[str]) -> str:
+    return " and ".join(f"`{name}`" for name in names[:_VALUES_SHOWN])

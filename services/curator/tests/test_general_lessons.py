@@ -1,0 +1,242 @@
+"""Derive lessons from the evidence of several tasks, and bring a playbook to them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from services.curator.adapters.sql.repository import SqlPlaybookStore
+from services.curator.domain.curation import OFFLINE_MODEL, SELF_REPORT, EvidenceCall, Lesson, Reflection
+from services.curator.domain.evidence import MAX_OBSERVATIONS, Evidence, add_run
+from services.curator.domain.general_lessons import derive_lessons, find_shape
+from services.curator.domain.log import Origin, RevisionKind
+from services.curator.domain.review import PendingState
+from services.curator.tests.test_lessons import NoSections
+from services.curator.usecases.curate import CuratorAgent
+from services.curator.usecases.generalize import generalize
+from services.curator.usecases.revoke import revoke
+from services.curator.usecases.rule_curator import RuleCurator
+from services.curator.usecases.similarity import WordSource
+
+E41 = "Error: E41"
+
+
+def call(operation: str, error: str = "", repaired_by: int | None = None, **arguments: object) -> EvidenceCall:
+    return EvidenceCall(operation, json.dumps(arguments), error, repaired_by, 1)
+
+
+def run(name: str, *calls: EvidenceCall, task: str = "", passed: bool = True, signal: str = "reward") -> Reflection:
+    query = f"request of {task or name}"
+    return Reflection(
+        trajectory_id=name, query=query, task_id=task, signal=signal, model=OFFLINE_MODEL, calls=calls,
+        is_success=passed,
+    )  # fmt: skip
+
+
+def pays(name: str, before: str, after: str) -> Reflection:
+    """Return a run that repairs the amount, with a note that happens to change too."""
+    notes = ("as asked", "first reminder") if name == "a" else ("first reminder", "as asked")
+    failed = call("pay_fee", E41, 1, account=name, amount=before, note=notes[0])
+    return run(name, failed, call("pay_fee", account=name, amount=after, note=notes[1]))
+
+
+def texts(operation: str, *runs: Reflection) -> list[str]:
+    record = Evidence(operation)
+    for reflection in runs:
+        record = add_run(record, reflection)
+    return [lesson.text for lesson in derive_lessons(record) if not lesson.example]
+
+
+def test_two_tasks_make_a_repair_general_with_the_values_that_worked_and_failed() -> None:
+    first, second = pays("a", "45.00", "4500"), pays("b", "12.50", "1250")
+    assert texts("pay_fee", first) == []
+    assert texts("pay_fee", first, replace(second, task_id="t", query=""), replace(first, task_id="t")) != []
+    assert texts("pay_fee", first, second) == [
+        '`pay_fee` fails with "Error: E41": `amount` worked as "4500" or "1250", failed as "45.00" or "12.50".'
+    ]
+
+
+def test_two_runs_of_one_task_are_one_task() -> None:
+    same = [replace(pays(name, "45.00", "4500"), task_id="t") for name in ("a", "b")]
+    assert texts("pay_fee", *same) == []
+
+
+def test_what_is_constant_is_stated_as_a_value() -> None:
+    runs = [
+        run(case, call("assign", "U19", 1, case=case, unit=unit), call("assign", case=case, unit="Q7"))
+        for case, unit in (("c-1", "billing"), ("c-2", "B"))
+    ]
+    assert texts("assign", *runs) == ['`assign` fails with "U19": `unit` worked as "Q7", failed as "billing" or "B".']
+
+
+def test_a_value_that_also_worked_before_is_no_cause() -> None:
+    mixed = [pays("a", "45.00", "4500"), pays("b", "1250", "12.50")]
+    assert texts("pay_fee", *mixed) == []
+
+
+def test_a_call_between_failure_and_success_is_the_repair_of_an_unchanged_call() -> None:
+    def closes(name: str, *between: str) -> Reflection:
+        made = [call("close", "Error: 409-B", len(between) + 1, case=name), *(call(tool) for tool in between)]
+        return run(name, *made, call("close", case=name))
+
+    assert texts("close", closes("a", "look", "freeze"), closes("b", "freeze")) == [
+        '`close` fails with "Error: 409-B" until `freeze` was called: call it first.'
+    ]
+    assert texts("close", closes("a"), closes("b")) == []
+
+
+def test_another_program_is_named_with_the_command_that_worked() -> None:
+    runs = [
+        run(name, call("npm install", "exit 1", 1, command="npm install"), call("pnpm", command="pnpm install"))
+        for name in ("a", "b")
+    ]
+    assert texts("npm install", *runs) == [
+        '`npm install` fails with "exit 1"; use `pnpm` instead, as in "pnpm install".'
+    ]
+
+
+def test_a_repair_that_a_failed_run_made_and_a_bold_option_of_an_unproven_one_are_no_evidence() -> None:
+    failed = [replace(pays(name, "45.00", "4500"), is_success=False) for name in ("a", "b")]
+    assert texts("pay_fee", *failed) == []
+    unproven = [
+        run(name, call("git push", "rejected", 1, command="git push"), call("git push", command="git push --force"),
+            signal=SELF_REPORT)
+        for name in ("a", "b")
+    ]  # fmt: skip
+    assert texts("git push", *unproven) == []
+    assert "--force" in texts("git push", *(replace(item, signal="reward") for item in unproven))[0]
+
+
+def siblings(task: str, bad: str, good: str) -> list[Reflection]:
+    """Return a failed and a passed run of one task, without any error; the text differs by chance."""
+    words = ("as asked", "on request", "first reminder, see the file", "urgent!")
+    number = int(task[-1])
+    texts = words[number % 4], words[(number + 1) % 4]
+    return [
+        run(f"{task}-bad", call("send", case=task, channel=bad, text=texts[0]), task=task, passed=False),
+        run(f"{task}-good", call("send", case=task, channel=good, text=texts[1]), task=task),
+    ]
+
+
+def five_tasks() -> list[Reflection]:
+    bad = ("email", "letter", "email", "letter", "email")
+    return [run for number, value in enumerate(bad) for run in siblings(f"t-{number}", value, "registered")]
+
+
+def test_a_value_that_only_failed_runs_have_is_a_lesson_without_any_error() -> None:
+    runs = five_tasks()
+    assert texts("send", *runs[:4]) == []
+    assert texts("send", *runs) == [
+        '`send`: `channel` as "registered" in runs that passed; as "email" or "letter" only in runs that failed.'
+    ]
+    unproven = [replace(item, signal=SELF_REPORT) for item in runs]
+    assert texts("send", *unproven) == []
+
+
+def test_a_form_that_only_failed_runs_have_is_a_lesson() -> None:
+    runs = [run for number in range(5) for run in siblings(f"t-{number}", f"2031-Q{number}", f"FY31Q{number}")]
+    [text] = texts("send", *runs)
+    assert text.startswith('`send`: `channel` as "FY31Q0" or "FY31Q1" in runs that passed; as "2031-Q0" or "2031-Q1"')
+
+
+def test_free_text_has_no_form() -> None:
+    good = ("Look: 3", "(4 + 5) * 2", "A, b", "x_y", "7%")
+    runs = [run for number, text in enumerate(good) for run in siblings(f"t-{number}", f"{number} = {number}", text)]
+    assert texts("send", *runs) == []
+
+
+def test_a_call_that_failed_runs_lack_counts_when_it_is_significant() -> None:
+    def grants(number: int, publishes: bool) -> Reflection:
+        extra = [call("publish")] if publishes else []
+        return run(f"r{number}", call("grant", plot=number), call("look"), *extra, passed=publishes)
+
+    few = [grants(number, number % 2 == 0) for number in range(4)]
+    many = [grants(number, number % 2 == 0) for number in range(12)]
+    assert texts("grant", *few) == []
+    assert texts("grant", *many) == ["`grant`: also call `publish`; the runs without it failed."]
+
+
+def test_an_operation_that_completes_no_run_has_no_example() -> None:
+    runs = [run(name, call("look", case=name), call("close", case=name)) for name in ("a", "b")]
+    records = {name: Evidence(name) for name in ("look", "close")}
+    for reflection in runs:
+        records = {name: add_run(record, reflection) for name, record in records.items()}
+    examples = {name: [lesson.example for lesson in derive_lessons(record)] for name, record in records.items()}
+    assert examples["look"] == []
+    assert examples["close"] == ['"request of a" → `look` {"case": "a"}, `close` {"case": "a"}']
+
+
+def test_a_record_is_bounded_and_knows_each_run_once() -> None:
+    record = Evidence("send")
+    for number in range(100):
+        record = add_run(record, siblings(f"t-{number}", "a", "b")[0])
+    assert len(record.observations) == MAX_OBSERVATIONS
+    assert add_run(record, siblings("t-99", "a", "b")[0]) == record
+
+
+@pytest.mark.parametrize(
+    ("value", "shape"),
+    [("45.00", "9.9"), ("DOE, JANE", "A, A"), ("Jane Doe", "words"), ("FY31Q2", "A9A9"), ("urgent, please", "words")],
+)
+def test_a_shape_is_the_form_without_the_value(value: str, shape: str) -> None:
+    assert find_shape(value) == shape
+
+
+async def curate(store: SqlPlaybookStore, *runs: Reflection) -> list[str]:
+    by_words = WordSource()
+    for reflection in runs:
+        curation = await CuratorAgent(RuleCurator(by_words), store, NoSections(), by_words).run(reflection, "d")
+        assert curation.saved
+    return [bullet.content for bullet in (await store.load("d")).bullet_list]
+
+
+async def test_what_one_task_shows_waits_as_evidence_and_a_second_updates_the_bullet(store: SqlPlaybookStore) -> None:
+    text = 'Before `pay_fee`: check what it needs, or `pay_fee` fails with "Error: E41".'
+    lesson = Lesson("r", "e", "c", "a", text, (1,), "troubleshooting_and_pitfalls")
+    first = replace(pays("a", "45.00", "4500"), insights=(lesson,))
+    second = replace(pays("b", "9.50", "950"), insights=(lesson,))
+    assert await curate(store, first) == [text]
+    assert await store.pending("d", [PendingState.WAITING], "", 10) == []
+    general, example = await curate(store, second)
+    assert general.startswith('`pay_fee` fails with "Error: E41": `amount` worked as "4500" or "950"')
+    assert example.startswith('Example of `pay_fee`: "request of a" → `pay_fee` {"account": "a", "amount": "4500"')
+    [bullet, _] = (await store.load("d")).bullet_list
+    assert {source.trajectory for source in bullet.sources} == {"a", "b"}
+    assert await curate(store, first, second) == [general, example]
+
+
+async def test_later_runs_that_contradict_a_lesson_remove_it(store: SqlPlaybookStore) -> None:
+    assert any(text.startswith("`send`: `channel`") for text in await curate(store, *five_tasks()))
+    against = run("x", call("send", case="c", channel="email"))
+    assert not any(text.startswith("`send`: `channel`") for text in await curate(store, against))
+
+
+async def test_a_bullet_that_a_person_removed_stays_removed(store: SqlPlaybookStore) -> None:
+    await curate(store, pays("a", "45.00", "4500"), pays("b", "12.50", "1250"))
+
+    def remove_all(dataset):  # type: ignore[no-untyped-def]
+        draft = dataset.new_draft()
+        for stored in dataset.all_bullets():
+            draft.remove(stored)
+        dataset.append(draft, Origin(RevisionKind.APPLY, "a person"), "removed")
+
+    await store.write("d", remove_all)
+    assert await curate(store, pays("c", "7.50", "750")) == []
+
+
+async def test_a_revoked_trajectory_is_no_evidence_any_more(store: SqlPlaybookStore) -> None:
+    await curate(store, pays("a", "45.00", "4500"))
+    await store.write("d", lambda dataset: revoke(dataset, "a", Origin(RevisionKind.APPLY, "a person"), dry_run=False))
+    assert (await store.evidence("d", ["pay_fee"]))["pay_fee"].trajectories == set()
+    assert await curate(store, pays("b", "12.50", "1250")) == []
+
+
+async def test_runs_learned_at_the_same_time_are_all_evidence(store: SqlPlaybookStore) -> None:
+    snapshot = await store.load("d")
+    first, second = [await generalize(store, pays(name, "45.00", "4500"), snapshot) for name in ("a", "b")]
+    for update, must_match, is_stored in ((first, True, True), (second, True, False), (second, False, True)):
+        assert await store.write("d", partial(update.store, must_match=must_match)) is is_stored
+    assert (await store.evidence("d", ["pay_fee"]))["pay_fee"].trajectories == {"a", "b"}

@@ -1,0 +1,136 @@
+"""Generalize: record the calls of a run as evidence, and propose the lessons that several tasks now support."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from services.curator.domain.curation import DeltaContextItem, DeltaType, Proposal, Reflection
+from services.curator.domain.evidence import Evidence, add_run, list_operations
+from services.curator.domain.general_lessons import EXAMPLES, GeneralLesson, derive_lessons
+from services.curator.domain.playbook import Bullet
+from services.curator.domain.similarity import Subject, find_subject
+from services.curator.domain.snapshot import Snapshot
+from services.curator.usecases.corroboration import hold_instruction
+from services.curator.usecases.ports import DatasetTransaction, PlaybookStore
+
+HOLDS_OVER_TASKS = "{tasks} runs of several tasks agree"
+CONTRADICTED = "later runs contradict it"
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceUpdate:
+    """The records of the operations of a run: as they were read (`base`), and as they become."""
+
+    reflection: Reflection
+    base: Mapping[str, Evidence] = field(default_factory=dict)
+    records: Mapping[str, Evidence] = field(default_factory=dict)
+    proposals: tuple[Proposal, ...] = ()
+    subjects: frozenset[Subject] = frozenset()
+    """The subjects of the lessons that hold now; the lesson of one run on such a subject adds nothing."""
+
+    def store(self, dataset: DatasetTransaction, *, must_match: bool) -> bool:
+        """Store the records; return False, unless `must_match` is False, if another run changed them meanwhile.
+
+        Without `must_match` the run is added to the newest records, and the next run proposes what they support.
+        """
+        stored = dataset.evidence(list(self.records))
+        if stored == self.base:
+            dataset.store_evidence(
+                self.records[name] for name in self.records if self.records[name] != stored.get(name)
+            )
+            return True
+        if must_match:
+            return False
+        dataset.store_evidence(add_run(stored.get(name) or Evidence(name), self.reflection) for name in self.records)
+        return True
+
+
+async def generalize(store: PlaybookStore, reflection: Reflection, playbook: Snapshot) -> EvidenceUpdate:
+    """Return the records with the calls of the run, and the proposals that they support."""
+    operations = list_operations(reflection)
+    if not operations:
+        return EvidenceUpdate(reflection)
+    base = await store.evidence(playbook.dataset, operations)
+    return await asyncio.to_thread(_build_update, reflection, base, operations, playbook)
+
+
+def _build_update(
+    reflection: Reflection, base: Mapping[str, Evidence], operations: Sequence[str], playbook: Snapshot
+) -> EvidenceUpdate:
+    records = {name: add_run(base.get(name) or Evidence(name), reflection) for name in operations}
+    lessons = {name: derive_lessons(record) for name, record in records.items()}
+    best = _select_most_significant(lesson for group in lessons.values() for lesson in group)
+    proposals: list[Proposal] = []
+    subjects: set[Subject] = set()
+    examples = {bullet.content.partition(": ")[2] for bullet in playbook.bullet_list if bullet.section == EXAMPLES}
+    # A run that shows several operations is the example of the one that fewest runs call.
+    for name, group in sorted(lessons.items(), key=lambda item: len(records[item[0]].trajectories)):
+        chosen = [lesson for lesson in group if not lesson.other_operation or lesson in best]
+        edits, records[name] = _propose(records[name], chosen, playbook.bullet_list, examples)
+        proposals += edits
+        subjects |= {subject for lesson in chosen if (subject := find_subject(lesson.text)) is not None}
+    return EvidenceUpdate(reflection, base, records, tuple(map(hold_instruction, proposals)), frozenset(subjects))
+
+
+def _select_most_significant(lessons: Iterable[GeneralLesson]) -> list[GeneralLesson]:
+    """Return the most significant lesson on each operation that separates failed runs."""
+    best: dict[str, GeneralLesson] = {}
+    for lesson in lessons:
+        present = best.setdefault(lesson.other_operation, lesson)
+        if lesson.chance < present.chance:
+            best[lesson.other_operation] = lesson
+    return list(best.values())
+
+
+def _propose(
+    record: Evidence, lessons: Sequence[GeneralLesson], bullets: Sequence[Bullet], examples: set[str]
+) -> tuple[list[Proposal], Evidence]:
+    """Return the edits that bring the playbook to these lessons, and the record that knows of them.
+
+    A bullet that somebody edited or removed after it was proposed stays as it is; `examples` are those of bullets.
+    """
+    published = dict(record.published)
+    by_content = {bullet.content: bullet for bullet in bullets} if lessons or published else {}
+    proposals: list[Proposal] = []
+    for lesson in lessons:
+        before = published.get(lesson.heading)
+        if before == lesson.text or (lesson.example and lesson.example in examples):
+            continue
+        bullet = by_content.get(before) if before else _find_of_one_run(lesson, bullets)
+        if before is None or bullet is not None:
+            proposals.append(_build_proposal(lesson, "UPDATE" if bullet else "ADD", bullet))
+            published[lesson.heading] = lesson.text
+            examples.add(lesson.example)
+    for heading in sorted(published.keys() - {lesson.heading for lesson in lessons}):
+        contradicted = by_content.get(published.pop(heading))
+        if contradicted is not None:
+            delta = DeltaContextItem(
+                type="DELETE",
+                section=contradicted.section,
+                bullet_id=contradicted.id,
+                content="",
+                reasoning=CONTRADICTED,
+            )
+            proposals.append(Proposal(delta))
+    return proposals, replace(record, published=published)
+
+
+def _find_of_one_run(lesson: GeneralLesson, bullets: Sequence[Bullet]) -> Bullet | None:
+    """Return the bullet that one run taught about the same message of the same operation."""
+    subject = find_subject(lesson.text)
+    if subject is None:
+        return None
+    return next((bullet for bullet in bullets if find_subject(bullet.content) == subject), None)
+
+
+def _build_proposal(lesson: GeneralLesson, delta_type: DeltaType, bullet: Bullet | None) -> Proposal:
+    delta = DeltaContextItem(
+        type=delta_type,
+        section=lesson.section if bullet is None else bullet.section,
+        bullet_id=None if bullet is None else bullet.id,
+        content=lesson.text,
+        reasoning=HOLDS_OVER_TASKS.format(tasks=len(lesson.sources)),
+    )
+    return Proposal(delta, lesson.sources)
