@@ -12,13 +12,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 import chassis
-from allinone.parts import load_module, settings_class
+from allinone.parts import load_module, load_settings_class
 from chassis.channels import OWN
 from gateway import bootstrap as gateway
-from gateway.contract import installed_contract
+from gateway.contract import load_contract
 from gateway.settings import GatewaySettings
 
-BOOTSTRAPS = {name: load_module(name, "bootstrap") for name in installed_contract().peers}
+BOOTSTRAPS = {name: load_module(name, "bootstrap") for name in load_contract().peers}
 """The bootstrap of each service behind the gateway, in the order of their start."""
 
 
@@ -29,7 +29,7 @@ class StackSettings(chassis.ServiceSettings):
     """Address of gRPC, `host:port`. Port 0 selects a free port."""
 
     max_concurrent_streams: int = max(
-        settings_class(name).model_fields["max_concurrent_streams"].default for name in BOOTSTRAPS
+        load_settings_class(name).model_fields["max_concurrent_streams"].default for name in BOOTSTRAPS
     )
     """Streaming calls of one gRPC service open at once: as many as the service with the most allows alone."""
 
@@ -42,9 +42,9 @@ def build(settings: StackSettings, peers: chassis.Peers, *, http: bool = True) -
     """Return all services in the order in which they start. With `http`, the gateway also serves HTTP."""
     gateway_settings = chassis.load(GatewaySettings) if http else chassis.load(GatewaySettings, http_address="")
     behind: list[chassis.Service] = [
-        bootstrap.build(chassis.load(settings_class(name)), peers) for name, bootstrap in BOOTSTRAPS.items()
+        bootstrap.build(chassis.load(load_settings_class(name)), peers) for name, bootstrap in BOOTSTRAPS.items()
     ]
-    front = gateway.front(gateway_settings, peers, beside=behind)
+    front = gateway.create_front(gateway_settings, peers, beside=behind)
     # All services share one port, so the guard of the gateway protects every one of them.
     return [*(replace(service, guard=front.guard) for service in behind), front]
 

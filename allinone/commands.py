@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from services.reflector.domain.trajectory import Step
 
 
-def settings_classes() -> dict[str, type[chassis.ServiceSettings]]:
+def load_settings_classes() -> dict[str, type[chassis.ServiceSettings]]:
     """Return the settings class of each service, by the service's name."""
     from allinone import parts
 
-    return {name: parts.settings_class(name) for name in parts.service_names()}
+    return {name: parts.load_settings_class(name) for name in parts.list_service_names()}
 
 
 def run_stack(address: str | None, announce: Callable[[str, str, str], None]) -> None:
@@ -60,7 +60,7 @@ def serve_stack() -> AbstractAsyncContextManager[Running]:
     return stack()
 
 
-def retrieval_variants() -> Sequence[str]:
+def list_retrieval_variants() -> Sequence[str]:
     """Return the names of the ranking variants that `evaluate_retrieval` can measure."""
     from services.search.usecases.evaluate import NAMED_VARIANTS
 
@@ -86,17 +86,17 @@ def evaluate_blame(file: Path) -> dict[str, Any]:
     return {**asdict(scores), "baselines": baselines}
 
 
-def failed_calls(trajectory: Trajectory) -> list[dict[str, str]]:
+def find_failed_calls(trajectory: Trajectory) -> list[dict[str, str]]:
     """Return the tool calls of a trajectory that failed.
 
     Each has the last user message before it, the operation, its arguments, and the error without its variable parts.
     """
     from services.reflector.rpc.convert import parse_trajectory
 
-    return failed_calls_of(parse_trajectory(trajectory, "trajectory").transcript)
+    return find_failed_calls_in(parse_trajectory(trajectory, "trajectory").transcript)
 
 
-def failed_calls_of(steps: Sequence[Step]) -> list[dict[str, str]]:
+def find_failed_calls_in(steps: Sequence[Step]) -> list[dict[str, str]]:
     """Return the same for the steps of a trajectory of the reflector's domain."""
     from services.reflector.domain.actions import extract_actions
 
@@ -125,11 +125,11 @@ def init_config(
     return init_config(component, output_path, force=force, workspace=workspace)
 
 
-def database_schema(settings: chassis.ServiceSettings) -> dict[str, Any] | None:
+def describe_database_schema(settings: chassis.ServiceSettings) -> dict[str, Any] | None:
     """Describe the schema of a service's database, as `allinone.databases.schema` does; None if it has none."""
     from allinone import databases
 
-    return databases.schema(settings)
+    return databases.describe_schema(settings)
 
 
 def probe_models() -> list[ModelProbe]:

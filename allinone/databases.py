@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from chassis.errors import Unavailable, shorten
 from chassis.settings import ServiceSettings
 from libs.storage.engines import create_database_engine, display_name, is_sqlite, parse_location
-from libs.storage.migrations import VERSION_COLUMN, newest_revision
+from libs.storage.migrations import VERSION_COLUMN, find_newest_revision
 from libs.storage.startup import report_setting
 
 APPLICATION = "hansei doctor"
@@ -41,18 +41,18 @@ def connect(database: str, variable: str) -> str:
     return display_name(url)
 
 
-def schema(settings: ServiceSettings) -> dict[str, Any] | None:
+def describe_schema(settings: ServiceSettings) -> dict[str, Any] | None:
     """Return the database, the migrations applied to it, and the newest migrations of this installation.
 
     Return None for a service without a database. Raises the errors of the driver.
     """
-    database = _database(settings)
+    database = _find_database_url(settings)
     if database is None:
         return None
-    return {**_versions(parse_location(database)), "newest_here": _newest_revisions(type(settings))}
+    return {**_read_versions(parse_location(database)), "newest_here": _find_newest_revisions(type(settings))}
 
 
-def _database(settings: ServiceSettings) -> str | None:
+def _find_database_url(settings: ServiceSettings) -> str | None:
     """Return the database URL of the settings; the curator derives its `database_url` from two settings."""
     if hasattr(settings, "database_url"):
         return str(settings.database_url)
@@ -60,19 +60,19 @@ def _database(settings: ServiceSettings) -> str | None:
     return str(getattr(settings, names[-1])) if names else None
 
 
-def _versions(url: URL) -> dict[str, Any]:
+def _read_versions(url: URL) -> dict[str, Any]:
     about: dict[str, Any] = {"database": display_name(url)}
     if not is_sqlite(url):
-        return about | {"versions": _tables(create_database_engine(url, APPLICATION, writes=False))}
+        return about | {"versions": _read_version_tables(create_database_engine(url, APPLICATION, writes=False))}
     file = Path(url.database or "")
     if not file.is_file():
         return about | {"versions": {}, "there": False}
     # The engines of services create files; this one is read-only.
     address = url.set(database=f"file:{quote(str(file.absolute()))}", query={"mode": "ro", "uri": "true"})
-    return about | {"versions": _tables(create_engine(address)), "bytes": file.stat().st_size}
+    return about | {"versions": _read_version_tables(create_engine(address)), "bytes": file.stat().st_size}
 
 
-def _tables(engine: Engine) -> dict[str, list[str]]:
+def _read_version_tables(engine: Engine) -> dict[str, list[str]]:
     """Return the versions in each version table; these tables have one column."""
     try:
         inspector = inspect(engine)
@@ -88,8 +88,8 @@ def _tables(engine: Engine) -> dict[str, list[str]]:
         engine.dispose()
 
 
-def _newest_revisions(settings_class: type[ServiceSettings]) -> dict[str, str]:
+def _find_newest_revisions(settings_class: type[ServiceSettings]) -> dict[str, str]:
     """Return the newest migration in each migration folder of a service."""
     service = Path(str(sys.modules[settings_class.__module__].__file__)).parent
     folders = [environment.parent for environment in sorted(service.rglob("migrations/versions"))]
-    return {str(folder.relative_to(service)): newest_revision(folder) for folder in folders}
+    return {str(folder.relative_to(service)): find_newest_revision(folder) for folder in folders}

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from allinone.parts import settings_class
+from allinone.parts import load_settings_class
 from chassis.errors import BadSetting, HanseiError
 from chassis.server.cpu import CpuPool
 from chassis.settings import read_settings
@@ -49,12 +49,12 @@ def probe_models() -> list[ModelProbe]:
 
 async def _probe_models() -> list[ModelProbe]:
     settings = read_settings(LLMSettings)
-    users = _chat_model_users(settings)
+    users = _group_chat_model_users(settings)
     probes = [await _probe_chat_model(settings, *model, names) for model, names in users.items()]
     return [*probes, *[probe async for probe in _probe_embedding_models()]]
 
 
-def _chat_model_users(settings: LLMSettings) -> Mapping[tuple[str, str], list[str]]:
+def _group_chat_model_users(settings: LLMSettings) -> Mapping[tuple[str, str], list[str]]:
     """Return who uses each chat model, by provider and model."""
     shared = settings.llm_provider, settings.llm_model
     planner, validator = read_settings(PlannerSettings), read_settings(ValidatorSettings)
@@ -87,14 +87,14 @@ async def _probe_chat_model(settings: LLMSettings, provider: str, model: str, us
     except (BadSetting, HanseiError) as failure:
         error = str(failure).partition("\n")[0]
     seconds = time.monotonic() - started
-    return ModelProbe("chat", provider, model, users, seconds, settings.price_of(model) is not None, error)
+    return ModelProbe("chat", provider, model, users, seconds, settings.get_price(model) is not None, error)
 
 
 async def _probe_embedding_models() -> AsyncIterator[ModelProbe]:
     """Embed a text with the models of the curator and of search; a model that both have is called once."""
     users: list[tuple[EmbeddingSettings, list[str]]] = []
     for name in ("curator", "search"):
-        service_settings = read_settings(settings_class(name))
+        service_settings = read_settings(load_settings_class(name))
         own = {field: getattr(service_settings, field) for field in EmbeddingSettings.model_fields}
         settings = EmbeddingSettings.model_construct(**{**own, "llm_retries": 0, "llm_attempt_seconds": SECONDS})
         names = next((names for other, names in users if other == settings), None)
@@ -120,6 +120,6 @@ async def _probe_embedding_model(settings: EmbeddingSettings, users: Sequence[st
             await connected.embed([PROMPT])
         except (BadSetting, HanseiError) as failure:
             error = str(failure).partition("\n")[0]
-    has_price = is_local or settings.price_of(settings.embedding_model) is not None
+    has_price = is_local or settings.get_price(settings.embedding_model) is not None
     seconds = time.monotonic() - started
     return ModelProbe("embedding", "bundled" if is_local else provider, model, users, seconds, has_price, error)

@@ -8,12 +8,12 @@ from types import ModuleType
 import gateway
 import services
 from chassis.settings import ServiceSettings
-from gateway.contract import GATEWAY, installed_contract
+from gateway.contract import GATEWAY, load_contract
 
 
-def service_names() -> list[str]:
+def list_service_names() -> list[str]:
     """Return the names of all services in the order of their start: each after the services that it depends on."""
-    return list(installed_contract().services)
+    return list(load_contract().services)
 
 
 def load_module(service: str, module: str) -> ModuleType:
@@ -22,7 +22,7 @@ def load_module(service: str, module: str) -> ModuleType:
     return import_module(f"{package}.{module}")
 
 
-def settings_class(service: str) -> type[ServiceSettings]:
+def load_settings_class(service: str) -> type[ServiceSettings]:
     """Return the settings class of a service: `SearchSettings` for `search`."""
     found: type[ServiceSettings] = getattr(load_module(service, "settings"), f"{service.capitalize()}Settings")
     return found

@@ -25,20 +25,20 @@ class Call:
 current_call: ContextVar[Call | None] = ContextVar("current_call", default=None)
 
 
-def new_id() -> str:
+def create_id() -> str:
     """Return a random id of 32 hexadecimal digits."""
     return os.urandom(16).hex()
 
 
-def correlation_id() -> str:
+def get_correlation_id() -> str:
     """Return the correlation id of the call in progress; a new one outside a call."""
     call = current_call.get()
-    return call.correlation_id if call else new_id()
+    return call.correlation_id if call else create_id()
 
 
-def correlation_id_from(metadata: Iterable[tuple[str, str | bytes]]) -> str:
+def read_correlation_id(metadata: Iterable[tuple[str, str | bytes]]) -> str:
     """Return the correlation id that the caller sent; a new one if it sent none, or one with unsafe characters."""
     for key, value in metadata:
         if key == CORRELATION_ID_KEY and isinstance(value, str) and _CORRELATION_ID.fullmatch(value):
             return value
-    return new_id()
+    return create_id()

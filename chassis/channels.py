@@ -17,10 +17,10 @@ import grpc
 from opentelemetry.trace import Span, SpanKind
 
 from chassis import deadlines, status, telemetry
-from chassis.calls import CORRELATION_ID_KEY, correlation_id
+from chassis.calls import CORRELATION_ID_KEY, get_correlation_id
 from chassis.errors import FailedPrecondition
 from chassis.guard import AUTHORIZATION, OWN_CREDENTIAL
-from chassis.policy import HEALTH_POLICIES, MethodPolicy, Policies, installed_policies
+from chassis.policy import HEALTH_POLICIES, MethodPolicy, Policies, load_policies
 
 if TYPE_CHECKING:
     from chassis.settings import ServiceSettings
@@ -67,7 +67,7 @@ class Peers:
         self._addresses = dict(addresses)
         self.own_address = own_address
         """The address of this process with its real port; empty if it does not serve."""
-        self._policies = {**HEALTH_POLICIES, **(installed_policies() if policies is None else policies)}
+        self._policies = {**HEALTH_POLICIES, **(load_policies() if policies is None else policies)}
         self._max_message_bytes = max_message_bytes
         self._certificates = certificates
         self._plaintext = plaintext
@@ -106,18 +106,18 @@ class Peers:
 
     def _dial(self, address: str, bundle: Bundle | None) -> grpc.aio.Channel:
         own = address == OWN
-        options = channel_options(self._policies, self._max_message_bytes, follow_health=not own)
-        name = target(self.own_address if own else address)
+        options = build_channel_options(self._policies, self._max_message_bytes, follow_health=not own)
+        name = build_target(self.own_address if own else address)
         if self._tls is not None:
             return grpc.aio.secure_channel(name, self._tls, options=options)
         if bundle is None:
             return grpc.aio.insecure_channel(name, options=options)
-        from chassis.tls import channel_credentials
+        from chassis.tls import build_credentials
 
         if own and bundle.names:
             # The certificate of this process is issued for its name, not for its address.
             options.append(("grpc.ssl_target_name_override", bundle.names[0]))
-        return grpc.aio.secure_channel(name, channel_credentials(bundle), options=options)
+        return grpc.aio.secure_channel(name, build_credentials(bundle), options=options)
 
     async def close(self) -> None:
         """Close all channels; calls in progress on them are cancelled."""
@@ -126,15 +126,15 @@ class Peers:
             await channel.close(None)
 
 
-def target(address: str) -> str:
+def build_target(address: str) -> str:
     """Return `host:port` as a DNS name, so that gRPC finds all addresses behind it; other schemes stay."""
     return address if address.startswith(_SCHEMES) else f"dns:///{address}"
 
 
-def channel_options(policies: Policies, max_message_bytes: int, *, follow_health: bool) -> list[tuple[str, Any]]:
+def build_channel_options(policies: Policies, max_message_bytes: int, *, follow_health: bool) -> list[tuple[str, Any]]:
     """Return the channel arguments of a client."""
     return [
-        ("grpc.service_config", json.dumps(service_config(policies, follow_health=follow_health))),
+        ("grpc.service_config", json.dumps(build_service_config(policies, follow_health=follow_health))),
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", max_message_bytes),
         ("grpc.keepalive_time_ms", 60 * _MS),
@@ -147,7 +147,7 @@ def channel_options(policies: Policies, max_message_bytes: int, *, follow_health
     ]
 
 
-def service_config(policies: Policies, *, follow_health: bool) -> dict[str, Any]:
+def build_service_config(policies: Policies, *, follow_health: bool) -> dict[str, Any]:
     """Return a config with round robin over the healthy addresses, and retries where the policy allows them.
 
     It has no timeout, which would fire one to two seconds early. A channel to the own process does not follow health:
@@ -221,24 +221,24 @@ class PeerChannel(grpc.aio.Channel):
 
     def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Return a method with one response."""
-        return self._method(method).single(self._bind_method("unary_unary", method, *args, **kwargs))
+        return self._get_method(method).single(self._bind_method("unary_unary", method, *args, **kwargs))
 
     def stream_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Return a method with a stream of requests and one response."""
-        return self._method(method).single(self._bind_method("stream_unary", method, *args, **kwargs))
+        return self._get_method(method).single(self._bind_method("stream_unary", method, *args, **kwargs))
 
     def unary_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Return a method with a stream of responses."""
-        return self._method(method).stream(self._bind_method("unary_stream", method, *args, **kwargs))
+        return self._get_method(method).stream(self._bind_method("unary_stream", method, *args, **kwargs))
 
     def stream_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Return a method with a stream of requests and a stream of responses."""
-        return self._method(method).stream(self._bind_method("stream_stream", method, *args, **kwargs))
+        return self._get_method(method).stream(self._bind_method("stream_stream", method, *args, **kwargs))
 
     def _bind_method(self, arity: str, *args: Any, **kwargs: Any) -> _Method:
         return _Method(self._connection, lambda channel: getattr(channel, arity)(*args, **kwargs))
 
-    def _method(self, path: str) -> _PeerMethod:
+    def _get_method(self, path: str) -> _PeerMethod:
         policy = self._policies.get(path)
         if policy is None:
             raise LookupError(f"no policy for {path}: every method of the contract has one")
@@ -279,16 +279,18 @@ class _PeerMethod:
 
         # The signature is that of a grpc.aio multicallable.
         async def call(request: Any, *, timeout: float | None = None, metadata: Metadata = ()) -> Any:  # noqa: ASYNC109
-            seconds = self._seconds(timeout)
+            seconds = self._choose_timeout(timeout)
             span, began = self._telemetry.begin(), time.monotonic()
             code = "OK"
             try:
-                return await inner(request, timeout=seconds, metadata=_metadata(span, (*self._own_metadata, *metadata)))
+                return await inner(
+                    request, timeout=seconds, metadata=_build_metadata(span, (*self._own_metadata, *metadata))
+                )
             except grpc.aio.AioRpcError as failure:
                 code = failure.code().name
                 raise status.decode(failure, self._peer) from failure
             except BaseException as failure:
-                code = _code_of(failure)
+                code = _get_code_name(failure)
                 raise
             finally:
                 self._telemetry.end(span, code, time.monotonic() - began)
@@ -304,10 +306,10 @@ class _PeerMethod:
             timeout: float | None = None,  # noqa: ASYNC109
             metadata: Metadata = (),
         ) -> AsyncIterator[Any]:
-            seconds = self._seconds(timeout)
+            seconds = self._choose_timeout(timeout)
             span, began = self._telemetry.begin(), time.monotonic()
             code = "OK"
-            call = inner(request, timeout=seconds, metadata=_metadata(span, (*self._own_metadata, *metadata)))
+            call = inner(request, timeout=seconds, metadata=_build_metadata(span, (*self._own_metadata, *metadata)))
             try:
                 async for response in call:
                     yield response
@@ -315,7 +317,7 @@ class _PeerMethod:
                 code = failure.code().name
                 raise status.decode(failure, self._peer) from failure
             except BaseException as failure:
-                code = _code_of(failure)
+                code = _get_code_name(failure)
                 raise
             finally:
                 call.cancel()
@@ -323,14 +325,14 @@ class _PeerMethod:
 
         return responses
 
-    def _seconds(self, timeout: float | None) -> float | None:
+    def _choose_timeout(self, timeout: float | None) -> float | None:
         limits = [seconds for seconds in (self._policy.timeout_seconds, timeout) if seconds is not None]
-        return deadlines.budget(min(limits, default=None))
+        return deadlines.compute_budget(min(limits, default=None))
 
 
-def _metadata(span: Span, extra: Metadata) -> tuple[tuple[str, str], ...]:
-    return ((CORRELATION_ID_KEY, correlation_id()), *telemetry.metadata_for(span), *extra)
+def _build_metadata(span: Span, extra: Metadata) -> tuple[tuple[str, str], ...]:
+    return ((CORRELATION_ID_KEY, get_correlation_id()), *telemetry.build_metadata(span), *extra)
 
 
-def _code_of(failure: BaseException) -> str:
+def _get_code_name(failure: BaseException) -> str:
     return "CANCELLED" if isinstance(failure, asyncio.CancelledError | GeneratorExit) else "UNKNOWN"

@@ -214,7 +214,7 @@ CLASS_OF_CODE: Mapping[str, type[HanseiError]] = {
 }
 
 
-def error_class(code: str, reason: str) -> type[HanseiError]:
+def choose_error_class(code: str, reason: str) -> type[HanseiError]:
     """Return the class for a status: the one with this `reason` if there is exactly one, else the class of the code.
 
     Two services in one process may use the same reason for different classes; then a third service gets the class of
@@ -224,7 +224,7 @@ def error_class(code: str, reason: str) -> type[HanseiError]:
     return owners[0] if len(owners) == 1 else CLASS_OF_CODE.get(code, Internal)
 
 
-def error_from_status(
+def build_error(
     code: str,
     reason: str,
     message: str,
@@ -235,7 +235,7 @@ def error_from_status(
     domain: str = "",
 ) -> HanseiError:
     """Return the error that a peer raised, without calling the constructor of its class."""
-    cls = error_class(code, reason)
+    cls = choose_error_class(code, reason)
     error = cls.__new__(cls, message)
     HanseiError.__init__(
         error, message, reason=reason, violations=violations, metadata=metadata, retry_after=retry_after

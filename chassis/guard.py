@@ -61,7 +61,7 @@ class AllowAll:
         return message
 
 
-def credential_of(metadata: Metadata) -> str:
+def read_credential(metadata: Metadata) -> str:
     """Return the `authorization` of a call; empty if the call has none, or more than one."""
     credentials = [value for key, value in metadata if key == AUTHORIZATION]
     return credentials[0] if len(credentials) == 1 and isinstance(credentials[0], str) else ""

@@ -16,9 +16,9 @@ FIELD = "request_id"
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 
 
-def key_holder(message: Message) -> Any:
+def find_key_holder(message: Message) -> Any:
     """Return the message with the key: this one, or one that it wraps (`head`, `learn`); None without a key."""
-    path = key_path(message.DESCRIPTOR)
+    path = find_key_path(message.DESCRIPTOR)
     if path is None:
         return None
     if not path:
@@ -28,7 +28,7 @@ def key_holder(message: Message) -> Any:
 
 def normalize_key(message: Message) -> str:
     """Set the key of a request to lower case and return it; empty without a key, or if it is no UUID."""
-    holder = key_holder(message)
+    holder = find_key_holder(message)
     if holder is None or not is_key(holder.request_id):
         return ""
     key = normalize_request_id(holder.request_id)
@@ -48,7 +48,7 @@ def is_key(text: str) -> bool:
 
 
 @cache
-def key_path(kind: Descriptor) -> tuple[str, ...] | None:
+def find_key_path(kind: Descriptor) -> tuple[str, ...] | None:
     """Return the fields that may wrap the key; none if the message type has it itself; None if it has no key."""
     if FIELD in kind.fields_by_name:
         return ()

@@ -104,9 +104,9 @@ def add_call_ids(logger: Any, name: str, event: Event) -> Event:
 
 
 def redact(logger: Any, name: str, event: Event) -> Event:
-    """Redact the secrets of a record, see `without_secrets`."""
+    """Redact the secrets of a record, see `remove_secrets`."""
     for key, value in event.items():
-        event[key] = without_secrets(value, key)
+        event[key] = remove_secrets(value, key)
     return event
 
 
@@ -123,7 +123,7 @@ def is_secret(key: str) -> bool:
     return bool(_SECRET_KEY.search(key))
 
 
-def without_secrets(value: Any, key: object = None, depth: int = 0) -> Any:
+def remove_secrets(value: Any, key: object = None, depth: int = 0) -> Any:
     """Return a value without its secrets, which are found by their key or form.
 
     The forms are usual API keys and tokens, passwords in URLs, private keys, and ``password=…``.
@@ -133,9 +133,9 @@ def without_secrets(value: Any, key: object = None, depth: int = 0) -> Any:
     if isinstance(value, str):
         return _SECRET_TEXT.sub(_redact_match, value)
     if depth < _MAX_DEPTH and isinstance(value, dict):
-        return {k: without_secrets(v, k, depth + 1) for k, v in value.items()}
+        return {k: remove_secrets(v, k, depth + 1) for k, v in value.items()}
     if depth < _MAX_DEPTH and isinstance(value, list | tuple):
-        return [without_secrets(item, None, depth + 1) for item in value]
+        return [remove_secrets(item, None, depth + 1) for item in value]
     return value
 
 

@@ -19,7 +19,8 @@ CONTRACT_ROOT = "hansei"
 SUFFIX = "_policy.json"
 _REQUIRED = {"timeout_seconds", "idempotency", "retry"}
 _OPTIONAL = ("scope", "shared", "creates")
-Idempotency = Literal["read", "request_id", "none"]
+Idempotency = Literal["read", "request_id", "natural", "none"]
+"""`natural`: a repeat finds what the first call stored, and changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +54,13 @@ HEALTH_POLICIES: Policies = {
 def parse(text: str) -> dict[str, MethodPolicy]:
     """Return the policies of one file. Raises ValueError with the method and the rule it breaks."""
     return {
-        f"/{service}/{method}": _method_policy(f"{service}/{method}", entry)
+        f"/{service}/{method}": _build_method_policy(f"{service}/{method}", entry)
         for service, methods in json.loads(text).items()
         for method, entry in methods.items()
     }
 
 
-def _method_policy(name: str, entry: Mapping[str, Any]) -> MethodPolicy:
+def _build_method_policy(name: str, entry: Mapping[str, Any]) -> MethodPolicy:
     if not _REQUIRED <= set(entry) <= _REQUIRED | set(_OPTIONAL):
         rule = f"must have timeout_seconds, idempotency and retry, and may have {', '.join(_OPTIONAL)}"
         raise ValueError(f"policy of {name} {rule}; it has {sorted(entry)}")
@@ -74,14 +75,14 @@ def _method_policy(name: str, entry: Mapping[str, Any]) -> MethodPolicy:
 
 
 @cache
-def installed_policies() -> Policies:
+def load_policies() -> Policies:
     """Return the policies of all contracts on the import path; they are read once a process."""
     found: dict[str, MethodPolicy] = {}
-    for file in _policy_files():
+    for file in _list_policy_files():
         found.update(parse(file.read_text(encoding="utf-8")))
     return MappingProxyType(found)
 
 
-def _policy_files() -> Iterator[Path]:
+def _list_policy_files() -> Iterator[Path]:
     for root in importlib.import_module(CONTRACT_ROOT).__path__:
         yield from sorted(Path(root).glob(f"*/v*/*{SUFFIX}"))

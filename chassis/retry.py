@@ -61,7 +61,7 @@ class RetryPolicy:
             retry=retry_if_exception(retry_on),
             stop=self._stop(clock),
             wait=lambda state: self.pause(state.attempt_number, _retry_after(state), rng),
-            before_sleep=lambda state: before_pause(state.attempt_number, state.upcoming_sleep, _error(state)),
+            before_sleep=lambda state: before_pause(state.attempt_number, state.upcoming_sleep, _get_error(state)),
             sleep=sleep,
             reraise=True,
         )
@@ -90,7 +90,7 @@ class RetryPolicy:
         return is_over
 
 
-def _error(state: RetryCallState) -> BaseException:
+def _get_error(state: RetryCallState) -> BaseException:
     error = state.outcome.exception() if state.outcome else None
     if error is None:
         raise RuntimeError("a pause follows only a failed attempt")
@@ -98,4 +98,4 @@ def _error(state: RetryCallState) -> BaseException:
 
 
 def _retry_after(state: RetryCallState) -> float | None:
-    return getattr(_error(state), "retry_after", None)
+    return getattr(_get_error(state), "retry_after", None)

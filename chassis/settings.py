@@ -27,7 +27,8 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 
 from chassis.errors import BadSetting as BadSetting
 from chassis.errors import shorten
-from chassis.logging import without_secrets
+from chassis.field_errors import describe_rule
+from chassis.logging import remove_secrets
 
 PREFIX = "HANSEI_"
 VARIABLES: Mapping[str, tuple[str, ...]] = {
@@ -37,7 +38,7 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "GraceConfig": ("GRACE_{}",),
 }
 """Environment variables by settings class or field, in order of precedence; `{}` is the name of the field in capitals.
-A field that `plain_field` declares is also read from its bare name in capitals."""
+A field that `create_plain_field` declares is also read from its bare name in capitals."""
 
 DATA_DIRECTORY_VARIABLE, DATA_FOLDER = "HANSEI_DATA_DIR", "data/"
 
@@ -50,7 +51,7 @@ Reading = tuple[object, str]
 """A value and where it was read: a variable, or `file:key`."""
 
 
-def plain_field(default: Any, **constraints: Any) -> Any:
+def create_plain_field(default: Any, **constraints: Any) -> Any:
     """Return a field that is also read from the variable without a prefix, as users know it: `LLM_PROVIDER`."""
     return Field(default, json_schema_extra=_PLAIN, **constraints)
 
@@ -76,7 +77,7 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the constructor's values, the variables of the class and moved defaults, in order of precedence."""
         defaults = {name: field.default for name, field in cls.model_fields.items()}
-        moved = {name: path for name, default in defaults.items() if (path := in_data_directory(default)) != default}
+        moved = {name: path for name, default in defaults.items() if (path := locate_in_data(default)) != default}
         return init_settings, InitSettingsSource(cls, _nest(_read_variables(cls))), InitSettingsSource(cls, moved)
 
     @classmethod
@@ -90,7 +91,7 @@ class Settings(BaseSettings):
             raise ValueError("not JSON") from None
 
 
-def in_data_directory(default: Any) -> Any:
+def locate_in_data(default: Any) -> Any:
     """Return a default path in `data` as a path in the folder of HANSEI_DATA_DIR; any other default as it is."""
     folder = os.environ.get(DATA_DIRECTORY_VARIABLE)
     if not folder or not isinstance(default, str) or not default.startswith(DATA_FOLDER):
@@ -98,7 +99,7 @@ def in_data_directory(default: Any) -> Any:
     return str(Path(folder) / default.removeprefix(DATA_FOLDER))
 
 
-def variable_names(settings: type[Settings], path: FieldPath, field: FieldInfo | None = None) -> tuple[str, ...]:
+def list_variables(settings: type[Settings], path: FieldPath, field: FieldInfo | None = None) -> tuple[str, ...]:
     """Return the environment variables that set a field, the one that wins first."""
     name = "_".join(path).upper()
     names = [base.__name__ for base in settings.__mro__]
@@ -107,7 +108,7 @@ def variable_names(settings: type[Settings], path: FieldPath, field: FieldInfo |
     return (*(template.format(name) for template in templates), *plain)
 
 
-def leaf_fields(model: type, parents: FieldPath = ()) -> Iterator[tuple[FieldPath, FieldInfo]]:
+def list_leaf_fields(model: type, parents: FieldPath = ()) -> Iterator[tuple[FieldPath, FieldInfo]]:
     """Yield the fields of a settings class and of its sections, each with the names that lead to it.
 
     A section is a model or a dataclass.
@@ -118,7 +119,7 @@ def leaf_fields(model: type, parents: FieldPath = ()) -> Iterator[tuple[FieldPat
         for name, field in model.model_fields.items():
             section = field.annotation
             if isinstance(section, type) and (issubclass(section, BaseModel) or dataclasses.is_dataclass(section)):
-                yield from leaf_fields(section, (*parents, name))
+                yield from list_leaf_fields(section, (*parents, name))
             else:
                 yield (*parents, name), field
 
@@ -132,8 +133,8 @@ def _read_variables(settings: type[Settings]) -> dict[FieldPath, Reading]:
         environments[f"{settings.dotenv}:"] = dotenv_values(settings.dotenv)
     readings: dict[FieldPath, Reading] = {}
     for origin, environment in environments.items():
-        for path, field in leaf_fields(settings):
-            for variable in variable_names(settings, path, field):
+        for path, field in list_leaf_fields(settings):
+            for variable in list_variables(settings, path, field):
                 text = environment.get(variable)
                 if path in readings or text is None or (settings.empty_is_unset and not text):
                     continue
@@ -177,7 +178,7 @@ class SettingsFile:
 
     def readings(self, settings: type[Settings]) -> Iterator[tuple[FieldPath, Reading]]:
         """Yield the values of a settings class. Raises BadSetting for a section that is no mapping."""
-        for path, _ in leaf_fields(settings):
+        for path, _ in list_leaf_fields(settings):
             section = self.values
             for depth, name in enumerate(path[:-1], 1):
                 section = section.get(name, {})
@@ -272,7 +273,7 @@ class ServiceSettings(Settings):
 
     @field_validator("plaintext")
     @classmethod
-    def _known_kinds(cls, value: str) -> str:
+    def _check_kinds(cls, value: str) -> str:
         unknown = sorted(set(_split_list(value)) - {"grpc", "http", "metrics", "health"})
         if unknown:
             raise ValueError(f"unknown: {', '.join(unknown)}; allowed are grpc, http, metrics and health")
@@ -309,7 +310,7 @@ def read_settings(settings: type[T], file: SettingsFile | None = None, **overrid
     try:
         return settings(**(_nest(readings) | overrides))
     except ValidationError as error:
-        raise BadSetting("\n".join(_complaints(settings, error, readings))) from error
+        raise BadSetting("\n".join(_find_complaints(settings, error, readings))) from error
 
 
 def load(settings: type[T], **overrides: Any) -> T:
@@ -322,28 +323,28 @@ def load(settings: type[T], **overrides: Any) -> T:
 
 def exit_for(complaint: str) -> NoReturn:
     """Print why the process cannot start, without a traceback, and exit with status 1 (G-08, G-10)."""
-    print(without_secrets(complaint), file=sys.stderr)
+    print(remove_secrets(complaint), file=sys.stderr)
     raise SystemExit(1)
 
 
-def _complaints(
+def _find_complaints(
     settings: type[Settings], error: ValidationError, readings: Mapping[FieldPath, Reading]
 ) -> Iterator[str]:
     """Yield one line for each bad setting."""
-    fields = dict(leaf_fields(settings))
-    for item in error.errors(include_url=False, include_context=False):
-        rule = item["msg"].removeprefix("Value error, ")
+    fields = dict(list_leaf_fields(settings))
+    for item in error.errors(include_url=False):
+        rule = describe_rule(item)
         location = tuple(map(str, item["loc"]))
         paths = [path for path in fields if location and path[: len(location)] == location[: len(path)]]
         sources = ", ".join(readings[path][1] for path in paths if path in readings)
         if paths and not sources:
-            sources = variable_names(settings, paths[0], fields[paths[0]])[-1]
+            sources = list_variables(settings, paths[0], fields[paths[0]])[-1]
         if item["type"] == "missing":
             yield f"{sources} is not set"
         elif not sources or any(_is_secret(fields[path]) for path in paths):
             yield f"{sources}: {rule}" if sources else rule
         else:
-            yield f"{sources}: {rule} (got {shorten(without_secrets(repr(item['input'])))})"
+            yield f"{sources}: {rule} (got {shorten(remove_secrets(repr(item['input'])))})"
 
 
 def _is_secret(field: FieldInfo) -> bool:
@@ -365,25 +366,27 @@ class SettingRow:
         variable = next((name for name in self.variables if os.environ.get(name)), None)
         if variable:
             return os.environ[variable], variable
-        value: str = in_data_directory(self.default)
+        value: str = locate_in_data(self.default)
         return value, "default" if value == self.default else DATA_DIRECTORY_VARIABLE
 
 
-def settings_table(settings: type[Settings]) -> list[SettingRow]:
+def list_settings(settings: type[Settings]) -> list[SettingRow]:
     """Return every setting of a class, in order of declaration; defaults as they would stand in the environment.
 
     Raises TypeError for a setting without a docstring.
     """
-    docs = _docstrings(settings)
+    docs = _read_docstrings(settings)
     if undocumented := [name for name in settings.model_fields if name not in docs]:
         raise TypeError(f"{settings.__name__}.{undocumented[0]} has no docstring")
     return [
-        SettingRow(name, variable_names(settings, (name,), field), _default(field), docs[name], _is_secret(field))
+        SettingRow(
+            name, list_variables(settings, (name,), field), _format_default(field), docs[name], _is_secret(field)
+        )
         for name, field in settings.model_fields.items()
     ]
 
 
-def _docstrings(settings: type[Settings]) -> dict[str, str]:
+def _read_docstrings(settings: type[Settings]) -> dict[str, str]:
     """Return the docstrings under the fields, on one line, from the source: a process that starts reads none."""
     docs: dict[str, str] = {}
     for base in reversed(settings.__mro__):
@@ -397,7 +400,7 @@ def _docstrings(settings: type[Settings]) -> dict[str, str]:
     return docs
 
 
-def _default(field: FieldInfo) -> str:
+def _format_default(field: FieldInfo) -> str:
     if field.is_required():
         return "(required)"
     value = field.get_default(call_default_factory=True, validated_data={})

@@ -16,8 +16,8 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
-from chassis.calls import new_id
-from chassis.errors import HanseiError, Internal, Violation, error_from_status, shorten
+from chassis.calls import create_id
+from chassis.errors import HanseiError, Internal, Violation, build_error, shorten
 
 DOMAIN_SUFFIX = ".hansei"
 DETAILS_KEY = "grpc-status-details-bin"
@@ -42,9 +42,9 @@ class WireStatus:
     trailers: tuple[tuple[str, str | bytes], ...]
 
 
-def unknown_failure() -> Internal:
+def build_unknown_failure() -> Internal:
     """Return the error for an unexpected exception: it has a new `error_id` for the log, and no detail of the cause."""
-    error_id = new_id()
+    error_id = create_id()
     return Internal(f"internal error; the log has it under {error_id}", metadata={"error_id": error_id})
 
 
@@ -63,25 +63,25 @@ def encode(error: HanseiError, service: str) -> WireStatus:
         retry.FromMilliseconds(max(1, round(error.retry_after * 1000)))
         status.details.add().Pack(error_details_pb2.RetryInfo(retry_delay=retry))
     if error.violations:
-        free_bytes = MAX_TRAILER_BYTES - _encoded_bytes(message) - status.ByteSize() - info.ByteSize() - 200
-        bad_request = _bad_request(error.violations, free_bytes)
+        free_bytes = MAX_TRAILER_BYTES - _count_encoded_bytes(message) - status.ByteSize() - info.ByteSize() - 200
+        bad_request = _build_bad_request(error.violations, free_bytes)
         omitted = len(error.violations) - len(bad_request.field_violations)
         if omitted:
             info.metadata[OMITTED] = str(omitted)
         status.details.add().Pack(bad_request)
     status.details.add().Pack(info)
     details = (DETAILS_KEY, status.SerializeToString())
-    return WireStatus(code, message, (details, *_pushback(error)))
+    return WireStatus(code, message, (details, *_build_pushback(error)))
 
 
-def _pushback(error: HanseiError) -> tuple[tuple[str, str], ...]:
+def _build_pushback(error: HanseiError) -> tuple[tuple[str, str], ...]:
     """Return the trailer that allows or forbids gRPC's own retries: a failed model call was already retried."""
     if error.code != "UNAVAILABLE":
         return ()
     return ((PUSHBACK_KEY, "-1" if error.retry_after is None else str(round(error.retry_after * 1000))),)
 
 
-def _bad_request(violations: tuple[Violation, ...], free_bytes: int) -> error_details_pb2.BadRequest:
+def _build_bad_request(violations: tuple[Violation, ...], free_bytes: int) -> error_details_pb2.BadRequest:
     bad_request = error_details_pb2.BadRequest()
     for violation in violations[:MAX_VIOLATIONS]:
         item = error_details_pb2.BadRequest.FieldViolation(
@@ -96,7 +96,7 @@ def _bad_request(violations: tuple[Violation, ...], free_bytes: int) -> error_de
     return bad_request
 
 
-def _encoded_bytes(message: str) -> int:
+def _count_encoded_bytes(message: str) -> int:
     return len(quote(message, safe=_SAFE_IN_MESSAGE))
 
 
@@ -104,23 +104,23 @@ def _truncate_message(message: str) -> str:
     """Return the message, truncated so that its percent-encoded form (up to twelve bytes a character) fits."""
     for limit in (len(message), 1000, 500, MAX_MESSAGE_BYTES // 12):
         text = shorten(message, limit)
-        if _encoded_bytes(text) <= MAX_MESSAGE_BYTES:
+        if _count_encoded_bytes(text) <= MAX_MESSAGE_BYTES:
             break
     return text
 
 
 def decode(failure: grpc.aio.AioRpcError, peer: str) -> HanseiError:
     """Return the error of a failed call to `peer`: of the class that the peer raised, or that of gRPC's code."""
-    status = _details(failure)
+    status = _decode_details(failure)
     if status is None:
-        return _without_details(failure, peer)
+        return _remove_details(failure, peer)
     info, bad_request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
     retry = error_details_pb2.RetryInfo()
     for detail in status.details:
         for message in (info, bad_request, retry):
             if detail.Is(message.DESCRIPTOR):
                 detail.Unpack(message)
-    return error_from_status(
+    return build_error(
         failure.code().name,
         info.reason,
         status.message,
@@ -131,7 +131,7 @@ def decode(failure: grpc.aio.AioRpcError, peer: str) -> HanseiError:
     )
 
 
-def _details(failure: grpc.aio.AioRpcError) -> status_pb2.Status | None:
+def _decode_details(failure: grpc.aio.AioRpcError) -> status_pb2.Status | None:
     trailers: Any = failure.trailing_metadata() or ()
     for key, value in trailers:
         if key == DETAILS_KEY and isinstance(value, bytes):
@@ -142,19 +142,17 @@ def _details(failure: grpc.aio.AioRpcError) -> status_pb2.Status | None:
     return None
 
 
-def _without_details(failure: grpc.aio.AioRpcError, peer: str) -> HanseiError:
+def _remove_details(failure: grpc.aio.AioRpcError, peer: str) -> HanseiError:
     """Return the error for a status of gRPC itself, without its text, which has internal addresses."""
     code = failure.code()
     match code:
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:
-            return error_from_status(
-                "UNAVAILABLE", "PEER_UNAVAILABLE", f"{peer} does not answer", metadata={"peer": peer}
-            )
+            return build_error("UNAVAILABLE", "PEER_UNAVAILABLE", f"{peer} does not answer", metadata={"peer": peer})
         case grpc.StatusCode.DEADLINE_EXCEEDED:
-            return error_from_status(
+            return build_error(
                 code.name, "DEADLINE_EXCEEDED", f"{peer} did not answer in time", metadata={"peer": peer}
             )
         case grpc.StatusCode.UNKNOWN | grpc.StatusCode.INTERNAL:
-            return error_from_status("INTERNAL", "PEER_FAILED", f"{peer} failed", metadata={"peer": peer})
+            return build_error("INTERNAL", "PEER_FAILED", f"{peer} failed", metadata={"peer": peer})
         case _:
-            return error_from_status(code.name, code.name, f"{peer}: {failure.details()}", metadata={"peer": peer})
+            return build_error(code.name, code.name, f"{peer}: {failure.details()}", metadata={"peer": peer})

@@ -75,7 +75,7 @@ class MethodTelemetry:
         span.end()
 
 
-def context_from(metadata: Iterable[tuple[str, str | bytes]]) -> Context | None:
+def extract_context(metadata: Iterable[tuple[str, str | bytes]]) -> Context | None:
     """Return the trace context in the metadata of a call; None if it starts a trace."""
     carrier = {key: value for key, value in metadata if key in _TRACE_KEYS and isinstance(value, str)}
     return _propagator.extract(carrier) if carrier else None
@@ -86,7 +86,7 @@ def enter(span: Span) -> None:
     otel_context.attach(trace.set_span_in_context(span))
 
 
-def metadata_for(span: Span) -> tuple[tuple[str, str], ...]:
+def build_metadata(span: Span) -> tuple[tuple[str, str], ...]:
     """Return the metadata that makes `span` the parent of an outgoing call; empty without a trace."""
     if not span.get_span_context().is_valid:
         return ()
@@ -118,7 +118,7 @@ def install(
 
     closing = ExitStack()
     resource = Resource.create({"service.name": service})
-    readers, served_at, stop_endpoint = _prometheus(metrics_address, context)
+    readers, served_at, stop_endpoint = _start_prometheus(metrics_address, context)
     closing.callback(stop_endpoint)
     if os.environ.get(ENDPOINT_VARIABLE):
         readers.append(_export_traces(resource, sample_ratio, closing))
@@ -150,7 +150,9 @@ class _UnrecordedTracer(trace.NoOpTracer):
         return trace.NonRecordingSpan(ids)
 
 
-def _prometheus(address: str, context: ssl.SSLContext | None) -> tuple[list[MetricReader], str, Callable[[], None]]:
+def _start_prometheus(
+    address: str, context: ssl.SSLContext | None
+) -> tuple[list[MetricReader], str, Callable[[], None]]:
     if not address:
         return [], "", lambda: None
     from opentelemetry.exporter.prometheus import PrometheusMetricReader

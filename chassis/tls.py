@@ -65,7 +65,7 @@ class Certificates:
         if missing:
             raise BadSetting(f"{', '.join(missing)}: TLS needs a certificate, its key and the authorities of peers")
         self._lock, self._handshake_lock = threading.Lock(), threading.Lock()
-        self._read_stamps = self._stamps()
+        self._loaded_stamps = self._stat_files()
         self._checked = time.monotonic()
         self._bundle = self._read()
 
@@ -85,26 +85,26 @@ class Certificates:
             return self._bundle
 
     def _renew(self) -> None:
-        stamps = self._stamps()
-        if stamps == self._read_stamps:
+        stamps = self._stat_files()
+        if stamps == self._loaded_stamps:
             return
         try:
             self._bundle = self._read()
         except BadSetting as error:
-            log.warning("new certificate is not usable yet; using the old one", reason=str(error))
+            log.warning("new certificate is not usable yet; using the old one", error=str(error))
             return
-        self._read_stamps = stamps
+        self._loaded_stamps = stamps
         log.info("new certificate", names=self._bundle.names, expires=self._bundle.expires.isoformat())
 
-    def _stamps(self) -> list[tuple[int, int, int]]:
+    def _stat_files(self) -> list[tuple[int, int, int]]:
         """Return values that change when a file does. Follows links, by which Kubernetes replaces files in a volume."""
         return [_stamp(path) for path in self._paths.values()]
 
     def _read(self) -> Bundle:
-        certificate, key, authorities = (_content(variable, path) for variable, path in self._paths.items())
+        certificate, key, authorities = (_read_content(variable, path) for variable, path in self._paths.items())
         context = self._create_ssl_context()
         self._check_authorities(authorities)
-        names, expires = _names_and_expiry(certificate)
+        names, expires = _read_names_and_expiry(certificate)
         return Bundle(certificate, key, authorities, names, expires, context)
 
     def _create_ssl_context(self) -> ssl.SSLContext:
@@ -113,11 +113,11 @@ class Certificates:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
-            context.load_cert_chain(certificate, key, password=_no_password)
+            context.load_cert_chain(certificate, key, password=_refuse_password)
         except (ssl.SSLError, OSError) as error:
             raise BadSetting(
                 f"HANSEI_TLS_CERTIFICATE, HANSEI_TLS_KEY: {certificate} and {key} are not a certificate and its key"
-                f" ({_reason(error)})"
+                f" ({_describe_reason(error)})"
             ) from error
         return context
 
@@ -126,7 +126,9 @@ class Certificates:
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=content.decode("ascii"))
         except (ssl.SSLError, ValueError) as error:
             path = self._paths["HANSEI_TLS_AUTHORITIES"]
-            raise BadSetting(f"HANSEI_TLS_AUTHORITIES: {path} holds no certificates ({_reason(error)})") from error
+            raise BadSetting(
+                f"HANSEI_TLS_AUTHORITIES: {path} holds no certificates ({_describe_reason(error)})"
+            ) from error
 
     def for_server(self, *, require_client_certificate: bool) -> grpc.ServerCredentials:
         """Return the credentials of a gRPC server.
@@ -147,10 +149,10 @@ class Certificates:
                 if bundle is used_bundle:
                     return None
                 used_bundle = bundle
-            return _configuration(bundle, require_client_certificate)
+            return _build_configuration(bundle, require_client_certificate)
 
         return grpc.dynamic_ssl_server_credentials(
-            _configuration(used_bundle, require_client_certificate),
+            _build_configuration(used_bundle, require_client_certificate),
             renewed_configuration,
             require_client_authentication=require_client_certificate,
         )
@@ -169,21 +171,21 @@ class Certificates:
         """Report the remaining validity of the certificate as a metric."""
         meter.create_observable_gauge(
             "hansei.tls.certificate.remaining",
-            [self._remaining],
+            [self._observe_remaining],
             unit="s",
             description="Seconds until the certificate of this process expires.",
         )
 
-    def _remaining(self, _: CallbackOptions) -> Iterable[Observation]:
+    def _observe_remaining(self, _: CallbackOptions) -> Iterable[Observation]:
         yield Observation((self.current().expires - datetime.now(UTC)).total_seconds())
 
 
-def _configuration(bundle: Bundle, require_client_certificate: bool) -> Any:
+def _build_configuration(bundle: Bundle, require_client_certificate: bool) -> Any:
     pairs = [(bundle.key, bundle.certificate)]
     return grpc.ssl_server_certificate_configuration(pairs, bundle.authorities if require_client_certificate else None)
 
 
-def channel_credentials(bundle: Bundle) -> grpc.ChannelCredentials:
+def build_credentials(bundle: Bundle) -> grpc.ChannelCredentials:
     """Return the credentials of a channel with the certificate, which accepts servers of the authorities."""
     return grpc.ssl_channel_credentials(bundle.authorities, bundle.key, bundle.certificate)
 
@@ -240,14 +242,14 @@ def _stamp(path: str) -> tuple[int, int, int]:
     return (status.st_mtime_ns, status.st_ino, status.st_size)
 
 
-def _content(variable: str, path: str) -> bytes:
+def _read_content(variable: str, path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
         raise BadSetting(f"{variable}: cannot read {path!r}: {error.strerror}") from error
 
 
-def _names_and_expiry(chain: bytes) -> tuple[tuple[str, ...], datetime]:
+def _read_names_and_expiry(chain: bytes) -> tuple[tuple[str, ...], datetime]:
     """Return the names of the first certificate, and when it expires."""
     from cryptography import x509
 
@@ -260,9 +262,9 @@ def _names_and_expiry(chain: bytes) -> tuple[tuple[str, ...], datetime]:
     return subjects, leaf.not_valid_after_utc
 
 
-def _no_password() -> str:
+def _refuse_password() -> str:
     raise ValueError("the key is encrypted")
 
 
-def _reason(error: Exception) -> str:
+def _describe_reason(error: Exception) -> str:
     return getattr(error, "reason", "") or getattr(error, "strerror", "") or str(error)

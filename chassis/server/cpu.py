@@ -42,7 +42,7 @@ class CpuPool:
                 retry_after=RETRY_SECONDS,
             )
         loop = asyncio.get_running_loop()
-        future = self._executor.submit(copy_context().run, _call, job, args, kwargs)
+        future = self._executor.submit(copy_context().run, _run_job, job, args, kwargs)
         self._jobs += 1
         future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._count_finished))
         return await asyncio.wrap_future(future)
@@ -55,5 +55,5 @@ class CpuPool:
         await asyncio.to_thread(self._executor.shutdown, wait=True, cancel_futures=True)
 
 
-def _call(job: Callable[..., R], args: tuple[object, ...], kwargs: dict[str, object]) -> R:
+def _run_job(job: Callable[..., R], args: tuple[object, ...], kwargs: dict[str, object]) -> R:
     return job(*args, **kwargs)

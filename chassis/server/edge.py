@@ -31,13 +31,13 @@ from google.protobuf.message import Message
 from opentelemetry.trace import Span, SpanKind
 
 from chassis import deadlines, logging, status, telemetry
-from chassis.calls import Call, correlation_id_from, current_call
+from chassis.calls import Call, current_call, read_correlation_id
 from chassis.errors import HanseiError, Unavailable
 from chassis.guard import AllowAll, Authorization, Guard, Metadata
 from chassis.idempotency import normalize_key
 from chassis.server import validation
 from chassis.server.admission import OVERLOADED, Admission
-from chassis.server.progress import DRAINING, RETRY_SECONDS, CallsInProgress, draining_error
+from chassis.server.progress import DRAINING, RETRY_SECONDS, CallsInProgress, build_draining_error
 from chassis.tls import Callers
 
 log = logging.get_logger("hansei.calls")
@@ -84,11 +84,11 @@ class MethodEdge:
         self._endless = endless
         self._telemetry = telemetry.MethodTelemetry(path, SpanKind.SERVER)
         self._admission = gate.streams if handler.request_streaming or handler.response_streaming else gate.calls
-        self._check = _check_of(handler)
-        self._behaviour = _behaviour(path, handler)
-        self.handler = _with_behaviour(handler, self._stream if handler.response_streaming else self._unary)
+        self._check = _choose_check(handler)
+        self._behaviour = _get_behaviour(path, handler)
+        self.handler = _replace_behaviour(handler, self._stream if handler.response_streaming else self._wrap_unary)
 
-    async def _unary(self, request: Any, context: Any) -> Any:
+    async def _wrap_unary(self, request: Any, context: Any) -> Any:
         opened = self._begin(request, context)
         try:
             self._enter(opened, context)
@@ -120,9 +120,9 @@ class MethodEdge:
     def _begin(self, request: Any, context: Any) -> _CallInProgress:
         metadata = context.invocation_metadata() or ()
         key = normalize_key(request) if isinstance(request, Message) else ""
-        call = Call(self._path, correlation_id_from(metadata), key)
+        call = Call(self._path, read_correlation_id(metadata), key)
         current_call.set(call)
-        span = self._telemetry.begin(telemetry.context_from(metadata))
+        span = self._telemetry.begin(telemetry.extract_context(metadata))
         if span.is_recording():
             span.set_attribute("correlation_id", call.correlation_id)
         telemetry.enter(span)
@@ -140,18 +140,18 @@ class MethodEdge:
         match failure:
             case asyncio.CancelledError() if opened.task and self._gate.progress.was_ended(opened.task):
                 opened.task.uncancel()
-                error: HanseiError = draining_error()
+                error: HanseiError = build_draining_error()
             case asyncio.CancelledError() | GeneratorExit():
-                left = deadlines.remaining()
+                left = deadlines.get_remaining()
                 self._finish(opened, "DEADLINE_EXCEEDED" if left is not None and left <= 0 else "CANCELLED")
                 return
             case HanseiError():
                 error = failure
             case grpc.aio.AbortError() | grpc.aio.UsageError():
-                self._finish(opened, _code_name(context.code()))
+                self._finish(opened, _get_code_name(context.code()))
                 return
             case Exception():
-                error = status.unknown_failure()
+                error = status.build_unknown_failure()
                 log.error("call failed unexpectedly", error_id=error.metadata["error_id"], exc_info=failure)
             case _:
                 self._finish(opened, "UNKNOWN")
@@ -173,10 +173,10 @@ class MethodEdge:
             log.info("call", code=code, reason=reason, seconds=seconds)
 
 
-def _check_of(handler: Any) -> Callable[[Any, Authorization], Awaitable[Any]]:
+def _choose_check(handler: Any) -> Callable[[Any, Authorization], Awaitable[Any]]:
     """Return the check of a method's requests. Bytes are passed to another service, which checks them."""
     if handler.request_streaming:
-        return _check_stream
+        return _check_requests
     return _authorize_bytes if handler.request_deserializer is None else _check_message
 
 
@@ -189,7 +189,7 @@ async def _check_message(request: Any, authorization: Authorization) -> Any:
     return await authorization.request(request)
 
 
-async def _check_stream(requests: AsyncIterator[Any], authorization: Authorization) -> AsyncIterator[Any]:
+async def _check_requests(requests: AsyncIterator[Any], authorization: Authorization) -> AsyncIterator[Any]:
     async def checked_requests() -> AsyncIterator[Any]:
         call = current_call.get()
         async for request in requests:
@@ -200,7 +200,7 @@ async def _check_stream(requests: AsyncIterator[Any], authorization: Authorizati
     return checked_requests()
 
 
-def _behaviour(path: str, handler: Any) -> Callable[[Any, Any], Any]:
+def _get_behaviour(path: str, handler: Any) -> Callable[[Any, Any], Any]:
     """Return the function of a handler. Raises TypeError if it is not asynchronous: gRPC would run it in a thread."""
     behaviour = (
         (handler.stream_stream or handler.unary_stream)
@@ -214,21 +214,21 @@ def _behaviour(path: str, handler: Any) -> Callable[[Any, Any], Any]:
     return behaviour  # type: ignore[no-any-return]
 
 
-def _with_behaviour(handler: Any, behaviour: Callable[[Any, Any], Any]) -> Any:
+def _replace_behaviour(handler: Any, behaviour: Callable[[Any, Any], Any]) -> Any:
     """Return the handler with another function behind it."""
     kinds = ("stream" if streams else "unary" for streams in (handler.request_streaming, handler.response_streaming))
     make = getattr(grpc, f"{'_'.join(kinds)}_rpc_method_handler")
-    return make(behaviour, handler.request_deserializer, _serializer(handler.response_serializer))
+    return make(behaviour, handler.request_deserializer, _choose_serializer(handler.response_serializer))
 
 
-def _serializer(serialize: Callable[[Any], bytes] | None) -> Callable[[Any], bytes] | None:
+def _choose_serializer(serialize: Callable[[Any], bytes] | None) -> Callable[[Any], bytes] | None:
     """Return the serializer of a method's responses. A handler may also return a serialized message."""
     if serialize is None:
         return None
     return lambda response: response if type(response) is bytes else serialize(response)
 
 
-def _code_name(code: Any) -> str:
+def _get_code_name(code: Any) -> str:
     """Return the name of a context's code, which grpc.aio has as an enum member or as its number."""
     if isinstance(code, grpc.StatusCode):
         return code.name

@@ -75,7 +75,7 @@ async def serve(
     bound = server.bind(address)
     if settings.health_address:
         server.bind_for_probes(settings.health_address)
-    built = services(reachable(bound)) if callable(services) else services
+    built = services(choose_reachable_address(bound)) if callable(services) else services
     listed = [built] if isinstance(built, Service) else list(built)
     server.register(listed)
     started = AsyncExitStack()
@@ -146,7 +146,7 @@ async def _drain_services(services: Sequence[Service], seconds: float) -> None:
             log.error("drain of a service failed", service=name, exc_info=failure)
 
 
-def reachable(bound: str) -> str:
+def choose_reachable_address(bound: str) -> str:
     """Return the address at which this process reaches itself: loopback if it is bound to all interfaces."""
     host, colon, port = bound.rpartition(":")
     own = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "": "127.0.0.1"}.get(host, host)  # noqa: S104
@@ -175,7 +175,7 @@ async def _main(build: Callable[[S, Peers], Services], settings: S) -> None:
             closing.push_async_callback(peers.close)
             services = build(settings, peers)
             nonlocal metrics_address
-            sink = _telemetry(_process_name(services), settings, certificates)
+            sink = _start_telemetry(_process_name(services), settings, certificates)
             closing.push_async_callback(asyncio.to_thread, sink.close)
             metrics_address = sink.metrics_address
             return services
@@ -188,7 +188,7 @@ async def _main(build: Callable[[S, Peers], Services], settings: S) -> None:
             log.info("draining")
 
 
-def _telemetry(name: str, settings: ServiceSettings, certificates: Certificates | None) -> telemetry.Telemetry:
+def _start_telemetry(name: str, settings: ServiceSettings, certificates: Certificates | None) -> telemetry.Telemetry:
     address = settings.metrics_address
     if certificates is None:
         require_plaintext_allowed("metrics", address, "HANSEI_METRICS_ADDRESS", settings.plaintext_kinds)

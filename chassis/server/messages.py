@@ -38,15 +38,15 @@ def decode(message: Message) -> dict[str, Any]:
 
 def encode_enum(enum: Any, value: str) -> int:
     """Return the number of an enum value by its lower-case name."""
-    return int(enum.values_by_name[_prefix(enum) + value.upper()].number)
+    return int(enum.values_by_name[_get_prefix(enum) + value.upper()].number)
 
 
 def decode_enum(enum: Any, number: int) -> str | None:
     """Return the lower-case name of an enum value; None for the unspecified value."""
-    return str(enum.values_by_number[number].name).removeprefix(_prefix(enum)).lower() if number else None
+    return str(enum.values_by_number[number].name).removeprefix(_get_prefix(enum)).lower() if number else None
 
 
-def _prefix(enum: Any) -> str:
+def _get_prefix(enum: Any) -> str:
     return str(enum.values_by_number[0].name).removesuffix("UNSPECIFIED")
 
 

@@ -23,7 +23,7 @@ class CallsInProgress:
     def begin(self, *, endless: bool) -> asyncio.Task[object]:
         """Record that the current task handles a call. Raises `Unavailable` for an endless one while draining."""
         if endless and self.draining:
-            raise draining_error()
+            raise build_draining_error()
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("calls must run in an asyncio task")
@@ -55,6 +55,6 @@ class CallsInProgress:
         return not self._endless_by_task
 
 
-def draining_error() -> Unavailable:
+def build_draining_error() -> Unavailable:
     """Return the error of calls that end because the server stops."""
     return Unavailable("the server is shutting down", reason=DRAINING, retry_after=RETRY_SECONDS)

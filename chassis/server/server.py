@@ -11,7 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from chassis.guard import Guard
-from chassis.policy import Policies, installed_policies
+from chassis.policy import Policies, load_policies
 from chassis.server.admission import Admission
 from chassis.server.edge import MethodEdge, ServiceGate
 from chassis.server.health import Health
@@ -24,7 +24,7 @@ HEALTH_SERVICE = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 _MS = 1000
 
 
-def server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
+def build_server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
     """Return the channel arguments of a server."""
     return [
         # On by default: a second server on the same port would silently get half of the calls.
@@ -48,8 +48,8 @@ class Server:
         """Serve over TLS with `certificates`; request client certificates if the settings name allowed callers."""
         self._settings = settings
         self._certificates = certificates
-        self._callers = _callers(settings, certificates)
-        self._grpc: Any = grpc.aio.server(options=server_options(settings))
+        self._callers = _read_callers(settings, certificates)
+        self._grpc: Any = grpc.aio.server(options=build_server_options(settings))
         self._gates: dict[str, list[ServiceGate]] = {}
         self._names: dict[str, list[str]] = {}
         self._for_probes: grpc.aio.Server | None = None
@@ -72,7 +72,7 @@ class Server:
     def bind_for_probes(self, address: str) -> None:
         """Bind a port that serves health only, without TLS, which Kubernetes probes do not support."""
         require_plaintext_allowed("health", address, "HANSEI_HEALTH_ADDRESS", self._settings.plaintext_kinds)
-        self._for_probes = grpc.aio.server(options=server_options(self._settings))
+        self._for_probes = grpc.aio.server(options=build_server_options(self._settings))
         try:
             self._for_probes.add_insecure_port(address)
         except RuntimeError as error:
@@ -80,7 +80,7 @@ class Server:
 
     def register(self, services: Sequence[Service]) -> None:
         """Register services; call it before `start`."""
-        policies = installed_policies()
+        policies = load_policies()
         for service in services:
             self._gates[service.name], self._names[service.name] = [], []
             for registration in service.registrations:
@@ -94,9 +94,9 @@ class Server:
             reflection.enable_server_reflection([*names, HEALTH_SERVICE, reflection.SERVICE_NAME], self._grpc)
 
     def _register(self, owner: Service, registration: Registration, policies: Policies) -> None:
-        for name, handlers in handlers_of(registration).items():
-            endless = endless_methods(name, handlers, registration, policies)
-            gate = self._gate(name, owner.guard)
+        for name, handlers in collect_handlers(registration).items():
+            endless = find_endless_methods(name, handlers, registration, policies)
+            gate = self._build_gate(name, owner.guard)
             wrapped = {
                 method: MethodEdge(f"/{name}/{method}", handler, gate, endless=method in endless).handler
                 for method, handler in handlers.items()
@@ -105,10 +105,10 @@ class Server:
             self._names[owner.name].append(name)
             self._grpc.add_registered_method_handlers(name, wrapped)
 
-    def _gate(self, name: str, guard: Guard) -> ServiceGate:
+    def _build_gate(self, name: str, guard: Guard) -> ServiceGate:
         settings = self._settings
         return ServiceGate(
-            name=short_name(name),
+            name=shorten_name(name),
             callers=self._callers,
             progress=self.progress,
             calls=Admission(f"calls of {name}", settings.max_concurrent_calls, settings.overload_retry_seconds),
@@ -140,7 +140,7 @@ class Server:
             await self._for_probes.stop(0)
 
 
-def _callers(settings: ServiceSettings, certificates: Certificates | None) -> Callers | None:
+def _read_callers(settings: ServiceSettings, certificates: Certificates | None) -> Callers | None:
     """Return the allowed callers, and this process itself; None if everybody may call."""
     if not settings.allowed_callers:
         return None
@@ -164,7 +164,7 @@ class _Collector:
         self.handlers[service] = handlers
 
 
-def handlers_of(registration: Registration) -> dict[str, dict[str, Any]]:
+def collect_handlers(registration: Registration) -> dict[str, dict[str, Any]]:
     """Return the handlers of a registration, by the full name of the service and by method."""
     collector = _Collector()
     registration.add(registration.servicer, collector)
@@ -173,7 +173,7 @@ def handlers_of(registration: Registration) -> dict[str, dict[str, Any]]:
     return collector.handlers
 
 
-def endless_methods(
+def find_endless_methods(
     name: str, methods: Collection[str], registration: Registration, policies: Policies
 ) -> frozenset[str]:
     """Return the methods that never end by themselves: without a timeout in their policy, or listed as endless."""
@@ -184,7 +184,7 @@ def endless_methods(
     return frozenset([*registration.endless, *unbounded])
 
 
-def short_name(full_name: str) -> str:
+def shorten_name(full_name: str) -> str:
     """Return `search` for `hansei.search.v1.SearchService`: the last part of the package that is not a version."""
     parts = [part for part in full_name.split(".")[:-1] if not re.fullmatch(r"v\d+\w*", part)]
     return parts[-1] if parts else full_name

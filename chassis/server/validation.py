@@ -26,7 +26,7 @@ def check(message: Message) -> None:
     """Raise `InvalidArgument` if the message breaks its contract, with the text of the first violation."""
     found = [_explain(violation) for violation in _validator.collect_violations(message)]
     broken_fields = {violation.field for _, violation in found}
-    found += [pair for pair in _undeclared_enums(message) if pair[1].field not in broken_fields]
+    found += [pair for pair in _find_undeclared_enums(message) if pair[1].field not in broken_fields]
     if found:
         raise InvalidArgument(found[0][0], reason=REASON, violations=[violation for _, violation in found])
 
@@ -34,15 +34,15 @@ def check(message: Message) -> None:
 def _explain(violation: Any) -> tuple[str, Violation]:
     """Return the status message of a violation, and the violation. A message of the contract is used unchanged."""
     broken = violation.proto
-    path = _path(_elements(broken.field))
+    path = _format_path(_list_elements(broken.field))
     rule = broken.rule_id.upper().replace(".", "_")
-    if any(_is_contract_rule(element.field_name) for element in _elements(broken.rule)):
+    if any(_is_contract_rule(element.field_name) for element in _list_elements(broken.rule)):
         return broken.message, Violation(path, broken.message, rule)
     message = f"{path} {broken.message.removeprefix('value ')}".strip()
     return message, Violation(path, message + _format_value(violation.field_value), rule)
 
 
-def _elements(path: Any) -> Any:
+def _list_elements(path: Any) -> Any:
     """Return the parts of a path; a rule of a whole message, such as a required oneof, has none."""
     return () if path is None else path.elements
 
@@ -59,16 +59,16 @@ def _format_value(value: Any) -> str:
     return f" (got {shorten(repr(value))})" if isinstance(value, str | bytes | int | float) else ""
 
 
-def _path(elements: Any) -> str:
+def _format_path(elements: Any) -> str:
     path = ""
     for element in elements:
         path += f".{element.field_name}" if path else element.field_name
         if element.subscript is not None:
-            path += _subscript(element.subscript.value)
+            path += _format_subscript(element.subscript.value)
     return path
 
 
-def _subscript(key: object) -> str:
+def _format_subscript(key: object) -> str:
     return f'["{shorten(key)}"]' if isinstance(key, str) else f"[{key}]"
 
 
@@ -99,39 +99,39 @@ def _may_hold_enums(descriptor: Descriptor) -> bool:
 
 
 @cache
-def _enum_fields(descriptor: Descriptor) -> tuple[_EnumField, ...]:
-    return tuple(_enum_field(field) for field in descriptor.fields if _is_checked(field))
+def _list_enum_fields(descriptor: Descriptor) -> tuple[_EnumField, ...]:
+    return tuple(_build_enum_field(field) for field in descriptor.fields if _is_checked(field))
 
 
 def _is_checked(field: FieldDescriptor) -> bool:
     return bool(field.enum_type) or (field.message_type is not None and _may_hold_enums(field.message_type))
 
 
-def _enum_field(field: FieldDescriptor) -> _EnumField:
+def _build_enum_field(field: FieldDescriptor) -> _EnumField:
     entry = field.message_type
     if entry is not None and entry.GetOptions().map_entry:
         return _EnumField(field.name, entry.fields_by_name["value"].enum_type, repeated=False, is_map=True)
     return _EnumField(field.name, field.enum_type, repeated=field.is_repeated, is_map=False)
 
 
-def _undeclared_enums(message: Message, prefix: str = "") -> Iterator[tuple[str, Violation]]:
-    for field in _enum_fields(message.DESCRIPTOR):
-        for subscript, value in _values(message, field):
+def _find_undeclared_enums(message: Message, prefix: str = "") -> Iterator[tuple[str, Violation]]:
+    for field in _list_enum_fields(message.DESCRIPTOR):
+        for subscript, value in _iterate_values(message, field):
             path = prefix + field.name + subscript
             if field.enum is None:
-                yield from _undeclared_enums(value, path + ".")
+                yield from _find_undeclared_enums(value, path + ".")
             elif value not in field.enum.values_by_number:
                 text = f"{path} must be a value of {field.enum.full_name}"
                 yield text, Violation(path, f"{text} (got {value})", UNKNOWN_ENUM_VALUE)
 
 
-def _values(message: Message, field: _EnumField) -> Iterable[tuple[str, Any]]:
+def _iterate_values(message: Message, field: _EnumField) -> Iterable[tuple[str, Any]]:
     """Return the values of a field, each with its subscript. The number 0 and unset fields break no rule."""
     value = getattr(message, field.name)
     if not value:
         return ()
     if field.is_map:
-        return [(_subscript(key), item) for key, item in value.items()]
+        return [(_format_subscript(key), item) for key, item in value.items()]
     if field.repeated:
         return [(f"[{index}]", item) for index, item in enumerate(value)]
     return (("", value),) if field.enum is not None or message.HasField(field.name) else ()

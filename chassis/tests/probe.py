@@ -20,7 +20,7 @@ import grpc_tools  # type: ignore[import-untyped]
 from grpc_tools import protoc
 
 from chassis import Peers, Registration, Service, ServiceSettings, deadlines, errors, load, run
-from chassis.calls import correlation_id
+from chassis.calls import get_correlation_id
 from chassis.policy import MethodPolicy
 
 ROOT = Path(__file__).parents[2]
@@ -89,10 +89,10 @@ class Probe:
 
     async def Trace(self, request: Any, context: Any) -> Any:
         metadata = dict(context.invocation_metadata())
-        left = deadlines.remaining()
+        left = deadlines.get_remaining()
         response = pb.TraceResponse(
             remaining_seconds=[-1.0 if left is None else left],
-            correlation_ids=[correlation_id()],
+            correlation_ids=[get_correlation_id()],
             traceparents=[metadata.get("traceparent", "")],
         )
         if request.hops > 0:

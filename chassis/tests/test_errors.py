@@ -11,8 +11,8 @@ from chassis.errors import (
     Internal,
     InvalidArgument,
     NotFound,
-    error_class,
-    error_from_status,
+    build_error,
+    choose_error_class,
     shorten,
 )
 
@@ -25,21 +25,21 @@ class ShelfNotFound(NotFound):
 
 
 def test_a_reason_finds_the_class_that_owns_it_and_its_constructor_is_not_called() -> None:
-    error = error_from_status("NOT_FOUND", "SHELF_NOT_FOUND", "no shelf 3 in attic", metadata={"shelf": "3"})
+    error = build_error("NOT_FOUND", "SHELF_NOT_FOUND", "no shelf 3 in attic", metadata={"shelf": "3"})
 
     assert type(error) is ShelfNotFound
     assert (str(error), error.reason, error.metadata) == ("no shelf 3 in attic", "SHELF_NOT_FOUND", {"shelf": "3"})
 
 
 def test_an_unknown_reason_gives_the_class_of_the_code_and_keeps_the_reason() -> None:
-    error = error_from_status("NOT_FOUND", "CUPBOARD_NOT_FOUND", "no cupboard")
+    error = build_error("NOT_FOUND", "CUPBOARD_NOT_FOUND", "no cupboard")
 
     assert type(error) is NotFound
     assert error.reason == "CUPBOARD_NOT_FOUND"
 
 
 def test_a_reason_under_another_code_is_another_reason() -> None:
-    assert error_class("ABORTED", "SHELF_NOT_FOUND") is CLASS_OF_CODE["ABORTED"]
+    assert choose_error_class("ABORTED", "SHELF_NOT_FOUND") is CLASS_OF_CODE["ABORTED"]
 
 
 def test_a_reason_two_classes_claim_belongs_to_neither() -> None:
@@ -49,12 +49,12 @@ def test_a_reason_two_classes_claim_belongs_to_neither() -> None:
     class OtherFull(InvalidArgument):
         reason = "CLAIMED_TWICE"
 
-    assert error_class("INVALID_ARGUMENT", "CLAIMED_TWICE") is InvalidArgument
+    assert choose_error_class("INVALID_ARGUMENT", "CLAIMED_TWICE") is InvalidArgument
     assert OneFull("x").reason == OtherFull("x").reason == "CLAIMED_TWICE"
 
 
 def test_an_unknown_code_is_internal() -> None:
-    assert error_class("WHAT", "EVER") is Internal
+    assert choose_error_class("WHAT", "EVER") is Internal
 
 
 @pytest.mark.parametrize("cls", CLASS_OF_CODE.values())

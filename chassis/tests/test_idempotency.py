@@ -1,6 +1,6 @@
 import pytest
 
-from chassis.idempotency import key_holder, normalize_key
+from chassis.idempotency import find_key_holder, normalize_key
 from hansei.curator.v1 import curator_service_pb2 as curator
 from hansei.gateway.v1 import bulk_service_pb2 as bulk
 from hansei.search.v1 import search_service_pb2 as search
@@ -18,7 +18,7 @@ def test_the_key_of_a_stream_is_in_its_head() -> None:
     first = bulk.SubmitTrajectoriesRequest(head=bulk.JobHead(request_id=KEY))
 
     assert normalize_key(first) == first.head.request_id == KEY.lower()
-    assert key_holder(bulk.SubmitTrajectoriesRequest()) is None
+    assert find_key_holder(bulk.SubmitTrajectoriesRequest()) is None
 
 
 @pytest.mark.parametrize("text", ["", "x", "\n" + KEY, "{" + KEY + "}", KEY.replace("-", "")])
@@ -30,4 +30,4 @@ def test_what_is_no_uuid_is_no_key_and_stays_for_the_contracts_rule(text: str) -
 
 
 def test_a_read_has_no_key() -> None:
-    assert key_holder(search.SearchRequest()) is None
+    assert find_key_holder(search.SearchRequest()) is None

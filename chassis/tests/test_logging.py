@@ -122,7 +122,7 @@ def test_secrets_are_blanked_by_their_looks(text: str, log_output: CapturedLog) 
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
-    assert logging.without_secrets(text) == text
+    assert logging.remove_secrets(text) == text
 
 
 def test_tracebacks_are_written_without_secrets(log_output: CapturedLog) -> None:

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from chassis.channels import OWN, service_config, target
+from chassis.channels import OWN, build_service_config, build_target
 from chassis.policy import MethodPolicy, parse
 from chassis.tests.probe import policies
 
@@ -39,7 +39,7 @@ def test_a_policy_that_breaks_a_rule_is_refused_by_name(changes: dict[str, objec
 
 
 def test_only_what_may_be_retried_is_retried_and_only_unavailable() -> None:
-    config = service_config(
+    config = build_service_config(
         {"/a.v1.S/Get": MethodPolicy(5, "read", True), "/a.v1.S/Put": MethodPolicy(5, "none", False)},
         follow_health=True,
     )
@@ -53,7 +53,7 @@ def test_only_what_may_be_retried_is_retried_and_only_unavailable() -> None:
 
 
 def test_a_channel_to_the_own_process_does_not_follow_health() -> None:
-    assert "healthCheckConfig" not in service_config(policies(), follow_health=False)
+    assert "healthCheckConfig" not in build_service_config(policies(), follow_health=False)
 
 
 @pytest.mark.parametrize(
@@ -66,5 +66,5 @@ def test_a_channel_to_the_own_process_does_not_follow_health() -> None:
     ],
 )
 def test_names_are_looked_up(address: str, expected: str) -> None:
-    assert target(address) == expected
+    assert build_target(address) == expected
     assert address != OWN

@@ -2,7 +2,7 @@ import pytest
 
 from chassis import Registration, ServiceSettings
 from chassis.policy import MethodPolicy
-from chassis.server.server import endless_methods, server_options, short_name
+from chassis.server.server import build_server_options, find_endless_methods, shorten_name
 
 NAME = "shop.v1.ShopService"
 POLICIES = {
@@ -17,8 +17,8 @@ def register_nothing(servicer: object, server: object) -> None: ...
 def test_methods_without_a_timeout_are_endless_and_so_are_those_named() -> None:
     methods = ["Get", "Watch", "Follow"]
 
-    assert endless_methods(NAME, methods, Registration(register_nothing, None), POLICIES) == {"Watch"}
-    assert endless_methods(NAME, methods, Registration(register_nothing, None, {"Follow"}), POLICIES) == {
+    assert find_endless_methods(NAME, methods, Registration(register_nothing, None), POLICIES) == {"Watch"}
+    assert find_endless_methods(NAME, methods, Registration(register_nothing, None, {"Follow"}), POLICIES) == {
         "Watch",
         "Follow",
     }
@@ -26,7 +26,7 @@ def test_methods_without_a_timeout_are_endless_and_so_are_those_named() -> None:
 
 def test_a_method_that_is_not_there_cannot_be_endless() -> None:
     with pytest.raises(ValueError, match="Wach"):
-        endless_methods(NAME, ["Watch"], Registration(register_nothing, None, {"Wach"}), POLICIES)
+        find_endless_methods(NAME, ["Watch"], Registration(register_nothing, None, {"Wach"}), POLICIES)
 
 
 @pytest.mark.parametrize(
@@ -38,11 +38,11 @@ def test_a_method_that_is_not_there_cannot_be_endless() -> None:
     ],
 )
 def test_errors_name_the_package_that_is_not_a_version(full_name: str, expected: str) -> None:
-    assert short_name(full_name) == expected
+    assert shorten_name(full_name) == expected
 
 
 def test_a_server_never_shares_its_port_and_lets_clients_ping_every_minute() -> None:
-    options = dict(server_options(ServiceSettings(max_message_bytes=70_000, max_connection_age_seconds=60)))
+    options = dict(build_server_options(ServiceSettings(max_message_bytes=70_000, max_connection_age_seconds=60)))
 
     assert options["grpc.so_reuseport"] == 0
     assert options["grpc.max_receive_message_length"] == options["grpc.max_send_message_length"] == 70_000

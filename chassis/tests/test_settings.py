@@ -8,28 +8,28 @@ from chassis.settings import (
     ServiceSettings,
     Settings,
     SettingsFile,
+    create_plain_field,
     exit_for,
+    list_settings,
     load,
-    plain_field,
     read_settings,
-    settings_table,
 )
 
 
 class ShopSettings(ServiceSettings):
-    search_alpha: float = plain_field(0.5, ge=0, le=1)
+    search_alpha: float = create_plain_field(0.5, ge=0, le=1)
     """Weight of the vector score, 0 to 1."""
 
-    openai_api_key: SecretStr = plain_field(SecretStr(""))
+    openai_api_key: SecretStr = create_plain_field(SecretStr(""))
     """Key of the model provider."""
 
     pin: SecretStr | None = Field(None, min_length=4)
     """Pin of the shop."""
 
-    curator_addr: str = plain_field("")
+    curator_addr: str = create_plain_field("")
     """Address of the curator, `host:port`."""
 
-    search_addr: str = plain_field("")
+    search_addr: str = create_plain_field("")
     """Address of search, `host:port`."""
 
 
@@ -39,7 +39,7 @@ class StrictSettings(Settings):
 
 
 class PricedSettings(Settings):
-    prices: dict[str, float] = plain_field({})
+    prices: dict[str, float] = create_plain_field({})
     """Prices by article, as JSON."""
 
 
@@ -151,7 +151,7 @@ def test_peers_are_the_addresses_that_are_set() -> None:
 
 
 def test_every_setting_of_a_service_is_documented_with_its_variables() -> None:
-    rows = {row.name: row for row in settings_table(ShopSettings)}
+    rows = {row.name: row for row in list_settings(ShopSettings)}
 
     assert all(row.doc for row in rows.values())
     assert rows["search_alpha"].variables == ("HANSEI_SEARCH_ALPHA", "SEARCH_ALPHA")
@@ -168,7 +168,7 @@ def test_a_setting_without_a_docstring_is_refused_by_the_table() -> None:
         size: str = ""
 
     with pytest.raises(TypeError, match=r"UndocumentedSettings\.size has no docstring"):
-        settings_table(UndocumentedSettings)
+        list_settings(UndocumentedSettings)
 
 
 @pytest.mark.parametrize(
@@ -197,14 +197,14 @@ def test_a_bad_value_of_a_file_is_named_by_file_and_key(tmp_path: Path) -> None:
     path = tmp_path / "shop.yml"
     path.write_text("shop: {search_alpha: 7}\nother: 1\n")
 
-    with pytest.raises(BadSetting, match=r"^shop\.yml:search_alpha: .* less than or equal to 1 \(got 7\)$"):
+    with pytest.raises(BadSetting, match=r"^shop\.yml:search_alpha: must be at most 1\.0 \(got 7\)$"):
         read_settings(ShopSettings, SettingsFile.load(path, "shop"))
     with pytest.raises(BadSetting, match="other must be a mapping"):
         SettingsFile.load(path, "other")
 
 
 def test_a_setting_shows_which_variable_it_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = {row.name: row for row in settings_table(ShopSettings)}
+    rows = {row.name: row for row in list_settings(ShopSettings)}
     monkeypatch.setenv("SEARCH_ALPHA", "0.7")
     monkeypatch.setenv("HANSEI_SEARCH_ALPHA", "")
 

@@ -99,10 +99,10 @@ def test_for_all_errors_the_trailers_fit_and_the_code_arrives(
 ) -> None:
     wire = status.encode(InvalidArgument(message, metadata=metadata, violations=violations), "x")
 
-    encoded = sum(len(value) for _, value in wire.trailers) + status._encoded_bytes(wire.message)
+    encoded = sum(len(value) for _, value in wire.trailers) + status._count_encoded_bytes(wire.message)
     assert encoded <= 8192
     assert over_the_wire(wire).message == wire.message
-    if status._encoded_bytes(message) <= status.MAX_MESSAGE_BYTES:
+    if status._count_encoded_bytes(message) <= status.MAX_MESSAGE_BYTES:
         assert wire.message == message  # G-13
 
 

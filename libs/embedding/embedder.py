@@ -8,7 +8,7 @@ from cachetools import LRUCache
 
 from chassis.errors import DeadlineExceeded
 from libs.embedding.errors import EmbeddingFailed, MalformedVectors
-from libs.embedding.model import EmbeddingModel, Float32s, check_vectors, content_hash, normalize
+from libs.embedding.model import EmbeddingModel, Float32s, check_vectors, hash_content, normalize
 from libs.embedding.store import EmbeddingStore
 
 BATCH = 256
@@ -47,7 +47,7 @@ class TextEmbedder:
     async def get_cached(self, texts: Sequence[str], model_id: str = "") -> dict[str, Float32s]:
         """Return the vectors of those texts that are in memory or in the store; `model_id` defaults to the own one."""
         own = model_id in ("", self.model.model_id)
-        hashes = {text: content_hash(text) for text in dict.fromkeys(texts)}
+        hashes = {text: hash_content(text) for text in dict.fromkeys(texts)}
         found: dict[bytes, Float32s] = {}
         if own:
             found = {digest: self._documents[digest] for digest in hashes.values() if digest in self._documents}
@@ -71,11 +71,11 @@ class TextEmbedder:
             batch = absent[start : start + BATCH]
             made = dict(zip(batch, await self._embed(batch), strict=True))
             vectors.update(made)
-            hashed = {content_hash(text): vector for text, vector in made.items()}
+            hashed = {hash_content(text): vector for text, vector in made.items()}
             self._documents.update(hashed)
             if persist and self._store is not None:
                 await self._store.put(self.model.model_id, hashed)
-        return self._stack([vectors[text] for text in texts])
+        return self._stack_vectors([vectors[text] for text in texts])
 
     async def embed_queries(self, texts: Sequence[str]) -> Float32s:
         """Return the vectors of queries, shape (n, d). Raises `EmbeddingFailed`."""
@@ -86,7 +86,7 @@ class TextEmbedder:
             made = dict(zip(absent, await self._embed(absent, queries=True), strict=True))
         vectors = [made[text] if text in made else self._queries[text] for text in texts]
         self._queries.update(made)
-        return self._stack(vectors)
+        return self._stack_vectors(vectors)
 
     async def _embed(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
         try:
@@ -100,7 +100,7 @@ class TextEmbedder:
         self._dimension = vectors.shape[1]
         return normalize(vectors)
 
-    def _stack(self, vectors: Sequence[Float32s]) -> Float32s:
+    def _stack_vectors(self, vectors: Sequence[Float32s]) -> Float32s:
         """Return the vectors as one matrix. A store may hold vectors of another dimension than the model makes now."""
         try:
             return check_vectors(vectors, len(vectors), self._dimension)  # type: ignore[arg-type]

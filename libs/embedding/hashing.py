@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from libs.embedding.model import Float32s, SimilarityThresholds, normalize
+from libs.embedding.model import Float32s, Languages, SimilarityThresholds, normalize
 from libs.embedding.terms import tokenize_mixed
 
 DIMENSION = 1536
@@ -26,8 +26,8 @@ class Hashing:
 
     model_id = f"hashing-v1-{DIMENSION}"
     trust = 0.4
-    only_latin = False
-    thresholds = SimilarityThresholds(same_meaning=0.82, same_subject=0.41)
+    languages = Languages.SEVERAL
+    thresholds = SimilarityThresholds(same_meaning=0.82, same_subject=0.41, query_match=0.15)
     dimension = DIMENSION
     inline_characters = 500
 
@@ -41,7 +41,7 @@ def _count_features(text: str) -> Float32s:
     features: list[str] = []
     weights: list[float] = []
     for term, count in Counter(tokenize_mixed(text)).items():
-        weight, parts = 1.0 + math.log(count), _parts(term)
+        weight, parts = 1.0 + math.log(count), _split_word(term)
         features += (term, *parts)
         weights += (weight, *[weight * _PART_WEIGHT] * len(parts))
     numbers = np.array([zlib.crc32(feature.encode("utf-8", "surrogatepass")) for feature in features], np.int64)
@@ -50,7 +50,7 @@ def _count_features(text: str) -> Float32s:
     return np.bincount((numbers >> 1) % DIMENSION, signed, DIMENSION).astype(np.float32)
 
 
-def _parts(term: str) -> list[str]:
+def _split_word(term: str) -> list[str]:
     if not term.isascii() or len(term) <= _PART:
         return []
     bounded = f"^{term}$"

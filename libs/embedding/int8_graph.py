@@ -67,8 +67,8 @@ def create_quantised_model(tensors: Mapping[str, Float32s]) -> bytes:
     absent = graph.add("Mul", negative, graph.add_constant(np.float32(-1e9)))
     absent = graph.add("Unsqueeze", absent, graph.add_constant(np.array([1, 2])))
     for number in range(LAYERS):
-        hidden = _layer(graph, tensors, f"encoder.layer.{number}.", hidden, absent)
-    _pool(graph, hidden)
+        hidden = _add_layer(graph, tensors, f"encoder.layer.{number}.", hidden, absent)
+    _add_pooling(graph, hidden)
     inputs = [
         helper.make_tensor_value_info("numbers", TensorProto.INT64, ["texts", "length"]),
         helper.make_tensor_value_info("places", TensorProto.INT64, ["length"]),
@@ -91,12 +91,12 @@ def _embed_tokens(graph: Graph, tensors: Mapping[str, Float32s]) -> str:
     return _normalise_layer(graph, graph.add("Add", words, positions), tensors, "embeddings.LayerNorm")
 
 
-def _layer(graph: Graph, tensors: Mapping[str, Float32s], prefix: str, hidden: str, absent: str) -> str:
+def _add_layer(graph: Graph, tensors: Mapping[str, Float32s], prefix: str, hidden: str, absent: str) -> str:
     def linear(value: str, name: str) -> str:
         return graph.add_linear(value, tensors[f"{prefix}{name}.weight"], tensors[f"{prefix}{name}.bias"])
 
     query, key, value = (
-        _heads(graph, linear(hidden, f"attention.self.{kind}"), order)
+        _add_heads(graph, linear(hidden, f"attention.self.{kind}"), order)
         for kind, order in (("query", (0, 2, 1, 3)), ("key", (0, 2, 3, 1)), ("value", (0, 2, 1, 3)))
     )
     scale = graph.add_constant(np.float32((WIDTH // HEADS) ** -0.5))
@@ -111,7 +111,7 @@ def _layer(graph: Graph, tensors: Mapping[str, Float32s], prefix: str, hidden: s
     return _normalise_layer(graph, narrowed, tensors, f"{prefix}output.LayerNorm")
 
 
-def _heads(graph: Graph, value: str, order: Sequence[int]) -> str:
+def _add_heads(graph: Graph, value: str, order: Sequence[int]) -> str:
     split = graph.add("Reshape", value, graph.add_constant(np.array([0, 0, HEADS, WIDTH // HEADS])))
     return graph.add("Transpose", split, perm=order)
 
@@ -121,7 +121,7 @@ def _normalise_layer(graph: Graph, value: str, tensors: Mapping[str, Float32s], 
     return graph.add("LayerNormalization", value, weight, bias, axis=-1, epsilon=EPSILON)
 
 
-def _pool(graph: Graph, hidden: str) -> None:
+def _add_pooling(graph: Graph, hidden: str) -> None:
     """Add the mean over the present words, as unit vectors."""
     weights = graph.add("Unsqueeze", "present", graph.add_constant(np.array([2])))
     total = graph.add("ReduceSum", graph.add("Mul", hidden, weights), graph.add_constant(np.array([1])), keepdims=0)

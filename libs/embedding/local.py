@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from chassis.server.cpu import CpuPool
-from libs.embedding.model import Float32s, SimilarityThresholds
+from libs.embedding.model import Float32s, Languages, SimilarityThresholds
 
 # A query waits for at most one batch of documents.
 BATCH = 16
@@ -23,7 +23,7 @@ class LocalModel(Protocol):
 
     model_id: str
     trust: float
-    only_latin: bool
+    languages: Languages
     thresholds: SimilarityThresholds
     dimension: int
     inline_characters: int
@@ -39,7 +39,7 @@ class PooledModel:
     def __init__(self, model: LocalModel, pool: CpuPool) -> None:
         self.model_id = model.model_id
         self.trust = model.trust
-        self.only_latin = model.only_latin
+        self.languages = model.languages
         self.thresholds = model.thresholds
         self._model = model
         self._pool = pool

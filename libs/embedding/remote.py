@@ -9,9 +9,9 @@ from typing import Protocol
 import numpy as np
 
 from libs.embedding.errors import RETRY_AFTER_SECONDS, EmbeddingFailed, MalformedVectors
-from libs.embedding.model import Float32s, SimilarityThresholds, check_vectors
+from libs.embedding.model import Float32s, Languages, SimilarityThresholds, check_vectors
 from libs.llm.attempts import Attempts
-from libs.llm.chat import Close, nothing_to_close
+from libs.llm.chat import Close, close_nothing
 from libs.llm.errors import ModelReplyMalformed, ModelUnavailable
 from libs.llm.tracing import model_call
 from libs.llm.usage import Usage, record
@@ -34,7 +34,7 @@ class RemoteModel:
     """
 
     trust = 1.0
-    only_latin = False
+    languages = Languages.SEVERAL
     thresholds = STRICTEST
 
     def __init__(
@@ -46,7 +46,7 @@ class RemoteModel:
         batch_size: int = 128,
         dimension: int = 0,
         provider: str = "openai",
-        close: Close = nothing_to_close,
+        close: Close = close_nothing,
     ) -> None:
         self.model_id = f"{name}-{dimension}" if dimension else name
         self.dimension = dimension

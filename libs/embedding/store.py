@@ -30,7 +30,7 @@ class EmbeddingStore(Protocol):
         """Store vectors; those that are stored already stay as they are."""
 
 
-def embedding_table(metadata: MetaData, name: str = "embeddings") -> Table:
+def define_embedding_table(metadata: MetaData, name: str = "embeddings") -> Table:
     """Define the table of vectors: little-endian float32 by model id and content hash."""
     return Table(
         name,

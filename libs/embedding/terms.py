@@ -56,7 +56,7 @@ def split_scripts(text: str, tokenize_japanese: Tokenizer) -> list[str]:
     if text.isascii():
         # Most text is, and then has neither accents nor Japanese.
         plain = text.lower()
-        return _stem(_ASCII_WORDS.findall(_APOSTROPHE.sub("", plain) if "'" in plain else plain))
+        return _stem_words(_ASCII_WORDS.findall(_APOSTROPHE.sub("", plain) if "'" in plain else plain))
     words: list[str] = []
     japanese: list[str] = []
     plain = _APOSTROPHE.sub("", unicodedata.normalize("NFKC", text).lower().translate(_PLAIN_LETTERS))
@@ -65,7 +65,7 @@ def split_scripts(text: str, tokenize_japanese: Tokenizer) -> list[str]:
             japanese.extend(tokenize_japanese(run))
         else:
             words.append(word)
-    return _stem(words) + japanese
+    return _stem_words(words) + japanese
 
 
 def _tokenize_japanese(run: str) -> list[str]:
@@ -79,7 +79,7 @@ def pair_characters(run: str) -> Iterable[str]:
     return (run[i : i + 2] for i in range(len(run) - 1))
 
 
-def _stem(words: list[str]) -> list[str]:
+def _stem_words(words: list[str]) -> list[str]:
     """Return the stems of the words that are not stop words."""
     return [_stems[word] for word in words if word not in STOP_WORDS]
 

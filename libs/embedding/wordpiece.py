@@ -37,20 +37,20 @@ class WordPiece:
         pieces: list[int] = []
         # Each word has at least one piece, so the rest of the text need not be read.
         for word in _split_words(text):
-            pieces.extend(self._pieces(word))
+            pieces.extend(self._split_word(word))
             if len(pieces) >= limit:
                 break
         return [self._first, *pieces[:limit], self._last]
 
-    def _pieces(self, word: str) -> tuple[int, ...]:
+    def _split_word(self, word: str) -> tuple[int, ...]:
         pieces = self._cached_pieces.get(word)
         if pieces is None:
-            pieces = self._longest_matches(word)
+            pieces = self._match_longest_pieces(word)
             if len(self._cached_pieces) < 100_000:
                 self._cached_pieces[word] = pieces
         return pieces
 
-    def _longest_matches(self, word: str) -> tuple[int, ...]:
+    def _match_longest_pieces(self, word: str) -> tuple[int, ...]:
         if len(word) > _LONGEST_WORD:
             return (self._unknown,)
         pieces: list[int] = []

@@ -32,7 +32,7 @@ class CallPolicy:
     """The limit for all attempts and pauses together; the caller's own deadline may be earlier."""
 
 
-def no_deadline() -> float | None:
+def report_no_deadline() -> float | None:
     """Return the remaining seconds of a caller without a deadline: None."""
     return None
 
@@ -51,7 +51,7 @@ class Attempts:
         failure_of: Callable[[Exception], ModelUnavailable],
         *,
         concurrency: int = 8,
-        remaining: Callable[[], float | None] = no_deadline,
+        remaining: Callable[[], float | None] = report_no_deadline,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: Callable[[], float] = random.random,
@@ -76,7 +76,7 @@ class Attempts:
         seconds = min(limit for limit in limits if limit is not None)
         expires = self._clock() + seconds
         return await replace(self._policy.retry, total_seconds=seconds).run(
-            lambda: self._attempt(call, expires),
+            lambda: self._attempt_once(call, expires),
             self._is_transient,
             before_pause=lambda attempt, pause, error: log.warning(
                 "model call failed; retrying", attempt=attempt, pause_seconds=round(pause, 1), error=str(error)
@@ -90,7 +90,7 @@ class Attempts:
         longest = self._policy.retry.longest_pause
         return isinstance(error, ModelUnavailable) and error.is_transient and (error.retry_after or 0.0) <= longest
 
-    async def _attempt(self, call: Callable[[], Awaitable[T]], expires: float) -> T:
+    async def _attempt_once(self, call: Callable[[], Awaitable[T]], expires: float) -> T:
         """Make one call. The wait for a slot counts towards the caller's deadline, not towards the attempt's."""
         try:
             async with asyncio.timeout(expires - self._clock()), self._slots:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, Protocol
 from libs.llm.attempts import Attempts
 from libs.llm.errors import ModelOffline
 from libs.llm.tracing import model_call, set_span_usage
-from libs.llm.usage import Price, Usage, cost_of, record
+from libs.llm.usage import Price, Usage, compute_cost, record
 
 Messages = Sequence[Any]
 """LangChain messages, or (role, text) pairs with a role of `system`, `human` or `ai`."""
@@ -16,7 +16,7 @@ Messages = Sequence[Any]
 Close = Callable[[], Awaitable[None]]
 
 
-async def nothing_to_close() -> None:
+async def close_nothing() -> None:
     """Do nothing: the model has no connection of its own."""
 
 
@@ -59,24 +59,24 @@ class ReliableChatModel:
             reply, attempts = await self._attempts.run(
                 lambda: self._chat_model.ainvoke(messages, **options), timeout_seconds
             )
-            set_span_usage(span, self._count(reply, attempts))
+            set_span_usage(span, self._record_usage(reply, attempts))
         return reply
 
     def invoke(self, messages: Messages, /, **options: Any) -> Any:
         """Return the reply of one blocking attempt without deadline or limit. For scripts; services use `ainvoke`."""
         with model_call("chat", self._provider, self._name) as span:
             reply = self._chat_model.invoke(messages, **options)
-            set_span_usage(span, self._count(reply, 1))
+            set_span_usage(span, self._record_usage(reply, 1))
         return reply
 
-    def _count(self, reply: object, attempts: int) -> Usage:
-        sent, received = _tokens(getattr(reply, "usage_metadata", None))
-        usage = Usage(self._name, sent, received, cost_of(sent, received, self._price), attempts)
+    def _record_usage(self, reply: object, attempts: int) -> Usage:
+        sent, received = _count_tokens(getattr(reply, "usage_metadata", None))
+        usage = Usage(self._name, sent, received, compute_cost(sent, received, self._price), attempts)
         record(usage)
         return usage
 
 
-def _tokens(counts: object) -> tuple[int | None, int | None]:
+def _count_tokens(counts: object) -> tuple[int | None, int | None]:
     """Return the tokens sent and received; LangChain reports an unknown count as 0, and no prompt has 0 tokens."""
     if not isinstance(counts, Mapping):
         return None, None

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from chassis.logging import get_logger
-from libs.llm.chat import ChatModel, Close, Messages, OfflineChatModel, nothing_to_close
+from libs.llm.chat import ChatModel, Close, Messages, OfflineChatModel, close_nothing
 from libs.llm.errors import ModelRefusedCall, ReplyNotStructured
-from libs.llm.replies import text_of
-from libs.llm.structured_output import correction, instruction, parse_structured, response_format_of
+from libs.llm.replies import read_text
+from libs.llm.structured_output import build_correction, build_instruction, build_response_format, parse_structured
 from libs.prompts.templates import fill
 
 S = TypeVar("S", bound=BaseModel)
@@ -24,7 +24,7 @@ _log = get_logger(__name__)
 class LLMClient:
     """Calls one chat model. It does not retry: a ReliableChatModel underneath does."""
 
-    def __init__(self, chat_model: ChatModel, close: Close = nothing_to_close) -> None:
+    def __init__(self, chat_model: ChatModel, close: Close = close_nothing) -> None:
         self._chat_model = chat_model
         self._close = close
         self._takes_schema = bool(getattr(chat_model, "takes_schema", False))
@@ -41,7 +41,7 @@ class LLMClient:
     def invoke(self, messages: Messages) -> Any:
         """Return the model's reply to `messages`, its text in `.content`; blocking."""
         with _log_failure():
-            return _with_text(self._chat_model.invoke(messages))
+            return _flatten_content(self._chat_model.invoke(messages))
 
     async def ainvoke(self, messages: Messages, *, timeout_seconds: float | None = None) -> Any:
         """Return the model's reply to `messages`, its text in `.content`."""
@@ -51,12 +51,12 @@ class LLMClient:
     def invoke_with_template(self, template: str, variables: Mapping[str, str]) -> str:
         """Return the reply text to `template`, filled in one pass (G-06); blocking. Raise TemplateError."""
         with _log_failure():
-            return text_of(self._chat_model.invoke([("human", fill(template, variables))]))
+            return read_text(self._chat_model.invoke([("human", fill(template, variables))]))
 
     async def ainvoke_with_template(self, template: str, variables: Mapping[str, str]) -> str:
         """Return the reply text to `template`, filled in one pass (G-06). Raise TemplateError."""
         with _log_failure():
-            return text_of(await self._reply([("human", fill(template, variables))], None))
+            return read_text(await self._reply([("human", fill(template, variables))], None))
 
     async def ainvoke_structured(
         self,
@@ -77,34 +77,34 @@ class LLMClient:
         with _log_failure():
             conversation = list(messages)
             while True:
-                text = text_of(await self._reply_structured(conversation, shape, timeout_seconds, describe_schema))
+                text = read_text(await self._ask_structured(conversation, shape, timeout_seconds, describe_schema))
                 try:
                     return parse(text, shape)
                 except ReplyNotStructured as error:
                     if corrections <= 0:
                         raise
                     corrections -= 1
-                    conversation += [("ai", text), ("human", correction(error))]
+                    conversation += [("ai", text), ("human", build_correction(error))]
 
-    async def _reply_structured(
+    async def _ask_structured(
         self, messages: Messages, shape: type[BaseModel], timeout_seconds: float | None, describe_schema: bool
     ) -> Any:
         """Return the reply, with the schema enforced by the backend, or described in the prompt if it refuses that."""
         if self._takes_schema:
             try:
-                return await self._reply(messages, timeout_seconds, extra_body=response_format_of(shape))
+                return await self._reply(messages, timeout_seconds, extra_body=build_response_format(shape))
             except ModelRefusedCall as error:
                 if "response_format" not in str(error) and "json_schema" not in str(error):
                     raise
                 _log.warning("backend rejects JSON schemas; using prompts from now on", error=str(error))
                 self._takes_schema = False
-        conversation = [*messages, ("human", instruction(shape))] if describe_schema else messages
+        conversation = [*messages, ("human", build_instruction(shape))] if describe_schema else messages
         return await self._reply(conversation, timeout_seconds)
 
     async def _reply(self, messages: Messages, timeout_seconds: float | None, **options: Any) -> Any:
         if timeout_seconds is not None:
             options["timeout_seconds"] = timeout_seconds
-        return _with_text(await self._chat_model.ainvoke(messages, **options))
+        return _flatten_content(await self._chat_model.ainvoke(messages, **options))
 
 
 @contextmanager
@@ -116,9 +116,9 @@ def _log_failure() -> Iterator[None]:
         raise
 
 
-def _with_text(message: Any) -> Any:
+def _flatten_content(message: Any) -> Any:
     """Return `message` with its content as text (G-07); the same object when it is text already."""
-    text = text_of(message)
+    text = read_text(message)
     if message.content == text:
         return message
     readable = copy(message)

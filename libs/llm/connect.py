@@ -3,69 +3,82 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from libs.llm.attempts import Attempts, no_deadline
-from libs.llm.chat import Close, ReliableChatModel, nothing_to_close
+from libs.llm.attempts import Attempts, report_no_deadline
+from libs.llm.chat import Close, ReliableChatModel, close_nothing
 from libs.llm.client import LLMClient
 from libs.llm.errors import ModelUnavailable
-from libs.llm.failures import failure_of
+from libs.llm.failures import translate_failure
 from libs.llm.providers import (
     OFFLINE,
+    OPENAI,
     create_chat_model,
     find_provider,
-    openai_connections,
-    synchronous_connections,
+    open_openai_connections,
+    open_synchronous_connections,
 )
 from libs.llm.settings import LLMSettings, ProviderSettings
+from libs.llm.temperature import TemperatureChatModel
 
 Remaining = Callable[[], float | None]
 
 
-def connect_chat(settings: LLMSettings, *, remaining: Remaining = no_deadline, **options: Any) -> LLMClient:
+def connect_chat(
+    settings: LLMSettings,
+    *,
+    remaining: Remaining = report_no_deadline,
+    default_temperature: float | None = None,
+    **options: Any,
+) -> LLMClient:
     """Return the client of the configured chat model; nothing is sent yet. `options` go to the provider's constructor.
 
-    `remaining` returns the seconds that the current caller has left, or None. Raise KeyMissing, ProviderNotInstalled.
+    `remaining` returns the seconds that the current caller has left, or None. `default_temperature` applies where the
+    settings have none; a model that takes no temperature is called without one. Raise KeyMissing, ProviderNotInstalled.
     """
     provider, model = settings.llm_provider, settings.llm_model
-    sampling = {"temperature": settings.llm_temperature, "max_tokens": settings.llm_max_tokens}
-    options = {**{name: value for name, value in sampling.items() if value is not None}, **options}
+    if settings.llm_max_tokens is not None:
+        options = {"max_tokens": settings.llm_max_tokens, **options}
     if provider == OFFLINE:
         return LLMClient(create_chat_model(provider, model))
-    access, close = connection_options(settings, provider)
-    chat_model = create_chat_model(provider, model, **access, **options)
+    access, close = build_connection_options(settings, provider)
+    create = partial(create_chat_model, provider, model, **access, **options)
+    temperature = default_temperature if settings.llm_temperature is None else settings.llm_temperature
+    identity = f"{provider}:{model} {settings.openai_base_url if provider == OPENAI else ''}".strip()
+    chat_model = create() if temperature is None else TemperatureChatModel(create, temperature, identity)
     reliable = ReliableChatModel(
         chat_model,
         model,
-        attempts_for(settings, provider, model, remaining),
+        build_attempts(settings, provider, model, remaining),
         provider=provider,
         takes_schema=find_provider(provider).speaks_openai and settings.llm_structured_output == "auto",
-        price=settings.price_of(model),
+        price=settings.get_price(model),
     )
     return LLMClient(reliable, close)
 
 
-def connection_options(settings: ProviderSettings, provider: str) -> tuple[dict[str, Any], Close]:
+def build_connection_options(settings: ProviderSettings, provider: str) -> tuple[dict[str, Any], Close]:
     """Return constructor options with key, address and connections, and the function that closes the connections.
 
     LangChain would share its connections among all models of a process and never close them.
     """
-    key = settings.key_of(provider)
+    key = settings.get_key(provider)
     access: dict[str, Any] = {"api_key": key} if key else {}
     if provider == "openai" and settings.openai_base_url:
         access["base_url"] = settings.openai_base_url
     if not find_provider(provider).speaks_openai:
-        return access, nothing_to_close
-    connections = openai_connections()
-    access |= {"http_async_client": connections, "http_client": synchronous_connections()}
+        return access, close_nothing
+    connections = open_openai_connections()
+    access |= {"http_async_client": connections, "http_client": open_synchronous_connections()}
     return access, connections.aclose
 
 
-def attempts_for(settings: ProviderSettings, provider: str, model: str, remaining: Remaining) -> Attempts:
+def build_attempts(settings: ProviderSettings, provider: str, model: str, remaining: Remaining) -> Attempts:
     """Return the retries for calls of one model."""
-    secrets = [key] if (key := settings.key_of(provider)) else []
+    secrets = [key] if (key := settings.get_key(provider)) else []
 
     def failure(error: Exception) -> ModelUnavailable:
-        return failure_of(error, model, secrets)
+        return translate_failure(error, model, secrets)
 
     return Attempts(model, settings.call_policy, failure, concurrency=settings.llm_concurrency, remaining=remaining)

@@ -22,7 +22,7 @@ _MALFORMED = (ValueError, TypeError, LookupError, AttributeError)
 _KEY_LIKE = re.compile(r"(?i)\b(?:sk-|bearer\s+)[A-Za-z0-9._*-]{6,}")
 
 
-def failure_of(
+def translate_failure(
     error: Exception,
     model: str,
     secrets: Iterable[str] = (),
@@ -32,9 +32,9 @@ def failure_of(
     if isinstance(error, ModelUnavailable):
         return error
     text = _describe(error, secrets)
-    for cause in _causes(error):
-        if (status := _status(cause)) is not None:
-            return _of_status(status, f"model {model} answered HTTP {status}: {text}", cause, now)
+    for cause in _iterate_causes(error):
+        if (status := _find_status(cause)) is not None:
+            return _classify_status(status, f"model {model} answered HTTP {status}: {text}", cause, now)
     if isinstance(error, OSError) or _is_broken_connection(error):
         return ModelUnavailable(f"model {model} cannot be reached: {text}")
     if isinstance(error, _MALFORMED) and not isinstance(error, HanseiError):
@@ -42,7 +42,12 @@ def failure_of(
     return ModelRefusedCall(f"call to model {model} failed: {text}")
 
 
-def _of_status(status: int, message: str, error: BaseException, now: Callable[[], datetime]) -> ModelUnavailable:
+def is_refusal_of(parameter: str, error: Exception) -> bool:
+    """Return whether a server answered 400 and named a parameter of the request."""
+    return parameter in str(error) and any(_find_status(cause) == 400 for cause in _iterate_causes(error))
+
+
+def _classify_status(status: int, message: str, error: BaseException, now: Callable[[], datetime]) -> ModelUnavailable:
     retry_after = _retry_after(error, now)
     if status == 429 and getattr(error, "code", None) != "insufficient_quota":
         return ModelRateLimited(message, retry_after=retry_after)
@@ -53,7 +58,7 @@ def _of_status(status: int, message: str, error: BaseException, now: Callable[[]
     return ModelRefusedCall(message)
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
+def _iterate_causes(error: BaseException | None) -> Iterator[BaseException]:
     """Yield the error and its causes: LangChain often wraps the error that has the status."""
     for _ in range(MAX_CAUSES):
         if error is None:
@@ -62,7 +67,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def _status(error: BaseException) -> int | None:
+def _find_status(error: BaseException) -> int | None:
     """Return the HTTP status: `status_code` of openai and httpx, `code` of google, inside `response` of botocore."""
     response = getattr(error, "response", None)
     metadata = response.get("ResponseMetadata", {}) if isinstance(response, Mapping) else {}

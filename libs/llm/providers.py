@@ -97,19 +97,19 @@ PROVIDERS: Mapping[str, Provider] = {
 }
 
 
-def openai_connections() -> Any:
+def open_openai_connections() -> Any:
     """Return a new HTTP client for OpenAI's library; the caller closes it."""
-    return ModelClass("openai", "DefaultAsyncHttpxClient", "llm").load("openai")(verify=_authorities())
+    return ModelClass("openai", "DefaultAsyncHttpxClient", "llm").load("openai")(verify=_load_authorities())
 
 
 @cache
-def synchronous_connections() -> Any:
+def open_synchronous_connections() -> Any:
     """Return the blocking HTTP client that LangChain would otherwise create for every model; services never use it."""
-    return ModelClass("openai", "DefaultHttpxClient", "llm").load("openai")(verify=_authorities())
+    return ModelClass("openai", "DefaultHttpxClient", "llm").load("openai")(verify=_load_authorities())
 
 
 @cache
-def _authorities() -> ssl.SSLContext:
+def _load_authorities() -> ssl.SSLContext:
     """Return the trusted certificates; reading them takes 20 ms."""
     from httpx import create_ssl_context
 

@@ -13,18 +13,18 @@ MAX_REPLY_CHARS = 4_000_000
 _FENCE = "```"
 
 
-def text_of(message: object) -> str:
+def read_text(message: object) -> str:
     """Return the text of a message: its `content`, or that content's text parts joined without separator (G-07).
 
     An unpaired surrogate becomes U+FFFD.
     """
     content = getattr(message, "content", message)
     parts = content if isinstance(content, list) else [content]
-    text = "".join(_part_text(part) for part in parts)
+    text = "".join(_get_part_text(part) for part in parts)
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _part_text(part: object) -> str:
+def _get_part_text(part: object) -> str:
     if isinstance(part, dict) and part.get("type", "text") == "text":
         part = part.get("text")
     return part if isinstance(part, str) else ""
@@ -37,25 +37,25 @@ def extract_json_object(text: str) -> dict[str, Any]:
     """
     if len(text) > MAX_REPLY_CHARS:
         raise ReplyNotStructured(f"the reply has {len(text)} characters, more than {MAX_REPLY_CHARS}")
-    for candidate in _candidates(text):
+    for candidate in _iterate_candidates(text):
         found = _parse(candidate)
         if isinstance(found, dict):
             return found
     raise ReplyNotStructured(f"no JSON object in the reply: {shorten(text)!r}")
 
 
-def _candidates(text: str) -> Iterator[str]:
+def _iterate_candidates(text: str) -> Iterator[str]:
     yield text
     _, fence, rest = text.partition(_FENCE)
     block, closing, _ = rest.partition(_FENCE)
     if fence and closing:
-        yield _without_language(block)
+        yield _remove_language(block)
     first, last = text.find("{"), text.rfind("}")
     if 0 <= first < last:
         yield text[first : last + 1]
 
 
-def _without_language(block: str) -> str:
+def _remove_language(block: str) -> str:
     first_line, newline, rest = block.partition("\n")
     return rest if newline and first_line.strip().isalnum() else block
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import SecretStr, field_validator, model_validator
 
 from chassis.retry import RetryPolicy
-from chassis.settings import Settings, plain_field
+from chassis.settings import Settings, create_plain_field
 from libs.llm.attempts import CallPolicy
 from libs.llm.errors import KeyMissing
 from libs.llm.providers import OFFLINE, OPENAI, PROVIDERS, find_provider
@@ -20,37 +20,37 @@ NO_KEY = "none"
 class ProviderSettings(Settings):
     """Keys, retry policy and prices: the same for chat and embedding models."""
 
-    openai_api_key: SecretStr = plain_field(SecretStr(""))
+    openai_api_key: SecretStr = create_plain_field(SecretStr(""))
     """Key of the OpenAI-compatible server. Not needed with OPENAI_BASE_URL, if that server checks no key."""
 
-    openai_base_url: str = plain_field("")
+    openai_base_url: str = create_plain_field("")
     """Base URL of an OpenAI-compatible server, such as `http://127.0.0.1:11434/v1`. Empty: OpenAI itself."""
 
-    anthropic_api_key: SecretStr = plain_field(SecretStr(""))
+    anthropic_api_key: SecretStr = create_plain_field(SecretStr(""))
     """Key for the provider anthropic."""
 
-    google_api_key: SecretStr = plain_field(SecretStr(""))
+    google_api_key: SecretStr = create_plain_field(SecretStr(""))
     """Key for the provider gemini."""
 
-    llm_retries: int = plain_field(3, ge=0, le=10)
+    llm_retries: int = create_plain_field(3, ge=0, le=10)
     """Retries of a call that failed with 429, 5xx, a timeout or a broken connection."""
 
-    llm_retry_base_seconds: float = plain_field(1.0, ge=0)
+    llm_retry_base_seconds: float = create_plain_field(1.0, ge=0)
     """Longest first pause between attempts, in seconds; it doubles with each attempt, with full jitter."""
 
-    llm_retry_max_seconds: float = plain_field(30.0, ge=0)
+    llm_retry_max_seconds: float = create_plain_field(30.0, ge=0)
     """Longest pause between attempts, in seconds. A longer Retry-After is returned to the caller."""
 
-    llm_attempt_seconds: float = plain_field(60.0, gt=0)
+    llm_attempt_seconds: float = create_plain_field(60.0, gt=0)
     """Seconds until one attempt times out."""
 
-    llm_call_seconds: float = plain_field(180.0, gt=0)
+    llm_call_seconds: float = create_plain_field(180.0, gt=0)
     """Seconds for a call with all its attempts; an earlier deadline of the caller takes precedence."""
 
-    llm_concurrency: int = plain_field(8, ge=1)
+    llm_concurrency: int = create_plain_field(8, ge=1)
     """Concurrent calls of one model; further calls wait."""
 
-    llm_prices: dict[str, Price] = plain_field({})
+    llm_prices: dict[str, Price] = create_plain_field({})
     """US dollars per million tokens by model, as JSON: `{"my-model": {"input": 0.1, "output": 0.4}}`. Adds to the
     built-in list prices. The cost of a model without a price is unknown, not 0."""
 
@@ -64,11 +64,11 @@ class ProviderSettings(Settings):
         )
         return CallPolicy(retry, self.llm_attempt_seconds, self.llm_call_seconds)
 
-    def price_of(self, model: str) -> Price | None:
+    def get_price(self, model: str) -> Price | None:
         """Return the model's price; None when it is unknown."""
         return self.llm_prices.get(model) or PUBLISHED_PRICES.get(model)
 
-    def key_of(self, provider: str) -> str:
+    def get_key(self, provider: str) -> str:
         """Return the provider's key, empty if it needs none. Raise KeyMissing if a required key is not set (G-08)."""
         found = find_provider(provider)
         if found.missing_variables:
@@ -86,21 +86,22 @@ class ProviderSettings(Settings):
 class LLMSettings(ProviderSettings):
     """The chat model."""
 
-    llm_provider: str = plain_field("openai")
+    llm_provider: str = create_plain_field("openai")
     """Provider of the chat model: `openai` (also any OpenAI-compatible server), `anthropic`, `azure`, `bedrock`,
     `gemini` (or its alias `google-gla`), or `offline`: no model, the agents work by rules. `hansei up` without it takes
     `openai` if OPENAI_API_KEY or OPENAI_BASE_URL is set, else `offline`."""
 
-    llm_model: str = plain_field("gpt-4o-mini", min_length=1)
+    llm_model: str = create_plain_field("gpt-4o-mini", min_length=1)
     """The provider's name of the chat model. Empty with `anthropic` or `gemini`: a small model of theirs."""
 
-    llm_temperature: float | None = plain_field(None, ge=0, le=2)
-    """Sampling temperature. Empty: the provider's default."""
+    llm_temperature: float | None = create_plain_field(None, ge=0, le=2)
+    """Sampling temperature. Empty: 0 for the reflector, the curator and the judges, else the provider's default. A
+    model that takes no temperature is called without one."""
 
-    llm_max_tokens: int | None = plain_field(None, ge=1)
+    llm_max_tokens: int | None = create_plain_field(None, ge=1)
     """Maximum tokens of a reply. Empty: the provider's default."""
 
-    llm_structured_output: Literal["auto", "prompt"] = plain_field("auto")
+    llm_structured_output: Literal["auto", "prompt"] = create_plain_field("auto")
     """Method for structured replies: `auto` sends a JSON schema to backends that accept one, `prompt` describes the
     schema in the prompt."""
 

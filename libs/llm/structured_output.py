@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from chassis.field_errors import describe_rule
 from libs.llm.errors import ReplyNotStructured
 from libs.llm.replies import extract_json_object
 
@@ -22,28 +23,28 @@ def parse_structured(text: str, shape: type[S]) -> S:
     try:
         return shape.model_validate(found)
     except ValidationError as error:
-        complaints = "; ".join(_complaints(error))
+        complaints = "; ".join(_find_complaints(error))
         raise ReplyNotStructured(f"the JSON object does not fit {shape.__name__}: {complaints}") from error
 
 
-def _complaints(error: ValidationError) -> Iterator[str]:
-    for item in error.errors(include_url=False, include_input=False, include_context=False)[:MAX_COMPLAINTS]:
+def _find_complaints(error: ValidationError) -> Iterator[str]:
+    for item in error.errors(include_url=False, include_input=False)[:MAX_COMPLAINTS]:
         path = ".".join(str(part) for part in item["loc"]) or "the object"
-        yield f"{path}: {item['msg']}"
+        yield f"{path}: {describe_rule(item)}"
 
 
-def instruction(shape: type[BaseModel]) -> str:
+def build_instruction(shape: type[BaseModel]) -> str:
     """Return the prompt text that requests a `shape`."""
     schema = json.dumps(shape.model_json_schema(), ensure_ascii=False)
     return f"Answer with one JSON object and nothing else. It must match this JSON schema:\n{schema}"
 
 
-def correction(error: ReplyNotStructured) -> str:
+def build_correction(error: ReplyNotStructured) -> str:
     """Return the prompt text that requests a correction of an invalid reply."""
     return f"That reply cannot be used: {error}. Answer again, with the whole corrected JSON object and nothing else."
 
 
-def response_format_of(shape: type[BaseModel]) -> dict[str, Any]:
+def build_response_format(shape: type[BaseModel]) -> dict[str, Any]:
     """Return the fields of a chat completions request that enforce a `shape`.
 
     They are sent as `extra_body`: with the option `response_format`, LangChain would parse the reply and raise for a
@@ -51,9 +52,9 @@ def response_format_of(shape: type[BaseModel]) -> dict[str, Any]:
     all of them required.
     """
     schema = shape.model_json_schema()
-    strict = all(_is_closed(node) for node in _objects(schema))
+    strict = all(_is_closed(node) for node in _iterate_object_schemas(schema))
     if strict:
-        for node in _objects(schema):
+        for node in _iterate_object_schemas(schema):
             node["additionalProperties"] = False
             node["required"] = list(node["properties"])
             for field in node["properties"].values():
@@ -62,7 +63,7 @@ def response_format_of(shape: type[BaseModel]) -> dict[str, Any]:
     return {"response_format": {"type": "json_schema", "json_schema": schema_format}}
 
 
-def _objects(node: object) -> Iterator[dict[str, Any]]:
+def _iterate_object_schemas(node: object) -> Iterator[dict[str, Any]]:
     """Yield every schema of type `object` in a JSON schema."""
     children: list[Any] = []
     if isinstance(node, dict):
@@ -72,7 +73,7 @@ def _objects(node: object) -> Iterator[dict[str, Any]]:
     elif isinstance(node, list):
         children = node
     for child in children:
-        yield from _objects(child)
+        yield from _iterate_object_schemas(child)
 
 
 def _is_closed(node: dict[str, Any]) -> bool:

@@ -14,6 +14,8 @@ from typing import TypeVar
 from opentelemetry import metrics
 from pydantic import BaseModel, ConfigDict, Field
 
+from hansei.playbook.v1.usage_pb2 import ModelUsage
+
 _MILLION = 1_000_000
 
 # The names follow OpenTelemetry's conventions for generative AI, where those define one.
@@ -84,6 +86,19 @@ class UsageTotal:
         return _sum(usage.cost_usd for usage in self.usages)
 
 
+def encode_usage(total: UsageTotal) -> ModelUsage:
+    """Return the usage in the form of the contract: the sums of the known values, and how many calls are unknown."""
+    usages = total.usages
+    return ModelUsage(
+        calls=len(usages),
+        input_tokens=sum(usage.input_tokens or 0 for usage in usages),
+        output_tokens=sum(usage.output_tokens or 0 for usage in usages),
+        calls_without_tokens=sum(None in (usage.input_tokens, usage.output_tokens) for usage in usages),
+        cost_usd=sum(usage.cost_usd or 0.0 for usage in usages),
+        calls_without_cost=sum(usage.cost_usd is None for usage in usages),
+    )
+
+
 def _sum(parts: Iterable[Number | None]) -> Number | None:
     total: Number = 0
     for part in parts:
@@ -121,7 +136,7 @@ def record(usage: Usage) -> None:
         _cost.add(usage.cost_usd, model)
 
 
-def cost_of(input_tokens: int | None, output_tokens: int | None, price: Price | None) -> float | None:
+def compute_cost(input_tokens: int | None, output_tokens: int | None, price: Price | None) -> float | None:
     """Return the cost of these tokens in US dollars; None if the price or a needed count is unknown."""
     if price is None or input_tokens is None or (output_tokens is None and price.output > 0):
         return None

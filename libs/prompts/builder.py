@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from libs.prompts.clock import get_current_datetime_with_timezone
 from libs.prompts.contexts import EvaluatorPromptContext, RoundPromptContext
+from libs.prompts.defaults import BUILT_IN_TEMPLATES
 from libs.prompts.formatters import (
     Ranking,
     format_ranking_table,
@@ -14,6 +15,7 @@ from libs.prompts.formatters import (
     generate_position_message,
 )
 from libs.prompts.labels import LABELS
+from libs.prompts.language import Language, choose_language
 from libs.prompts.sandbox import render
 from libs.prompts.settings import PromptBuilderSettings
 
@@ -32,7 +34,7 @@ class UserPromptBuilder:
     def build_evaluator_prompt(self, context: EvaluatorPromptContext) -> str:
         """Return the prompt with a query and a submission for an evaluator (B-08). Raises RuntimeError (B-12)."""
         return render(
-            self._settings.evaluator_user_prompt,
+            self._template("evaluator_user_prompt", self._choose_language(context.user_query)),
             {
                 "user_query": context.user_query,
                 "user_prompt": context.user_query,
@@ -43,18 +45,28 @@ class UserPromptBuilder:
 
     async def build_team_prompt(self, context: RoundPromptContext) -> str:
         """Return the prompt of a team for one round (B-09). Raises RuntimeError (B-12), errors of the store (B-19)."""
-        return await self._round_prompt(self._settings.team_user_prompt, context)
+        return await self._build_round_prompt("team_user_prompt", context)
 
     async def build_judgment_prompt(self, context: RoundPromptContext) -> str:
         """Return the prompt about another round for a judge (B-09). Raises as `build_team_prompt`."""
-        return await self._round_prompt(self._settings.judgment_user_prompt, context)
+        return await self._build_round_prompt("judgment_user_prompt", context)
 
-    async def _round_prompt(self, template: str, context: RoundPromptContext) -> str:
-        labels = LABELS[self._settings.language]
-        ranking = await _ranking_of(context)
-        position, total = _position(ranking, context.team_id)
+    def _choose_language(self, query: str) -> Language:
+        return choose_language(self._settings.language, query)
+
+    def _template(self, name: str, language: Language) -> str:
+        """Return a template of the settings, the built-in one in the language of the prompt."""
+        template: str = getattr(self._settings, name)
+        is_built_in = any(template == getattr(templates, name) for templates in BUILT_IN_TEMPLATES.values())
+        return getattr(BUILT_IN_TEMPLATES[language], name) if is_built_in else template
+
+    async def _build_round_prompt(self, name: str, context: RoundPromptContext) -> str:
+        language = self._choose_language(context.user_prompt)
+        labels = LABELS[language]
+        ranking = await _load_ranking(context)
+        position, total = _find_position(ranking, context.team_id)
         return render(
-            template,
+            self._template(name, language),
             {
                 "user_prompt": context.user_prompt,
                 "user_query": context.user_prompt,
@@ -67,7 +79,7 @@ class UserPromptBuilder:
         )
 
 
-async def _ranking_of(context: RoundPromptContext) -> Ranking | None:
+async def _load_ranking(context: RoundPromptContext) -> Ranking | None:
     """Return the ranking; None in round 1 and without a store (B-17)."""
     if context.round_number <= 1 or context.store is None:
         return None
@@ -76,7 +88,7 @@ async def _ranking_of(context: RoundPromptContext) -> Ranking | None:
     return result
 
 
-def _position(ranking: Ranking | None, team_id: str) -> tuple[int | None, int | None]:
+def _find_position(ranking: Ranking | None, team_id: str) -> tuple[int | None, int | None]:
     """Return the position of the team, from 1, and the number of teams (B-18)."""
     if not ranking:
         return None, None

@@ -16,10 +16,10 @@ def get_current_datetime_with_timezone(environ: Mapping[str, str] | None = None,
     Raises ValueError when TZ is no IANA name.
     """
     name = (os.environ if environ is None else environ).get("TZ", "")
-    return now(_zone(name)).isoformat()
+    return now(_load_zone(name)).isoformat()
 
 
-def _zone(name: str) -> tzinfo:
+def _load_zone(name: str) -> tzinfo:
     if not name.strip():
         return UTC
     try:

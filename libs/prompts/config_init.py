@@ -8,7 +8,7 @@ from pathlib import Path
 
 from chassis.errors import BadSetting
 from libs.prompts.defaults import BUILT_IN_TEMPLATES
-from libs.prompts.labels import Language
+from libs.prompts.language import Language
 from libs.prompts.settings import CONFIG_FILE, TABLE
 
 WORKSPACE_VARIABLE = "HANSEI_WORKSPACE"
@@ -39,17 +39,17 @@ class ConfigInitError(BadSetting):
     """Nothing was written; the text is what the command prints before it exits with status 1."""
 
 
-def prompt_builder_toml(language: Language = "ja") -> str:
+def build_prompt_builder_toml(language: Language = "ja") -> str:
     """Return the default templates as a TOML file, each under a comment that lists its placeholders (B-42)."""
     templates = BUILT_IN_TEMPLATES[language]
     parts = [f"[{TABLE}]"]
     for field, variables in PLACEHOLDERS.items():
-        value = _multiline(getattr(templates, field))
+        value = _format_multiline(getattr(templates, field))
         parts.append(f"# 利用可能なプレースホルダー変数: {variables}\n{field} = {value}")
     return "\n\n".join(parts) + "\n"
 
 
-def _multiline(text: str) -> str:
+def _format_multiline(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"""', '""\\"')
     return f'"""\n{escaped}"""'
 
@@ -70,16 +70,16 @@ def init_config(
 
     Raises ConfigInitError; then nothing was written.
     """
-    targets = _targets(component, output_path, workspace, os.environ if environ is None else environ)
+    targets = _locate_targets(component, output_path, workspace, os.environ if environ is None else environ)
     for path in targets.values():
         if path.exists() and not force:
             raise ConfigInitError(f"Error: {path} already exists. Use --force to overwrite.")
     for name, path in targets.items():
-        _write(path, _CONFIG if name == "config" else prompt_builder_toml(language))
+        _write(path, _CONFIG if name == "config" else build_prompt_builder_toml(language))
     return list(targets.values())
 
 
-def _targets(
+def _locate_targets(
     component: str | None,
     output_path: str | Path | None,
     workspace: str | Path | None,

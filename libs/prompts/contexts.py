@@ -54,7 +54,7 @@ class RoundPromptContext(BaseModel):
 
     @field_validator("user_prompt", "team_id", "team_name", "execution_id")
     @classmethod
-    def _not_blank(cls, value: str, info: ValidationInfo) -> str:
+    def _check_text(cls, value: str, info: ValidationInfo) -> str:
         return _refuse_blank(value, info)
 
 
@@ -66,7 +66,7 @@ class EvaluatorPromptContext(BaseModel):
 
     @field_validator("user_query", "submission")
     @classmethod
-    def _not_blank(cls, value: str, info: ValidationInfo) -> str:
+    def _check_text(cls, value: str, info: ValidationInfo) -> str:
         return _refuse_blank(value, info)
 
 

@@ -16,10 +16,10 @@ Ranking = Sequence[Mapping[str, Any]]
 
 def format_submission_history(round_history: Sequence[RoundState], labels: Labels = JAPANESE) -> str:
     """Return all rounds in list order, with one blank line between them (B-21)."""
-    return "\n\n".join(_round(state, labels) for state in round_history) or labels.no_history
+    return "\n\n".join(_format_round(state, labels) for state in round_history) or labels.no_history
 
 
-def _round(state: RoundState, labels: Labels) -> str:
+def _format_round(state: RoundState, labels: Labels) -> str:
     return "\n".join(
         [
             labels.round_heading.format(round_number=state.round_number),
@@ -42,7 +42,10 @@ def format_ranking_table(
     """
     if not ranking:
         return labels.no_ranking
-    rows = [labels.ranking_columns, *(_row(rank, entry, team_id, team_name) for rank, entry in enumerate(ranking, 1))]
+    rows = [
+        labels.ranking_columns,
+        *(_format_row(rank, entry, team_id, team_name) for rank, entry in enumerate(ranking, 1)),
+    ]
     widths = [max(display_width(row[column]) for row in rows) for column in range(3)]
     lines = [" | ".join(labels.ranking_columns)]
     for row, entry in zip(rows[1:], ranking, strict=True):
@@ -52,12 +55,12 @@ def format_ranking_table(
     return "\n".join(lines)
 
 
-def _row(rank: int, entry: Mapping[str, Any], team_id: str, team_name: str | None) -> tuple[str, str, str, str]:
+def _format_row(rank: int, entry: Mapping[str, Any], team_id: str, team_name: str | None) -> tuple[str, str, str, str]:
     name = entry.get("team_name") or (team_name if entry["team_id"] == team_id else None) or ""
-    return (str(rank), _cell(entry["team_id"]), _cell(name), f"{entry['max_score']:.2f}")
+    return (str(rank), _format_cell(entry["team_id"]), _format_cell(name), f"{entry['max_score']:.2f}")
 
 
-def _cell(value: object) -> str:
+def _format_cell(value: object) -> str:
     """Return `value` on one line, so that a team's name cannot look like a row."""
     return " ".join(str(value).splitlines())
 

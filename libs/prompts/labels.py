@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from pydantic import TypeAdapter
-
-Language = Literal["ja", "en"]
+from libs.prompts.language import load_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +26,5 @@ class Labels:
     position: str
 
 
-_TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-LABELS = TypeAdapter(Mapping[Language, Labels]).validate_python(_TEXTS)
+LABELS = load_texts(Path(__file__).with_suffix(".toml"), Labels)
 JAPANESE = LABELS["ja"]

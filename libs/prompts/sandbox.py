@@ -35,13 +35,13 @@ def _refuse_if(too_large: bool, what: str) -> None:
         raise SecurityError(f"{what} in a prompt template is too large")
 
 
-def _new_environment() -> _Environment:
+def _create_environment() -> _Environment:
     environment = _Environment(autoescape=False, undefined=StrictUndefined)
     environment.globals.clear()  # only the documented variables are defined (B-10)
     return environment
 
 
-_environment = _new_environment()
+_environment = _create_environment()
 _compiled = lru_cache(maxsize=64)(_environment.from_string)
 
 

@@ -9,13 +9,18 @@ from pydantic import Field, field_validator
 
 from chassis.logging import get_logger
 from chassis.settings import BadSetting, Settings, SettingsFile, read_settings
-from libs.prompts.defaults import BUILT_IN_TEMPLATES
-from libs.prompts.labels import Language
+from libs.prompts.defaults import BUILT_IN_TEMPLATES, BuiltInTemplates
+from libs.prompts.language import LanguageSetting
 
 TABLE = "prompt_builder"
 CONFIG_FILE = Path("configs", "prompt_builder.toml")
 
 _log = get_logger(__name__)
+
+
+def _built_in(language: LanguageSetting) -> BuiltInTemplates:
+    """Return the templates that settings show; the prompts of `auto` follow the query all the same (B-34)."""
+    return BUILT_IN_TEMPLATES["ja" if language == "auto" else language]
 
 
 class PromptBuilderSettings(Settings):
@@ -24,25 +29,21 @@ class PromptBuilderSettings(Settings):
     empty_is_unset: ClassVar[bool] = False
     dotenv: ClassVar[str] = ".env"
 
-    language: Language = "ja"
-    """Language of built-in templates and of labels, `ja` or `en`."""
+    language: LanguageSetting = "auto"
+    """Language of built-in templates and of labels: `ja`, `en`, or `auto` for the language of the query."""
 
-    team_user_prompt: str = Field(default_factory=lambda data: BUILT_IN_TEMPLATES[data["language"]].team_user_prompt)
+    team_user_prompt: str = Field(default_factory=lambda data: _built_in(data["language"]).team_user_prompt)
     """Template of the prompt that asks a team for a submission."""
 
-    evaluator_user_prompt: str = Field(
-        default_factory=lambda data: BUILT_IN_TEMPLATES[data["language"]].evaluator_user_prompt
-    )
+    evaluator_user_prompt: str = Field(default_factory=lambda data: _built_in(data["language"]).evaluator_user_prompt)
     """Template of the prompt that asks an evaluator for a score."""
 
-    judgment_user_prompt: str = Field(
-        default_factory=lambda data: BUILT_IN_TEMPLATES[data["language"]].judgment_user_prompt
-    )
+    judgment_user_prompt: str = Field(default_factory=lambda data: _built_in(data["language"]).judgment_user_prompt)
     """Template of the prompt that asks a judge whether another round is worthwhile."""
 
     @field_validator("team_user_prompt", "evaluator_user_prompt", "judgment_user_prompt")
     @classmethod
-    def _not_blank(cls, value: str) -> str:
+    def _refuse_blank(cls, value: str) -> str:
         if not value.strip():
             raise ValueError("prompt template cannot be empty")
         return value
@@ -55,7 +56,7 @@ def get_prompt_builder_settings(
 
     Raises FileNotFoundError for a given file that is missing, BadSetting for a file that cannot be read as settings.
     """
-    file = _config_file(path, workspace)
+    file = _find_config_file(path, workspace)
     if file is None:
         _log.warning("no prompt file in the workspace; using the built-in templates", file=str(CONFIG_FILE))
     return read_settings(PromptBuilderSettings, SettingsFile.load(file, TABLE, ".toml") if file else None)
@@ -69,7 +70,7 @@ def load_prompt_builder_settings(workspace: str) -> PromptBuilderSettings:
         raise BadSetting(f"the prompt templates cannot be used: {error}") from error
 
 
-def _config_file(path: str | Path | None, workspace: str | Path | None) -> Path | None:
+def _find_config_file(path: str | Path | None, workspace: str | Path | None) -> Path | None:
     if path is not None and Path(path).is_absolute():
         file = Path(path)
     elif workspace is None:

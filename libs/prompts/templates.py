@@ -35,7 +35,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     def replacement(found: re.Match[str]) -> str:
         token, name = found.group(), found.group(1)
         if name is not None:
-            return _value_of(name, values)
+            return _get_value(name, values)
         if token in ("{{", "}}"):
             return token[0]
         around = template[max(0, found.start() - 20) : found.end() + 20]
@@ -44,7 +44,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     return _TOKEN.sub(replacement, template)
 
 
-def _value_of(name: str, values: Mapping[str, str]) -> str:
+def _get_value(name: str, values: Mapping[str, str]) -> str:
     if name not in values:
         names = ", ".join(f"{{{placeholder}}}" for placeholder in sorted(values)) or "none"
         raise TemplateError(f"placeholder {{{shorten(name)}}} has no value; known placeholders: {names}")
@@ -66,7 +66,7 @@ class PromptTemplates:
         Errors: InvalidArgument for a name that does not match `[A-Za-z0-9_-]+` (C-13); TemplateError if the built-in
         text itself is broken.
         """
-        for source, template in self._files(names):
+        for source, template in self._iterate_files(names):
             try:
                 return fill(template, values)
             except TemplateError as error:
@@ -76,7 +76,7 @@ class PromptTemplates:
         except TemplateError as error:
             raise TemplateError(f"{_BUILT_IN}: {error}") from error
 
-    def _files(self, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    def _iterate_files(self, names: Iterable[str]) -> Iterator[tuple[str, str]]:
         for name in names:
             checked = check_name(name)
             if self._folder is None:

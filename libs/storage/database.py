@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -14,7 +15,7 @@ from sqlalchemy.engine import URL
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
 from libs.storage.engines import LOCK_SECONDS, create_database_engine, display_name, is_sqlite, parse_location
-from libs.storage.errors import translate_error, unavailable_error
+from libs.storage.errors import build_unavailable_error, translate_error
 from libs.storage.group_commit import GroupCommitWriter
 from libs.storage.migrations import Migrations, upgrade
 
@@ -105,13 +106,32 @@ class Database:
         self._require_open()
         return await self._writer.run(work, key, on_commit)
 
+    async def vacuum(self) -> None:
+        """Rewrite a SQLite file, so that neither it nor its log holds deleted rows; writers wait meanwhile.
+
+        A PostgreSQL server does this itself, in its own time. Raises StoreUnavailable if readers hold the log.
+        """
+        self._require_open()
+        if not self.is_postgresql:
+            await self._run_on_reader(self._vacuum_file)
+
+    def _vacuum_file(self) -> None:
+        # The only connection of the writer, which therefore waits; it is not in a transaction.
+        with contextlib.closing(self.write_engine.raw_connection()) as connection:
+            cursor = connection.cursor()
+            cursor.execute("VACUUM")
+            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            result = cursor.fetchone()
+        if result is None or result[0]:
+            raise build_unavailable_error(self.name, "has readers that hold its log")
+
     def _require_open(self) -> None:
         if self._is_closed or not self._is_open:
-            raise unavailable_error(self.name, "is closed")
+            raise build_unavailable_error(self.name, "is closed")
 
     async def _run_on_reader(self, work: Callable[[], T]) -> T:
         if self._is_closed:
-            raise unavailable_error(self.name, "is closed")
+            raise build_unavailable_error(self.name, "is closed")
         try:
             return await asyncio.get_running_loop().run_in_executor(self._readers, work)
         except HanseiError:

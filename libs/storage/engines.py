@@ -92,7 +92,7 @@ def insert_for(dialect: str) -> Callable[[Any], Any]:
     return insert
 
 
-def sqlite_error_name(error: BaseException) -> str:
+def get_sqlite_error_name(error: BaseException) -> str:
     """Return SQLite's name of an error, such as `SQLITE_FULL`; empty for any other error."""
     cause = getattr(error, "orig", None) or error
     return str(getattr(cause, "sqlite_errorname", "") or "")

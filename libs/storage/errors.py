@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from chassis.errors import Aborted, DataLoss, FailedPrecondition, HanseiError, Internal, ResourceExhausted, Unavailable
-from libs.storage.engines import sqlite_error_name
+from libs.storage.engines import get_sqlite_error_name
 
 RETRY_AFTER_SECONDS = 1.0
 CONFLICT_RETRY_AFTER_SECONDS = 0.1
@@ -72,7 +72,7 @@ def translate_error(error: Exception, store: str) -> Exception:
     return translated
 
 
-def unavailable_error(store: str, state: str = "does not answer") -> StoreUnavailable:
+def build_unavailable_error(store: str, state: str = "does not answer") -> StoreUnavailable:
     """Return the error of a store that did not perform a transaction; `state` says why."""
     return StoreUnavailable(f"the {store} {state}: nothing was written", retry_after=RETRY_AFTER_SECONDS)
 
@@ -90,7 +90,7 @@ def _translate(error: Exception, store: str) -> HanseiError:
     if isinstance(error, UndecodableRow):
         return corrupt_error(store, str(error))
     cause = getattr(error, "orig", None) or error
-    code, state = sqlite_error_name(cause), str(getattr(cause, "sqlstate", None) or "")
+    code, state = get_sqlite_error_name(cause), str(getattr(cause, "sqlstate", None) or "")
     if code in _SQLITE_DUPLICATES or state == "23505":
         message = f"another writer of the {store} was first: nothing was written; try again"
         return StoreConflict(message, retry_after=CONFLICT_RETRY_AFTER_SECONDS)
@@ -110,7 +110,7 @@ def _translate(error: Exception, store: str) -> HanseiError:
             " process"
         )
     if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_IOERR")) or (not code and _is_connection_error(error)):
-        return unavailable_error(store)
+        return build_unavailable_error(store)
     return Internal(f"the {store} refused a statement")
 
 

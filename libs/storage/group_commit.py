@@ -75,7 +75,7 @@ class GroupCommitWriter:
     def _run(self) -> None:
         is_closing = False
         while not is_closing:
-            batch, is_closing = self._next_batch()
+            batch, is_closing = self._take_next_batch()
             if batch:
                 self._commit(batch)
             for loop in {unit.loop for unit in batch}:
@@ -83,7 +83,7 @@ class GroupCommitWriter:
                 with contextlib.suppress(RuntimeError):
                     loop.call_soon_threadsafe(_resolve, [unit for unit in batch if unit.loop is loop])
 
-    def _next_batch(self) -> tuple[list[_Unit[Any]], bool]:
+    def _take_next_batch(self) -> tuple[list[_Unit[Any]], bool]:
         batch: list[_Unit[Any]] = []
         with contextlib.suppress(queue.Empty):
             while len(batch) < MAX_BATCH:

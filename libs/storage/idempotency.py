@@ -15,6 +15,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 from sqlalchemy import Column, Connection, Index, LargeBinary, MetaData, Row, Table, Text, bindparam, delete, select
+from sqlalchemy.schema import SchemaItem
 
 from chassis.errors import Aborted, RequestIdReused
 from chassis.idempotency import normalize_request_id
@@ -80,7 +81,8 @@ class RequestDone(Aborted):
 class IdempotencyTable:
     """The stored responses of one service."""
 
-    def __init__(self, metadata: MetaData, name: str) -> None:
+    def __init__(self, metadata: MetaData, name: str, *items: SchemaItem) -> None:
+        """`items` are columns of the service itself, which `store_response` gets by name, and their indexes."""
         self.table = Table(
             name,
             metadata,
@@ -90,11 +92,11 @@ class IdempotencyTable:
             Column("payload", LargeBinary, nullable=False),
             Column("response", LargeBinary, nullable=False),
             Column("stored_at", Timestamp, nullable=False),
+            *items,
             Index(f"{name}_stored_at", "stored_at"),
         )
-        columns = self.table.c
-        self._row = select(self.table).where(columns.request_id == bindparam("id"))
-        self._older = delete(self.table).where(columns.stored_at < bindparam("limit"))
+        self._row = select(self.table).where(self.table.c.request_id == bindparam("id"))
+        self._older = delete(self.table).where(self.table.c.stored_at < bindparam("limit"))
         self._inserts: dict[str, Any] = {}
 
     def stored_response(self, connection: Connection, key: IdempotencyKey | None) -> bytes | None:
@@ -103,7 +105,7 @@ class IdempotencyTable:
         Raises RequestIdReused when the id was used with another method or payload.
         """
         row = None if key is None else connection.execute(self._row, {"id": key.row_id}).first()
-        return None if row is None or key is None else _response(row, key)
+        return None if row is None or key is None else _read_response(row, key)
 
     def stored_request(self, connection: Connection, request_id: str, method: str) -> tuple[bytes, bytes] | None:
         """Return the payload and the response stored for a request id; None if no call of `method` is."""
@@ -117,6 +119,7 @@ class IdempotencyTable:
         response: bytes,
         now: datetime,
         payload: bytes = b"",
+        **columns: str,
     ) -> None:
         """Store a response, and the part of the request worth keeping with it, unless there is no key.
 
@@ -127,8 +130,8 @@ class IdempotencyTable:
             return
         values = {"request_id": key.row_id, "method": key.method, "digest": key.digest, "payload": payload}
         insert = self._insert(connection.dialect.name)
-        if connection.execute(insert, {**values, "response": response, "stored_at": now}).rowcount == 0:
-            raise RequestDone(_response(connection.execute(self._row, {"id": key.row_id}).one(), key))
+        if connection.execute(insert, {**values, "response": response, "stored_at": now, **columns}).rowcount == 0:
+            raise RequestDone(_read_response(connection.execute(self._row, {"id": key.row_id}).one(), key))
 
     def run_once(
         self,
@@ -157,7 +160,7 @@ class IdempotencyTable:
         return self._inserts[dialect]
 
 
-def _response(row: Row[Any], key: IdempotencyKey) -> bytes:
+def _read_response(row: Row[Any], key: IdempotencyKey) -> bytes:
     if (row.method, bytes(row.digest)) != (key.method, key.digest):
         raise RequestIdReused(key.request_id)
     return bytes(row.response)

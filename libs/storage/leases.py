@@ -54,7 +54,7 @@ class HeldLease:
         return self.clock() < self.renewed_at + self.seconds
 
 
-def lease_columns() -> tuple[Column[Any], Column[Any], Column[Any]]:
+def make_lease_columns() -> tuple[Column[Any], Column[Any], Column[Any]]:
     """Return the columns that make each row of a table something to lease."""
     return (
         Column("owner", Text),
@@ -64,7 +64,7 @@ def lease_columns() -> tuple[Column[Any], Column[Any], Column[Any]]:
 
 
 class Leases:
-    """The leases on the rows of a table with `lease_columns`; the column `name` identifies a row."""
+    """The leases on the rows of a table with `make_lease_columns`; the column `name` identifies a row."""
 
     def __init__(self, table: Table, name: str) -> None:
         self._table = table
@@ -104,7 +104,7 @@ class Leases:
         columns, heartbeat = self._columns, to_microseconds(now)
         values = {self._name.name: name, "owner": owner, "fence": 1, "heartbeat": heartbeat}
         statement = insert_for(connection.dialect.name)(self._table).values(values)
-        taken = {"owner": owner, "fence": columns.fence + 1, "heartbeat": self._next_heartbeat(now)}
+        taken = {"owner": owner, "fence": columns.fence + 1, "heartbeat": self._compute_next_heartbeat(now)}
         statement = statement.on_conflict_do_update(index_elements=[self._name], set_=taken)
         return Lease(name, owner, connection.execute(statement.returning(columns.fence)).scalar_one())
 
@@ -113,7 +113,7 @@ class Leases:
         columns = [self._name, *(self._columns[name] for name in returned)]
         rows: dict[str, Any] = {}
         for lease in leases:
-            renewal = update(self._table).where(self.is_held(lease)).values(heartbeat=self._next_heartbeat(now))
+            renewal = update(self._table).where(self.is_held(lease)).values(heartbeat=self._compute_next_heartbeat(now))
             row = connection.execute(renewal.returning(*columns)).one_or_none()
             if row is not None:
                 rows[lease.name] = row
@@ -129,7 +129,7 @@ class Leases:
         unchanged = (columns.owner == seen.owner, columns.fence == seen.fence, columns.heartbeat == seen.heartbeat)
         connection.execute(self._table.delete().where(self._name == seen.name, *unchanged))
 
-    def _next_heartbeat(self, now: datetime) -> ColumnElement[int]:
+    def _compute_next_heartbeat(self, now: datetime) -> ColumnElement[int]:
         """Return a heartbeat that differs from the last one, also where the clock stands still or was put back."""
         last, present = self._columns.heartbeat, to_microseconds(now)
         return case((last >= present, last + 1), else_=present)

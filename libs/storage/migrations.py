@@ -49,7 +49,7 @@ class Migrations:
         return config
 
 
-def newest_revision(folder: Path) -> str:
+def find_newest_revision(folder: Path) -> str:
     """Return the revision of the last migration in a folder: they are numbered in their order."""
     return max(file.stem.partition("_")[0] for file in (folder / "versions").glob("*.py"))
 
@@ -64,11 +64,11 @@ def upgrade(engine: Engine, migrations: Migrations) -> None:
             # Replicas that start together take turns.
             key = zlib.crc32(migrations.version_table.encode())
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
-        if _applied_revisions(connection, migrations.version_table) != [newest_revision(migrations.folder)]:
+        if _read_applied_revisions(connection, migrations.version_table) != [find_newest_revision(migrations.folder)]:
             _apply_migrations(connection, migrations)
 
 
-def _applied_revisions(connection: Connection, version_table: str) -> list[str]:
+def _read_applied_revisions(connection: Connection, version_table: str) -> list[str]:
     if not inspect(connection).has_table(version_table):
         return []
     return list(connection.scalars(select(column(VERSION_COLUMN)).select_from(table(version_table))))

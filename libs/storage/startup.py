@@ -17,7 +17,7 @@ from chassis.errors import Aborted, HanseiError, Unavailable, shorten
 from chassis.logging import get_logger
 from chassis.retry import RetryPolicy
 from chassis.settings import BadSetting
-from libs.storage.engines import display_name, sqlite_error_name
+from libs.storage.engines import display_name, get_sqlite_error_name
 
 RETRY = RetryPolicy(attempts=None, first_pause=0.5, longest_pause=2.0)
 _OPENING_ERRORS = (HanseiError, SQLAlchemyError, sqlite3.Error, OSError)
@@ -59,23 +59,23 @@ async def wait_until_open(
     database = f"the database {display_name(url)}"
 
     def log_pause(attempt: int, pause: float, error: BaseException) -> None:
-        reason = _reason(error, url)
-        _log.warning("database does not answer; trying again", database=database, reason=reason, pause=round(pause, 3))
+        reason = _describe_reason(error, url)
+        _log.warning("database does not answer; trying again", database=database, error=reason, pause=round(pause, 3))
 
     policy = replace(RETRY, total_seconds=seconds)
     try:
         await policy.run(open_database, _is_transient, before_pause=log_pause, clock=clock, sleep=sleep, rng=rng)
     except _OPENING_ERRORS as error:
         if _is_transient(error):
-            outcome = f"{database} did not answer for {seconds:g} s: {_reason(error, url)}"
+            outcome = f"{database} did not answer for {seconds:g} s: {_describe_reason(error, url)}"
         elif isinstance(error, HanseiError) and error.message and not isinstance(error, Unavailable):
             outcome = error.message
         else:
-            outcome = f"{database} cannot be used: {_reason(error, url)}"
+            outcome = f"{database} cannot be used: {_describe_reason(error, url)}"
         raise BadSetting(f"{setting}: {outcome}") from error
 
 
-def _root_cause(error: BaseException) -> BaseException:
+def _find_root_cause(error: BaseException) -> BaseException:
     """Return the first error of a chain. Chains that lead back to themselves exist: migrations raise some."""
     chain = [error]
     while True:
@@ -90,17 +90,17 @@ def _is_transient(error: BaseException) -> bool:
     is_final = isinstance(error, HanseiError) and not isinstance(error, Unavailable | Aborted)
     if is_final or not isinstance(error, _OPENING_ERRORS):
         return False
-    cause = _root_cause(error)
+    cause = _find_root_cause(error)
     if isinstance(cause, sqlite3.Error):
-        return sqlite_error_name(cause).startswith(_TRANSIENT_CODES)
+        return get_sqlite_error_name(cause).startswith(_TRANSIENT_CODES)
     if isinstance(cause, HanseiError):
         return isinstance(cause, Unavailable | Aborted)
     state = getattr(cause, "sqlstate", None) or ""
     return not isinstance(cause, OSError) and (not state or state.startswith(_TRANSIENT_STATES))
 
 
-def _reason(error: BaseException, url: URL) -> str:
-    cause = _root_cause(error)
+def _describe_reason(error: BaseException, url: URL) -> str:
+    cause = _find_root_cause(error)
     lines = str(cause).strip().splitlines() or [type(cause).__name__]
     # Drivers do not repeat passwords; should one ever do so, it stays out of the log all the same.
     line = lines[0].replace(url.password, "***") if url.password else lines[0]

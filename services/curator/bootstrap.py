@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import chassis
-from chassis.deadlines import remaining
+from chassis.deadlines import get_remaining
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
 from chassis.server.cpu import CpuPool
@@ -50,9 +50,9 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
     """
     closing = AsyncExitStack()
     embedding_pool = CpuPool("curator-embed", workers=settings.embedding_threads)
-    embedding_model = connect_embedding_model(settings, embedding_pool, closing, remaining=remaining)
+    embedding_model = connect_embedding_model(settings, embedding_pool, closing, remaining=get_remaining)
     _log.info("embedding model loaded", model=embedding_model.model_id, similarity=settings.curation_similarity)
-    llm_client = connect_chat(settings, remaining=remaining)
+    llm_client = connect_chat(settings, remaining=get_remaining, default_temperature=0.0)
 
     def publish(revision: Revision) -> None:
         feed.publish(revision)
@@ -62,13 +62,13 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
     with report_setting(setting):
         store = SqlPlaybookStore(settings.database_url, policy=settings.default_policy, on_commit=publish)
     feed = RevisionFeed(store, settings.curator_feed_poll_seconds)
-    sections = _sections(settings)
+    sections = _create_sections(settings)
     watch = Watch(store, feed, settings.curator_watch_progress_seconds, settings.curator_watch_max_lag)
     embedder = TextEmbedder(embedding_model, store.embedding_store())
-    embed_new_texts = EmbedNewTexts(embedder, remaining=remaining, count=metrics.count_new_texts)
+    embed_new_texts = EmbedNewTexts(embedder, remaining=get_remaining, count=metrics.count_new_texts)
     by_words = settings.curation_similarity == "words"
     source = WordSource() if by_words else EmbeddingSource(embedder, settings.curation_same_lesson)
-    agent = CuratorAgent(_curator(settings, llm_client, source), store, sections, source, embed_new_texts)
+    agent = CuratorAgent(_create_curator(settings, llm_client, source), store, sections, source, embed_new_texts)
 
     async def start() -> None:
         await wait_until_open(store.open, store.database.url, setting, settings.database_wait_seconds)
@@ -84,6 +84,7 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
             try:
                 await store.delete_responses(settings.response_retention)
                 await store.expire_pending()
+                await store.erase_deleted_rows()
                 metrics.count_pending(await store.pending_counts())
                 if rounds % COMPACTION_ROUNDS == 1:
                     _log.info("unused embeddings deleted", embeddings=await store.delete_unused_embeddings())
@@ -112,14 +113,14 @@ def build(settings: CuratorSettings, peers: chassis.Peers) -> chassis.Service:
     )
 
 
-def _curator(settings: CuratorSettings, llm_client: LLMClient, source: SimilaritySource) -> Curator:
+def _create_curator(settings: CuratorSettings, llm_client: LLMClient, source: SimilaritySource) -> Curator:
     if settings.is_offline:
         return RuleCurator(source)
     prompts = CuratorPromptBuilder(Path(settings.prompts_dir) / "curator", settings.language)
     return ModelCurator(llm_client, prompts, settings.llm_model, source)
 
 
-def _sections(settings: CuratorSettings) -> SectionLoader:
+def _create_sections(settings: CuratorSettings) -> SectionLoader:
     if settings.curator_sections_file:
         return SectionLoader(settings.curator_sections_file)
     return SectionLoader(DEFAULT_FILE if DEFAULT_FILE.exists() else SHIPPED_FILE)

@@ -8,9 +8,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from chassis.settings import ServiceSettings, plain_field
+from chassis.settings import ServiceSettings, create_plain_field
 from libs.embedding.settings import EmbeddingSettings
 from libs.llm.settings import LLMSettings
+from libs.prompts.language import LanguageSetting
 from services.curator.domain.policy import DEFAULT_MAX_BULLETS, Policy
 
 
@@ -23,7 +24,7 @@ class CuratorSettings(ServiceSettings, LLMSettings, EmbeddingSettings):
     max_concurrent_streams: int = Field(2048, ge=1)
     """Streaming calls of one gRPC service open at once; a change feed is one. More are refused."""
 
-    playbook_data_dir: str = plain_field("data/playbooks", min_length=1)
+    playbook_data_dir: str = create_plain_field("data/playbooks", min_length=1)
     """Folder of the SQLite file with the playbooks, if HANSEI_CURATOR_DATABASE_URL is empty."""
 
     curator_database_url: str = ""
@@ -34,18 +35,18 @@ class CuratorSettings(ServiceSettings, LLMSettings, EmbeddingSettings):
     """YAML file of the sections of each dataset. Empty: `config/sections.yaml` in the working directory, else
     the bundled one."""
 
-    curation_similarity: Literal["embedding", "words"] = plain_field("embedding")
+    curation_similarity: Literal["embedding", "words"] = create_plain_field("embedding")
     """Comparison of lessons: `embedding`, by the vectors of the embedding model, or `words`, by shared words."""
 
-    curation_same_lesson: float | None = plain_field(None, gt=0, le=1)
+    curation_same_lesson: float | None = create_plain_field(None, gt=0, le=1)
     """Cosine of vectors from which two lessons are the same. Empty: the measured value of a bundled model; for another
     model the strictest of these."""
 
     prompts_dir: str = "prompts"
     """Folder with templates that replace the built-in prompt: `curator/<dataset>.txt`, `curator/default.txt`."""
 
-    language: Literal["ja", "en"] = "ja"
-    """Language of the built-in prompts."""
+    language: LanguageSetting = "auto"
+    """Language of the built-in prompt: `ja`, `en`, or `auto` for the language of the lessons."""
 
     curator_response_retention_days: float = Field(30.0, gt=0, le=3650)
     """Days for which the response to a request_id is stored, so that a repeated request changes nothing."""

@@ -15,6 +15,7 @@ from chassis.channels import Peers
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
 from chassis.server.service import Registration, Service
+from chassis.settings import BadSetting
 from hansei.planner.v1 import generator_service_pb2_grpc, planner_service_pb2_grpc
 from libs.llm.client import LLMClient
 from libs.llm.connect import connect_chat
@@ -62,19 +63,31 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
     """Build the planner service. Raises BadSetting, for example if the provider needs a key that is missing (G-08)."""
     config = load_grace_config(settings.grace_config)
     closing = AsyncExitStack()
-    client = connect_chat(settings, remaining=partial(deadlines.budget, None))
+    client = connect_chat(settings, remaining=partial(deadlines.compute_budget, None))
     closing.push_async_callback(client.aclose)
     models = _Models(settings, config, client, closing)
+    if settings.planner_max_cost_usd and models.unpriced_model:
+        raise BadSetting(
+            f"HANSEI_PLANNER_MAX_COST_USD is {settings.planner_max_cost_usd:g}, but the price of the model "
+            f"{models.unpriced_model} is unknown, so its cost cannot be limited: set LLM_PRICES"
+        )
     estimator = models.estimating if config.planner.llm_complexity else None
     backend = KnowledgeSearch(peers)
-    planner = Planner(backend, models.planning, simple_threshold=config.planner.simple_threshold, estimator=estimator)
-    registry, gate = _registry(config, backend, models.planning), _gate(config)
+    registry, gate = _create_registry(config, backend, models.planning), _create_gate(config)
+    planner = Planner(
+        backend,
+        models.planning,
+        tools=registry,
+        simple_threshold=config.planner.simple_threshold,
+        estimator=estimator,
+        language=settings.language,
+    )
     setting = "HANSEI_PLANNER_DATABASE_URL"
     with report_setting(setting):
         store = SqlExecutionStore(settings.planner_database_url)
     closing.push_async_callback(store.close)
     ownership = Ownership(f"planner-{secrets.token_hex(4)}", settings.planner_lease_seconds)
-    executor = _executor(settings, config, planner, registry, gate, models.evaluating, SearchEmbedder(peers))
+    executor = _create_executor(settings, config, planner, registry, gate, models.evaluating, SearchEmbedder(peers))
     executions = Executions(store, executor, ownership)
     book = FeedbackBook(store, gate, executions)
 
@@ -89,11 +102,13 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
         registrations=[
             Registration(
                 generator_service_pb2_grpc.add_GeneratorServiceServicer_to_server,
-                GeneratorServicer(GeneratorAgent(_answerer(client, settings))),
+                GeneratorServicer(GeneratorAgent(_create_answerer(client, settings))),
             ),
             Registration(
                 planner_service_pb2_grpc.add_PlannerServiceServicer_to_server,
-                PlannerServicer(planner, executions, book, _limits(settings)),
+                PlannerServicer(
+                    planner, executions, book, _build_limits(settings), unpriced_model=models.unpriced_model
+                ),
                 endless=("ExecutePlan", "ResumePlan"),
             ),
         ],
@@ -104,7 +119,7 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
             "sweep": executions.sweep,
             "feedback": book.keep_up,
             "housekeeping": partial(_delete_old_responses, store, settings),
-            **_tool_tasks(settings, registry, closing),
+            **_list_tool_tasks(settings, registry, closing),
         },
     )
 
@@ -120,9 +135,9 @@ async def _delete_old_responses(store: SqlExecutionStore, settings: PlannerSetti
         await asyncio.sleep(_HOUSEKEEPING_SECONDS)
 
 
-def _answerer(client: LLMClient, settings: PlannerSettings) -> Answerer:
+def _create_answerer(client: LLMClient, settings: PlannerSettings) -> Answerer:
     if client.is_offline:
-        return OfflineAnswerer()
+        return OfflineAnswerer(settings.language)
     return ModelAnswerer(client, settings.llm_model, settings.prompts_dir, settings.language)
 
 
@@ -136,15 +151,23 @@ class _Models:
         self._config = config
         self._shared = shared
         self._closing = closing
-        self.planning = self._model(config.llm.temperature, config.llm.max_tokens)
-        self.evaluating = self._model(0.0, config.llm.max_tokens)
-        self.estimating = self._model(0.1, 10)
+        self._provider, self._name = config.llm.choose_model(settings.llm_provider, settings.llm_model)
+        self.planning = self._create_model(config.llm.temperature, config.llm.max_tokens)
+        self.evaluating = self._create_model(0.0, config.llm.max_tokens)
+        self.estimating = self._create_model(0.1, 10)
 
-    def _model(self, temperature: float, max_tokens: int) -> CompletionModel | None:
+    @property
+    def unpriced_model(self) -> str:
+        """Return the name of the model if its price is unknown, else an empty text."""
+        return self._name if self.planning is not None and self._settings.get_price(self._name) is None else ""
+
+    def _create_model(self, temperature: float, max_tokens: int) -> CompletionModel | None:
         if self._settings.llm_provider == OFFLINE:
             return None
         llm = self._config.llm
         changes: dict[str, Any] = {
+            "llm_provider": self._provider,
+            "llm_model": self._name,
             "llm_temperature": temperature,
             "llm_max_tokens": max_tokens,
             "llm_attempt_seconds": llm.timeout_seconds,
@@ -152,14 +175,12 @@ class _Models:
             "llm_retry_base_seconds": llm.retry.base_seconds,
             "llm_retry_max_seconds": llm.retry.max_seconds,
         }
-        provider, model = llm.choose_model(self._settings.llm_provider, self._settings.llm_model)
-        changes |= {"llm_provider": provider, "llm_model": model}
         client = connect_chat(self._settings.model_copy(update=changes))
         self._closing.push_async_callback(client.aclose)
         return ChatCompletions(client)
 
 
-def _gate(config: GraceConfig) -> LearningGate:
+def _create_gate(config: GraceConfig) -> LearningGate:
     thresholds = config.confidence.thresholds
     if config.confidence.mode == "guaranteed":
         from services.planner.domain.guarantee import ThresholdGuarantee  # with NumPy
@@ -169,7 +190,7 @@ def _gate(config: GraceConfig) -> LearningGate:
     return AdjustedGate(thresholds, **config.adjustment.model_dump())
 
 
-def _registry(config: GraceConfig, backend: KnowledgeSearch, model: CompletionModel | None) -> ToolRegistry:
+def _create_registry(config: GraceConfig, backend: KnowledgeSearch, model: CompletionModel | None) -> ToolRegistry:
     search = RAGSearchTool(backend, search_limit=config.search.limit, score_threshold=config.search.score_threshold)
     reasoning = ExtractiveReasoningTool() if model is None else ReasoningTool(model)
     registry = ToolRegistry([search, reasoning, AskUserTool()])
@@ -178,7 +199,7 @@ def _registry(config: GraceConfig, backend: KnowledgeSearch, model: CompletionMo
     return registry
 
 
-def _executor(
+def _create_executor(
     settings: PlannerSettings,
     config: GraceConfig,
     planner: Planner,
@@ -191,6 +212,7 @@ def _executor(
         InterventionPolicy(**config.intervention.model_dump()),
         ReplanManager(**config.replan.model_dump()),
         config.executor.max_parallel_steps,
+        settings.language,
     )
     weights = config.confidence.weights
     judge = StepJudge(gate, ConfidenceCalculator(weights), evaluator=evaluator, embedder=embedder)
@@ -198,7 +220,7 @@ def _executor(
     return Executor(registry, judge, orchestrator, rules, weights, settings.planner_max_output_chars)
 
 
-def _limits(settings: PlannerSettings) -> Budget:
+def _build_limits(settings: PlannerSettings) -> Budget:
     return Budget(
         max_tokens=settings.planner_max_tokens or None,
         max_cost_micro_usd=round(1e6 * settings.planner_max_cost_usd) or None,
@@ -207,7 +229,7 @@ def _limits(settings: PlannerSettings) -> Budget:
     )
 
 
-def _tool_tasks(
+def _list_tool_tasks(
     settings: PlannerSettings, registry: ToolRegistry, closing: AsyncExitStack
 ) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
     """Return the background tasks that register the tools of other services and of MCP servers."""

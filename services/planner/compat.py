@@ -1,4 +1,4 @@
-"""The in-process API that the specification names: plans run in a program, without a store (P-36, P-47, P-107)."""
+"""The in-process API that the specification names: plans run in a program, without a store (P-36, P-47)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,15 @@ from datetime import datetime
 
 from services.planner.domain import events
 from services.planner.domain.answers import interpret_response
-from services.planner.domain.confidence import aggregate
 from services.planner.domain.events import Budget, Event, LogLine, Recorded
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.interventions import InterventionResponse
-from services.planner.domain.plans import ExecutionPlan, executable_plan, replace_steps
+from services.planner.domain.plans import ExecutionPlan, prepare_plan
 from services.planner.domain.results import ExecutionResult
 from services.planner.usecases.execute import Executor
 from services.planner.usecases.interventions import InterventionChannel, InterventionHandler
 from services.planner.usecases.recorder import ExecutionRecorder
 
-_CRITICAL_SCORE = 0.3
-_CRITICAL_FACTOR = 0.7
 _REPORTED_EVENTS = (
     events.StepFinished,
     events.StepSkipped,
@@ -75,8 +72,8 @@ class InProcessExecutor(Executor):
         To resume, call it again with the last state and the response to its `intervention_request` (P-48).
         """
         reports: asyncio.Queue[ExecutionState | LogLine | None] = asyncio.Queue()
-        first = state.copy() if state else ExecutionState(executable_plan(plan))
-        recorder = ExecutionRecorder(first, MemoryLog(), self.clock, _reporter_to(reports))
+        first = state.copy() if state else ExecutionState(prepare_plan(plan))
+        recorder = ExecutionRecorder(first, MemoryLog(), self.clock, _build_reporter(reports))
         if state is None:
             recorder.record(self.make_started(recorder.state.plan))
         elif state.intervention_request is not None and response is not None:
@@ -93,24 +90,7 @@ class InProcessExecutor(Executor):
                 await driver
 
 
-def aggregate_with_critical_check(scores: Sequence[float]) -> tuple[float, bool]:
-    """Return the mean, times .7 if any step is below .3, and whether one is (P-74)."""
-    mean = aggregate(scores, "mean")
-    has_critical = any(score < _CRITICAL_SCORE for score in scores)
-    return (mean * _CRITICAL_FACTOR if has_critical else mean), has_critical
-
-
-def without_step(plan: ExecutionPlan, step_id: int) -> ExecutionPlan:
-    """Return `plan` without a step and without all references to it (P-107)."""
-    steps = [
-        step.model_copy(update={"depends_on": tuple(d for d in step.depends_on if d != step_id)})
-        for step in plan.steps
-        if step.step_id != step_id
-    ]
-    return replace_steps(plan, steps)
-
-
-def _reporter_to(
+def _build_reporter(
     reports: asyncio.Queue[ExecutionState | LogLine | None],
 ) -> Callable[[ExecutionState, Event], None]:
     def report(state: ExecutionState, event: Event) -> None:

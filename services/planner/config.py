@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 from chassis.logging import get_logger
-from chassis.settings import BadSetting, Settings, SettingsFile, leaf_fields, read_settings, variable_names
+from chassis.settings import BadSetting, Settings, SettingsFile, list_leaf_fields, list_variables, read_settings
 from libs.llm.providers import find_provider
 from services.planner.domain.confidence import ConfidenceWeights
 from services.planner.domain.thresholds import Thresholds
@@ -141,7 +141,7 @@ def load_grace_config(path: Path) -> GraceConfig:
 
     Log a file that is missing or broken, and environment variables that name no setting (P-123, P-124).
     """
-    variables = {name for keys, _ in leaf_fields(GraceConfig) for name in variable_names(GraceConfig, keys)}
+    variables = {name for keys, _ in list_leaf_fields(GraceConfig) for name in list_variables(GraceConfig, keys)}
     for name in sorted(os.environ.keys() - variables):
         if name.startswith(PREFIX):
             _log.warning("unknown setting", variable=name)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field
 
-from chassis.settings import ServiceSettings, plain_field
+from chassis.settings import ServiceSettings, create_plain_field
 from libs.llm.settings import LLMSettings
+from libs.prompts.language import LanguageSetting
 from services.planner.config import DEFAULT_FILE
 
 
@@ -18,10 +18,10 @@ class PlannerSettings(LLMSettings, ServiceSettings):
     listen_address: str = "127.0.0.1:50054"
     """Address of gRPC, `host:port`. Port 0 selects a free port."""
 
-    search_addr: str = plain_field("127.0.0.1:50053")
+    search_addr: str = create_plain_field("127.0.0.1:50053")
     """Address of the search service, `host:port`: search steps call it."""
 
-    curator_addr: str = plain_field("127.0.0.1:50051")
+    curator_addr: str = create_plain_field("127.0.0.1:50051")
     """Address of the curator, `host:port`: it lists the datasets."""
 
     planner_database_url: str = Field("data/planner.db", min_length=1)
@@ -61,5 +61,5 @@ class PlannerSettings(LLMSettings, ServiceSettings):
     prompts_dir: Path = Path("prompts")
     """Folder with templates that replace built-in prompts: `generator/<dataset>.txt`, `generator/default.txt`."""
 
-    language: Literal["ja", "en"] = "ja"
-    """Language of the built-in prompts."""
+    language: LanguageSetting = "auto"
+    """Language of plans, questions and built-in prompts: `ja`, `en`, or `auto` for the language of the request."""

@@ -13,7 +13,6 @@ from libs.llm.connect import connect_chat
 from services.reflector.adapters.chat_model import ChatReflectionModel
 from services.reflector.adapters.importers.files import read_trajectories
 from services.reflector.prompts.builder import ReflectorPrompts
-from services.reflector.prompts.texts import PROMPT_TEXTS
 from services.reflector.rpc.servicer import ReflectorServicer
 from services.reflector.settings import ReflectorSettings
 from services.reflector.usecases.ports import Reflector
@@ -23,7 +22,7 @@ from services.reflector.usecases.reflect_with_model import ReflectorAgent
 
 def build(settings: ReflectorSettings, peers: Peers) -> Service:
     """Return the reflector service; it calls no peers. Raise BadSetting, such as a missing key (G-08)."""
-    client = connect_chat(settings, remaining=partial(deadlines.budget, None))
+    client = connect_chat(settings, remaining=partial(deadlines.compute_budget, None), default_temperature=0.0)
     servicer = ReflectorServicer(_build_reflector(client, settings), read_trajectories)
     return Service(
         name="reflector",
@@ -36,5 +35,5 @@ def _build_reflector(client: LLMClient, settings: ReflectorSettings) -> Reflecto
     if client.is_offline:
         return OfflineReflector()
     chars = settings.reflector_transcript_chars
-    prompts = ReflectorPrompts(settings.prompts_dir / "reflector", PROMPT_TEXTS[settings.language], chars)
+    prompts = ReflectorPrompts(settings.prompts_dir / "reflector", settings.language, chars)
     return ReflectorAgent(ChatReflectionModel(client, settings.llm_model), prompts, chars)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field
 
 from chassis.settings import ServiceSettings
 from libs.llm.settings import LLMSettings
+from libs.prompts.language import LanguageSetting
 
 
 class ReflectorSettings(LLMSettings, ServiceSettings):
@@ -21,8 +21,9 @@ class ReflectorSettings(LLMSettings, ServiceSettings):
     """Folder with templates that replace built-in prompts: `reflector/<dataset>.txt`, `reflector/default.txt`,
     `reflector/bullet_evaluation.txt`."""
 
-    language: Literal["ja", "en"] = "ja"
-    """Language of the built-in prompts. Offline lessons have the language of the trajectory."""
+    language: LanguageSetting = "auto"
+    """Language of the built-in prompts: `ja`, `en`, or `auto` for the language of the trajectory. Lessons always have
+    the language of the trajectory."""
 
     reflector_transcript_chars: int = Field(60_000, ge=2_000)
     """Maximum characters of a trajectory in a prompt; longer ones are reduced by importance. The same limit applies

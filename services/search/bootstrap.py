@@ -25,7 +25,11 @@ from services.search.adapters.loops import LoopsLoader, load_loops
 from services.search.adapters.peers import CuratorFeed, decode_bullet, parse_bullet
 from services.search.adapters.snapshots import NoSnapshots, SnapshotFiles
 from services.search.adapters.sql import schema
-from services.search.adapters.sql.repository import CollectionRepository, collection_database, embedding_database
+from services.search.adapters.sql.repository import (
+    CollectionRepository,
+    open_collection_database,
+    open_embedding_database,
+)
 from services.search.domain.bm25 import Variant
 from services.search.domain.bullet import IndexedBullet
 from services.search.domain.collection import Backend, Collection, parse_chunk_ref
@@ -45,6 +49,7 @@ from services.search.settings import SearchSettings
 from services.search.usecases.chunk_documents import ChunkDocuments
 from services.search.usecases.chunk_index import ChunkIndex
 from services.search.usecases.collection_indexes import CollectionIndexes
+from services.search.usecases.drop_deleted import DropDeletedPlaybooks
 from services.search.usecases.embedders import Embedders
 from services.search.usecases.evaluate import NAMED_VARIANTS, Quality, RankingVariant, evaluate, read_retrieval_set
 from services.search.usecases.hybrid_chunks import HybridChunks
@@ -70,9 +75,9 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
     embedding_pool = CpuPool("search-embed", workers=settings.embedding_threads)
     compile_pool = CpuPool("search-compile", workers=1)  # the feed and queries do not wait for a compiler
     with report_setting("HANSEI_SEARCH_DATABASE_URL"):
-        database = collection_database(settings.search_database_url)
-        cache_database = embedding_database(settings.search_database_url)
-    model = connect_embedding_model(settings, embedding_pool, closing, remaining=deadlines.remaining)
+        database = open_collection_database(settings.search_database_url)
+        cache_database = open_embedding_database(settings.search_database_url)
+    model = connect_embedding_model(settings, embedding_pool, closing, remaining=deadlines.get_remaining)
     log.info("embedding model loaded", model=model.model_id)
     cache = TableStore(schema.embeddings, cache_database.read, cache_database.write)
     embedder = TextEmbedder(model, cache, count=metrics.count_embeddings)
@@ -88,7 +93,7 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
         return PlaybookFollower(dataset, feed, embedder, index_factory, snapshots, scoring_pool)
 
     async def connect_former_model(model_id: str) -> TextEmbedder | None:
-        options = {"remaining": deadlines.remaining}
+        options = {"remaining": deadlines.get_remaining}
         former = await embedding_pool.run(connect_model_by_id, model_id, settings, embedding_pool, closing, **options)
         return TextEmbedder(former, cache) if former else None
 
@@ -117,7 +122,7 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
     weight = VectorWeight(settings.search_alpha, settings.search_alpha_scaling)
     rank = RankEntries(embedder, cache_query_terms(tokenize), weight, settings.search_fusion, scoring_pool)
     servicer = SearchServicer(
-        SearchPlaybook(indexes, rank, deadlines.remaining),
+        SearchPlaybook(indexes, rank, deadlines.get_remaining),
         RankBullets(embedder, rank, index_factory.create, scoring_pool),
         indexes,
         embedder,
@@ -187,6 +192,12 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
         tasks={
             "compiled loops": compile_loops,
             "cut-over of collections": ReembedCollections(store, collections, embedder).__call__,
+            "deleted playbooks": DropDeletedPlaybooks(
+                CuratorFeed(peers.channel("curator"), model.model_id),
+                snapshots,
+                scoring_pool,
+                settings.search_snapshot_seconds,
+            ).__call__,
             "maintenance of indexes": lambda: indexes.run_maintenance(settings.search_snapshot_seconds),
             "maintenance of collections": lambda: collections.run_maintenance(settings.search_snapshot_seconds),
         },
@@ -269,13 +280,13 @@ async def evaluate_file(settings: SearchSettings, path: Path, variants: Sequence
         )
     }
     compared.update((name, NAMED_VARIANTS[name]) for name in variants)
-    database = embedding_database(settings.search_database_url)
+    database = open_embedding_database(settings.search_database_url)
     pool = CpuPool("search-embed", workers=settings.embedding_threads)
     async with AsyncExitStack() as closing:
         closing.push_async_callback(database.close)
         closing.push_async_callback(pool.close)
         await database.open()
-        model = connect_embedding_model(settings, pool, closing, remaining=deadlines.remaining)
+        model = connect_embedding_model(settings, pool, closing, remaining=deadlines.get_remaining)
         cache = TableStore(schema.embeddings, database.read, database.write)
         embedder = TextEmbedder(model, cache)
         return await evaluate(retrieval_set, embedder, LoopsInUse(load_loops()), compared)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 
-from chassis.settings import ServiceSettings, plain_field
+from chassis.settings import ServiceSettings, create_plain_field
 from libs.embedding.settings import EmbeddingSettings
 from services.search.domain.bm25 import VARIANTS, Variant
 
@@ -19,28 +19,29 @@ class SearchSettings(ServiceSettings, EmbeddingSettings):
     listen_address: str = "127.0.0.1:50053"
     """Address of the gRPC server, `host:port`. Port 0 takes a free one."""
 
-    curator_addr: str = plain_field("127.0.0.1:50051")
+    curator_addr: str = create_plain_field("127.0.0.1:50051")
     """Address of the curator, `host:port`."""
 
     search_database_url: str = Field("data/search.db", min_length=1)
     """Database of embeddings and document collections: a file name for SQLite, or a PostgreSQL URL."""
 
-    search_alpha: float = plain_field(0.5, ge=0, le=1)
+    search_alpha: float = create_plain_field(0.5, ge=0, le=1)
     """Weight of the vector score against BM25, 0 to 1 (S-38)."""
 
-    search_alpha_scaling: bool = plain_field(True)
+    search_alpha_scaling: bool = create_plain_field(True)
     """Scale the default weight by the quality of the embedding model: `hashing` by 0.4, `minilm`, which knows only
-    English, by the query's share of Latin letters. The weight of a request is never scaled."""
+    English, by the query's share of Latin letters. With `multilingual` it rises up to 1 where the texts lack words of
+    the query. The weight of a request is never changed."""
 
-    search_tokenizer: Literal["mixed", "whitespace", "ja_bigram", "sudachi"] = plain_field("mixed")
+    search_tokenizer: Literal["mixed", "whitespace", "ja_bigram", "sudachi"] = create_plain_field("mixed")
     """Tokeniser: `mixed` for English and Japanese, `whitespace` the reference, `ja_bigram` with pairs of Japanese
     characters (S-27), `sudachi` like `mixed` with a dictionary of Japanese words; it needs the extra `sudachi`."""
 
-    search_bm25: Literal["", "okapi", "lucene"] = plain_field("")
+    search_bm25: Literal["", "okapi", "lucene"] = create_plain_field("")
     """The BM25 formula: `okapi` as specified (k1 1.5, b 0.75), or `lucene` (k1 0.9, b 0.6). Empty: the better one
     by measurement, `lucene` for the tokenisers `mixed` and `sudachi`, `okapi` for the specified ones."""
 
-    search_fusion: Literal["minmax", "rrf"] = plain_field("minmax")
+    search_fusion: Literal["minmax", "rrf"] = create_plain_field("minmax")
     """Fusion of both scores: `minmax` as specified, or `rrf`, reciprocal rank fusion."""
 
     search_snapshot_dir: str = "data/search-snapshots"
@@ -52,7 +53,7 @@ class SearchSettings(ServiceSettings, EmbeddingSettings):
     search_compile_after_seconds: float = Field(1.0, ge=0)
     """Seconds from the start until the compiled loops are loaded. Until then NumPy computes the same, slower."""
 
-    search_engine: Literal["built-in", "reference"] = plain_field("built-in")
+    search_engine: Literal["built-in", "reference"] = create_plain_field("built-in")
     """Ranking engine. `reference` ranks with `faiss.IndexFlatIP` and `rank_bm25.BM25Okapi` themselves, for comparison:
     same results, a hundred times slower, no snapshots, no preselection."""
 

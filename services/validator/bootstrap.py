@@ -35,8 +35,8 @@ def build(settings: ValidatorSettings, peers: chassis.Peers) -> chassis.Service:
     with report_setting("HANSEI_VALIDATOR_DATABASE_URL"):
         database = ValidatorDatabase(settings.validator_database_url)
     writer, judges = ConfiguredReportModel(LLMSettings), ChatJudgeModel(LLMSettings, RuleJudge(settings.language))
-    validator = _validator(settings, database, writer)
-    evaluator = _evaluator(settings, RetryingJudge(judges))
+    validator = _create_validator(settings, database, writer)
+    evaluator = _create_evaluator(settings, RetryingJudge(judges))
     leaderboard = LeaderboardServicer(Leaderboard(LeaderBoardStore(database)))
 
     async def start() -> None:
@@ -61,13 +61,13 @@ def build(settings: ValidatorSettings, peers: chassis.Peers) -> chassis.Service:
     )
 
 
-def _validator(
+def _create_validator(
     settings: ValidatorSettings, database: ValidatorDatabase, writer: ConfiguredReportModel
 ) -> ValidatorServicer:
     limits = RuleLimits(settings.rule_steps, settings.rule_seconds)
     kinds = Kinds(SqlKindStore(database), lambda definition: _compile(definition, limits))
     vocabulary = JapaneseVocabulary()
-    runs = RunReports(kinds, vocabulary, writer, RunMetrics(), settings.language)
+    runs = RunReports(kinds, vocabulary, writer, RunMetrics(), "en" if settings.language == "en" else "ja")
     return ValidatorServicer(kinds, ValidateReport(kinds, vocabulary), runs)
 
 
@@ -78,7 +78,7 @@ def _compile(definition: KindDefinition, limits: RuleLimits) -> ReportKind:
     return compile_kind(definition, limits)
 
 
-def _evaluator(settings: ValidatorSettings, judge: RetryingJudge) -> EvaluatorServicer:
+def _create_evaluator(settings: ValidatorSettings, judge: RetryingJudge) -> EvaluatorServicer:
     prompts = UserPromptBuilder(load_prompt_builder_settings(settings.workspace))
     scoring, judging = judge_models(settings, LLMSettings())
     return EvaluatorServicer(

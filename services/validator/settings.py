@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
-from chassis.settings import ServiceSettings, plain_field
+from chassis.settings import ServiceSettings, create_plain_field
+from libs.prompts.language import LanguageSetting
 
 
 class ValidatorSettings(ServiceSettings):
@@ -21,16 +20,17 @@ class ValidatorSettings(ServiceSettings):
     validator_database_url: str = Field("data/leaderboard.db", min_length=1)  # V-73
     """Database of entries, judgements and report kinds: a file name for SQLite, or a PostgreSQL URL."""
 
-    language: Literal["ja", "en"] = "ja"
-    """Language of prompts for reports, scores and judgements."""
+    language: LanguageSetting = "auto"
+    """Language of prompts for reports, scores and judgements: `ja`, `en`, or `auto`: Japanese for reports, the language
+    of the query for the others."""
 
     workspace: str = ""
     """Folder whose `configs/prompt_builder.toml` holds the evaluator prompt. Empty: built-in, or the environment."""
 
-    evaluator_model: str = plain_field("")
+    evaluator_model: str = create_plain_field("")
     """Model that scores submissions, `provider:model-name`. Empty: that of LLM_PROVIDER and LLM_MODEL."""
 
-    judge_model: str = plain_field("")
+    judge_model: str = create_plain_field("")
     """Model that judges whether another round is worthwhile, and compares submissions, `provider:model-name`. Empty:
     that of LLM_PROVIDER and LLM_MODEL."""
 

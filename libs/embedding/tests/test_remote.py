@@ -11,7 +11,7 @@ from chassis.retry import RetryPolicy
 from libs.embedding.errors import EmbeddingFailed
 from libs.embedding.remote import RemoteModel
 from libs.llm.attempts import Attempts, CallPolicy
-from libs.llm.failures import failure_of
+from libs.llm.failures import translate_failure
 
 
 class Lengths:
@@ -38,7 +38,7 @@ class Fixed:
 
 
 def client_of(model: Any, **options: Any) -> RemoteModel:
-    attempts = Attempts("m", CallPolicy(RetryPolicy(attempts=1)), lambda error: failure_of(error, "m"))
+    attempts = Attempts("m", CallPolicy(RetryPolicy(attempts=1)), lambda error: translate_failure(error, "m"))
     return RemoteModel(model, "m", attempts, **options)
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from libs.llm.chat import OfflineChatModel
 from libs.llm.client import LLMClient
 from libs.llm.errors import ModelOffline, ModelRefusedCall, ModelUnavailable, ReplyNotStructured
-from libs.llm.structured_output import response_format_of
+from libs.llm.structured_output import build_response_format
 from libs.prompts.templates import TemplateError
 
 
@@ -98,7 +98,7 @@ async def test_a_backend_that_takes_a_schema_is_held_to_it() -> None:
     model = ScriptedModel('{"answer": "x", "score": 7, "tags": ["good"]}', takes_schema=True)
     verdict = await LLMClient(model).ainvoke_structured([("human", "judge")], Verdict)
     assert verdict == Verdict(answer="x", score=7, tags=["good"])
-    assert (model.requests, model.options) == ([[("human", "judge")]], [{"extra_body": response_format_of(Verdict)}])
+    assert (model.requests, model.options) == ([[("human", "judge")]], [{"extra_body": build_response_format(Verdict)}])
 
 
 async def test_any_other_backend_is_asked_in_words() -> None:
@@ -132,12 +132,12 @@ async def test_a_reply_that_does_not_fit_is_asked_again_with_what_is_wrong() -> 
     assert (await LLMClient(model).ainvoke_structured([("human", "judge")], Verdict)).score == 70
     question, reply, correction = model.requests[1]
     assert (question, reply) == (("human", "judge"), ("ai", '{"answer": 1, "score": 700}'))
-    assert "answer: Input should be a valid string; score: Input should be less than or equal to 100" in correction[1]
+    assert "answer: must be a text; score: must be at most 100" in correction[1]
 
 
 async def test_a_reply_that_never_fits_is_an_error_that_says_why() -> None:
     model = ScriptedModel("no JSON", '{"answer": "x"}', "never")
-    with pytest.raises(ReplyNotStructured, match="does not fit Verdict: score: Field required"):
+    with pytest.raises(ReplyNotStructured, match="does not fit Verdict: score: is missing"):
         await LLMClient(model).ainvoke_structured([("human", "judge")], Verdict)
     assert model.replies == ["never"]
     model = ScriptedModel("no JSON", "never")
@@ -157,13 +157,13 @@ def test_the_schema_is_strict_where_all_fields_are_known() -> None:
     class Open(BaseModel):
         anything: dict[str, int]
 
-    strict = response_format_of(Outer)["response_format"]["json_schema"]
+    strict = build_response_format(Outer)["response_format"]["json_schema"]
     assert (strict["name"], strict["strict"]) == ("Outer", True)
     assert strict["schema"]["required"] == ["inner", "maybe"]
     assert strict["schema"]["additionalProperties"] is False
     assert strict["schema"]["$defs"]["Inner"]["required"] == ["note"]
     assert "default" not in str(strict)
-    assert response_format_of(Open)["response_format"]["json_schema"]["strict"] is False
+    assert build_response_format(Open)["response_format"]["json_schema"]["strict"] is False
 
 
 async def test_offline_there_is_no_chat_and_it_says_so() -> None:

@@ -113,9 +113,9 @@ def test_the_names_of_the_environment_work_and_those_under_hansei_win(monkeypatc
     settings = LLMSettings()
     assert (settings.llm_provider, settings.llm_model) == ("azure", "m2")
     assert settings.openai_api_key.get_secret_value() == "k"
-    assert settings.price_of("m2") == Price(input=1, output=2)
-    assert settings.price_of("gpt-4o-mini") == Price(input=0.15, output=0.60)
-    assert settings.price_of("unheard-of") is None
+    assert settings.get_price("m2") == Price(input=1, output=2)
+    assert settings.get_price("gpt-4o-mini") == Price(input=0.15, output=0.60)
+    assert settings.get_price("unheard-of") is None
 
 
 @pytest.mark.parametrize(

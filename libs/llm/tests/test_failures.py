@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from chassis.errors import FailedPrecondition
 from libs.llm.errors import ModelRateLimited, ModelRefusedCall, ModelReplyMalformed, ModelUnavailable
-from libs.llm.failures import failure_of
+from libs.llm.failures import translate_failure
 
 NOW = datetime(2025, 1, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -38,7 +38,7 @@ class GoogleError(Exception):
 
 
 def convert(error: Exception) -> ModelUnavailable:
-    return failure_of(error, "m", now=lambda: NOW)
+    return translate_failure(error, "m", now=lambda: NOW)
 
 
 @pytest.mark.parametrize(
@@ -107,12 +107,12 @@ def test_the_status_may_be_known_to_the_cause_alone() -> None:
 
 def test_an_error_that_is_named_already_stays_as_it_is() -> None:
     error = ModelRateLimited("429", retry_after=3)
-    assert failure_of(error, "m") is error
+    assert translate_failure(error, "m") is error
 
 
 def test_the_text_is_short_on_one_line_and_holds_no_key() -> None:
     error = ValueError("key sk-abcdef1234567890 and Bearer abc.def-123456\nand my-own-key " + "x" * 1000)
-    text = str(failure_of(error, "gpt-4o-mini", secrets=["my-own-key", ""]))
+    text = str(translate_failure(error, "gpt-4o-mini", secrets=["my-own-key", ""]))
     assert "sk-abc" not in text
     assert "abc.def" not in text
     assert "my-own-key" not in text

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 from libs.llm.errors import ReplyNotStructured
-from libs.llm.replies import MAX_REPLY_CHARS, extract_json_object, text_of
+from libs.llm.replies import MAX_REPLY_CHARS, extract_json_object, read_text
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -77,11 +77,11 @@ def test_text_parts_are_joined_without_separator() -> None:
         {"type": "image_url", "image_url": {"url": "x"}},
         {"text": "c"},
     ]
-    assert text_of(AIMessage(content=parts)) == "abc"  # G-07
-    assert text_of(AIMessage(content="plain")) == "plain"
-    assert text_of(AIMessage(content=[])) == ""
-    assert text_of(AIMessage(content=[{"type": "text", "text": 7}])) == ""
+    assert read_text(AIMessage(content=parts)) == "abc"  # G-07
+    assert read_text(AIMessage(content="plain")) == "plain"
+    assert read_text(AIMessage(content=[])) == ""
+    assert read_text(AIMessage(content=[{"type": "text", "text": 7}])) == ""
 
 
 def test_text_can_always_be_encoded() -> None:
-    assert text_of(AIMessage(content="a\ud800b 日本 😀")) == "a\ufffdb 日本 😀"
+    assert read_text(AIMessage(content="a\ud800b 日本 😀")) == "a\ufffdb 日本 😀"

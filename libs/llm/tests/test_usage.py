@@ -7,7 +7,8 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from libs.llm.usage import Price, Usage, collect_usage, cost_of, record
+from hansei.playbook.v1.usage_pb2 import ModelUsage
+from libs.llm.usage import Price, Usage, collect_usage, compute_cost, encode_usage, record
 
 
 def usage(sent: int | None = 10, received: int | None = 5, cost: float | None = 0.5) -> Usage:
@@ -33,6 +34,17 @@ def test_a_sum_with_an_unknown_part_is_unknown() -> None:
     assert (total.calls, total.input_tokens, total.output_tokens, total.cost_usd) == (3, None, None, None)
 
 
+def test_the_contract_gets_the_known_sums_and_the_number_of_unknown_calls() -> None:
+    with collect_usage() as total:
+        assert encode_usage(total) == ModelUsage()
+        record(usage())
+        record(usage(cost=None))
+        record(usage(sent=None, received=None, cost=None))
+    assert encode_usage(total) == ModelUsage(
+        calls=3, input_tokens=20, output_tokens=10, calls_without_tokens=1, cost_usd=0.5, calls_without_cost=2
+    )
+
+
 def test_no_calls_cost_nothing() -> None:
     with collect_usage() as total:
         pass
@@ -53,12 +65,12 @@ async def test_calls_of_tasks_started_inside_are_on_the_bill_and_others_are_not(
 
 def test_cost_is_known_only_when_everything_in_it_is() -> None:
     price = Price(input=0.15, output=0.60)
-    assert cost_of(1_000_000, 500_000, price) == pytest.approx(0.45)
-    assert cost_of(0, 0, price) == 0
-    assert cost_of(None, 1, price) is None
-    assert cost_of(1, None, price) is None
-    assert cost_of(1, 1, None) is None
-    assert cost_of(1_000_000, None, Price(input=0.02)) == pytest.approx(0.02)
+    assert compute_cost(1_000_000, 500_000, price) == pytest.approx(0.45)
+    assert compute_cost(0, 0, price) == 0
+    assert compute_cost(None, 1, price) is None
+    assert compute_cost(1, None, price) is None
+    assert compute_cost(1, 1, None) is None
+    assert compute_cost(1_000_000, None, Price(input=0.02)) == pytest.approx(0.02)
 
 
 @pytest.mark.parametrize("price", [{"input": -1}, {"input": float("inf")}, {"input": 1, "out": 2}, {}])

@@ -1,9 +1,8 @@
-"""Prompts of teams, evaluators and judges, byte for byte, and what their templates may do."""
+"""Prompts of teams, evaluators and judges, and what their templates may do."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from libs.prompts.builder import UserPromptBuilder
 from libs.prompts.contexts import EvaluatorPromptContext, ImprovementJudgment, RoundPromptContext, RoundState
 from libs.prompts.settings import PromptBuilderSettings
 
-GOLDEN = Path(__file__).with_name("golden")
 QUERY = "社内の{勉強会}を続けるには? {{ user_prompt }}"
 NOW = "2025-11-25T10:00:00.123456+09:00"
 RANKING = [
@@ -84,23 +82,23 @@ def context(
     return RoundPromptContext(**{**given_fields, **fields})
 
 
-def golden(name: str) -> str:
-    return (GOLDEN / f"{name}.txt").read_bytes().decode("utf-8")
-
-
-def test_golden_evaluator_prompt() -> None:  # B-08, B-16, B-31, B-49
-    prompt = builder().build_evaluator_prompt(
-        EvaluatorPromptContext(user_query=QUERY, submission="S {{ x }} {y} {% raw %}")
-    )
-    assert prompt == golden("evaluator")
+def test_the_evaluator_prompt_has_its_values_as_they_are() -> None:  # B-08, B-16, B-31, B-49
+    submission = "S {{ x }} {y} {% raw %}"
+    prompt = builder().build_evaluator_prompt(EvaluatorPromptContext(user_query=QUERY, submission=submission))
+    assert prompt.startswith(f"---\n現在日時: {NOW}\n---\n\n")
+    assert f"# ユーザクエリ\n{QUERY}\n\n# 提出内容\n{submission}" in prompt
 
 
 @pytest.mark.parametrize("store", [Store, AsyncStore])
-async def test_golden_round_prompts(store: type[Store]) -> None:  # B-09, B-17, B-18, B-32, B-33
+async def test_round_prompts_show_history_ranking_and_position(store: type[Store]) -> None:  # B-09, B-17, B-18, B-32
     third = context(3, HISTORY, store())
-    assert await builder().build_judgment_prompt(third) == golden("judgment")
-    assert await builder().build_team_prompt(third) == golden("team_round_3")
-    assert await builder().build_team_prompt(context(1)) == golden("team_round_1")
+    shown = ["次の案 {{ 7 * 7 }}", "**スコア:** 88.00/100", "1    | t1       | チームさくら | 88.00 ← あなたのチーム"]
+    judgment, team = await builder().build_judgment_prompt(third), await builder().build_team_prompt(third)
+    assert all(part in prompt for part in shown for prompt in (judgment, team))
+    assert "現在、2チーム中1位です。" in team  # B-33
+    first = await builder().build_team_prompt(context(1))
+    assert "まだ過去のSubmissionはありません。" in first
+    assert "前回より改善" not in first
 
 
 async def test_english_prompts_are_complete() -> None:
@@ -213,9 +211,10 @@ TEMPLATE_TEXT = st.text(alphabet="{}%#ab あ\n-'\"|", max_size=40).filter(str.st
 @settings(max_examples=150, deadline=None)
 @given(query=TEMPLATE_TEXT, submission=TEMPLATE_TEXT)
 def test_text_with_template_syntax_appears_as_it_is(query: str, submission: str) -> None:  # B-16, B-49, G-67
-    prompt = builder().build_evaluator_prompt(EvaluatorPromptContext(user_query=query, submission=submission))
-    before, after = (
-        builder().build_evaluator_prompt(EvaluatorPromptContext(user_query="\x00", submission="\x01")).split("\x00")
+    japanese = builder(language="ja")
+    prompt = japanese.build_evaluator_prompt(EvaluatorPromptContext(user_query=query, submission=submission))
+    before, after = japanese.build_evaluator_prompt(EvaluatorPromptContext(user_query="\x00", submission="\x01")).split(
+        "\x00"
     )
     assert prompt == before + query + after.replace("\x01", submission)
 
@@ -236,6 +235,22 @@ def test_rounds_count_from_one() -> None:  # B-03, B-05
     with pytest.raises(ValidationError, match="round_number must be >= 1"):
         context(0)
     assert context(4).round_history == []
+
+
+def test_the_context_of_a_round_has_these_fields() -> None:  # B-02
+    fields = ["user_prompt", "round_number", "round_history", "team_id", "team_name", "execution_id", "store"]
+    assert list(RoundPromptContext.model_fields) == fields
+    without_store = RoundPromptContext(
+        user_prompt="q", round_number=1, round_history=[], team_id="t", team_name="T", execution_id="e"
+    )
+    assert without_store.store is None
+
+
+def test_markup_is_not_escaped_and_nothing_undefined_is_empty() -> None:  # B-07
+    text = "<b> & \"'"
+    assert evaluator_prompt("{{ user_query }}", EvaluatorPromptContext(user_query=text, submission="s")) == text
+    with pytest.raises(RuntimeError, match="'nope' is undefined"):
+        evaluator_prompt("{{ nope }}")
 
 
 def test_round_state_fields() -> None:  # B-01

@@ -41,7 +41,7 @@ def test_defaults() -> None:  # B-34, B-35
     assert settings.team_user_prompt == DEFAULT_TEAM_USER_PROMPT
     assert settings.evaluator_user_prompt == DEFAULT_EVALUATOR_USER_PROMPT
     assert settings.judgment_user_prompt == DEFAULT_JUDGMENT_USER_PROMPT
-    assert all(template.endswith("}}\n") for template in vars(settings).values() if template != "ja")
+    assert all(template.endswith("}}\n") for template in vars(settings).values() if template != "auto")
 
 
 def test_english_defaults(monkeypatch: pytest.MonkeyPatch) -> None:

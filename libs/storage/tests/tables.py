@@ -7,14 +7,14 @@ from pathlib import Path
 from sqlalchemy import Column, Connection, Integer, MetaData, Table, Text, insert, select
 
 from libs.storage.idempotency import IdempotencyTable
-from libs.storage.leases import Leases, lease_columns
+from libs.storage.leases import Leases, make_lease_columns
 from libs.storage.migrations import Migrations
 from libs.storage.timestamps import Timestamp
 
 metadata = MetaData()
 item = Table("item", metadata, Column("name", Text, primary_key=True), Column("value", Integer))
 moment = Table("moment", metadata, Column("number", Integer, primary_key=True), Column("at", Timestamp))
-worker = Table("worker", metadata, Column("name", Text, primary_key=True), Column("state", Text), *lease_columns())
+worker = Table("worker", metadata, Column("name", Text, primary_key=True), Column("state", Text), *make_lease_columns())
 requests = IdempotencyTable(metadata, "test_request")
 leases = Leases(worker, "name")
 

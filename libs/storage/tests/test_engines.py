@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
-from libs.storage.engines import create_database_engine, display_name, parse_location, sqlite_error_name
+from libs.storage.engines import create_database_engine, display_name, get_sqlite_error_name, parse_location
 from tests.support.campaigns import campaign_size
 
 
@@ -46,7 +46,7 @@ def test_writers_take_turns_from_the_beginning_and_readers_do_not_wait(tmp_path:
             assert reading.execute(text("SELECT count(*) FROM t")).scalar() == 0
         with pytest.raises(OperationalError) as caught, second.begin():
             pass
-    assert sqlite_error_name(caught.value) == "SQLITE_BUSY"
+    assert get_sqlite_error_name(caught.value) == "SQLITE_BUSY"
     for engine in (first, second, reader):
         engine.dispose()
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
-from services.curator.domain.log import Revision
+from services.curator.domain.log import Revision, RevisionKind
 from services.curator.usecases.ports import PlaybookStore
 
 _log = get_logger(__name__)
@@ -40,10 +40,11 @@ class _Tail:
             self.next = asyncio.Event()
 
     def append(self, revision: Revision) -> None:
-        """Cache the next revision; after a gap, only this one."""
-        if self.newest and revision.number != self.newest[-1].number + 1:
-            if revision.number <= self.newest[-1].number:
-                return
+        """Cache the next revision; after a gap, and of a deleted dataset, only this one."""
+        newest = self.newest[-1].number if self.newest else 0
+        if revision.number <= newest:
+            return
+        if revision.number > newest + 1 or revision.origin.kind is RevisionKind.DELETE:
             self.newest.clear()
             self.changes = 0
         self.newest.append(revision)

@@ -26,7 +26,7 @@ def count_revision(revision: Revision) -> None:
     """Count a committed revision, its deltas and votes."""
     _revisions.add(1, {"kind": revision.origin.kind.value})
     for operation in revision.operations:
-        _deltas.add(1, {"type": operation.delta.type, "outcome": _outcome(operation)})
+        _deltas.add(1, {"type": operation.delta.type, "outcome": _name_outcome(operation)})
     for vote in revision.votes:
         _votes.add(1, {"tag": vote.vote.tag, "counted": vote.applied})
 
@@ -45,7 +45,7 @@ def count_pending(states: Mapping[PendingState, int]) -> None:
     _pending.update(states)
 
 
-def _outcome(operation: Operation) -> str:
+def _name_outcome(operation: Operation) -> str:
     if operation.applied:
         return "applied"
     if operation.conflict:

@@ -40,13 +40,13 @@ class SectionLoader:
 
     async def read(self, dataset: str) -> list[SectionDefinition]:
         """Return the sections of `dataset`; a changed file is parsed in a thread."""
-        if self._parsed is None or self._parsed.version != self._version():
+        if self._parsed is None or self._parsed.version != self._stat_version():
             return await asyncio.to_thread(self.load, dataset)
         return self.load(dataset)
 
     def load(self, dataset: str) -> list[SectionDefinition]:
         """Return the sections of `dataset` in file order; [] with a log line if there are none (C-29)."""
-        parsed = self._current()
+        parsed = self._get_current()
         if parsed.problem:
             _log.warning("sections file cannot be read", file=str(self._path), problem=parsed.problem)
             return []
@@ -56,15 +56,15 @@ class SectionLoader:
             log = _log.info if self._path == SHIPPED_FILE else _log.warning
             log("sections file defines no sections for the dataset", file=str(self._path), dataset=dataset)
             return []
-        return list(self._definitions(dataset, listed))
+        return list(self._read_definitions(dataset, listed))
 
-    def _current(self) -> _SectionsFile:
-        version = self._version()
+    def _get_current(self) -> _SectionsFile:
+        version = self._stat_version()
         if self._parsed is None or self._parsed.version != version:
             self._parsed = self._parse(version)
         return self._parsed
 
-    def _version(self) -> _Version | None:
+    def _stat_version(self) -> _Version | None:
         try:
             status = self._path.stat()
         except OSError:
@@ -82,7 +82,7 @@ class SectionLoader:
         except (ValueError, yaml.YAMLError, RecursionError) as error:
             return _SectionsFile(version, problem=str(error))
 
-    def _definitions(self, dataset: str, listed: list[object]) -> Iterator[SectionDefinition]:
+    def _read_definitions(self, dataset: str, listed: list[object]) -> Iterator[SectionDefinition]:
         for index, element in enumerate(listed):
             name, description = (
                 (element.get("name"), element.get("description")) if isinstance(element, dict) else (None, None)

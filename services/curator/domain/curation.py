@@ -98,6 +98,17 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True)
+class EvidenceCall:
+    """A tool call of a trajectory: the error is empty if it worked; `repaired_by` is the position of a later call."""
+
+    operation: str
+    arguments: str = ""
+    error: str = ""
+    repaired_by: int | None = None
+    step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SectionDefinition:
     """A section of a dataset and the description of its bullets (C-27)."""
 
@@ -111,7 +122,7 @@ class Reflection:
 
     `signal` is the evidence for the outcome of the trajectory: `reward`, `test_report`, `ground_truth`, `self_report`,
     or empty if unknown. `model` is the reflecting model, `offline` for rules. `served` are the ids of the bullets that
-    were served to the trajectory and are not learned from it again.
+    were served to the trajectory and are not learned from it again. `calls` are its tool calls in order.
     """
 
     insights: tuple[Lesson, ...] = ()
@@ -121,6 +132,9 @@ class Reflection:
     signal: str = ""
     model: str = ""
     served: frozenset[str] = frozenset()
+    calls: tuple[EvidenceCall, ...] = ()
+    task_id: str = ""
+    is_success: bool = False
 
     @property
     def is_reliable(self) -> bool:

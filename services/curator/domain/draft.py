@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from services.curator.domain.ids import new_id
+from services.curator.domain.ids import create_id
 from services.curator.domain.log import SlotChange, Stamp, StoredBullet
-from services.curator.domain.playbook import Bullet, Source, content_fingerprint
+from services.curator.domain.playbook import Bullet, Source, hash_content
 
 
 class DatasetView(Protocol):
@@ -93,12 +93,12 @@ class Draft:
 
     def find(self, bullet_id: str) -> StoredBullet | None:
         """Return the first bullet with this id (C-21)."""
-        return self._first(self.view.bullets_with_id(bullet_id), self._slots_by_id.get(bullet_id, ()))
+        return self._find_first(self.view.bullets_with_id(bullet_id), self._slots_by_id.get(bullet_id, ()))
 
     def find_duplicate(self, content: str) -> StoredBullet | None:
         """Return the first bullet with exactly this content."""
-        mark = content_fingerprint(content)
-        return self._first(self.view.bullets_with_fingerprint(mark), self._slots_by_fingerprint.get(mark, ()))
+        mark = hash_content(content)
+        return self._find_first(self.view.bullets_with_fingerprint(mark), self._slots_by_fingerprint.get(mark, ()))
 
     def all_bullets(self) -> list[StoredBullet]:
         """Return all bullets in playbook order."""
@@ -114,7 +114,7 @@ class Draft:
         """Append a new bullet with a new id and no votes, and return it (C-62, C-68 to C-73)."""
         if self._next_number is None:
             self._next_number = self.view.highest_number() + 1
-        bullet_id = new_id(section, self._next_number, self._is_used, self._new_uuid)
+        bullet_id = create_id(section, self._next_number, self._is_used, self._new_uuid)
         self._next_number += 1
         return self.insert(
             Bullet(id=bullet_id, section=section, content=content, searchable_text=content).replace_fields(**fields)
@@ -188,19 +188,19 @@ class Draft:
         after = replace(after, touched_revision=self.stamp.revision)
         self._now[after.slot] = after
         self._slots_by_id.setdefault(after.bullet.id, set()).add(after.slot)
-        self._slots_by_fingerprint.setdefault(content_fingerprint(after.bullet.content), set()).add(after.slot)
+        self._slots_by_fingerprint.setdefault(hash_content(after.bullet.content), set()).add(after.slot)
         return after
 
     def _forget(self, slot: int) -> None:
         stored = self._now.get(slot)
         if stored is not None:
             self._slots_by_id[stored.bullet.id].discard(slot)
-            self._slots_by_fingerprint[content_fingerprint(stored.bullet.content)].discard(slot)
+            self._slots_by_fingerprint[hash_content(stored.bullet.content)].discard(slot)
 
     def _is_used(self, bullet_id: str) -> bool:
         return bool(self._slots_by_id.get(bullet_id)) or bool(self.view.bullets_with_id(bullet_id))
 
-    def _first(self, bullets: Sequence[StoredBullet], changed_slots: Iterable[int]) -> StoredBullet | None:
+    def _find_first(self, bullets: Sequence[StoredBullet], changed_slots: Iterable[int]) -> StoredBullet | None:
         """Return the first of the unchanged bullets of the view and of the changed ones of the draft."""
         untouched = (stored for stored in bullets if stored.slot not in self._now)
         candidates = [*untouched, *(stored for slot in changed_slots if (stored := self._now[slot]))]

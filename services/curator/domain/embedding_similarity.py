@@ -85,33 +85,33 @@ class EmbeddingSimilarity(Similarity):
 
     def cosine(self, text: str, other: str) -> float:
         """Return the cosine of the embeddings of two texts; 0 if a text has no embedding here."""
-        first, second = self._vector(text), self._vector(other)
+        first, second = self._find_vector(text), self._find_vector(other)
         return 0.0 if first is None or second is None else float(first @ second)
 
     def nearest(self, content: str, bullets: Sequence[StoredBullet]) -> tuple[StoredBullet | None, float]:
         """Return the first bullet with the highest score, and the score; (None, 0.0) if every score is 0."""
-        cosines = self._cosines(content) if bullets else None
+        cosines = self._compute_cosines(content) if bullets else None
         if cosines is None:
             return None, 0.0
-        scores = self._scores(content, cosines)[self._rows_of(bullets)]
+        scores = self._compute_scores(content, cosines)[self._stack_rows(bullets)]
         best = int(scores.argmax())
         return (bullets[best], float(scores[best])) if scores[best] > 0.0 else (None, 0.0)
 
     def rank(self, content: str, bullets: Sequence[StoredBullet], limit: int) -> list[StoredBullet]:
         """Return at most `limit` bullets, by the cosine of their text and `content`, best first."""
-        cosines = self._cosines(content) if bullets else None
+        cosines = self._compute_cosines(content) if bullets else None
         if cosines is None:
             return []
-        ranked = np.argsort(-cosines[self._rows_of(bullets)], kind="stable")
+        ranked = np.argsort(-cosines[self._stack_rows(bullets)], kind="stable")
         return [bullets[index] for index in ranked[:limit].tolist()]
 
-    def _cosines(self, content: str) -> Float32s | None:
+    def _compute_cosines(self, content: str) -> Float32s | None:
         """Return the cosines of a lesson and all rows, shape (rows,), computed once; None for a text without vector."""
         if content not in self._products and (vector := self._lessons.get(content)) is not None:
             self._products[content] = self._vectors @ vector
         return self._products.get(content)
 
-    def _scores(self, content: str, cosines: Float32s) -> Float32s:
+    def _compute_scores(self, content: str, cosines: Float32s) -> Float32s:
         """Return the `score` of `content` and every row, shape (rows,)."""
         thresholds = self.thresholds
         scores = np.clip(cosines, 0.0, 1.0)
@@ -127,11 +127,11 @@ class EmbeddingSimilarity(Similarity):
             scores[(self._subjects != NO_SUBJECT) & (self._subjects != number)] = 0.0
         return scores
 
-    def _rows_of(self, bullets: Sequence[StoredBullet]) -> NDArray[np.intp]:
+    def _stack_rows(self, bullets: Sequence[StoredBullet]) -> NDArray[np.intp]:
         rows = self._matrix.rows
         return np.fromiter((rows[stored.bullet.content] for stored in bullets), np.intp, len(bullets))
 
-    def _vector(self, text: str) -> Float32s | None:
+    def _find_vector(self, text: str) -> Float32s | None:
         lesson = self._lessons.get(text)
         if lesson is not None:
             return lesson

@@ -1,14 +1,16 @@
 """The errors of the curator; their reasons are part of the contract.
 
 InvalidDatasetName, InvalidBullet, InvalidPolicy, UnreadablePlaybook   InvalidArgument
-RevisionNotFound, BulletNotFound, PendingChangeNotFound                NotFound
-RevisionAhead                                                          OutOfRange
-PendingChangeDecided, NotWritableAsText                                FailedPrecondition
+DatasetNotFound, BulletNotFound, PendingChangeNotFound                 NotFound
+RevisionAhead, RevisionErased                                          OutOfRange
+PendingChangeDecided, NotWritableAsText, DatasetDeleted                FailedPrecondition
 WatcherTooFarBehind                                                    Aborted
 SimilarityUnavailable                                                  Unavailable
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from chassis.errors import (
     Aborted,
@@ -65,6 +67,38 @@ class RevisionAhead(OutOfRange):
             f'dataset "{dataset}" has no revision {revision}: its newest is {head}',
             metadata={"dataset": dataset, "revision": str(revision), "head_revision": str(head)},
         )
+
+
+class DatasetNotFound(NotFound):
+    """The dataset has no revision, no pending change and no rules of its own."""
+
+    reason = "DATASET_NOT_FOUND"
+
+    def __init__(self, dataset: str, similar: Sequence[str]) -> None:
+        names = ", ".join(similar)
+        remedy = f"similar names: {names}" if names else "the first trajectory or import creates it"
+        super().__init__(
+            f'dataset "{dataset}" does not exist; {remedy}', metadata={"dataset": dataset, "similar": names}
+        )
+
+
+class RevisionErased(OutOfRange):
+    """The revision is of a dataset that was deleted; a later one of the same name does not have it."""
+
+    reason = "REVISION_ERASED"
+
+    def __init__(self, dataset: str, revision: int, deleted_revision: int) -> None:
+        super().__init__(
+            f'revision {revision} of dataset "{dataset}" was erased: the dataset was deleted by revision'
+            f" {deleted_revision}",
+            metadata={"dataset": dataset, "revision": str(revision), "deleted_revision": str(deleted_revision)},
+        )
+
+
+class DatasetDeleted(FailedPrecondition):
+    """The dataset was deleted after the revision that a change is based on; nothing of the change was stored."""
+
+    reason = "DATASET_DELETED"
 
 
 class BulletNotFound(NotFound):

@@ -15,6 +15,7 @@ from enum import StrEnum
 from pydantic import ValidationError
 
 from chassis.errors import Violation, shorten
+from chassis.field_errors import describe_error, describe_rule
 from services.curator.domain.errors import InvalidBullet, NotWritableAsText, UnreadablePlaybook
 from services.curator.domain.playbook import Bullet, Playbook, validate_bullet
 
@@ -50,9 +51,9 @@ def detect_format(text: str) -> PlaybookFormat:
 def parse_playbook(text: str, form: PlaybookFormat) -> Playbook:
     """Return the playbook in `text`. Raises UnreadablePlaybook, which names line or field; InvalidBullet."""
     text = text.removeprefix("\ufeff")
-    playbook = _from_json(text) if form is PlaybookFormat.JSON else Playbook(bullets=list(_from_text(text, form)))
+    playbook = _parse_json(text) if form is PlaybookFormat.JSON else Playbook(bullets=list(_parse_text(text, form)))
     if len(playbook.bullets) > MAX_BULLETS:
-        raise _unreadable("bullets", f"{len(playbook.bullets)} bullets, at most {MAX_BULLETS} are allowed")
+        raise _build_read_error("bullets", f"{len(playbook.bullets)} bullets, at most {MAX_BULLETS} are allowed")
     for index, bullet in enumerate(playbook.bullets):
         validate_bullet(bullet, f"bullets[{index}]")
     return playbook
@@ -62,22 +63,21 @@ def encode_playbook(playbook: Playbook, form: PlaybookFormat) -> str:
     """Return the encoded playbook. Raises NotWritableAsText for an id or section that a dialect cannot hold."""
     if form is PlaybookFormat.JSON:
         return playbook.model_dump_json(indent=2) + "\n"
-    return "\n".join(_lines(playbook.bullets, form)) + "\n" if playbook.bullets else ""
+    return "\n".join(_iterate_lines(playbook.bullets, form)) + "\n" if playbook.bullets else ""
 
 
-def _from_json(text: str) -> Playbook:
+def _parse_json(text: str) -> Playbook:
     try:
         playbook = Playbook.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
-        raise _unreadable(path or "the file", first["msg"]) from error
+        field, _, problem = describe_error(error.errors(include_url=False)[0], "the file").partition(": ")
+        raise _build_read_error(field, problem) from error
     if "bullets" not in playbook.model_fields_set:
-        raise _unreadable("bullets", "is missing: the file is JSON, but not a playbook")
+        raise _build_read_error("bullets", "is missing: the file is JSON, but not a playbook")
     return playbook
 
 
-def _from_text(text: str, form: PlaybookFormat) -> Iterator[Bullet]:
+def _parse_text(text: str, form: PlaybookFormat) -> Iterator[Bullet]:
     section = SECTION_BEFORE_ANY
     head: tuple[int, str] | None = None
     body: list[str] = []
@@ -92,9 +92,11 @@ def _from_text(text: str, form: PlaybookFormat) -> Iterator[Bullet]:
         if found:
             head, body = (number, found[1]), [found[2]]
         elif line.startswith("##"):
-            section = _section_of(line.removeprefix("##").removeprefix(" "))
+            section = _get_section(line.removeprefix("##").removeprefix(" "))
         elif line.strip():
-            raise _unreadable(f"line {number}", f'"{shorten(line)}" is neither a heading nor a bullet `[id] text`')
+            raise _build_read_error(
+                f"line {number}", f'"{shorten(line)}" is neither a heading nor a bullet `[id] text`'
+            )
     if head:
         yield _create_bullet(head, "\n".join(body), section, form)
 
@@ -105,43 +107,45 @@ def _create_bullet(head: tuple[int, str], text: str, section: str, form: Playboo
     if form is PlaybookFormat.COUNTED:
         found = _COUNTED.fullmatch(text)
         if not found:
-            raise _unreadable(f"line {number}", f"bullet {shorten(bullet_id)} has no `helpful=N harmful=N :: text`")
+            raise _build_read_error(
+                f"line {number}", f"bullet {shorten(bullet_id)} has no `helpful=N harmful=N :: text`"
+            )
         helpful, harmful, text = int(found[1]), int(found[2]), found[3] or ""
     try:
         return Bullet(
             id=bullet_id, section=section, content=text, searchable_text=text, helpful=helpful, harmful=harmful
         )
     except ValidationError as error:
-        raise InvalidBullet(f"line {number}", error.errors()[0]["msg"]) from error
+        raise InvalidBullet(f"line {number}", describe_rule(error.errors()[0])) from error
 
 
-def _lines(bullets: Iterable[Bullet], form: PlaybookFormat) -> Iterator[str]:
+def _iterate_lines(bullets: Iterable[Bullet], form: PlaybookFormat) -> Iterator[str]:
     section: str | None = None
     for bullet in bullets:
         if bullet.section != section:
             section = bullet.section
-            yield f"## {_heading_of(section, bullet)}"
+            yield f"## {_format_heading(section, bullet)}"
         if "]" in bullet.id or "\n" in bullet.id:
-            raise _not_writable(bullet, 'its id has "]" or a line break')
+            raise _build_write_error(bullet, 'its id has "]" or a line break')
         counters = f"helpful={bullet.helpful} harmful={bullet.harmful} :: " if form is PlaybookFormat.COUNTED else ""
         text = f"\n{CONTINUED}".join(bullet.content.split("\n"))
         yield f"[{bullet.id}] {counters}{text}"
 
 
-def _section_of(heading: str) -> str:
+def _get_section(heading: str) -> str:
     return heading.lower().replace(" ", "_") if _CAPITALS.fullmatch(heading) else heading
 
 
-def _heading_of(section: str, bullet: Bullet) -> str:
+def _format_heading(section: str, bullet: Bullet) -> str:
     heading = section.upper().replace("_", " ") if _SNAKE.fullmatch(section) else section
-    if _section_of(heading) != section or "\n" in section:
-        raise _not_writable(bullet, f'its section "{shorten(section)}" would be parsed as another one')
+    if _get_section(heading) != section or "\n" in section:
+        raise _build_write_error(bullet, f'its section "{shorten(section)}" would be parsed as another one')
     return heading
 
 
-def _not_writable(bullet: Bullet, why: str) -> NotWritableAsText:
-    return NotWritableAsText(f'bullet "{shorten(bullet.id)}" cannot be written as text: {why}; export as JSON')
+def _build_write_error(bullet: Bullet, reason: str) -> NotWritableAsText:
+    return NotWritableAsText(f'bullet "{shorten(bullet.id)}" cannot be written as text: {reason}; export as JSON')
 
 
-def _unreadable(field: str, problem: str) -> UnreadablePlaybook:
+def _build_read_error(field: str, problem: str) -> UnreadablePlaybook:
     return UnreadablePlaybook(f"{field}: {problem}", violations=[Violation(field, problem)])

@@ -12,7 +12,7 @@ _SLUGS = {"strategies_and_hard_rules": "shr", "troubleshooting_and_pitfalls": "t
 _MAX_DIGITS = 18
 
 
-def slug(section: str) -> str:
+def build_slug(section: str) -> str:
     """Return the prefix of ids in `section` (C-69, C-70)."""
     if section in _SLUGS:
         return _SLUGS[section]
@@ -22,23 +22,23 @@ def slug(section: str) -> str:
     return "".join(word[0] for word in words[:5]) if len(words) > 1 else words[0][:4]
 
 
-def number_of(bullet_id: str) -> int | None:
+def parse_number(bullet_id: str) -> int | None:
     """Return the number in an id, None for a uuid or any other form (C-71)."""
     match = _NUMBERED.match(bullet_id)
     return int(match[1]) if match and len(match[1]) <= _MAX_DIGITS else None
 
 
-def highest_number(ids: Iterable[str]) -> int:
+def find_highest_number(ids: Iterable[str]) -> int:
     """Return the highest number of all ids, 0 without any (C-71)."""
-    return max((number for number in map(number_of, ids) if number is not None), default=0)
+    return max((number for number in map(parse_number, ids) if number is not None), default=0)
 
 
-def numbered_id(section: str, number: int) -> str:
+def format_id(section: str, number: int) -> str:
     """Return ``<slug>-<number, at least five digits>``."""
-    return f"{slug(section)}-{number:05d}"
+    return f"{build_slug(section)}-{number:05d}"
 
 
-def new_id(section: str, number: int, is_used: Callable[[str], bool], new_uuid: Callable[[], str]) -> str:
+def create_id(section: str, number: int, is_used: Callable[[str], bool], new_uuid: Callable[[], str]) -> str:
     """Return the id for a new bullet: the numbered one, or a uuid when that exists already (C-73)."""
-    wanted = numbered_id(section, number)
+    wanted = format_id(section, number)
     return new_uuid() if is_used(wanted) else wanted

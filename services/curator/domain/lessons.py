@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from services.curator.domain.curation import Lesson
 from services.curator.domain.similarity import Similarity, find_names, find_subject
-from services.curator.domain.word_similarity import word_weights
+from services.curator.domain.word_similarity import weigh_words
 
 # A text replaces one that it does not contain if it has this many times as many words.
 SAYS_MORE = 1.25
@@ -16,22 +16,17 @@ _OPENING_CHARS = 60
 
 def contains(text: str, other: str) -> bool:
     """Return True if `text` has every word and every name of `other`, and more."""
-    return word_weights(text).keys() > word_weights(other).keys() and find_names(text) >= find_names(other)
+    return weigh_words(text).keys() > weigh_words(other).keys() and find_names(text) >= find_names(other)
 
 
 def says_more(text: str, other: str, similarity: Similarity) -> bool:
     """Return True if `text` states the same lesson in clearly more words, though not in all words of `other`."""
-    richer = len(word_weights(text)) >= SAYS_MORE * max(1, len(word_weights(other)))
+    richer = len(weigh_words(text)) >= SAYS_MORE * max(1, len(weigh_words(other)))
     return (
         richer
         and find_names(text) >= find_names(other)
         and similarity.cosine(text, other) >= similarity.thresholds.same_meaning
     )
-
-
-def is_recipe(text: str, query: str) -> bool:
-    """Return True if a lesson lists the calls of one task: it quotes the task and names tools to call for it."""
-    return quotes(text, query) and bool(find_names(text) - find_names(query))
 
 
 def is_attested(text: str, query: str) -> bool:

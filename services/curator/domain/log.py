@@ -26,6 +26,7 @@ class RevisionKind(StrEnum):
     MERGE = "merge"
     REVIEW = "review"
     UPKEEP = "upkeep"
+    DELETE = "delete"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ def fold(changes: Iterable[SlotChange], onto: dict[int, StoredBullet] | None = N
     return dict(sorted(slots.items()))
 
 
-def net_changes(changes: Iterable[SlotChange]) -> list[SlotChange]:
+def merge_changes(changes: Iterable[SlotChange]) -> list[SlotChange]:
     """Return one change for each slot whose bullet differs in the end, in slot order."""
     first: dict[int, SlotChange] = {}
     last: dict[int, SlotChange] = {}

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from services.curator.domain.curation import Conflict, DeltaContextItem, Operation, Proposal, Vote, VoteOutcome
 from services.curator.domain.draft import Ballot, Draft
 from services.curator.domain.log import StoredBullet
-from services.curator.domain.playbook import MAX_CONTENT_CHARS, MAX_SECTION_CHARS, MAX_SOURCES, Source, text_problem
+from services.curator.domain.playbook import (
+    MAX_CONTENT_CHARS,
+    MAX_SECTION_CHARS,
+    MAX_SOURCES,
+    Source,
+    find_text_problem,
+)
 
 ALREADY_THERE = "the same lesson is already there: {id}"
 ALREADY_SERVED = "this lesson was served to the trajectory: {id}"
@@ -26,10 +32,10 @@ def count_votes(draft: Draft, votes: Sequence[Vote], *, is_reliable: bool = True
     A vote of a trajectory with a self-reported outcome is reported and not counted; the trajectory may vote again when
     its outcome is confirmed.
     """
-    return [_count(draft, vote, is_reliable) for vote in votes]
+    return [_count_vote(draft, vote, is_reliable) for vote in votes]
 
 
-def _count(draft: Draft, vote: Vote, is_reliable: bool) -> VoteOutcome:
+def _count_vote(draft: Draft, vote: Vote, is_reliable: bool) -> VoteOutcome:
     stored = draft.find(vote.bullet_id)
     if stored is None:
         return VoteOutcome(vote, applied=False, skipped_reason=UNKNOWN_BULLET)
@@ -66,7 +72,7 @@ def merge_deltas(draft: Draft, proposals: Sequence[Proposal], terms: MergeTerms 
 
 def _merge(draft: Draft, proposal: Proposal, terms: MergeTerms, removed: set[str]) -> Operation:
     delta = proposal.delta
-    problem = proposal.decline_reason or _out_of_bounds(delta)
+    problem = proposal.decline_reason or _describe_bounds(delta)
     if problem:
         return Operation(proposal, applied=False, bullet_id=delta.bullet_id or "", skipped_reason=problem)
     if delta.type == "ADD":
@@ -151,16 +157,16 @@ def _find_conflict(
     return None if removal is None else Conflict(base_revision, removal, None)
 
 
-def _out_of_bounds(delta: DeltaContextItem) -> str:
+def _describe_bounds(delta: DeltaContextItem) -> str:
     """Return the bound that the delta breaks, or ""."""
     if delta.type == "DELETE":
         return ""
     if not delta.content.strip():
         return CONTENT_MISSING
-    problem = text_problem(delta.content, MAX_CONTENT_CHARS)
+    problem = find_text_problem(delta.content, MAX_CONTENT_CHARS)
     if problem:
         return f"content: {problem}"
-    problem = text_problem(delta.section, MAX_SECTION_CHARS) if delta.type == "ADD" else ""
+    problem = find_text_problem(delta.section, MAX_SECTION_CHARS) if delta.type == "ADD" else ""
     return problem and f"section: {problem}"
 
 
@@ -182,10 +188,10 @@ def summarize_changes(operations: Iterable[Operation], votes: Iterable[VoteOutco
     return ", ".join(parts) or "no change"
 
 
-def new_texts(proposals: Iterable[Proposal]) -> list[str]:
+def find_new_texts(proposals: Iterable[Proposal]) -> list[str]:
     """Return the texts that the proposals may add to a playbook."""
     deltas = (proposal.delta for proposal in proposals if not (proposal.decline_reason or proposal.confirmed_id))
-    return [delta.content for delta in deltas if delta.type != "DELETE" and not _out_of_bounds(delta)]
+    return [delta.content for delta in deltas if delta.type != "DELETE" and not _describe_bounds(delta)]
 
 
 def join_sources(sources: tuple[Source, ...], new_sources: tuple[Source, ...]) -> tuple[Source, ...]:

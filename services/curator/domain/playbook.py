@@ -79,7 +79,7 @@ class Bullet(BaseModel):
         return self.helpful / votes if votes else 0.5
 
     @model_serializer(mode="wrap")
-    def _without_unused_extensions(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _remove_unused_extensions(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         plain: dict[str, Any] = handler(self)
         for name in ("sources", "retired"):
             if not plain.get(name):
@@ -136,12 +136,12 @@ def validate_bullet(bullet: Bullet, field: str = "bullet") -> Bullet:
 def _validate_text(field: str, text: str, limit: int, *, required: bool = False) -> None:
     if required and not text:
         raise InvalidBullet(field, "must not be empty")
-    problem = text_problem(text, limit)
+    problem = find_text_problem(text, limit)
     if problem:
         raise InvalidBullet(field, problem)
 
 
-def text_problem(text: str, limit: int) -> str:
+def find_text_problem(text: str, limit: int) -> str:
     """Return the bound that `text` breaks, or ""."""
     if len(text) > limit:
         return f"{len(text)} characters, at most {limit} are allowed"
@@ -152,12 +152,12 @@ def text_problem(text: str, limit: int) -> str:
     return ""
 
 
-def content_fingerprint(content: str) -> str:
+def hash_content(content: str) -> str:
     """Return the SHA-256 (hex) of the content with normalized white space: equal for exact duplicates only."""
     return hashlib.sha256(" ".join(content.split()).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def shrunken_score(helpful: int, harmful: int) -> float:
+def compute_shrunken_score(helpful: int, harmful: int) -> float:
     """Return the confidence by Laplace's rule of succession, for eviction: two votes do not beat two hundred."""
     return (helpful + 1) / (helpful + harmful + 2)
 

@@ -46,6 +46,6 @@ class Policy:
     trust: Mapping[str, Trust] = field(default_factory=dict)
     pending_lifetime: timedelta = DEFAULT_PENDING_LIFETIME
 
-    def trust_of(self, author: str) -> Trust:
+    def get_trust(self, author: str) -> Trust:
         """Return the trust in `author`."""
         return self.trust.get(author, Trust.MEDIUM)

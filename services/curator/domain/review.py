@@ -1,12 +1,14 @@
-"""Pending changes, which wait for the decision of a person."""
+"""Pending changes, which wait for the decision of a person, and the records of evidence beside them."""
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from services.curator.domain.curation import Proposal
+from services.curator.domain.curation import DeltaContextItem, Proposal
+from services.curator.domain.evidence import Evidence
 
 
 class PendingState(StrEnum):
@@ -17,11 +19,13 @@ class PendingState(StrEnum):
     REJECTED = "rejected"
     EXPIRED = "expired"
     STALE = "stale"
+    EVIDENCE = "evidence"
+    """A record of evidence; it waits for more tasks, not for a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingChange:
-    """A proposal that waits, or waited, for review. Times are aware UTC."""
+    """A proposal that waits, or waited, for review, or a record of `evidence`. Times are aware UTC."""
 
     id: str
     dataset: str
@@ -35,3 +39,27 @@ class PendingChange:
     expires: datetime
     decided_by: str = ""
     decision_reason: str = ""
+    evidence: Evidence | None = None
+
+
+def build_evidence_id(dataset: str, operation: str) -> str:
+    """Return the id of the record of an operation."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{dataset}/evidence/{operation}"))
+
+
+def hold_evidence(dataset: str, evidence: Evidence, now: datetime) -> PendingChange:
+    """Return the pending change that stores a record of evidence."""
+    nothing = DeltaContextItem(type="ADD", section="", content="", reasoning="evidence")
+    return PendingChange(
+        id=build_evidence_id(dataset, evidence.operation),
+        dataset=dataset,
+        proposal=Proposal(nothing),
+        base_revision=0,
+        author="",
+        source_trajectory="",
+        waits_because="",
+        state=PendingState.EVIDENCE,
+        proposed=now,
+        expires=now,
+        evidence=evidence,
+    )

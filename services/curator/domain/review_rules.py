@@ -30,7 +30,7 @@ _INSTRUCTIONS = re.compile(
 )
 
 
-def wait_reason_of(policy: Policy, trust: Trust, proposal: Proposal) -> str:
+def find_wait_reason(policy: Policy, trust: Trust, proposal: Proposal) -> str:
     """Return the reason why the policy makes the proposal wait for review; empty if it does not."""
     if policy.review_mode is ReviewMode.AUTO:
         return ""

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from services.curator.domain.ids import highest_number
+from services.curator.domain.ids import find_highest_number
 from services.curator.domain.log import SlotChange, StoredBullet, fold
-from services.curator.domain.playbook import Bullet, Playbook, PlaybookMetadata, content_fingerprint, utc_now
+from services.curator.domain.playbook import Bullet, Playbook, PlaybookMetadata, hash_content, utc_now
 
 
 class Snapshot:
     """A dataset at `revision`. Implements `DatasetView`, without history and votes.
 
-    `created_at` and `updated_at` may be naive if they were imported so (C-20); they are never compared.
+    `created_at` and `updated_at` may be naive if they were imported so (C-20); they are never compared. Revisions
+    before `deleted_revision` are erased.
     """
 
     def __init__(
@@ -24,11 +25,13 @@ class Snapshot:
         *,
         created_at: datetime | None = None,
         updated_at: datetime | None = None,
+        deleted_revision: int = 0,
     ) -> None:
         self.dataset = dataset
         self.revision = revision
         self.created_at = created_at
         self.updated_at = updated_at
+        self.deleted_revision = deleted_revision
         self.slots: Mapping[int, StoredBullet] = {bullet.slot: bullet for bullet in stored}
         self.bullets = len(self.slots)
         self.next_slot = max(self.slots, default=-1) + 1
@@ -36,7 +39,8 @@ class Snapshot:
     def advance(self, revision: int, changes: Sequence[SlotChange]) -> Snapshot:
         """Return the snapshot at `revision` from the changes since this one."""
         slots = fold(changes, dict(self.slots))
-        return Snapshot(self.dataset, revision, slots.values(), created_at=self.created_at, updated_at=self.updated_at)
+        times = {"created_at": self.created_at, "updated_at": self.updated_at}
+        return Snapshot(self.dataset, revision, slots.values(), **times, deleted_revision=self.deleted_revision)
 
     @property
     def playbook(self) -> Playbook:
@@ -56,7 +60,7 @@ class Snapshot:
 
     def bullets_with_fingerprint(self, fingerprint: str) -> Sequence[StoredBullet]:
         """Return the bullets whose content has this fingerprint, in playbook order."""
-        return [stored for stored in self.slots.values() if content_fingerprint(stored.bullet.content) == fingerprint]
+        return [stored for stored in self.slots.values() if hash_content(stored.bullet.content) == fingerprint]
 
     def all_bullets(self) -> Sequence[StoredBullet]:
         """Return all bullets in playbook order."""
@@ -64,7 +68,7 @@ class Snapshot:
 
     def highest_number(self) -> int:
         """Return the highest number in a bullet's id (C-71)."""
-        return highest_number(stored.bullet.id for stored in self.slots.values())
+        return find_highest_number(stored.bullet.id for stored in self.slots.values())
 
     def last_removal_after(self, bullet_id: str, revision: int) -> int | None:
         """Return None: a snapshot has no history."""

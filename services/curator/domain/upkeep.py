@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from services.curator.domain.draft import Ballot, Draft
 from services.curator.domain.log import StoredBullet
 from services.curator.domain.merge import join_sources
-from services.curator.domain.playbook import content_fingerprint, estimate_tokens, shrunken_score
+from services.curator.domain.playbook import compute_shrunken_score, estimate_tokens, hash_content
 from services.curator.domain.policy import Policy
 from services.curator.domain.word_neighbours import WordNeighbours
 
@@ -34,13 +34,13 @@ def retire(draft: Draft, candidates: Iterable[StoredBullet], policy: Policy) -> 
     return [stored.bullet.id for stored in retired]
 
 
-def eviction_order(bullets: Iterable[StoredBullet]) -> list[StoredBullet]:
+def sort_for_eviction(bullets: Iterable[StoredBullet]) -> list[StoredBullet]:
     """Sort for eviction: retired bullets, lowest shrunken score, fewest sources, longest unchanged first."""
     return sorted(
         bullets,
         key=lambda stored: (
             not stored.bullet.retired,
-            shrunken_score(stored.bullet.helpful, stored.bullet.harmful),
+            compute_shrunken_score(stored.bullet.helpful, stored.bullet.harmful),
             len(stored.bullet.sources),
             stored.touched_revision,
             stored.slot,
@@ -55,7 +55,7 @@ def evict(draft: Draft, policy: Policy, tokens: int) -> list[str]:
     if not excess and spare >= 0:
         return []
     evicted: list[str] = []
-    for stored in eviction_order(draft.all_bullets()):
+    for stored in sort_for_eviction(draft.all_bullets()):
         if len(evicted) >= excess and spare >= 0:
             break
         draft.remove(stored)
@@ -77,7 +77,7 @@ def merge_duplicates(
     slots: dict[str, int] = {}
     neighbours = WordNeighbours()
     for stored in draft.all_bullets():
-        mark = content_fingerprint(stored.bullet.content)
+        mark = hash_content(stored.bullet.content)
         duplicate = remaining.get(slots.get(mark, -1))
         if duplicate is None and threshold is not None:
             near, score = neighbours.nearest(stored.bullet.content)

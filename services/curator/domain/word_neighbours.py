@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from services.curator.domain.log import StoredBullet
-from services.curator.domain.word_similarity import WORDS, word_weights
+from services.curator.domain.word_similarity import WORDS, weigh_words
 
 # The nearest bullet by score is among this many bullets that are nearest by cosine.
 CANDIDATES = 16
@@ -25,14 +25,14 @@ class WordNeighbours:
         """Add a bullet, or replace the text of its slot."""
         self.drop(stored.slot)
         self._bullets[stored.slot] = stored
-        for feature, weight in word_weights(stored.bullet.content).items():
+        for feature, weight in weigh_words(stored.bullet.content).items():
             self._slots[feature][stored.slot] = weight
 
     def drop(self, slot: int) -> None:
         """Remove the bullet of this slot, if there is one."""
         stored = self._bullets.pop(slot, None)
         if stored is not None:
-            for feature in word_weights(stored.bullet.content):
+            for feature in weigh_words(stored.bullet.content):
                 self._slots[feature].pop(slot, None)
 
     def nearest(self, content: str) -> tuple[StoredBullet | None, float]:
@@ -42,7 +42,7 @@ class WordNeighbours:
     def _rank(self, content: str, limit: int) -> list[StoredBullet]:
         """Return at most `limit` bullets that share words with `content`, by their cosine, best first."""
         scores: defaultdict[int, float] = defaultdict(float)
-        for feature, weight in word_weights(content).items():
+        for feature, weight in weigh_words(content).items():
             for slot, other in self._slots.get(feature, {}).items():
                 scores[slot] += weight * other
         return [self._bullets[slot] for slot in sorted(scores, key=lambda slot: (-scores[slot], slot))[:limit]]

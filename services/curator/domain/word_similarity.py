@@ -28,25 +28,25 @@ _STOP_WORDS = frozenset(
 
 
 @lru_cache(maxsize=65_536)
-def word_weights(text: str) -> Mapping[str, float]:
+def weigh_words(text: str) -> Mapping[str, float]:
     """Return the weights of the features of `text`, scaled to length 1; empty without a feature."""
-    counts = Counter(_features(text.lower()))
+    counts = Counter(_extract_features(text.lower()))
     raw = {feature: 1.0 + math.log(count) for feature, count in counts.items()}
     length = math.sqrt(sum(weight * weight for weight in raw.values()))
     return {feature: weight / length for feature, weight in raw.items()}
 
 
-def _features(text: str) -> Iterable[str]:
+def _extract_features(text: str) -> Iterable[str]:
     words = _WORD.findall(text)
     content = [word for word in words if word not in _STOP_WORDS] or words
     for word in content:
         if word.isascii():
-            yield _stem(word)
+            yield _stem_word(word)
         else:
             yield from (word[at : at + 2] for at in range(max(1, len(word) - 1)))
 
 
-def _stem(word: str) -> str:
+def _stem_word(word: str) -> str:
     """Return the word without its endings of number and tense."""
     for ending in ("ing", "ed", "es", "s"):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
@@ -62,7 +62,7 @@ class WordSimilarity(Similarity):
 
     def cosine(self, text: str, other: str) -> float:
         """Return the cosine of two texts, 0..1: 1 for the same features, 0 for none in common."""
-        small, large = sorted((word_weights(text), word_weights(other)), key=len)
+        small, large = sorted((weigh_words(text), weigh_words(other)), key=len)
         return min(1.0, sum(weight * large.get(feature, 0.0) for feature, weight in small.items()))
 
     def rank(self, content: str, bullets: Sequence[StoredBullet], limit: int) -> list[StoredBullet]:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
+from libs.prompts.language import LanguageSetting, choose_language
 from libs.prompts.templates import PromptTemplates
 from services.curator.domain.curation import Lesson, SectionDefinition
 from services.curator.domain.playbook import Bullet, validate_dataset_name
-from services.curator.prompts.texts import BUILT_IN, OUTLINE, prompt_values
+from services.curator.prompts.texts import PROMPT_TEXTS, build_prompt_values
 
 
 class CuratorPromptBuilder:
     """Fills `<prompts_dir>/<dataset>.txt`, else `<prompts_dir>/default.txt`, else the built-in one (C-44 to C-53)."""
 
-    def __init__(self, prompts_dir: str | Path = "prompts/curator", language: Literal["ja", "en"] = "ja") -> None:
-        self._outline = OUTLINE[language]
-        self._templates = PromptTemplates(Path(prompts_dir), BUILT_IN[language])
+    def __init__(self, prompts_dir: str | Path = "prompts/curator", language: LanguageSetting = "ja") -> None:
+        """`auto` is the language of the lessons."""
+        self._folder = Path(prompts_dir)
+        self._language: LanguageSetting = language
 
     def build(
         self,
@@ -31,5 +32,8 @@ class CuratorPromptBuilder:
 
         Raises InvalidDatasetName.
         """
-        values = prompt_values(insights, bullets, sections, others, self._outline)
-        return self._templates.fill_first((validate_dataset_name(dataset), "default"), values)
+        texts = PROMPT_TEXTS[choose_language(self._language, *(insight.key_insight for insight in insights))]
+        values = build_prompt_values(insights, bullets, sections, others, texts)
+        return PromptTemplates(self._folder, texts.curation).fill_first(
+            (validate_dataset_name(dataset), "default"), values
+        )

@@ -1,53 +1,53 @@
-"""The built-in templates of the curation prompt, and the values of its placeholders."""
+"""The built-in prompt of the curator by language, in `texts.toml`, and the values of its placeholders."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from libs.prompts.language import load_texts
 from services.curator.domain.curation import Lesson, SectionDefinition
 from services.curator.domain.playbook import Bullet
 
-BUILT_IN: Mapping[str, str] = {
-    path.stem: path.read_text(encoding="utf-8") for path in Path(__file__).with_name("templates").glob("*.txt")
-}
-"""The built-in templates by language (C-53)."""
 
-NO_INSIGHTS = "(Insightsはありません)"
-NO_BULLETS = "(Bulletはありません)"
-NO_SECTIONS = "(セクション定義はありません)"
+@dataclass(frozen=True, slots=True)
+class CuratorTexts:
+    """The template of one language, and the texts that go into it."""
 
-OUTLINE: Mapping[str, str] = {
-    "ja": "（{total}件のBulletのうち、関連する{shown}件を上に示した。残りの概要。これらはUPDATEもDELETEもできない）",
-    "en": "(Above are the {shown} of {total} bullets that matter here. The others in outline; they can be neither "
-    "updated nor deleted)",
-}
-"""The heading of the outline of a large playbook, by language."""
+    curation: str
+    no_insights: str
+    no_bullets: str
+    no_sections: str
+    outline: str
+
+
+PROMPT_TEXTS = load_texts(Path(__file__).with_suffix(".toml"), CuratorTexts)
 
 OUTLINE_CHARS = 6_000
 OUTLINE_SECTIONS = 50
 _FIRST_CHARS = 48
 
 
-def prompt_values(
+def build_prompt_values(
     insights: Sequence[Lesson],
     bullets: Sequence[Bullet],
     sections: Sequence[SectionDefinition],
-    others: Sequence[Bullet] = (),
-    heading: str = OUTLINE["ja"],
+    others: Sequence[Bullet],
+    texts: CuratorTexts,
 ) -> dict[str, str]:
     """Return the values of the placeholders `{insights}`, `{bullets}` and `{sections}` (C-49 to C-51).
 
     `others` are the bullets of a large playbook that the prompt contains only as an outline.
     """
-    shown = "\n\n".join(f"[{bullet.id}] {bullet.section}\n{bullet.content}" for bullet in bullets) or NO_BULLETS
+    shown = "\n\n".join(f"[{bullet.id}] {bullet.section}\n{bullet.content}" for bullet in bullets) or texts.no_bullets
     if others:
-        title = heading.format(total=len(bullets) + len(others), shown=len(bullets))
+        title = texts.outline.format(total=len(bullets) + len(others), shown=len(bullets))
         shown = f"{shown}\n\n{title}\n{outline(others)}"
     return {
-        "insights": "\n".join(insight.key_insight for insight in insights) or NO_INSIGHTS,
+        "insights": "\n".join(insight.key_insight for insight in insights) or texts.no_insights,
         "bullets": shown,
-        "sections": "\n".join(f"- {section.name}: {section.description}" for section in sections) or NO_SECTIONS,
+        "sections": "\n".join(f"- {section.name}: {section.description}" for section in sections) or texts.no_sections,
     }
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from libs.embedding.embedder import TextEmbedder
 from libs.embedding.errors import EmbeddingFailed
-from libs.embedding.model import Float32s, content_hash
+from libs.embedding.model import Float32s, Languages, hash_content
 from libs.embedding.remote import STRICTEST
 from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.curation import (
@@ -22,7 +22,7 @@ from services.curator.domain.curation import (
     SectionDefinition,
 )
 from services.curator.domain.log import Origin, RevisionKind
-from services.curator.domain.merge import new_texts
+from services.curator.domain.merge import find_new_texts
 from services.curator.domain.playbook import MAX_CONTENT_CHARS
 from services.curator.domain.policy import Policy, ReviewMode
 from services.curator.domain.snapshot import Snapshot
@@ -36,7 +36,7 @@ from services.curator.usecases.similarity import WordSource
 class Model:
     """A model that notes what it is to embed. It fails with `error`, and answers when `open` is set."""
 
-    model_id, trust, only_latin, thresholds = "m", 1.0, False, STRICTEST
+    model_id, trust, languages, thresholds = "m", 1.0, Languages.SEVERAL, STRICTEST
 
     def __init__(self) -> None:
         self.embedded: list[list[str]] = []
@@ -61,8 +61,8 @@ async def test_each_text_is_embedded_once() -> None:
     again = await embed(["b", "c"])
     assert model.embedded == [["a", "b"], ["c"]]
     assert counted == [(2, 0), (2, 0)]
-    assert (made.model_id, set(made.vectors)) == ("m", {content_hash("a"), content_hash("b")})
-    assert set(again.vectors) == {content_hash("b"), content_hash("c")}
+    assert (made.model_id, set(made.vectors)) == ("m", {hash_content("a"), hash_content("b")})
+    assert set(again.vectors) == {hash_content("b"), hash_content("c")}
 
 
 async def test_a_model_that_fails_is_left_alone_for_a_while_and_no_write_fails() -> None:
@@ -71,10 +71,10 @@ async def test_a_model_that_fails_is_left_alone_for_a_while_and_no_write_fails()
     await embed(["known"])
     model.error = EmbeddingFailed("no")
     assert (await embed(["a"])).vectors == {}
-    assert set((await embed(["b", "known"])).vectors) == {content_hash("known")}
+    assert set((await embed(["b", "known"])).vectors) == {hash_content("known")}
     assert model.embedded == [["known"], ["a"]]
     now[0], model.error = PAUSE_SECONDS, None
-    assert set((await embed(["b"])).vectors) == {content_hash("b")}
+    assert set((await embed(["b"])).vectors) == {hash_content("b")}
 
 
 async def test_a_write_waits_half_of_its_callers_time_at_most() -> None:
@@ -93,7 +93,7 @@ async def test_what_was_embedded_before_the_model_failed_is_stored() -> None:
 
     texts = [f"text {number}" for number in range(2 * BATCH)]
     embed = EmbedNewTexts(TextEmbedder(Failing()))
-    assert set((await embed(texts)).vectors) == {content_hash(text) for text in texts[:BATCH]}
+    assert set((await embed(texts)).vectors) == {hash_content(text) for text in texts[:BATCH]}
 
 
 async def test_a_caller_that_goes_away_takes_the_call_along() -> None:
@@ -190,4 +190,4 @@ def test_texts_are_new_that_would_enter_the_playbook() -> None:
         proposal("ADD", "known", confirmed_id="b"),
         *(proposal("ADD", content) for content in ("", " \n", long, "\x00")),
     ]
-    assert new_texts(proposals) == ["added", "reworded", "waits"]
+    assert find_new_texts(proposals) == ["added", "reworded", "waits"]

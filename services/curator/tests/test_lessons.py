@@ -20,19 +20,16 @@ from services.curator.domain.curation import (
     Reflection,
     SectionDefinition,
 )
-from services.curator.domain.lessons import contains, is_attested, is_recipe, merge_lessons
+from services.curator.domain.lessons import contains, is_attested, merge_lessons
 from services.curator.domain.log import Stamp, StoredBullet
 from services.curator.domain.playbook import Bullet, Source
 from services.curator.domain.review import PendingState
 from services.curator.domain.snapshot import Snapshot
-from services.curator.domain.upkeep import eviction_order
+from services.curator.domain.upkeep import sort_for_eviction
 from services.curator.domain.word_similarity import WORDS
 from services.curator.usecases.corroboration import WAITS_ALREADY, WAITS_FOR_A_SECOND
 from services.curator.usecases.curate import Curation, CuratorAgent
-from services.curator.usecases.rule_curator import (
-    HOLDS_FOR_ONE_TASK,
-    RuleCurator,
-)
+from services.curator.usecases.rule_curator import GENERAL_ADVICE, RuleCurator
 from services.curator.usecases.similarity import WordSource
 
 LIMIT = 'Before `http GET`: space requests out, or `http GET` fails with "HTTP 429 Too Many Requests".'
@@ -67,13 +64,15 @@ class NoSections:
         return []
 
 
-async def curate(store: SqlPlaybookStore, trajectory: str, *texts: str, signal: str = "reward") -> Curation:
+async def curate(
+    store: SqlPlaybookStore, trajectory: str, *texts: str, signal: str = "reward", model: str = OFFLINE_MODEL
+) -> Curation:
     reflection = Reflection(
         tuple(insight(text, 1) for text in texts),
         trajectory_id=trajectory,
         query=QUERY,
         signal=signal,
-        model=OFFLINE_MODEL,
+        model=model,
     )
     by_words = WordSource()
     return await CuratorAgent(RuleCurator(by_words), store, NoSections(), by_words).run(reflection, "d")
@@ -122,13 +121,6 @@ def test_a_text_contains_another_when_nothing_is_lost() -> None:
     assert not contains(REPAIRED, LIMIT.replace("space requests out", "ask for less"))
 
 
-def test_a_recipe_quotes_its_task_and_names_calls() -> None:
-    assert is_recipe(RECIPE, QUERY)
-    assert not is_recipe(f'For "{QUERY}" the right answer is "160 EUR".', QUERY)
-    assert not is_recipe("Before you sum up orders, call `http` for all pages.", "sum up orders")
-    assert not is_recipe(LIMIT, QUERY)
-
-
 def test_a_lesson_is_attested_by_what_a_tool_said() -> None:
     assert is_attested(LIMIT, QUERY)
     assert is_attested(TAKEN_JA, QUERY)
@@ -167,28 +159,26 @@ async def test_lessons_on_different_messages_stand_side_by_side(store: SqlPlaybo
     assert [bullet.content for bullet in (await store.load("d")).bullet_list] == [NO_EMAIL, NO_NAME]
 
 
-async def test_a_recipe_is_declined_with_the_reason(store: SqlPlaybookStore) -> None:
-    curation = await curate(store, "a", RECIPE, HABIT)
-    assert [(operation.applied, operation.skipped_reason) for operation in curation.operations] == [
-        (False, HOLDS_FOR_ONE_TASK),
-        (True, ""),
-    ]
-    assert [bullet.content for bullet in (await store.load("d")).bullet_list] == [HABIT]
+async def test_rules_put_neither_recipes_nor_general_advice_into_a_playbook(store: SqlPlaybookStore) -> None:
+    curation = await curate(store, "a", RECIPE, HABIT, LIMIT, model=OFFLINE_MODEL)
+    assert [operation.skipped_reason for operation in curation.operations] == [GENERAL_ADVICE, GENERAL_ADVICE, ""]
+    assert [bullet.content for bullet in (await store.load("d")).bullet_list] == [LIMIT]
 
 
 async def test_without_a_reliable_signal_only_what_tools_said_is_learned_at_once(store: SqlPlaybookStore) -> None:
-    curation = await curate(store, "a", LIMIT, HABIT, signal=SELF_REPORT)
+    await curate(store, "b", LIMIT, signal=SELF_REPORT)
+    curation = await curate(store, "a", HABIT, signal=SELF_REPORT, model="m")
     assert [bullet.content for bullet in (await store.load("d")).bullet_list] == [LIMIT]
     [waiting] = curation.pending
     assert (waiting.proposal.delta.content, waiting.waits_because) == (HABIT, WAITS_FOR_A_SECOND)
 
 
 async def test_a_second_trajectory_lets_in_what_waited(store: SqlPlaybookStore) -> None:
-    await curate(store, "a", HABIT, signal=SELF_REPORT)
-    again = await curate(store, "a", HABIT, signal=SELF_REPORT)
+    await curate(store, "a", HABIT, signal=SELF_REPORT, model="m")
+    again = await curate(store, "a", HABIT, signal=SELF_REPORT, model="m")
     assert [operation.skipped_reason for operation in again.operations] == [WAITS_ALREADY]
     assert (await store.load("d")).bullet_list == []
-    second = await curate(store, "b", HABIT, signal=SELF_REPORT)
+    second = await curate(store, "b", HABIT, signal=SELF_REPORT, model="m")
     assert (
         second.operations[0].delta.reasoning == "a second trajectory teaches it (cosine of words 1.00); the first was a"
     )
@@ -216,4 +206,4 @@ def test_what_one_run_taught_gives_way_before_what_two_did() -> None:
     sources = (Source(trajectory="a"), Source(trajectory="b"))
     twice = replace(twice, bullet=twice.bullet.replace_fields(sources=sources))
     once = replace(once, bullet=once.bullet.replace_fields(sources=sources[:1]))
-    assert [item.bullet.id for item in eviction_order([twice, praised, once])] == ["s-00002", "s-00001", "s-00003"]
+    assert [item.bullet.id for item in sort_for_eviction([twice, praised, once])] == ["s-00002", "s-00001", "s-00003"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from services.curator.domain.curation import DeltaContextItem, Proposal, Vote, VoteTag, summarize_deltas
 from services.curator.domain.draft import Draft
-from services.curator.domain.ids import highest_number, new_id, slug
+from services.curator.domain.ids import build_slug, create_id, find_highest_number
 from services.curator.domain.log import Stamp, StoredBullet
 from services.curator.domain.merge import MergeTerms, count_votes, merge_deltas
 from services.curator.domain.playbook import Bullet
@@ -92,7 +92,7 @@ def test_vector_of_section_7() -> None:  # C-61, C-66, C-67, C-81
     ],
 )
 def test_slug(section: str, expected: str) -> None:  # C-69, C-70
-    assert slug(section) == expected
+    assert build_slug(section) == expected
 
 
 @pytest.mark.parametrize(
@@ -105,15 +105,15 @@ def test_slug(section: str, expected: str) -> None:  # C-69, C-70
     ],
 )
 def test_highest_number(ids: list[str], expected: int) -> None:  # C-71
-    assert highest_number(ids) == expected
+    assert find_highest_number(ids) == expected
 
 
 def test_a_number_above_five_digits_is_written_whole() -> None:  # C-68, C-71
-    assert new_id("general", 100000, lambda _: False, lambda: "uuid") == "gene-100000"
+    assert create_id("general", 100000, lambda _: False, lambda: "uuid") == "gene-100000"
 
 
 def test_a_taken_id_becomes_a_uuid() -> None:  # C-73
-    assert new_id("general", 1, lambda _: True, lambda: "a-uuid") == "a-uuid"
+    assert create_id("general", 1, lambda _: True, lambda: "a-uuid") == "a-uuid"
 
 
 def test_ids_of_a_batch_are_not_given_out_again_after_a_delete() -> None:  # C-72

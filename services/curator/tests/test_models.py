@@ -18,8 +18,8 @@ from services.curator.domain.playbook import (
     Playbook,
     PlaybookMetadata,
     Source,
+    compute_shrunken_score,
     estimate_tokens,
-    shrunken_score,
     validate_bullet,
 )
 
@@ -204,8 +204,8 @@ def test_a_bullet_out_of_bounds_is_named(fields: dict[str, object], named: str) 
 
 
 def test_the_shrunken_score_needs_evidence() -> None:
-    assert shrunken_score(0, 0) == 0.5
-    assert shrunken_score(2, 0) < shrunken_score(200, 1)
+    assert compute_shrunken_score(0, 0) == 0.5
+    assert compute_shrunken_score(2, 0) < compute_shrunken_score(200, 1)
 
 
 def test_tokens_are_estimated_by_script() -> None:

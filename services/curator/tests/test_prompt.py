@@ -76,7 +76,7 @@ def test_english_is_a_choice() -> None:
     assert prompt.startswith("You are the curator of a playbook")
 
 
-def test_the_datasets_template_wins_then_the_default_then_the_built_in(tmp_path: Path) -> None:  # C-45
+def test_the_datasets_template_wins_then_the_default_then_the_built_in(tmp_path: Path) -> None:  # C-44, C-45
     builder = CuratorPromptBuilder(tmp_path)
     (tmp_path / "default.txt").write_text("default {insights}", encoding="utf-8")
     (tmp_path / "d.txt").write_text("本 {insights} {bullets} {sections} {{}}", encoding="utf-8")

@@ -15,7 +15,7 @@ from libs.embedding.embedder import TextEmbedder
 from libs.embedding.errors import EmbeddingFailed
 from libs.embedding.hashing import Hashing
 from libs.embedding.minilm import THRESHOLDS as MINILM
-from libs.embedding.model import Float32s
+from libs.embedding.model import Float32s, Languages
 from libs.embedding.remote import STRICTEST
 from services.curator.domain.curation import Evaluation, Lesson, Reflection
 from services.curator.domain.embedding_similarity import EmbeddingSimilarity, TextMatrix
@@ -35,7 +35,7 @@ VECTORS = {CAR: (1.0, 0.0), AUTO: (0.95, 0.31225), BOAT: (0.0, 1.0)}
 class Known:
     """A model whose vectors are known; it notes what it embeds, and fails when told to."""
 
-    model_id, trust, only_latin, thresholds = "hashing-test", 1.0, False, Hashing.thresholds
+    model_id, trust, languages, thresholds = "hashing-test", 1.0, Languages.SEVERAL, Hashing.thresholds
 
     def __init__(self, vectors: Mapping[str, tuple[float, float]] = VECTORS) -> None:
         self.vectors = vectors

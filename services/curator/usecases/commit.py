@@ -11,11 +11,12 @@ from chassis.logging import get_logger
 from libs.storage.idempotency import IdempotencyKey
 from services.curator.domain.curation import Operation, Proposal, Vote, VoteOutcome
 from services.curator.domain.draft import Draft
+from services.curator.domain.errors import DatasetDeleted
 from services.curator.domain.log import Origin, RevisionKind, StoredBullet
 from services.curator.domain.merge import UNKNOWN_BULLET, MergeTerms, count_votes, merge_deltas, summarize_changes
 from services.curator.domain.policy import Policy, Trust
 from services.curator.domain.review import PendingChange, PendingState
-from services.curator.domain.review_rules import wait_reason_of
+from services.curator.domain.review_rules import find_wait_reason
 from services.curator.domain.upkeep import evict, retire
 from services.curator.domain.word_neighbours import WordNeighbours
 from services.curator.usecases.ports import DatasetTransaction
@@ -83,7 +84,11 @@ def commit(dataset: DatasetTransaction, batch: EditBatch, *, always: bool = Fals
     """Merge the batch into the newest state as one revision, then enforce the policy of the dataset.
 
     A batch without changes makes no revision unless `always` (a curation is always logged, C-24).
+
+    Raises DatasetDeleted if the dataset was deleted after the base revision.
     """
+    if batch.base_revision is not None and batch.base_revision < dataset.deleted_revision:
+        raise DatasetDeleted(f'dataset "{dataset.dataset}" was deleted after revision {batch.base_revision}')
     policy = dataset.policy
     bullets_before = dataset.bullets
     draft = dataset.new_draft()
@@ -103,12 +108,12 @@ def commit(dataset: DatasetTransaction, batch: EditBatch, *, always: bool = Fals
 
 def _merge_terms(dataset: DatasetTransaction, policy: Policy, batch: EditBatch) -> MergeTerms:
     """Return the parameters of a merge; proposals of an unreliable batch get the trust LOW."""
-    trust = policy.trust_of(batch.origin.author) if batch.is_reliable else Trust.LOW
+    trust = policy.get_trust(batch.origin.author) if batch.is_reliable else Trust.LOW
     return MergeTerms(
         base_revision=batch.base_revision,
         served=batch.served,
         find_similar=_DuplicateFinder(dataset, policy, batch),
-        wait_reason=lambda proposal: wait_reason_of(policy, trust, proposal),
+        wait_reason=lambda proposal: find_wait_reason(policy, trust, proposal),
     )
 
 
@@ -132,13 +137,13 @@ class _DuplicateFinder:
         if self._threshold is None and not self._served:
             return None
         threshold = ECHO_THRESHOLD if self._threshold is None else self._threshold
-        nearest, score = self._candidates(draft).nearest(content)
+        nearest, score = self._select_candidates(draft).nearest(content)
         if nearest is None or score < threshold:
             return None
         present = draft.find(nearest.bullet.id)
         return present if present is not None and present.bullet.content == nearest.bullet.content else None
 
-    def _candidates(self, draft: Draft) -> WordNeighbours:
+    def _select_candidates(self, draft: Draft) -> WordNeighbours:
         """Return the index of the candidates, with the bullets that this batch added."""
         if self._neighbours is None:
             served = (draft.find(bullet_id) for bullet_id in sorted(self._served))
@@ -166,7 +171,7 @@ def _hold_for_review(
             outcomes.append(operation)
             continue
         change = PendingChange(
-            id=_pending_id(dataset, batch, len(pending)),
+            id=_compute_pending_id(dataset, batch, len(pending)),
             dataset=dataset.dataset,
             proposal=operation.proposal,
             base_revision=dataset.revision if batch.base_revision is None else batch.base_revision,
@@ -186,7 +191,7 @@ def _hold_for_review(
     return outcomes, pending
 
 
-def _pending_id(dataset: DatasetTransaction, batch: EditBatch, index: int) -> str:
+def _compute_pending_id(dataset: DatasetTransaction, batch: EditBatch, index: int) -> str:
     """Return a UUID derived from the request, so that a repeated request has the same one."""
     if not batch.origin.request_id:
         return str(uuid.uuid4())

@@ -36,7 +36,7 @@ class CorroborationRule:
 
     async def apply(self, proposals: Sequence[Proposal], reflection: Reflection, dataset: str) -> tuple[Proposal, ...]:
         """Return the proposals, with the reason to wait or to decline where one applies."""
-        proposals = tuple(_hold_instruction(proposal) for proposal in proposals)
+        proposals = tuple(hold_instruction(proposal) for proposal in proposals)
         uncorroborated = [proposal for proposal in proposals if _is_uncorroborated(proposal, reflection)]
         if reflection.is_reliable or not uncorroborated:
             return proposals
@@ -81,7 +81,7 @@ def _hold(
     )
 
 
-def _hold_instruction(proposal: Proposal) -> Proposal:
+def hold_instruction(proposal: Proposal) -> Proposal:
     """Return the proposal; it waits if its text instructs the model that reads the playbook."""
     phrase = find_instruction(proposal.delta.content)
     if not phrase or proposal.decline_reason or proposal.delta.type == "DELETE":

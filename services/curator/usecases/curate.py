@@ -25,13 +25,15 @@ from services.curator.domain.curation import (
 )
 from services.curator.domain.errors import SimilarityUnavailable
 from services.curator.domain.log import Origin, RevisionKind
-from services.curator.domain.merge import new_texts
+from services.curator.domain.merge import find_new_texts
 from services.curator.domain.playbook import validate_dataset_name
 from services.curator.domain.review import PendingChange
+from services.curator.domain.similarity import find_subject
 from services.curator.domain.snapshot import Snapshot
 from services.curator.usecases.commit import EditBatch, commit
 from services.curator.usecases.corroboration import CorroborationRule
 from services.curator.usecases.embed_new_texts import EmbedTexts, NewEmbeddings, embed_nothing
+from services.curator.usecases.generalize import EvidenceUpdate, generalize
 from services.curator.usecases.ports import DatasetTransaction, PlaybookStore, SectionSource
 from services.curator.usecases.similarity import SimilaritySource
 
@@ -54,6 +56,7 @@ class ProposedEdits:
     proposals: tuple[Proposal, ...] = ()
     problem: str = ""
     threshold: float | None = None
+    evidence: EvidenceUpdate | None = None
 
 
 class Curator(Protocol):
@@ -167,8 +170,10 @@ class CuratorAgent:
                 if request.prepared_revision not in (None, revision):
                     await self._require_new(request.key)
                 edits = await self._propose(request.reflection, snapshot)
-                embeddings = await self._embed_new_texts(new_texts(edits.proposals))
-                is_repeatable = attempt < ATTEMPTS and self._curator.model != OFFLINE_MODEL
+                embeddings = await self._embed_new_texts(find_new_texts(edits.proposals))
+                is_repeatable = attempt < ATTEMPTS and (
+                    self._curator.model != OFFLINE_MODEL or bool(request.reflection.calls)
+                )
                 return await self._commit(request, snapshot, edits, embeddings, is_repeatable=is_repeatable)
             except _PlaybookChanged:
                 continue
@@ -192,12 +197,17 @@ class CuratorAgent:
             raise RequestDone(stored)
 
     async def _propose(self, reflection: Reflection, snapshot: Snapshot) -> ProposedEdits:
-        if not reflection.insights:
-            return ProposedEdits()  # C-37
-        sections = await self._sections.read(snapshot.dataset)
-        edits = await self._curator.propose(reflection, snapshot, sections)
-        proposals = await self._corroboration_rule.apply(edits.proposals, reflection, snapshot.dataset)
-        return replace(edits, proposals=proposals)
+        edits = ProposedEdits()  # C-37
+        if reflection.insights:
+            sections = await self._sections.read(snapshot.dataset)
+            edits = await self._curator.propose(reflection, snapshot, sections)
+            proposals = await self._corroboration_rule.apply(edits.proposals, reflection, snapshot.dataset)
+            edits = replace(edits, proposals=proposals)
+        if self._curator.model != OFFLINE_MODEL or not reflection.calls:
+            return edits
+        evidence = await generalize(self._store, reflection, snapshot)
+        remaining = (proposal for proposal in edits.proposals if not _is_explained(proposal, evidence))
+        return replace(edits, proposals=(*remaining, *evidence.proposals), evidence=evidence)
 
     async def _commit(
         self,
@@ -211,6 +221,8 @@ class CuratorAgent:
         batch = _edit_batch(request, self._curator.model, snapshot, edits)
 
         def work(transaction: DatasetTransaction) -> tuple[Curation, bytes | None]:
+            if edits.evidence is not None and not edits.evidence.store(transaction, must_match=is_repeatable):
+                raise _PlaybookChanged
             transaction.store_embeddings(embeddings)
             committed = commit(transaction, batch, always=True)
             if is_repeatable and committed.conflicts:
@@ -242,6 +254,13 @@ class CuratorAgent:
         result = CurationResult(deltas=[], bullets_before=bullets, bullets_after=bullets, summary=summarize_deltas([]))
         message = error.message if isinstance(error, HanseiError) else f"curation failed: {type(error).__name__}"
         return Curation(result, saved=False, error=message, revision=revision, model=self._curator.model)
+
+
+def _is_explained(proposal: Proposal, evidence: EvidenceUpdate) -> bool:
+    """Return whether a lesson of several tasks says more on the subject of a proposal than the one run."""
+    if proposal.confirmed_id or proposal.delta.type == "DELETE":
+        return False
+    return find_subject(proposal.delta.content) in evidence.subjects
 
 
 def _edit_batch(request: _CurateRequest, model: str, snapshot: Snapshot, edits: ProposedEdits) -> EditBatch:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
 from libs.embedding.embedder import TextEmbedder
-from libs.embedding.model import Float32s, content_hash
+from libs.embedding.model import Float32s, hash_content
 
 MAX_SECONDS = 10.0
 """The longest time that a write waits for vectors; half of its caller's remaining time if that is less."""
@@ -67,7 +67,7 @@ class EmbedNewTexts:
         distinct = list(dict.fromkeys(texts))
         vectors = await self._embed(distinct) if distinct else {}
         self._count(len(vectors), len(distinct) - len(vectors))
-        by_hash = {content_hash(text): vector for text, vector in vectors.items()}
+        by_hash = {hash_content(text): vector for text, vector in vectors.items()}
         return NewEmbeddings(self._embedder.model.model_id, by_hash)
 
     async def _embed(self, texts: list[str]) -> Mapping[str, Float32s]:
@@ -85,5 +85,5 @@ class EmbedNewTexts:
                 if not embedded:
                     self._paused_until = self._clock() + PAUSE_SECONDS
                 missing, cause = len(texts) - len(embedded), str(error) or "the time is over"
-                _log.warning("embedding before the commit failed; search embeds", texts=missing, cause=str(cause))
+                _log.warning("embedding before the commit failed; search embeds", texts=missing, error=str(cause))
         return {**await self._embedder.get_cached(texts), **embedded}

@@ -78,7 +78,7 @@ class ModelCurator:
         slots = {stored.slot for stored in shown}
         others = [stored for stored in in_use if stored.slot not in slots]
         prompt = self._prompt_builder.build(
-            reflection.insights, _bullets(shown), sections, playbook.dataset, _bullets(others)
+            reflection.insights, _select_bullets(shown), sections, playbook.dataset, _select_bullets(others)
         )
         try:
             reply = await self._llm_client.ainvoke_structured(
@@ -126,5 +126,5 @@ def _is_comparable(content: str) -> bool:
     return bool(content.strip()) and len(content) <= MAX_CONTENT_CHARS
 
 
-def _bullets(stored_bullets: Iterable[StoredBullet]) -> list[Bullet]:
+def _select_bullets(stored_bullets: Iterable[StoredBullet]) -> list[Bullet]:
     return [stored.bullet for stored in stored_bullets]

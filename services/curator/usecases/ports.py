@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 from libs.storage.idempotency import IdempotencyKey
 from services.curator.domain.curation import Operation, SectionDefinition, VoteOutcome
 from services.curator.domain.draft import Ballot, DatasetView, Draft
+from services.curator.domain.evidence import Evidence
 from services.curator.domain.log import Origin, Revision, SlotChange, StoredBullet
 from services.curator.domain.policy import Policy
 from services.curator.domain.review import PendingChange, PendingState
@@ -21,12 +22,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A dataset without its bullets; `updated_at` is None at revision 0."""
+    """A dataset without its bullets; `updated_at` is None at revision 0, `deleted_at` if it was never deleted."""
 
     name: str
     revision: int = 0
     bullets: int = 0
     updated_at: datetime | None = None
+    deleted_at: datetime | None = None
+    deleted_revision: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class DatasetTransaction(DatasetView, Protocol):
     """A dataset inside a writing transaction, locked against other writers."""
 
     dataset: str
+    deleted_revision: int
+    """The revision of the last deletion; 0: the dataset was never deleted."""
 
     @property
     def policy(self) -> Policy:
@@ -54,7 +59,7 @@ class DatasetTransaction(DatasetView, Protocol):
     def changes_after(self, revision: int) -> list[SlotChange]:
         """Return the changes of all revisions after `revision`, in log order."""
 
-    def revisions_of(self, trajectory: str) -> list[int]:
+    def find_revisions(self, trajectory: str) -> list[int]:
         """Return the revisions that came from one trajectory, oldest first, without its revocations."""
 
     def revoked_trajectories(self) -> set[str]:
@@ -63,13 +68,13 @@ class DatasetTransaction(DatasetView, Protocol):
     def has_votes_of(self, trajectory: str) -> bool:
         """Return True if the trajectory ever voted here, also with votes that were withdrawn."""
 
-    def changes_of(self, slots: Sequence[int]) -> list[SlotChange]:
+    def find_changes(self, slots: Sequence[int]) -> list[SlotChange]:
         """Return all changes of these slots, in log order."""
 
     def changes_in(self, revisions: Sequence[int]) -> list[SlotChange]:
         """Return the changes of these revisions, in log order."""
 
-    def ballots_of(self, trajectory: str) -> list[Ballot]:
+    def find_ballots(self, trajectory: str) -> list[Ballot]:
         """Return the standing votes of one trajectory."""
 
     def ballots_since(self, revision: int) -> list[Ballot]:
@@ -109,6 +114,9 @@ class DatasetTransaction(DatasetView, Protocol):
     ) -> Revision:
         """Append the draft to the log as the next revision."""
 
+    def delete_contents(self, origin: Origin) -> Revision:
+        """Delete all rows of the dataset, and append the deletion as the one revision that stays. DatasetNotFound."""
+
     def set_policy(self, policy: Policy) -> None:
         """Replace the policy of the dataset."""
 
@@ -118,8 +126,14 @@ class DatasetTransaction(DatasetView, Protocol):
     def pending(self, ids: Sequence[str]) -> list[PendingChange]:
         """Return the pending changes with these ids, in their order. Raises PendingChangeNotFound."""
 
-    def store_pending(self, change: PendingChange) -> None:
-        """Store a pending change, new or decided."""
+    def store_pending(self, *changes: PendingChange) -> None:
+        """Store pending changes, new or decided."""
+
+    def evidence(self, operations: Sequence[str] | None = None) -> dict[str, Evidence]:
+        """Return the records of evidence by operation: of these operations, or all."""
+
+    def store_evidence(self, records: Iterable[Evidence]) -> None:
+        """Store records of evidence in place of those of their operations."""
 
     @property
     def now(self) -> datetime:
@@ -149,11 +163,17 @@ class PlaybookStore(Protocol):
     async def revision_at(self, dataset: str, at: datetime) -> int:
         """Return the newest revision committed at or before `at`, 0 if none."""
 
-    async def datasets(self, after: str, limit: int) -> list[Dataset]:
-        """Return datasets with a revision whose name sorts after `after`, by name."""
+    async def datasets(self, after: str, limit: int, *, deleted: bool = False) -> list[Dataset]:
+        """Return datasets with a revision, or those that were deleted, whose name sorts after `after`, by name."""
+
+    async def require(self, *datasets: str) -> None:
+        """Raise DatasetNotFound, with similar names, unless the datasets exist."""
 
     async def head(self, dataset: str) -> DatasetHead:
         """Return the newest state of a dataset without its bullets."""
+
+    async def erase_deleted_rows(self) -> None:
+        """Remove the contents of deleted datasets from the files of the database, unless that is done."""
 
     async def heads(self) -> dict[str, int]:
         """Return the newest revision of every dataset."""
@@ -177,6 +197,9 @@ class PlaybookStore(Protocol):
         self, dataset: str, states: Sequence[PendingState], after: str, limit: int
     ) -> list[PendingChange]:
         """Return pending changes in these states, oldest first, after the one with id `after` (empty = all)."""
+
+    async def evidence(self, dataset: str, operations: Sequence[str]) -> dict[str, Evidence]:
+        """Return the records of evidence of these operations, by operation."""
 
 
 class Feed(Protocol):

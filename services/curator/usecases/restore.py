@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from services.curator.domain.errors import RevisionAhead
-from services.curator.domain.log import Origin, SlotChange, invert_changes, net_changes
+from services.curator.domain.errors import RevisionAhead, RevisionErased
+from services.curator.domain.log import Origin, SlotChange, invert_changes, merge_changes
 from services.curator.usecases.ports import DatasetTransaction
 
 
 def restore(dataset: DatasetTransaction, revision: int, origin: Origin) -> list[SlotChange]:
-    """Undo every change after `revision` and return the changes of the new revision. Raises RevisionAhead.
+    """Undo every change after `revision` and return the changes of the new revision. RevisionAhead, RevisionErased.
 
     The undone revisions stay in the log, and the restoration can be undone in the same way.
     """
     if revision > dataset.revision:
         raise RevisionAhead(dataset.dataset, revision, dataset.revision)
+    if 0 < revision < dataset.deleted_revision:
+        raise RevisionErased(dataset.dataset, revision, dataset.deleted_revision)
     draft = dataset.new_draft()
-    for change in net_changes(invert_changes(dataset.changes_after(revision))):
+    for change in merge_changes(invert_changes(dataset.changes_after(revision))):
         if change.before is None and change.after is not None:
             draft.bring_back(change.after)
         elif change.before is not None and change.after is None:

@@ -37,7 +37,7 @@ class _Revoker:
         self.dataset = dataset
         self.draft = dataset.new_draft()
         self.trajectory = trajectory
-        self.revisions = set(dataset.revisions_of(trajectory))
+        self.revisions = set(dataset.find_revisions(trajectory))
         self.revocation = Revocation(revision=dataset.revision)
 
     def revoke(self, origin: Origin, *, dry_run: bool) -> Revocation:
@@ -46,12 +46,12 @@ class _Revoker:
         bullets = {stored.slot: stored for stored in dataset.all_bullets()}
         slots = {change.slot for change in dataset.changes_in(sorted(self.revisions))}
         slots |= {slot for slot, stored in bullets.items() if stored.bullet.is_from_trajectory(self.trajectory)}
-        for ballot in dataset.ballots_of(self.trajectory):
+        for ballot in dataset.find_ballots(self.trajectory):
             if ballot.slot in bullets:
                 bullets[ballot.slot] = self.draft.withdraw_ballot(bullets[ballot.slot], ballot)
                 revocation.votes_removed += 1
         histories: defaultdict[int, list[SlotChange]] = defaultdict(list)
-        for change in dataset.changes_of(sorted(slots)):
+        for change in dataset.find_changes(sorted(slots)):
             histories[change.slot].append(change)
         for slot in sorted(slots):
             if slot in bullets:
@@ -61,6 +61,11 @@ class _Revoker:
         revocation.changes = self.draft.changes
         # A revocation without effect is logged too: a bullet that is restored later must not get its votes back.
         has_trace = self.revisions or not self.draft.is_empty or dataset.has_votes_of(self.trajectory)
+        if not dry_run:
+            records = dataset.evidence().values()
+            dataset.store_evidence(
+                record.drop_trajectory(self.trajectory) for record in records if self.trajectory in record.trajectories
+            )
         if has_trace and not dry_run:
             origin = replace(origin, source_trajectory=self.trajectory)
             revision = dataset.append(self.draft, origin, f"revoked trajectory {self.trajectory}")
@@ -70,7 +75,7 @@ class _Revoker:
     def _undo_edits(self, stored: StoredBullet, history: Sequence[SlotChange]) -> None:
         """Undo the trajectory's edits of a bullet, unless another author edited it afterwards."""
         bullet = stored.bullet
-        other_sources = self._other_sources(bullet)
+        other_sources = self._find_other_sources(bullet)
         edits = [change.after for change in history if change.after and _changes_content(change)]
         other_edits = [edit for edit in edits if edit.touched_revision not in self.revisions]
         if not other_edits and not other_sources:
@@ -101,7 +106,7 @@ class _Revoker:
         if self.draft.find(bullet.id) is not None:
             self.revocation.entangled.append(bullet.id)
             return
-        sources = self._other_sources(bullet)
+        sources = self._find_other_sources(bullet)
         if bullet.sources and not sources:
             return
         without_votes = bullet.replace_fields(helpful=0, harmful=0, sources=sources)
@@ -112,7 +117,7 @@ class _Revoker:
                 restored = self.draft.count_ballot(restored, ballot)
         self.revocation.reverted.append(bullet.id)
 
-    def _other_sources(self, bullet: Bullet) -> tuple[Source, ...]:
+    def _find_other_sources(self, bullet: Bullet) -> tuple[Source, ...]:
         return tuple(source for source in bullet.sources if source.trajectory != self.trajectory)
 
 

@@ -18,7 +18,7 @@ from services.curator.domain.curation import (
     Reflection,
     SectionDefinition,
 )
-from services.curator.domain.lessons import contains, is_attested, is_recipe, merge_lessons, says_more
+from services.curator.domain.lessons import contains, is_attested, merge_lessons, says_more
 from services.curator.domain.log import StoredBullet
 from services.curator.domain.playbook import Bullet, Source
 from services.curator.domain.similarity import Similarity
@@ -31,7 +31,7 @@ MIN_HARMFUL_VOTES = 2
 """The harmful votes from which a contradicted bullet is removed."""
 DEFAULT_SECTION = "others"
 
-HOLDS_FOR_ONE_TASK = "it lists the calls of one task; a playbook holds lessons for other tasks"
+GENERAL_ADVICE = "no response of a tool supports it, and rules have no other evidence; a model may judge it"
 
 
 class RuleCurator:
@@ -74,20 +74,20 @@ class _Rules:
 
     def _propose_edit(self, lesson: Lesson, bullets: Sequence[StoredBullet]) -> Proposal:
         text = lesson.key_insight
-        if is_recipe(text, self.reflection.query):
-            return self._proposal(lesson, "ADD", lesson.section, HOLDS_FOR_ONE_TASK, decline_reason=HOLDS_FOR_ONE_TASK)
+        if self.reflection.is_from_rules and not is_attested(text, self.reflection.query):
+            return self._build_proposal(lesson, "ADD", lesson.section, GENERAL_ADVICE, decline_reason=GENERAL_ADVICE)
         nearest, score = self.similarity.nearest(text, bullets)
         if nearest is None:
             reason = f"no bullet says this; similarity 0.00 with all ({self.similarity.name})"
             reason = reason if bullets else "the playbook is empty"
-            return self._proposal(lesson, "ADD", lesson.section or self._best_section(text), reason)
+            return self._build_proposal(lesson, "ADD", lesson.section or self._choose_section(text), reason)
         if score >= self.similarity.thresholds.same_meaning or nearest.bullet.content == text:
             return self._propose_improvement(lesson, nearest.bullet)
         is_same_subject = score >= self.similarity.thresholds.same_subject
-        section = lesson.section or (nearest.bullet.section if is_same_subject else self._best_section(text))
+        section = lesson.section or (nearest.bullet.section if is_same_subject else self._choose_section(text))
         described = self.similarity.describe(text, nearest.bullet.content)
         reason = f"no bullet says this; the nearest is {nearest.bullet.id} ({described})"
-        return self._proposal(lesson, "ADD", section, reason)
+        return self._build_proposal(lesson, "ADD", section, reason)
 
     def _propose_improvement(self, lesson: Lesson, bullet: Bullet) -> Proposal:
         """Return an UPDATE of the bullet if the lesson has the better wording, else an ADD that confirms the bullet."""
@@ -101,8 +101,8 @@ class _Rules:
             reason = f"says more than {bullet.id}, which no votes confirm; {described}"
         else:
             reason = f"confirms {bullet.id}; {described}"
-            return self._proposal(lesson, "ADD", bullet.section, reason, confirmed_id=bullet.id)
-        return self._proposal(lesson, "UPDATE", bullet.section, reason, bullet.id)
+            return self._build_proposal(lesson, "ADD", bullet.section, reason, confirmed_id=bullet.id)
+        return self._build_proposal(lesson, "UPDATE", bullet.section, reason, bullet.id)
 
     def _propose_removals(self, lessons: Sequence[Lesson]) -> list[Proposal]:
         """Return removals of outvoted bullets that this trajectory found harmful and that a lesson contradicts."""
@@ -121,10 +121,10 @@ class _Rules:
                 described = self.similarity.describe(lesson.key_insight, bullet.content)
                 votes = f"{harmful} harmful, {bullet.helpful} helpful"
                 reason = f"contradicted by this trajectory ({described}) and outvoted ({votes})"
-                removals.append(self._proposal(lesson, "DELETE", bullet.section, reason, bullet.id))
+                removals.append(self._build_proposal(lesson, "DELETE", bullet.section, reason, bullet.id))
         return removals
 
-    def _proposal(
+    def _build_proposal(
         self,
         lesson: Lesson,
         delta_type: DeltaType,
@@ -141,7 +141,7 @@ class _Rules:
         sources = (Source(trajectory=trajectory, steps=lesson.steps),) if trajectory else ()
         return Proposal(delta, sources, **outcome)
 
-    def _best_section(self, text: str) -> str:
+    def _choose_section(self, text: str) -> str:
         """Return the defined section whose words describe the text best, else a default."""
         names = [section.name for section in self.sections]
         cosines = [

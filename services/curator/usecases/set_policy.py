@@ -22,13 +22,13 @@ def validate_policy(policy: Policy) -> Policy:
     """Return `policy`. Raises InvalidPolicy for a value out of its range."""
     threshold = policy.duplicate_threshold
     if threshold is not None and not (math.isfinite(threshold) and LOWEST_THRESHOLD <= threshold <= 1):
-        raise _invalid("duplicate_threshold", f"{threshold} is outside {LOWEST_THRESHOLD}..1")
+        raise _build_invalid("duplicate_threshold", f"{threshold} is outside {LOWEST_THRESHOLD}..1")
     if not timedelta(0) < policy.pending_lifetime <= LONGEST_LIFETIME:
-        raise _invalid("pending_lifetime", f"must be positive and at most {LONGEST_LIFETIME.days} days")
+        raise _build_invalid("pending_lifetime", f"must be positive and at most {LONGEST_LIFETIME.days} days")
     return policy
 
 
-def _invalid(field: str, problem: str) -> InvalidPolicy:
+def _build_invalid(field: str, problem: str) -> InvalidPolicy:
     message = f"policy.{field} {problem}"
     return InvalidPolicy(message, violations=[Violation(f"policy.{field}", message)])
 

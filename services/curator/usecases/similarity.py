@@ -57,13 +57,13 @@ class EmbeddingSource:
         distinct = list(dict.fromkeys(lessons))
         try:
             vectors = await self._embedder.embed_documents(distinct, persist=False)
-            matrix = TextMatrix(vectors.shape[1]) if playbook is None else await self._matrix(playbook)
+            matrix = TextMatrix(vectors.shape[1]) if playbook is None else await self._build_matrix(playbook)
         except (EmbeddingFailed, DeadlineExceeded) as error:
             raise SimilarityUnavailable(error.message) from error
         by_text: dict[str, Float32s] = dict(zip(distinct, vectors, strict=True))
         return EmbeddingSimilarity(self._embedder.model.model_id, self._thresholds, matrix, by_text)
 
-    async def _matrix(self, playbook: Snapshot) -> TextMatrix:
+    async def _build_matrix(self, playbook: Snapshot) -> TextMatrix:
         """Return the matrix of a playbook; it gets the texts that were added since the last call."""
         texts = dict.fromkeys(stored.bullet.content for stored in playbook.all_bullets())
         matrix = self._matrices.get(playbook.dataset)

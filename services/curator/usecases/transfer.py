@@ -110,7 +110,7 @@ class _Import:
         self.draft.count_ballot(stored, Ballot(stored.slot, self.voter, 0, bullet.helpful, bullet.harmful))
 
 
-def chunks(text: str) -> Iterable[bytes]:
+def split_chunks(text: str) -> Iterable[bytes]:
     """Return the text as UTF-8 in parts of at most CHUNK_BYTES."""
     content = text.encode("utf-8")
     return (content[start : start + CHUNK_BYTES] for start in range(0, len(content), CHUNK_BYTES))

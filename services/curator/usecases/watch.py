@@ -33,16 +33,19 @@ class Watch:
         self._max_lag = max_lag
 
     async def events(
-        self, dataset: str, from_revision: int, *, snapshot: bool
+        self, dataset: str, from_revision: int, *, snapshot: bool, allow_missing: bool = True
     ) -> AsyncIterator[Snapshot | Revision | Progress]:
         """Yield the snapshot if requested, then every later revision, and Progress while there is none.
 
-        Raises RevisionAhead for a start after the newest revision, WatcherTooFarBehind.
+        Raises DatasetNotFound unless `allow_missing`, RevisionAhead for a start after the newest revision,
+        WatcherTooFarBehind.
         """
+        if not allow_missing:
+            await self._store.require(dataset)
         current = await self._store.load(validate_dataset_name(dataset))
         if from_revision > current.revision:
             raise RevisionAhead(dataset, from_revision, current.revision)
-        cursor = from_revision
+        cursor = max(from_revision, current.deleted_revision - 1)
         if snapshot:
             yield current
             cursor = current.revision

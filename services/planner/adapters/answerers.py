@@ -9,18 +9,17 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from libs.llm.client import LLMClient
 from libs.llm.structured_output import parse_structured
-from libs.llm.usage import UsageTotal, collect_usage
+from libs.prompts.language import LanguageSetting, choose_language
 from libs.prompts.templates import PromptTemplates, fill
-from services.planner.domain.extraction import extractive_answer
+from services.planner.domain.extraction import extract_answer
 from services.planner.domain.generation import (
     AnswerStyle,
     GeneratedAnswer,
     Question,
-    TokenUse,
-    cited_context,
-    plain_context,
+    format_cited_context,
+    format_plain_context,
 )
-from services.planner.prompts.generator import CITED, PLAIN
+from services.planner.prompts.texts import PROMPTS
 
 MAX_ANSWER_CHARS = 1_000_000
 """The limit of a trajectory."""
@@ -52,42 +51,43 @@ class AnswerReply(BaseModel):
 class ModelAnswerer:
     """Answers with one call of a chat model."""
 
-    def __init__(self, client: LLMClient, name: str, prompts_dir: Path | None, language: str) -> None:
+    def __init__(self, client: LLMClient, name: str, prompts_dir: Path | None, language: LanguageSetting) -> None:
         """Read templates from `<prompts_dir>/generator/<dataset>.txt` and `default.txt` (P-114)."""
         self._client = client
         self._name = name
-        self._templates = PromptTemplates(prompts_dir and prompts_dir / "generator", CITED[language])
+        self._folder = prompts_dir and prompts_dir / "generator"
+        self._language: LanguageSetting = language
 
     @property
     def name(self) -> str:
         """Return the name of the model."""
         return self._name
 
-    async def answer(self, question: Question) -> tuple[GeneratedAnswer, TokenUse | None]:
+    async def answer(self, question: Question) -> GeneratedAnswer:
         """Return the answer of the model. Raises ValueError for a too long one, and the errors of libs.llm."""
-        messages = self._messages(question)
-        with collect_usage() as usage:
-            if question.style is AnswerStyle.PLAIN:
-                answer = GeneratedAnswer((await self._client.ainvoke(messages)).content)
-            else:
-                reply = await self._client.ainvoke_structured(
-                    messages, AnswerReply, describe_schema=False, parse=_parse_reply
-                )
-                answer = GeneratedAnswer(reply.answer, reply.reasoning_steps)
+        messages = self._build_messages(question)
+        if question.style is AnswerStyle.PLAIN:
+            answer = GeneratedAnswer((await self._client.ainvoke(messages)).content)
+        else:
+            reply = await self._client.ainvoke_structured(
+                messages, AnswerReply, describe_schema=False, parse=_parse_reply
+            )
+            answer = GeneratedAnswer(reply.answer, reply.reasoning_steps)
         if len(answer.text) > MAX_ANSWER_CHARS:
             raise ValueError(f"the answer has {len(answer.text)} characters, more than {MAX_ANSWER_CHARS}")
-        return answer, _token_use(usage)
+        return answer
 
-    def _messages(self, question: Question) -> list[tuple[str, str]]:
+    def _build_messages(self, question: Question) -> list[tuple[str, str]]:
         """Return one human message (C-52), after the instruction as a system message, if there is one (P-122)."""
-        messages = [("human", self._prompt(question))]
+        messages = [("human", self._build_prompt(question))]
         return [("system", question.instruction), *messages] if question.instruction else messages
 
-    def _prompt(self, question: Question) -> str:
+    def _build_prompt(self, question: Question) -> str:
+        texts = PROMPTS[choose_language(self._language, question.query)]
         if question.style is AnswerStyle.PLAIN:
-            return fill(PLAIN, {"context": plain_context(question.bullets), "query": question.query})
-        values = {"context": cited_context(question.bullets), "query": question.query}
-        return self._templates.fill_first([question.dataset, "default"], values)
+            return fill(texts.plain, {"context": format_plain_context(question.bullets), "query": question.query})
+        values = {"context": format_cited_context(question.bullets) or texts.empty_knowledge, "query": question.query}
+        return PromptTemplates(self._folder, texts.generator).fill_first([question.dataset, "default"], values)
 
 
 def _parse_reply(text: str, shape: type[AnswerReply]) -> AnswerReply:
@@ -97,20 +97,17 @@ def _parse_reply(text: str, shape: type[AnswerReply]) -> AnswerReply:
     return shape(answer=text.strip())
 
 
-def _token_use(usage: UsageTotal) -> TokenUse | None:
-    if not usage.calls or usage.input_tokens is None or usage.output_tokens is None:
-        return None
-    return TokenUse(usage.input_tokens, usage.output_tokens, usage.cost_usd)
-
-
 class OfflineAnswerer:
     """Answers with quotations, by rules, and is named as such."""
+
+    def __init__(self, language: LanguageSetting = "auto") -> None:
+        self._language: LanguageSetting = language
 
     @property
     def name(self) -> str:
         """Return `offline`."""
         return "offline"
 
-    async def answer(self, question: Question) -> tuple[GeneratedAnswer, TokenUse | None]:
+    async def answer(self, question: Question) -> GeneratedAnswer:
         """Return the sentences of the bullets closest to the query; the rules ignore the instruction."""
-        return extractive_answer(question.query, question.bullets), None
+        return extract_answer(question.query, question.bullets, self._language)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from libs.llm.client import LLMClient
-from libs.llm.replies import text_of
+from libs.llm.replies import read_text
 from libs.llm.usage import collect_usage
 from services.planner.usecases.ports import Completion
 
@@ -19,4 +19,4 @@ class ChatCompletions:
         with collect_usage() as usage:
             reply = await self._client.ainvoke([("system", system), ("human", prompt)])
         tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
-        return Completion(text_of(reply), tokens, round(1e6 * (usage.cost_usd or 0.0)))
+        return Completion(read_text(reply), tokens, round(1e6 * (usage.cost_usd or 0.0)))

@@ -15,7 +15,7 @@ from chassis.errors import shorten
 from chassis.logging import get_logger
 from chassis.retry import RetryPolicy
 from services.planner.domain.events import Effect
-from services.planner.domain.results import ToolResult, failed_call
+from services.planner.domain.results import ToolResult, build_failed_result
 from services.planner.domain.tools import ToolInput
 from services.planner.usecases.tools import ToolRegistry
 
@@ -39,34 +39,48 @@ class McpTool:
         self._tool = description.name
         self._client = client
         self._schema: dict[str, Any] = description.input_schema or {}
-        self.effect = _effect(description.annotations)
+        self.effect = _classify_effect(description.annotations)
+        self.description = f"{description.description or self._tool} query: {self._describe_input()}"
 
     async def run(self, call: ToolInput) -> ToolResult:
         """Call the tool; one with a single text parameter gets the query, any other the query parsed as JSON object."""
-        reply = await self._client.call_tool(self._tool, self._arguments(call.query), read_timeout_seconds=call.seconds)
+        reply = await self._client.call_tool(
+            self._tool, self._build_arguments(call.query), read_timeout_seconds=call.seconds
+        )
         texts = [part.text for part in reply.content if isinstance(part, TextContent)]
         text = "\n".join(texts) or json.dumps(reply.structured_content or {}, ensure_ascii=False)
         if reply.is_error:
-            return failed_call(shorten(text, 500))
+            return build_failed_result(shorten(text, 500))
         return ToolResult(success=True, output=text)
 
-    def _arguments(self, query: str) -> dict[str, Any]:
+    def _build_arguments(self, query: str) -> dict[str, Any]:
         """Return the arguments of a call. Raises ValueError if the query cannot be parsed as such."""
-        properties: Mapping[str, Any] = self._schema.get("properties", {})
-        required = self._schema.get("required", [])
-        texts = [name for name, shape in properties.items() if shape.get("type") == "string"]
-        expected = required or texts[:1]
-        if len(expected) == 1 and expected[0] in texts:
-            return {expected[0]: query}
-        if not required and not properties:
+        if (name := self._text_parameter()) is not None:
+            return {name: query}
+        if not self._schema.get("properties"):
             return {}
         arguments = json.loads(query)
         if not isinstance(arguments, dict):
-            raise ValueError(f"{self._tool} needs a JSON object with {', '.join(required)}")
+            raise ValueError(f"{self._tool} needs a JSON object with {', '.join(self._schema.get('required', []))}")
         return arguments
 
+    def _text_parameter(self) -> str | None:
+        """Return the parameter that the query is the value of; None if the query contains all arguments."""
+        properties: Mapping[str, Any] = self._schema.get("properties", {})
+        texts = [name for name, shape in properties.items() if shape.get("type") == "string"]
+        expected = self._schema.get("required", []) or texts[:1]
+        return expected[0] if len(expected) == 1 and expected[0] in texts else None
 
-def _effect(annotations: Any) -> Effect:
+    def _describe_input(self) -> str:
+        """Return the text parameter, or the schema of the JSON object, that a query must contain."""
+        properties = self._schema.get("properties", {})
+        if (name := self._text_parameter()) is not None:
+            return str(properties[name].get("description") or name)
+        schema = {"properties": properties, "required": self._schema.get("required", [])}
+        return f"the text of a JSON object {json.dumps(schema, ensure_ascii=False)}"
+
+
+def _classify_effect(annotations: Any) -> Effect:
     """Return the effect of a call by the hints of the server; a tool without hints is unsafe."""
     if annotations is None:
         return Effect.UNSAFE
@@ -101,7 +115,7 @@ async def _connect_forever(name: str, target: ServerTarget, registry: ToolRegist
 async def _run_session(name: str, target: ServerTarget, registry: ToolRegistry) -> None:
     server = target if isinstance(target, str) else StdioServerParameters(command=target[0], args=list(target[1:]))
     async with Client(server) as client:
-        for tool in mcp_tools(name, (await client.list_tools()).tools, client):
+        for tool in connect_mcp_tools(name, (await client.list_tools()).tools, client):
             registry.add(tool)
             _log.info("tool is served by an MCP server", tool=tool.name, server=name)
         while True:
@@ -109,7 +123,7 @@ async def _run_session(name: str, target: ServerTarget, registry: ToolRegistry) 
             await client.send_ping()
 
 
-def mcp_tools(server: str, descriptions: Sequence[Any], client: Client) -> list[McpTool]:
+def connect_mcp_tools(server: str, descriptions: Sequence[Any], client: Client) -> list[McpTool]:
     """Return the tools of a server under the names they are registered as."""
     actions = {"web_search", "code_execute"}
     return [McpTool(d.name if d.name in actions else f"{server}.{d.name}", d, client) for d in descriptions]

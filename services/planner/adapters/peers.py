@@ -40,28 +40,28 @@ class KnowledgeSearch:
 
     async def list_collections(self, prefix: str = "") -> Sequence[str]:
         """Return the curator's datasets, then the document collections, each name once. Raises HanseiError."""
-        return list(dict.fromkeys([*await self._datasets(prefix), *await self._documents(prefix)]))
+        return list(dict.fromkeys([*await self._list_datasets(prefix), *await self._search_documents(prefix)]))
 
     async def search(self, query: str, collection: str, limit: int, score_threshold: float) -> Sequence[Hit]:
         """Return the hits with an unscaled cosine of at least the threshold, best first (P-28). Raises HanseiError."""
         try:
-            hits = await self._chunks(query, collection, limit)
+            hits = await self._search_chunks(query, collection, limit)
         except NotFound as error:
             if error.reason != _COLLECTION_NOT_FOUND:
                 raise
-            hits = await self._bullets(query, collection, limit)
+            hits = await self._search_bullets(query, collection, limit)
         return [hit for hit in hits if hit.score >= score_threshold]
 
-    async def _datasets(self, prefix: str) -> list[str]:
+    async def _list_datasets(self, prefix: str) -> list[str]:
         playbooks: Any = playbook_service_pb2_grpc.PlaybookServiceStub(self._peers.channel("curator"))
         request = playbook_service_pb2.ListDatasetsRequest(page_size=_PAGE_SIZE, prefix=prefix)
         return await _list_names(playbooks.ListDatasets, request, "datasets")
 
-    async def _documents(self, prefix: str) -> list[str]:
+    async def _search_documents(self, prefix: str) -> list[str]:
         request = collection_service_pb2.ListCollectionsRequest(page_size=_PAGE_SIZE, prefix=prefix)
         return await _list_names(self._collections.ListCollections, request, "collections")
 
-    async def _chunks(self, query: str, collection: str, limit: int) -> list[Hit]:
+    async def _search_chunks(self, query: str, collection: str, limit: int) -> list[Hit]:
         collection_query = collection_pb2.CollectionQuery(query_text=query, top_k=limit)
         request = collection_service_pb2.SearchCollectionRequest(collection=collection, query=collection_query)
         response = await self._collections.SearchCollection(request)
@@ -75,10 +75,11 @@ class KnowledgeSearch:
             for passage in response.results
         ]
 
-    async def _bullets(self, query: str, dataset: str, limit: int) -> list[Hit]:
+    async def _search_bullets(self, query: str, dataset: str, limit: int) -> list[Hit]:
         stub: Any = search_service_pb2_grpc.SearchServiceStub(self._peers.channel("search"))
         bullet_query = search_pb2.SearchQuery(query_text=query, top_k=limit, min_confidence=_MIN_CONFIDENCE)
-        response = await stub.Search(search_service_pb2.SearchRequest(dataset=dataset, query=bullet_query))
+        request = search_service_pb2.SearchRequest(dataset=dataset, query=bullet_query, allow_missing=True)
+        response = await stub.Search(request)
         return [
             Hit(id=bullet.id, content=bullet.content, source=bullet.id, score=clamp01(result.raw_cosine))
             for result in response.results

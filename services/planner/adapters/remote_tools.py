@@ -31,9 +31,10 @@ _EFFECTS = {
 class RemoteTool:
     """One tool of a ToolService."""
 
-    def __init__(self, name: str, effect: Effect, stub: tool_service_pb2_grpc.ToolServiceAsyncStub) -> None:
-        self.name = name
-        self.effect = effect
+    def __init__(self, tool: tool_pb2.Tool, stub: tool_service_pb2_grpc.ToolServiceAsyncStub) -> None:
+        self.name = tool.name
+        self.description = tool.description
+        self.effect = _EFFECTS.get(tool.effect, Effect.UNSAFE)
         self._stub = stub
 
     async def run(self, call: ToolInput) -> ToolResult:
@@ -55,7 +56,7 @@ async def list_remote_tools(channel: Any) -> Sequence[RemoteTool]:
     """Return the tools of a ToolService; one without a declared effect is unsafe. Raises HanseiError."""
     stub: Any = tool_service_pb2_grpc.ToolServiceStub(channel)
     reply = await stub.ListTools(tool_service_pb2.ListToolsRequest())
-    return [RemoteTool(tool.name, _EFFECTS.get(tool.effect, Effect.UNSAFE), stub) for tool in reply.tools]
+    return [RemoteTool(tool, stub) for tool in reply.tools]
 
 
 async def register_remote_tools(peers: Peers, addresses: Sequence[str], registry: ToolRegistry) -> None:

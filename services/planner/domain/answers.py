@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from services.planner.domain.errors import AnswerRefused, InvalidPlan
-from services.planner.domain.events import AnswerOutcome, InterventionAnswered
+from services.planner.domain.events import PLAN_CHANGES, AnswerOutcome, InterventionAnswered
 from services.planner.domain.execution import ExecutionState, StepToolCall
 from services.planner.domain.interventions import (
     InterventionAction,
     InterventionRequest,
     InterventionResponse,
-    default_response,
+    choose_default,
     wants_replan,
 )
 from services.planner.domain.plans import ANSWERS, Action, StepStatus, find_faults
@@ -65,22 +65,19 @@ def interpret_response(
     state: ExecutionState, request: InterventionRequest, response: InterventionResponse, policy: InterventionPolicy
 ) -> InterventionAnswered:
     """Return the event for an answer to a question. Raises AnswerRefused, InvalidPlan."""
-    if response.modified_plan is not None and (messages := find_faults(response.modified_plan, state.plan.prefix)):
+    plan = response.modified_plan
+    if plan is not None and (messages := find_faults(plan, state.plan.prefix, state.language)):
         raise InvalidPlan(messages)
     outcome = (
         _plan_outcome(state, response, policy)
         if request.step_id is None
         else _step_outcome(state, request.step_id, response, policy)
     )
-    trigger = (
-        ReplanTrigger.USER_FEEDBACK
-        if outcome in (AnswerOutcome.REPLAN, AnswerOutcome.REPLACE, AnswerOutcome.REFINE)
-        else None
-    )
+    trigger = ReplanTrigger.USER_FEEDBACK if outcome in PLAN_CHANGES else None
     return InterventionAnswered(step_id=request.step_id, response=response, outcome=outcome, trigger=trigger)
 
 
-def _text(response: InterventionResponse) -> str:
+def _format_text(response: InterventionResponse) -> str:
     return (response.user_input or "").strip()
 
 
@@ -89,14 +86,14 @@ def _plan_outcome(state: ExecutionState, response: InterventionResponse, policy:
     action = response.action
     if action in (InterventionAction.RETRY, InterventionAction.SKIP):
         raise AnswerRefused(f'action "{action.value}" is for questions about a step; this one is about the plan')
-    if action is InterventionAction.INPUT and wants_replan(_text(response)):
+    if action is InterventionAction.INPUT and wants_replan(_format_text(response)):
         action = InterventionAction.MODIFY
     if action is InterventionAction.MODIFY:
         if state.refinements >= policy.max_clarification_rounds:
             return AnswerOutcome.CANCEL
         if response.modified_plan is not None:
             return AnswerOutcome.REPLACE
-        return AnswerOutcome.REFINE if _text(response) else AnswerOutcome.CANCEL
+        return AnswerOutcome.REFINE if _format_text(response) else AnswerOutcome.CANCEL
     return AnswerOutcome.CANCEL if action is InterventionAction.CANCEL else AnswerOutcome.PROCEED
 
 
@@ -108,13 +105,13 @@ def _step_outcome(
     The input to an ask_user step is its result even if it reads like a request to replan: P-49 precedes P-51.
     """
     action, awaits_text = response.action, awaits_answer_text(state, step_id)
-    if action is InterventionAction.INPUT and not awaits_text and wants_replan(_text(response)):
+    if action is InterventionAction.INPUT and not awaits_text and wants_replan(_format_text(response)):
         action = InterventionAction.MODIFY
     if action is InterventionAction.RETRY and state.retries.get(step_id, 0) >= policy.max_clarification_rounds:
         action = InterventionAction.PROCEED
     if action is InterventionAction.MODIFY:
         return AnswerOutcome.REPLAN if response.modified_plan is None else AnswerOutcome.REPLACE
-    if action is InterventionAction.INPUT and _text(response):
+    if action is InterventionAction.INPUT and _format_text(response):
         has_rounds = state.retries.get(step_id, 0) < policy.max_clarification_rounds
         if has_rounds and _can_use_input(state, step_id):
             return AnswerOutcome.RETRY
@@ -123,7 +120,7 @@ def _step_outcome(
     return {
         InterventionAction.CANCEL: AnswerOutcome.CANCEL,
         InterventionAction.RETRY: AnswerOutcome.RETRY,
-        InterventionAction.SKIP: AnswerOutcome.SKIP,
+        InterventionAction.SKIP: AnswerOutcome.REMOVE if response.remove_step else AnswerOutcome.SKIP,
     }[action]
 
 
@@ -147,5 +144,5 @@ def interpret_timeout(
         return InterventionAnswered(
             step_id=request.step_id, response=response, outcome=AnswerOutcome.REPLAN, trigger=trigger
         )
-    response = default_response(policy.auto_proceed_on_timeout).model_copy(update={"created_at": now})
+    response = choose_default(policy.auto_proceed_on_timeout).model_copy(update={"created_at": now})
     return interpret_response(state, request, response, policy)

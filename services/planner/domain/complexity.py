@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 _START = 0.3
 _KEYWORDS = {
     "比較": 0.15,
@@ -16,11 +18,26 @@ _KEYWORDS = {
     "なぜ": 0.1,
     "どのように": 0.15,
 }
+_ENGLISH_KEYWORDS = {
+    r"compar(?:e|ing|ison)": 0.15,
+    r"differences?|differs?": 0.15,
+    r"multiple|several": 0.2,
+    r"latest|newest": 0.1,
+    r"reasons?": 0.1,
+    r"methods?|ways? to": 0.1,
+    r"details?|detailed": 0.15,
+    r"steps?": 0.1,
+    r"procedures?": 0.1,
+    r"why": 0.1,
+    r"how": 0.15,
+}
 _LONG, _VERY_LONG, _PER_LENGTH = 100, 200, 0.1
 
 
-def keyword_complexity(query: str) -> float:
+def estimate_by_keywords(query: str) -> float:
     """Return the complexity of a query, 0.3 to 1, 2 decimals; each keyword counts once (P-13)."""
     total = _START + sum(weight for keyword, weight in _KEYWORDS.items() if keyword in query)
+    words = _ENGLISH_KEYWORDS.items()
+    total += sum(weight for pattern, weight in words if re.search(rf"\b(?:{pattern})\b", query, re.IGNORECASE))
     total += _PER_LENGTH * ((len(query) > _LONG) + (len(query) > _VERY_LONG))
     return round(min(1.0, total), 2)

@@ -47,7 +47,7 @@ class ConfidenceFactors(BaseModel):
     is_search_step: bool = False
 
     @model_serializer
-    def _only_supplied(self) -> dict[str, Any]:
+    def _select_supplied(self) -> dict[str, Any]:
         # Presence is part of the value (P-59), so it must survive encoding and decoding.
         return {name: getattr(self, name) for name in sorted(self.model_fields_set)}
 
@@ -180,7 +180,7 @@ def measured_parts(factors: ConfidenceFactors) -> dict[str, float]:
     return parts if tool is None else {**parts, "tool_success": tool}
 
 
-def _penalties(factors: ConfidenceFactors, tool: float | None) -> list[tuple[str, float]]:
+def _compute_penalties(factors: ConfidenceFactors, tool: float | None) -> list[tuple[str, float]]:
     """Return names and factors of the penalties that apply, in the order of P-66."""
     penalties = []
     if factors.is_search_step and factors.search_result_count == 0:
@@ -209,7 +209,7 @@ class ConfidenceCalculator:
         weights = self.weights.step_weights(factors.is_search_step)
         total = sum(weights[name] for name in parts)
         score = sum(weights[name] * value for name, value in parts.items()) / total if total > 0 else 0.0
-        penalties = _penalties(factors, tool_success(factors))
+        penalties = _compute_penalties(factors, tool_success(factors))
         for _, penalty in penalties:
             score *= penalty
         return ConfidenceScore(
@@ -219,6 +219,10 @@ class ConfidenceCalculator:
             penalties_applied=tuple(name for name, _ in penalties),
             reason=f"{len(parts)} of {len(weights)} parts measured",
         )
+
+
+_CRITICAL_SCORE = 0.3
+_CRITICAL_FACTOR = 0.7
 
 
 def aggregate(scores: Sequence[float], method: str = "weighted") -> float:
@@ -232,6 +236,13 @@ def aggregate(scores: Sequence[float], method: str = "weighted") -> float:
     if method == "min":
         return min(scores)
     return sum(i * score for i, score in enumerate(scores, start=1)) / sum(range(1, len(scores) + 1))
+
+
+def aggregate_with_critical_check(scores: Sequence[float]) -> tuple[float, bool]:
+    """Return the mean, times .7 if any step is below .3, and whether one is (P-74)."""
+    mean = aggregate(scores, "mean")
+    has_critical = any(score < _CRITICAL_SCORE for score in scores)
+    return (mean * _CRITICAL_FACTOR if has_critical else mean), has_critical
 
 
 def measure_agreement(vectors: NDArray[float32]) -> float:

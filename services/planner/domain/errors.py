@@ -27,6 +27,20 @@ class EmptyQuery(InvalidArgument):
         super().__init__(message, violations=[Violation("query", message)])
 
 
+class PriceUnknown(InvalidArgument):
+    """A limit of money cannot be kept, because the price of the model is unknown."""
+
+    reason = "PRICE_UNKNOWN"
+
+    def __init__(self, max_cost_micro_usd: int, model: str) -> None:
+        field = "budget.max_cost_micro_usd"
+        rule = (
+            f"is {max_cost_micro_usd}, but the price of the model {model} is unknown, so its cost cannot be limited: "
+            "set LLM_PRICES, limit max_tokens instead, or set budget.allow_unknown_price"
+        )
+        super().__init__(f"{field} {rule}", violations=[Violation(field, rule)])
+
+
 class InvalidPlan(InvalidArgument):
     """The step ids or dependencies cannot be executed (P-12)."""
 
@@ -54,7 +68,7 @@ class AnswerRefused(InvalidArgument):
     reason = "ANSWER_REFUSED"
 
 
-class RunNotFound(NotFound):
+class ExecutionNotFound(NotFound):
     """No execution has this id (P-130)."""
 
     reason = "EXECUTION_NOT_FOUND"
@@ -63,7 +77,7 @@ class RunNotFound(NotFound):
         super().__init__(f"Run {execution_id} not found")
 
 
-class RunNotPaused(FailedPrecondition):
+class ExecutionNotPaused(FailedPrecondition):
     """The execution has no open question (P-130)."""
 
     reason = "EXECUTION_NOT_PAUSED"
@@ -72,7 +86,7 @@ class RunNotPaused(FailedPrecondition):
         super().__init__(f"Run {execution_id} is not paused")
 
 
-class RunEnded(FailedPrecondition):
+class ExecutionEnded(FailedPrecondition):
     """The execution has ended and accepts no changes."""
 
     reason = "EXECUTION_ENDED"
@@ -81,7 +95,7 @@ class RunEnded(FailedPrecondition):
         super().__init__(f"Run {execution_id} has ended")
 
 
-class PlanAlreadyRun(AlreadyExists):
+class PlanAlreadyExecuted(AlreadyExists):
     """The plan already has an execution; no plan is executed twice."""
 
     reason = "PLAN_ALREADY_RUN"

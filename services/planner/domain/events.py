@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from libs.prompts.language import LanguageSetting
 from services.planner.domain.confidence import ConfidenceScore
 from services.planner.domain.interventions import InterventionRequest, InterventionResponse
 from services.planner.domain.plans import Action, ExecutionPlan
@@ -47,10 +48,15 @@ class AnswerOutcome(StrEnum):
     ANSWERED = "answered"
     RETRY = "retry"
     SKIP = "skip"
+    REMOVE = "remove"
     CANCEL = "cancel"
     REPLAN = "replan"
     REPLACE = "replace"
     REFINE = "refine"
+
+
+PLAN_CHANGES = (AnswerOutcome.REPLAN, AnswerOutcome.REPLACE, AnswerOutcome.REFINE, AnswerOutcome.REMOVE)
+"""The consequences that change the plan."""
 
 
 class _Event(BaseModel):
@@ -65,6 +71,7 @@ class Started(_Event):
     budget: Budget = Budget()
     human_available: bool = True
     max_replans: int = 3
+    language: LanguageSetting = "auto"
 
 
 class StepStarted(_Event):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from libs.prompts.language import Language, LanguageSetting, choose_language
 from services.planner.domain.confidence import ConfidenceWeights, final_confidence
 from services.planner.domain.events import AnswerOutcome, Budget, Effect, StepFinished
 from services.planner.domain.interventions import HistoryEntry, InterventionRequest
@@ -16,10 +17,11 @@ from services.planner.domain.results import (
     Hit,
     StepResult,
     ToolResult,
-    distinct_values,
+    deduplicate,
+    derive_overall_status,
     order_results,
-    overall_status,
 )
+from services.planner.domain.texts import TEXTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class ExecutionState:
 
     budget: Budget = field(default_factory=Budget)
     human_available: bool = True
+    language_setting: LanguageSetting = "auto"
     plan_version: int = 1
     sequence: int = 0
     expires_at: datetime | None = None
@@ -100,6 +103,11 @@ class ExecutionState:
         return self.plan.plan_id or ""
 
     @property
+    def language(self) -> Language:
+        """Return the language of all texts for people and models."""
+        return choose_language(self.language_setting, self.plan.original_query)
+
+    @property
     def overall_confidence(self) -> float:
         """Return the confidence in the execution so far, 0..1 (P-56)."""
         return self.confidence(ConfidenceWeights())
@@ -115,7 +123,7 @@ class ExecutionState:
     def dependency_sources(self, step_id: int) -> tuple[str, ...]:
         """Return the sources of the results that a step depends on."""
         results = [self.step_results.get(dependency) for dependency in self.plan.step(step_id).depends_on]
-        return distinct_values(source for result in results if result for source in result.sources)
+        return deduplicate(source for result in results if result for source in result.sources)
 
     def can_replan(self) -> bool:
         """Return True if another replan is allowed (P-10)."""
@@ -166,11 +174,11 @@ class ExecutionState:
 
         `reason` names the limit that ended it, `crash` is the text of an exception.
         """
-        status = overall_status(self.plan, self.step_statuses, cancelled=self.is_cancelled)
+        status = derive_overall_status(self.plan, self.step_statuses, cancelled=self.is_cancelled)
         return ExecutionResult(
             plan_id=self.execution_id,
             original_query=self.plan.original_query,
-            final_answer=self.final_answer if crash is None else f"実行エラー: {crash}",
+            final_answer=self.final_answer if crash is None else TEXTS[self.language].crash.format(error=crash),
             step_results=tuple(order_results(self.plan, self.step_results)),
             overall_confidence=min(1.0, max(0.0, self.confidence(weights))),
             overall_status=status if crash is None else type(status).FAILED,

@@ -11,9 +11,10 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from libs.prompts.language import Language, LanguageSetting, choose_language
 from services.planner.domain.generation import GeneratedAnswer, RetrievedBullet
 
 MAX_SENTENCES = 3
@@ -28,19 +29,21 @@ _CJK = re.compile(f"[{_UNSEPARATED}]")
 _RUN = re.compile(rf"[{_UNSEPARATED}]+|[^\W_{_UNSEPARATED}]+")
 
 
-_JAPANESE_TEXTS = {
-    "mode": "オフラインモードの抽出回答です（言語モデルは使っていません）。",
-    "closest": "質問に最も近い知識の文:",
-    "highest_ranked": "質問と共通の語を持つ文はありません。検索で上位の知識:",
-    "nothing": "関連する知識はありません。",
-    "comparison": "{bullets}件のBulletの{sentences}文を質問と比較し、{shared}文に共通の語があった。",
-}
-_ENGLISH_TEXTS = {
-    "mode": "Offline and extractive: no language model was asked. ",
-    "closest": "Closest to the query:",
-    "highest_ranked": "No sentence shares a word with the query; ranked highest by search:",
-    "nothing": "The playbook has nothing on this.",
-    "comparison": "Compared {sentences} sentences of {bullets} bullets with the query; {shared} share terms with it.",
+_TEXTS: Mapping[Language, Mapping[str, str]] = {
+    "ja": {
+        "mode": "オフラインモードの抽出回答です（言語モデルは使っていません）。",
+        "closest": "質問に最も近い知識の文:",
+        "highest_ranked": "質問と共通の語を持つ文はありません。検索で上位の知識:",
+        "nothing": "関連する知識はありません。",
+        "comparison": "{bullets}件のBulletの{sentences}文を質問と比較し、{shared}文に共通の語があった。",
+    },
+    "en": {
+        "mode": "Offline and extractive: no language model was asked. ",
+        "closest": "Closest to the query:",
+        "highest_ranked": "No sentence shares a word with the query; ranked highest by search:",
+        "nothing": "The playbook has nothing on this.",
+        "comparison": "Compared {sentences} sentences of {bullets} bullets with the query; {shared} share its terms.",
+    },
 }
 
 
@@ -51,26 +54,28 @@ class _Sentence:
     terms: frozenset[str]
 
 
-def extractive_answer(query: str, bullets: Sequence[RetrievedBullet]) -> GeneratedAnswer:
+def extract_answer(
+    query: str, bullets: Sequence[RetrievedBullet], language: LanguageSetting = "auto"
+) -> GeneratedAnswer:
     """Return up to three sentences, best first, each cited as `[<id>]`, under a line that names the method."""
-    sentences = list(_sentences(bullets))
-    ranked = _rank(_terms(query[:MAX_QUERY_CHARS]), sentences)
+    sentences = list(_split_sentences(bullets))
+    ranked = _rank(_extract_terms(query[:MAX_QUERY_CHARS]), sentences)
     shared = [sentence for sentence, score in ranked if score > 0]
     chosen = (shared or [sentence for sentence, _ in ranked])[:MAX_SENTENCES]
-    texts = _JAPANESE_TEXTS if _CJK.search(query) else _ENGLISH_TEXTS
+    texts = _TEXTS[choose_language(language, query)]
     heading = texts["closest" if shared else "highest_ranked" if chosen else "nothing"]
     lines = [texts["mode"] + heading, *(f"- {sentence.text} [{sentence.bullet_id}]" for sentence in chosen)]
     comparison = texts["comparison"].format(bullets=len(bullets), sentences=len(sentences), shared=len(shared))
     return GeneratedAnswer("\n".join(lines), (comparison,))
 
 
-def _sentences(bullets: Sequence[RetrievedBullet]) -> Iterator[_Sentence]:
+def _split_sentences(bullets: Sequence[RetrievedBullet]) -> Iterator[_Sentence]:
     left = MAX_CONTENT_CHARS
     for bullet in bullets:
         for part in _BOUNDARY.split(bullet.content[: max(0, left)]):
             text = part.strip()
             if text:
-                yield _Sentence(bullet.id, _truncate(text), _terms(text))
+                yield _Sentence(bullet.id, _truncate(text), _extract_terms(text))
         left -= len(bullet.content)
 
 
@@ -78,12 +83,12 @@ def _truncate(text: str) -> str:
     return text if len(text) <= MAX_SENTENCE_CHARS else text[: MAX_SENTENCE_CHARS - 1] + "…"
 
 
-def _terms(text: str) -> frozenset[str]:
+def _extract_terms(text: str) -> frozenset[str]:
     normal = unicodedata.normalize("NFKC", text).lower()
-    return frozenset(term for run in _RUN.findall(normal) for term in _terms_of_run(run))
+    return frozenset(term for run in _RUN.findall(normal) for term in _split_run(run))
 
 
-def _terms_of_run(run: str) -> list[str]:
+def _split_run(run: str) -> list[str]:
     """Return a separated word unchanged, and every pair of neighbours of a run in other scripts."""
     if len(run) == 1 or not _CJK.match(run):
         return [run]

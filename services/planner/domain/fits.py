@@ -33,40 +33,40 @@ def fit_calibration(scores: Sequence[float], correct: Sequence[bool]) -> Calibra
         raise ValueError(f"{len(x)} scores and {len(y)} labels")
     if len(x) < MIN_LABELS or y.min() == y.max():
         return UNCALIBRATED
-    losses = [_held_out_loss(fit, x, y) for _, fit in _FITS]
+    losses = [_compute_held_out_loss(fit, x, y) for _, fit in _FITS]
     kind, fit = _FITS[int(np.argmin(losses))]
     return Calibration(kind, min(losses), fit(x, y))
 
 
-def log_loss(predicted: Vector, correct: Vector) -> float:
+def compute_log_loss(predicted: Vector, correct: Vector) -> float:
     """Return the mean negative log likelihood of labels."""
     p = np.clip(predicted, _EDGE, 1 - _EDGE)
     return float(-np.mean(correct * np.log(p) + (1 - correct) * np.log(1 - p)))
 
 
-def _held_out_loss(fit: Fit, x: Vector, y: Vector) -> float:
+def _compute_held_out_loss(fit: Fit, x: Vector, y: Vector) -> float:
     fold = np.arange(len(x)) % _FOLDS
     predicted = np.empty_like(x)
     for number in range(_FOLDS):
         is_held_out = fold == number
         predicted[is_held_out] = fit(x[~is_held_out], y[~is_held_out])(x[is_held_out])
-    return log_loss(predicted, y)
+    return compute_log_loss(predicted, y)
 
 
-def _logit(scores: Vector) -> Vector:
+def _compute_logit(scores: Vector) -> Vector:
     p = np.clip(scores, _EDGE, 1 - _EDGE)
     return np.asarray(np.log(p / (1 - p)))
 
 
-def _sigmoid(z: Vector) -> Vector:
+def _compute_sigmoid(z: Vector) -> Vector:
     return np.asarray(1 / (1 + np.exp(-np.clip(z, -30, 30))))
 
 
-def _identity(scores: Vector) -> Vector:
+def _return_unchanged(scores: Vector) -> Vector:
     return scores
 
 
-def _platt(feature: Predict) -> Fit:
+def _fit_platt(feature: Predict) -> Fit:
     """Return a logistic regression of smoothed labels on a feature of the score, by Newton's method."""
 
     def fit_feature(x: Vector, y: Vector) -> Predict:
@@ -75,7 +75,7 @@ def _platt(feature: Predict) -> Fit:
         design = np.stack([feature(x), np.ones_like(x)], axis=1)
         weights = np.array([1.0, 0.0])
         for _ in range(_NEWTON_STEPS):
-            p = _sigmoid(design @ weights)
+            p = _compute_sigmoid(design @ weights)
             gradient = design.T @ (p - target) + _RIDGE * weights
             curvature = (design * (p * (1 - p))[:, None]).T @ design + _RIDGE * np.eye(2)
             step = np.linalg.solve(curvature, gradient)
@@ -83,12 +83,12 @@ def _platt(feature: Predict) -> Fit:
             if float(np.abs(step).max()) < 1e-9:
                 break
         slope, offset = max(0.0, float(weights[0])), float(weights[1])
-        return lambda scores: _sigmoid(slope * feature(scores) + offset)
+        return lambda scores: _compute_sigmoid(slope * feature(scores) + offset)
 
     return fit_feature
 
 
-def _isotonic(x: Vector, y: Vector) -> Predict:
+def _fit_isotonic(x: Vector, y: Vector) -> Predict:
     """Return the increasing function closest to the labels."""
     order = np.argsort(x, kind="stable")
     blocks: list[tuple[float, float, float]] = []  # correct labels, labels, sum of scores
@@ -104,7 +104,7 @@ def _isotonic(x: Vector, y: Vector) -> Predict:
 
 
 _FITS: tuple[tuple[Kind, Fit], ...] = (
-    ("platt", _platt(_logit)),
-    ("platt", _platt(_identity)),
-    ("isotonic", _isotonic),
+    ("platt", _fit_platt(_compute_logit)),
+    ("platt", _fit_platt(_return_unchanged)),
+    ("isotonic", _fit_isotonic),
 )

@@ -13,12 +13,20 @@ from datetime import datetime
 from pydantic import TypeAdapter
 
 from services.planner.domain import events
-from services.planner.domain.events import AnswerOutcome, Event, InterventionAnswered, Recorded, Replanned, StepFinished
+from services.planner.domain.events import (
+    PLAN_CHANGES,
+    AnswerOutcome,
+    Event,
+    InterventionAnswered,
+    Recorded,
+    Replanned,
+    StepFinished,
+)
 from services.planner.domain.execution import ExecutionState, PlanChangeRequest, StepToolCall
-from services.planner.domain.interventions import InterventionAction, history_entry
+from services.planner.domain.interventions import InterventionAction, build_history_entry
 from services.planner.domain.plans import Action, StepStatus
 from services.planner.domain.replanning import ReplanTrigger
-from services.planner.domain.results import Hit, StepResult, ToolResult, distinct_values
+from services.planner.domain.results import Hit, StepResult, ToolResult, deduplicate
 
 _HITS: TypeAdapter[tuple[Hit, ...]] = TypeAdapter(tuple[Hit, ...])
 
@@ -29,6 +37,7 @@ def apply(state: ExecutionState, event: Event, time: datetime) -> None:
         case events.Started():
             state.budget, state.human_available = event.budget, event.human_available
             state.max_replans, state.start_time = event.max_replans, time
+            state.language_setting = event.language
         case events.StepStarted():
             _start_step(state, event)
         case events.ToolReturned():
@@ -53,7 +62,7 @@ def apply(state: ExecutionState, event: Event, time: datetime) -> None:
             _unpause(state, time)
             if request is not None:
                 outcome = (response.action, response.timeout_reached)
-                state.history += (history_entry(time, request.level, request.message, *outcome),)
+                state.history += (build_history_entry(time, request.level, request.message, *outcome),)
             _apply_answer(state, event, time)
         case events.Replanned():
             _replace_plan(state, event, time)
@@ -100,13 +109,13 @@ def _replace_last_call(state: ExecutionState, step_id: int, call: StepToolCall) 
     state.calls[step_id] = (*state.calls[step_id][:-1], call)
 
 
-def _sources(state: ExecutionState, step_id: int, result: ToolResult) -> tuple[str, ...]:
+def _collect_sources(state: ExecutionState, step_id: int, result: ToolResult) -> tuple[str, ...]:
     """Return the sources of a step's result (P-42); the legacy agent names its sources after `Source:` (P-35)."""
     if result.hits:
-        return distinct_values(hit.source for hit in result.hits)
+        return deduplicate(hit.source for hit in result.hits)
     if state.used_action(step_id) is Action.RUN_LEGACY_AGENT:
         lines = (result.text or "").splitlines()
-        return distinct_values(line.removeprefix("Source:").strip() for line in lines if line.startswith("Source:"))
+        return deduplicate(line.removeprefix("Source:").strip() for line in lines if line.startswith("Source:"))
     return state.dependency_sources(step_id)
 
 
@@ -125,17 +134,17 @@ def _finish_step(state: ExecutionState, event: StepFinished, time: datetime) -> 
         status=event.status,
         output=output if succeeded else None,
         confidence=event.confidence.score if succeeded else 0.0,
-        sources=_sources(state, event.step_id, returned) if succeeded else (),
+        sources=_collect_sources(state, event.step_id, returned) if succeeded else (),
         error=None if succeeded else returned.error,
         execution_time_ms=sum(result.execution_time_ms or 0 for result in results),
         token_usage=(sum(result.token_usage for result in results) + event.token_usage) or None,
-        searched_collections=distinct_values(name for result in results for name in result.searched_collections),
+        searched_collections=deduplicate(name for result in results for name in result.searched_collections),
         created_at=time,
     )
     state.step_statuses[event.step_id] = StepStatus(event.status)
     if succeeded and not event.level.requires_answer:
         state.settled_steps |= {event.step_id}
-        state.history += (history_entry(time, event.level, f"Step {event.step_id}", InterventionAction.PROCEED),)
+        state.history += (build_history_entry(time, event.level, f"Step {event.step_id}", InterventionAction.PROCEED),)
 
 
 def _drop_result(state: ExecutionState, step_id: int, status: StepStatus) -> None:
@@ -158,7 +167,7 @@ def _apply_answer(state: ExecutionState, event: InterventionAnswered, time: date
     text = response.user_input or ""
     if outcome is AnswerOutcome.CANCEL:
         state.is_cancelled = True
-    elif outcome in (AnswerOutcome.REPLAN, AnswerOutcome.REPLACE, AnswerOutcome.REFINE):
+    elif outcome in PLAN_CHANGES:
         trigger = event.trigger or ReplanTrigger.USER_FEEDBACK
         state.plan_change = PlanChangeRequest(outcome, trigger, step_id, text, response.modified_plan)
         state.refinements += step_id is None

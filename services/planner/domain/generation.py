@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-EMPTY_KNOWLEDGE = "(知識ベースは空です)"
-
 
 class AnswerStyle(StrEnum):
     """The way a prompt is built: from the template of the dataset (P-114), or without one (P-118)."""
@@ -53,17 +51,8 @@ class GeneratedAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenUse:
-    """Tokens of an answer as the provider counted them, and US dollars; None when the price is unknown."""
-
-    input_tokens: int
-    output_tokens: int
-    cost_usd: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class GenerationOutcome:
-    """One attempt at a question: the fields of a trajectory (R-01, R-02), the model, and the usage."""
+    """One attempt at a question: the fields of a trajectory (R-01, R-02), and the model."""
 
     query: str
     dataset: str
@@ -75,27 +64,24 @@ class GenerationOutcome:
     error_message: str | None
     created_at: datetime
     model: str
-    usage: TokenUse | None
-    """None without a model, or when the provider reports none."""
 
 
-def used_ids(bullets: Sequence[RetrievedBullet]) -> tuple[str, ...]:
+def list_used_ids(bullets: Sequence[RetrievedBullet]) -> tuple[str, ...]:
     """Return the ids of all bullets, in order (P-119)."""
     return tuple(bullet.id for bullet in bullets)
 
 
-def cited_ids(answer: str, bullets: Sequence[RetrievedBullet]) -> tuple[str, ...]:
+def list_cited_ids(answer: str, bullets: Sequence[RetrievedBullet]) -> tuple[str, ...]:
     """Return the ids of the bullets that an answer cites as `[<id>]`, by first occurrence (P-120)."""
-    positions = {bullet_id: answer.find(f"[{bullet_id}]") for bullet_id in used_ids(bullets)}
+    positions = {bullet_id: answer.find(f"[{bullet_id}]") for bullet_id in list_used_ids(bullets)}
     return tuple(sorted((cited for cited, position in positions.items() if position >= 0), key=positions.__getitem__))
 
 
-def cited_context(bullets: Sequence[RetrievedBullet]) -> str:
+def format_cited_context(bullets: Sequence[RetrievedBullet]) -> str:
     """Return the bullets as entries `[<id>] [<section>] <content>`, separated by blank lines (P-115)."""
-    entries = [f"[{bullet.id}] [{bullet.section}] {bullet.content}" for bullet in bullets]
-    return "\n\n".join(entries) if entries else EMPTY_KNOWLEDGE
+    return "\n\n".join(f"[{bullet.id}] [{bullet.section}] {bullet.content}" for bullet in bullets)
 
 
-def plain_context(bullets: Sequence[RetrievedBullet]) -> str:
+def format_plain_context(bullets: Sequence[RetrievedBullet]) -> str:
     """Return the contents of the bullets, one per line (P-118)."""
     return "\n".join(bullet.content for bullet in bullets)

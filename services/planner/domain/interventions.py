@@ -8,11 +8,8 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field
 
 from services.planner.domain.plans import ExecutionPlan, utc_now
+from services.planner.domain.texts import TEXTS, contains_words
 from services.planner.domain.thresholds import InterventionLevel
-
-CONFIRM_OPTIONS = ("はい、続行", "計画を修正", "キャンセル")
-USER_INPUT_LABEL = "ユーザー入力"
-_REPLAN_WORDS = ("修正", "変更", "やり直し", "違う", "別の")
 
 
 class InterventionAction(StrEnum):
@@ -53,6 +50,7 @@ class InterventionResponse(BaseModel):
     user_input: str | None = None
     modified_plan: ExecutionPlan | None = None
     selected_option: str | None = None
+    remove_step: bool = False
     timeout_reached: bool = False
     response_time_ms: int | None = None
     created_at: datetime = Field(default_factory=utc_now)
@@ -63,26 +61,32 @@ class InterventionResponse(BaseModel):
         return self.action is not InterventionAction.CANCEL
 
 
+_ANSWERS = (InterventionAction.PROCEED, InterventionAction.MODIFY, InterventionAction.CANCEL)
 _WORDS = {
-    **dict.fromkeys((CONFIRM_OPTIONS[0], "proceed", "yes"), InterventionAction.PROCEED),
-    **dict.fromkeys((CONFIRM_OPTIONS[1], "modify"), InterventionAction.MODIFY),
-    **dict.fromkeys((CONFIRM_OPTIONS[2], "cancel", "no", "stop", "中止"), InterventionAction.CANCEL),
+    **{
+        option.lower(): action
+        for texts in TEXTS.values()
+        for option, action in zip(texts.confirm_options, _ANSWERS, strict=True)
+    },
+    **dict.fromkeys(("proceed", "yes"), InterventionAction.PROCEED),
+    "modify": InterventionAction.MODIFY,
+    **dict.fromkeys(("no", "stop", "中止"), InterventionAction.CANCEL),
 }
 
 
-def _ascii_lower(text: str) -> str:
+def _lower_ascii(text: str) -> str:
     return "".join(char.lower() if char.isascii() else char for char in text)
 
 
 def parse_answer(text: str) -> InterventionResponse:
     """Return the response that a text means (P-83, P-84): that of a known word, else input."""
-    action = _WORDS.get(_ascii_lower(text.strip()))
+    action = _WORDS.get(_lower_ascii(text.strip()))
     if action is None:
         return InterventionResponse(action=InterventionAction.INPUT, user_input=text)
     return InterventionResponse(action=action, selected_option=text.strip())
 
 
-def default_response(auto_proceed: bool) -> InterventionResponse:
+def choose_default(auto_proceed: bool) -> InterventionResponse:
     """Return the response when nobody answers (P-85); the only implementation of this rule (P-137)."""
     action = InterventionAction.PROCEED if auto_proceed else InterventionAction.CANCEL
     return InterventionResponse(action=action, timeout_reached=True)
@@ -90,7 +94,7 @@ def default_response(auto_proceed: bool) -> InterventionResponse:
 
 def wants_replan(feedback: str) -> bool:
     """Return True if a text requests another plan (P-94)."""
-    return any(word in feedback for word in _REPLAN_WORDS)
+    return contains_words(feedback, "replan_words")
 
 
 class HistoryEntry(BaseModel):
@@ -106,7 +110,7 @@ class HistoryEntry(BaseModel):
     timeout_reached: bool = False
 
 
-def history_entry(
+def build_history_entry(
     time: datetime, level: InterventionLevel, message: str, action: InterventionAction, timeout_reached: bool = False
 ) -> HistoryEntry:
     """Return the history entry of an intervention and its response."""

@@ -17,17 +17,17 @@ _COLOURS = {
 }
 
 
-def _label(text: str) -> str:
+def _escape_label(text: str) -> str:
     """Return text as a mermaid label; every character with a meaning in mermaid is escaped."""
     shortened = text if len(text) <= _LABEL_CHARS else text[: _LABEL_CHARS - 1] + "…"
     return "".join(char if char.isalnum() or char in " -_.,…" else f"#{ord(char)};" for char in shortened)
 
 
-def mermaid(plan: ExecutionPlan, statuses: Mapping[int, StepStatus] | None = None) -> str:
+def draw_mermaid(plan: ExecutionPlan, statuses: Mapping[int, StepStatus] | None = None) -> str:
     """Return the flowchart of a plan; `statuses` colour its steps."""
     lines = ["flowchart TD"]
     for step in plan.steps:
-        lines.append(f'  s{step.step_id}["{step.step_id}. {step.action.value}<br/>{_label(step.description)}"]')
+        lines.append(f'  s{step.step_id}["{step.step_id}. {step.action.value}<br/>{_escape_label(step.description)}"]')
     lines += [f"  s{d} --> s{step.step_id}" for step in plan.steps for d in step.depends_on]
     if statuses is not None:
         used = {statuses.get(step.step_id, StepStatus.PENDING) for step in plan.steps}

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from libs.prompts.language import LanguageSetting
 from services.planner.domain.answers import InterventionPolicy, asks_as_agent, awaits_answer_text
 from services.planner.domain.events import AnswerOutcome
 from services.planner.domain.execution import ExecutionState, StepToolCall
-from services.planner.domain.interventions import CONFIRM_OPTIONS, InterventionRequest
+from services.planner.domain.interventions import InterventionRequest
 from services.planner.domain.plans import Action, PlanStep, StepStatus
 from services.planner.domain.replanning import ReplanManager, ReplanTrigger
+from services.planner.domain.texts import TEXTS
 from services.planner.domain.thresholds import InterventionLevel
 
 ENDED_EARLY = "the execution ended before this step"
@@ -90,24 +92,25 @@ class ExecutionRules:
     policy: InterventionPolicy = field(default_factory=InterventionPolicy)
     replans: ReplanManager = field(default_factory=ReplanManager)
     max_parallel_steps: int = 8
+    language: LanguageSetting = "auto"
 
 
-def next_moves(state: ExecutionState, rules: ExecutionRules, now: datetime) -> list[Move]:
+def choose_moves(state: ExecutionState, rules: ExecutionRules, now: datetime) -> list[Move]:
     """Return the moves to make now; empty while only running calls or a person can advance the execution."""
     if state.result is not None or state.is_paused:
         return []
     if state.is_cancelled or state.replan_failed:
         return [FinishExecution()]
-    limit = exhausted_limit(state, now)
+    limit = find_exhausted_limit(state, now)
     resume_moves = _resume_moves(state, limit is not None)
     if resume_moves or _has_pending_call(state):
         return resume_moves + ([] if limit or _must_pause(state) else _start_moves(state, rules))
     if limit:
         return [FinishExecution(limit)]
-    return _moves_at_rest(state, rules, now) or _start_moves(state, rules) or [FinishExecution()]
+    return _choose_moves_at_rest(state, rules, now) or _start_moves(state, rules) or [FinishExecution()]
 
 
-def exhausted_limit(state: ExecutionState, now: datetime) -> str | None:
+def find_exhausted_limit(state: ExecutionState, now: datetime) -> str | None:
     """Return a message about the limit of the budget that is reached; None while none is."""
     budget = state.budget
     used = (
@@ -122,17 +125,17 @@ def exhausted_limit(state: ExecutionState, now: datetime) -> str | None:
     return None
 
 
-def wall_deadline(state: ExecutionState, now: datetime) -> datetime | None:
+def compute_wall_deadline(state: ExecutionState, now: datetime) -> datetime | None:
     """Return the time at which the budget of time runs out; None without one."""
     limit = state.budget.max_wall_seconds
     return None if limit is None else now + timedelta(seconds=max(0.0, limit - state.wall_seconds(now)))
 
 
 def _has_pending_call(state: ExecutionState) -> bool:
-    return any(_waits_for_tool(state.last_call(step.step_id)) for step in _running_steps(state))
+    return any(_waits_for_tool(state.last_call(step.step_id)) for step in _list_running_steps(state))
 
 
-def _running_steps(state: ExecutionState) -> list[PlanStep]:
+def _list_running_steps(state: ExecutionState) -> list[PlanStep]:
     return [step for step in state.plan.steps if state.step_statuses[step.step_id] is StepStatus.RUNNING]
 
 
@@ -143,7 +146,7 @@ def _waits_for_tool(call: StepToolCall | None) -> bool:
 def _resume_moves(state: ExecutionState, is_budget_spent: bool) -> list[Move]:
     """Return the moves of running steps whose call has returned: their fallback, or a judgement."""
     moves: list[Move] = []
-    for step in _running_steps(state):
+    for step in _list_running_steps(state):
         call = state.last_call(step.step_id)
         if call is None or call.result is None or _awaits_person(state, step.step_id):
             continue
@@ -178,22 +181,22 @@ def _open_questions(state: ExecutionState) -> list[int]:
     return found
 
 
-def _failed_steps(state: ExecutionState) -> list[int]:
+def _list_failed_steps(state: ExecutionState) -> list[int]:
     return [s.step_id for s in state.plan.steps if state.step_statuses[s.step_id] is StepStatus.FAILED]
 
 
 def _must_pause(state: ExecutionState) -> bool:
-    return bool(state.plan_change or _failed_steps(state) or _open_questions(state) or state.information_pending)
+    return bool(state.plan_change or _list_failed_steps(state) or _open_questions(state) or state.information_pending)
 
 
-def _moves_at_rest(state: ExecutionState, rules: ExecutionRules, now: datetime) -> list[Move]:
+def _choose_moves_at_rest(state: ExecutionState, rules: ExecutionRules, now: datetime) -> list[Move]:
     """Return the move while no call is running: plan changes, then failures, then questions, then information."""
     if state.plan_change is not None:
         plan_change = state.plan_change
         if plan_change.outcome is AnswerOutcome.REPLAN:
             return [ReplanSteps(plan_change.trigger, plan_change.step_id, plan_change.text)]
         return [ReplacePlan()]
-    for step_id in _failed_steps(state):
+    for step_id in _list_failed_steps(state):
         call = state.last_call(step_id)
         timed_out = call is not None and call.result is not None and call.result.timed_out
         result = state.step_results[step_id]
@@ -218,7 +221,7 @@ def _start_moves(state: ExecutionState, rules: ExecutionRules) -> list[Move]:
     if state.plan.requires_confirmation and not state.plan_confirmed:
         return []
     moves: list[Move] = []
-    free_slots = rules.max_parallel_steps - len(_running_steps(state))
+    free_slots = rules.max_parallel_steps - len(_list_running_steps(state))
     if state.budget.max_tool_calls is not None:
         free_slots = min(free_slots, state.budget.max_tool_calls - state.tool_calls)
     for step in state.plan.steps:
@@ -239,16 +242,17 @@ def _make_question(state: ExecutionState, rules: ExecutionRules, now: datetime, 
 
 
 def _ask_about_plan(state: ExecutionState, rules: ExecutionRules, now: datetime) -> AskPerson:
-    message = f"計画を実行しますか（{len(state.plan.steps)}ステップ）"
+    texts = TEXTS[state.language]
+    message = texts.confirm_plan.format(count=len(state.plan.steps))
     level = InterventionLevel.CONFIRM
-    return _make_question(state, rules, now, level=level, message=message, options=CONFIRM_OPTIONS)
+    return _make_question(state, rules, now, level=level, message=message, options=texts.confirm_options)
 
 
 def _ask_about_step(state: ExecutionState, step_id: int, rules: ExecutionRules, now: datetime) -> AskPerson:
     step = state.plan.step(step_id)
     if awaits_answer_text(state, step_id):
         return _ask_for_text(state, step, rules, now)
-    judgement = state.judgements[step_id]
+    judgement, texts = state.judgements[step_id], TEXTS[state.language]
     score = judgement.confidence.score
     needs_information = judgement.level is InterventionLevel.ESCALATE
     return _make_question(
@@ -257,21 +261,21 @@ def _ask_about_step(state: ExecutionState, step_id: int, rules: ExecutionRules, 
         now,
         level=judgement.level,
         step_id=step_id,
-        message=f"Step {step_id}「{step.description}」の信頼度は {score:.2f} です",
-        question="追加の情報をください" if needs_information else "続行しますか",
+        message=texts.step_confidence.format(step_id=step_id, description=step.description, score=score),
+        question=texts.ask_information if needs_information else texts.ask_continue,
         reason="audit" if judgement.audited else None,
-        options=() if needs_information else CONFIRM_OPTIONS,
+        options=() if needs_information else texts.confirm_options,
         confidence_score=score,
     )
 
 
 def _ask_for_text(state: ExecutionState, step: PlanStep, rules: ExecutionRules, now: datetime) -> AskPerson:
     """Return the question of an ask_user step (P-34, P-47), or about a call with an unknown outcome."""
-    call = state.last_call(step.step_id)
+    call, texts = state.last_call(step.step_id), TEXTS[state.language]
     if call is not None and call.in_doubt:
         question: dict[str, Any] = {
-            "message": f"Step {step.step_id} の {call.action.value} が実行されたか不明です",
-            "question": "結果を入力するか、再実行・スキップ・キャンセルを選んでください",
+            "message": texts.in_doubt.format(step_id=step.step_id, action=call.action.value),
+            "question": texts.in_doubt_question,
             "reason": "in doubt",
             "options": ("retry", "skip", "cancel"),
         }

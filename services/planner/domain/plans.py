@@ -12,7 +12,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from chassis.errors import shorten
+from libs.prompts.language import Language, LanguageSetting, choose_language
 from services.planner.domain.errors import InvalidPlan
+from services.planner.domain.texts import TEXTS
 
 MAX_STEPS = 20
 DEFAULT_TIMEOUT_SECONDS = 30
@@ -49,12 +51,12 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def new_plan_id(prefix: str = "") -> str:
+def create_plan_id(prefix: str = "") -> str:
     """Return a new plan id: 12 lower-case hexadecimal characters (P-06) after the prefix of its plan's scope."""
     return prefix + secrets.token_hex(_RANDOM_CHARS // 2)
 
 
-def prefix_of(plan_id: str) -> str:
+def parse_prefix(plan_id: str) -> str:
     """Return the prefix of all datasets and collections that a plan, or its execution, may access; empty: all.
 
     The prefix is part of the id because the model cannot change the id, replans keep it (P-109), the hashes of the log
@@ -120,7 +122,7 @@ class ExecutionPlan(BaseModel):
     @property
     def prefix(self) -> str:
         """Return the prefix of all names that the plan may access; empty: all."""
-        return prefix_of(self.plan_id or "")
+        return parse_prefix(self.plan_id or "")
 
     def step(self, step_id: int) -> PlanStep:
         """Return the step with this id. Raises KeyError."""
@@ -140,37 +142,38 @@ def replace_steps(plan: ExecutionPlan, steps: Sequence[PlanStep], **changes: Any
     return ExecutionPlan.model_validate({**fields, "steps": [step.model_dump() for step in steps]})
 
 
-def validate_dependencies(plan: ExecutionPlan) -> list[str]:
+def validate_dependencies(plan: ExecutionPlan, language: Language = "ja") -> list[str]:
     """Return the violations of the rules on step ids and dependencies; empty for a valid plan (P-12)."""
+    texts = TEXTS[language]
     ids = {step.step_id for step in plan.steps}
     messages = []
     for step in plan.steps:
         for dependency in step.depends_on:
             if dependency not in ids:
-                messages.append(f"Step {step.step_id}: 存在しない依存先 {dependency}")
+                messages.append(texts.missing_dependency.format(step_id=step.step_id, dependency=dependency))
             if dependency >= step.step_id:
-                messages.append(f"Step {step.step_id}: 循環依存または後方依存 {dependency}")
+                messages.append(texts.backward_dependency.format(step_id=step.step_id, dependency=dependency))
     repeated = Counter(step.step_id for step in plan.steps)
-    messages.extend(f"Step {step_id}: ステップIDが重複" for step_id, count in repeated.items() if count > 1)
+    messages.extend(texts.repeated_step.format(step_id=step_id) for step_id, count in repeated.items() if count > 1)
     return messages
 
 
-def find_faults(plan: ExecutionPlan, prefix: str) -> list[str]:
+def find_faults(plan: ExecutionPlan, prefix: str, language: LanguageSetting = "auto") -> list[str]:
     """Return the faults of a plan: of its dependencies (P-12), and names that do not begin with `prefix`."""
     out_of_scope = [
         f"Step {step.step_id}: collection {shorten(step.collection)!r} does not begin with {prefix!r}"
         for step in plan.steps
         if step.collection and not step.collection.startswith(prefix)
     ]
-    return validate_dependencies(plan) + out_of_scope
+    return validate_dependencies(plan, choose_language(language, plan.original_query)) + out_of_scope
 
 
-def with_plan_id(plan: ExecutionPlan, prefix: str = "") -> ExecutionPlan:
+def ensure_plan_id(plan: ExecutionPlan, prefix: str = "") -> ExecutionPlan:
     """Return a plan with a plan id: its own, or a new one (P-06)."""
-    return plan if plan.plan_id else plan.model_copy(update={"plan_id": new_plan_id(prefix)})
+    return plan if plan.plan_id else plan.model_copy(update={"plan_id": create_plan_id(prefix)})
 
 
-def executable_plan(plan: ExecutionPlan, prefix: str = "") -> ExecutionPlan:
+def prepare_plan(plan: ExecutionPlan, prefix: str = "", language: LanguageSetting = "auto") -> ExecutionPlan:
     """Return a plan with an id that begins with `prefix`.
 
     Raises InvalidPlan if its own id does not, a step id repeats, a dependency is not on an earlier id (P-144), or a
@@ -178,7 +181,7 @@ def executable_plan(plan: ExecutionPlan, prefix: str = "") -> ExecutionPlan:
     """
     if not (plan.plan_id or prefix).startswith(prefix):
         raise InvalidPlan([f"plan_id {plan.plan_id!r} does not begin with {prefix!r}"])
-    identified = with_plan_id(plan, prefix)
-    if messages := find_faults(identified, identified.prefix):
+    identified = ensure_plan_id(plan, prefix)
+    if messages := find_faults(identified, identified.prefix, language):
         raise InvalidPlan(messages)
     return identified

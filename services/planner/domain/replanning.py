@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,12 +9,12 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from libs.prompts.language import Language
 from services.planner.domain.errors import InvalidPlan
 from services.planner.domain.plans import Action, ExecutionPlan, PlanStep, find_faults, replace_steps, utc_now
 from services.planner.domain.results import StepResult
+from services.planner.domain.texts import TEXTS, contains_words
 
-FROM_THE_START = "最初から"
-ALTERNATIVE_PREFIX = "[代替] "
 _EARLY = 0.34
 
 
@@ -37,15 +36,6 @@ class ReplanStrategy(StrEnum):
     FALLBACK = "fallback"
     SKIP = "skip"
     ABORT = "abort"
-
-
-REASONS = {
-    ReplanStrategy.FULL: "全体再計画",
-    ReplanStrategy.PARTIAL: "部分再計画",
-    ReplanStrategy.FALLBACK: "代替アクション適用",
-    ReplanStrategy.SKIP: "失敗ステップスキップ",
-    ReplanStrategy.ABORT: "最大リプラン回数超過により中断",
-}
 
 
 class ReplanContext(BaseModel):
@@ -79,14 +69,19 @@ class ReplanResult(BaseModel):
 
 
 def replan_result(
-    strategy: ReplanStrategy, context: ReplanContext, plan: ExecutionPlan | None = None, error: str | None = None
+    strategy: ReplanStrategy,
+    context: ReplanContext,
+    plan: ExecutionPlan | None = None,
+    error: str | None = None,
+    language: Language = "ja",
 ) -> ReplanResult:
     """Return the result of a replan: successful with a plan, failed with an error, else without a replan left."""
+    texts = TEXTS[language]
     return ReplanResult(
         success=plan is not None,
         strategy=strategy,
         new_plan=plan,
-        reason=REASONS[strategy] if error is None else f"リプラン失敗: {error}",
+        reason=texts.replan_reasons[strategy] if error is None else texts.replan_failed.format(error=error),
         replan_count=context.replan_count + (plan is not None),
     )
 
@@ -128,7 +123,7 @@ class ReplanManager:
         if context.trigger is ReplanTrigger.TIMEOUT:
             return ReplanStrategy.FULL
         if context.trigger is ReplanTrigger.USER_FEEDBACK:
-            restarts = FROM_THE_START in (context.user_feedback or "")
+            restarts = contains_words(context.user_feedback or "", "restart_words")
             return ReplanStrategy.FULL if restarts else ReplanStrategy.PARTIAL
         if failed is not None and plan.position(failed.step_id) / len(plan.steps) <= _EARLY:
             return ReplanStrategy.FULL
@@ -161,13 +156,23 @@ def join_plans(
     return merged
 
 
+def remove_step(plan: ExecutionPlan, step_id: int) -> ExecutionPlan:
+    """Return `plan` without a step and without all references to it (P-107)."""
+    steps = [
+        step.model_copy(update={"depends_on": tuple(d for d in step.depends_on if d != step_id)})
+        for step in plan.steps
+        if step.step_id != step_id
+    ]
+    return replace_steps(plan, steps)
+
+
 def repeats_plan(plan: ExecutionPlan, kept_steps: Sequence[PlanStep], new: ExecutionPlan) -> bool:
     """Return True if the steps of `new` do the same as the steps of `plan` that they replace."""
     kept_ids = {step.step_id for step in kept_steps}
-    return _work([step for step in plan.steps if step.step_id not in kept_ids]) == _work(new.steps)
+    return _describe_work([step for step in plan.steps if step.step_id not in kept_ids]) == _describe_work(new.steps)
 
 
-def _work(steps: Sequence[PlanStep]) -> list[tuple[object, ...]]:
+def _describe_work(steps: Sequence[PlanStep]) -> list[tuple[object, ...]]:
     """Return what the steps do, without their ids and dependencies, which a replan changes."""
     return [
         (step.action, step.query or step.description, step.collection, step.usable_fallback, step.seconds)
@@ -175,7 +180,7 @@ def _work(steps: Sequence[PlanStep]) -> list[tuple[object, ...]]:
     ]
 
 
-def apply_fallback(plan: ExecutionPlan, step_id: int) -> ExecutionPlan:
+def apply_fallback(plan: ExecutionPlan, step_id: int, language: Language = "ja") -> ExecutionPlan:
     """Return `plan` with the fallback of a step instead of its action (P-106). Raises ValueError if it has none."""
     step = plan.step(step_id)
     if step.usable_fallback is None:
@@ -183,7 +188,7 @@ def apply_fallback(plan: ExecutionPlan, step_id: int) -> ExecutionPlan:
     replaced = step.model_copy(
         update={
             "action": step.usable_fallback,
-            "description": ALTERNATIVE_PREFIX + step.description,
+            "description": TEXTS[language].alternative.format(description=step.description),
             "fallback": None,
         }
     )
@@ -202,34 +207,3 @@ def select_kept_steps(plan: ExecutionPlan, successful_steps: Sequence[int], drop
         for step in plan.steps
         if step.step_id in kept_ids
     ]
-
-
-def replan_hints(context: ReplanContext, plan: ExecutionPlan, *, broader: bool) -> str:
-    """Return the hints about a replan for the planning model (P-101, P-105); only its prompt contains them (P-138)."""
-    shown = ("step_id", "action", "query", "collection", "depends_on")
-    lines = [
-        json.dumps(
-            {name: fields[name] for name in shown if fields[name]} | {"description": step.description[:200]},
-            ensure_ascii=False,
-        )
-        for step in plan.steps
-        for fields in [step.model_dump(mode="json")]
-    ]
-    parts = ["今の計画:", *lines]
-    if context.failed_step_id is not None:
-        parts.append(f"{'失敗した' if context.error_message else '問題の'}ステップ: Step {context.failed_step_id}")
-    if context.error_message:
-        parts.append(f"エラー: {context.error_message}")
-    if context.user_feedback:
-        parts.append(f"ユーザーのフィードバック: {context.user_feedback}")
-    if context.new_information:
-        parts.append(f"新しい情報: {context.new_information}")
-    if broader:
-        parts.append("より広い検索語を使うこと。")
-    else:
-        results = [f"- Step {i}: {(r.output or '')[:300]}" for i, r in sorted(context.completed_results.items())]
-        if results:
-            parts.append("完了済みの作業:\n" + "\n".join(results))
-            parts.append("完了済みのステップは結果とともに残る。残りのステップだけを計画すること。")
-    parts.append("失敗したステップを同じまま繰り返さないこと。")
-    return "\n".join(parts)

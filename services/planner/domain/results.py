@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from services.planner.domain.confidence import aggregate_with_critical_check
 from services.planner.domain.plans import ExecutionPlan, StepStatus, utc_now
 
 
@@ -54,7 +55,7 @@ class ToolResult(BaseModel):
         return self.output if isinstance(self.output, str) else None
 
 
-def failed_call(error: str, *, timed_out: bool = False) -> ToolResult:
+def build_failed_result(error: str, *, timed_out: bool = False) -> ToolResult:
     """Return the result of a call that failed."""
     return ToolResult(success=False, error=error, timed_out=timed_out)
 
@@ -103,8 +104,22 @@ class ExecutionResult(BaseModel):
     reason: str = ""
     created_at: datetime = Field(default_factory=utc_now)
 
+    @property
+    def has_critical_step(self) -> bool:
+        """Return whether the confidence in a step is critically low (P-74)."""
+        return self._critical_check[1]
 
-def overall_status(plan: ExecutionPlan, statuses: Mapping[int, StepStatus], *, cancelled: bool) -> OverallStatus:
+    @property
+    def checked_confidence(self) -> float:
+        """Return the mean confidence of the steps, lower if one is critical (P-74)."""
+        return self._critical_check[0]
+
+    @property
+    def _critical_check(self) -> tuple[float, bool]:
+        return aggregate_with_critical_check([result.confidence for result in self.step_results])
+
+
+def derive_overall_status(plan: ExecutionPlan, statuses: Mapping[int, StepStatus], *, cancelled: bool) -> OverallStatus:
     """Return the final status for these step statuses (P-54); a skipped or missing step is no success (P-134)."""
     if cancelled:
         return OverallStatus.CANCELLED
@@ -116,7 +131,7 @@ def overall_status(plan: ExecutionPlan, statuses: Mapping[int, StepStatus], *, c
     return OverallStatus.FAILED
 
 
-def distinct_values(values: Iterable[str]) -> tuple[str, ...]:
+def deduplicate(values: Iterable[str]) -> tuple[str, ...]:
     """Return the different non-empty values, in order of first occurrence (P-42)."""
     return tuple(dict.fromkeys(value for value in values if value))
 

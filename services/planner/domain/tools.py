@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from libs.prompts.language import Language
 from services.planner.domain.execution import ExecutionState
-from services.planner.domain.interventions import USER_INPUT_LABEL
 from services.planner.domain.plans import Action, PlanStep, StepStatus
 from services.planner.domain.results import Hit
-
-INFORMATION_LABEL = "追加情報"
+from services.planner.domain.texts import TEXTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +26,7 @@ class ToolInput:
     context: tuple[tuple[str, str], ...] = ()
     seconds: float = 30.0
     prefix: str = ""
+    language: Language = "en"
 
     @property
     def is_out_of_scope(self) -> bool:
@@ -36,12 +36,13 @@ class ToolInput:
 
 def build_tool_input(state: ExecutionState, step: PlanStep, action: Action, key: str) -> ToolInput:
     """Return the input of the tool for `action` and this step; only results of its own dependencies are included."""
+    texts, prefix = TEXTS[state.language], state.plan.prefix
     if action is not Action.REASONING:
         query = step.query or step.description
         collection = step.collection if action is Action.RAG_SEARCH else None
         inputs = state.user_inputs if action is Action.RUN_LEGACY_AGENT else ()
-        labelled = tuple((USER_INPUT_LABEL, text) for text in inputs)
-        return ToolInput(query, key, collection, (), labelled, step.seconds, state.plan.prefix)
+        labelled = tuple((texts.user_input, text) for text in inputs)
+        return ToolInput(query, key, collection, (), labelled, step.seconds, prefix, state.language)
     sources: list[Hit] = []
     context: list[tuple[str, str]] = []
     for dependency in step.depends_on:
@@ -52,7 +53,7 @@ def build_tool_input(state: ExecutionState, step: PlanStep, action: Action, key:
         output = state.step_results[dependency].output
         if not hits and output:
             context.append((f"Step {dependency}", output))
-    context.extend((USER_INPUT_LABEL, text) for text in state.user_inputs)
-    context.extend((INFORMATION_LABEL, text) for text in state.information)
+    context.extend((texts.user_input, text) for text in state.user_inputs)
+    context.extend((texts.information, text) for text in state.information)
     question = step.query or state.plan.original_query
-    return ToolInput(question, key, None, tuple(sources), tuple(context), step.seconds, state.plan.prefix)
+    return ToolInput(question, key, None, tuple(sources), tuple(context), step.seconds, prefix, state.language)

@@ -23,9 +23,8 @@ from services.planner.domain.interventions import InterventionAction, Interventi
 from services.planner.domain.plans import ExecutionPlan, PlanStep
 from services.planner.domain.results import Hit, ToolResult
 from services.planner.domain.tools import ToolInput
-from services.planner.tests.parts import FixedBackend, ScriptedModel, agent_plan, agent_step, executor
+from services.planner.tests.parts import ScriptedModel, agent_plan, agent_step, executor, planner_with
 from services.planner.usecases.executions import Executions, Ownership
-from services.planner.usecases.plan import Planner
 from services.planner.usecases.ports import ExecutionFilter
 from services.planner.usecases.tokens import open_question
 
@@ -63,6 +62,8 @@ class World:
 
 class WorldTool:
     """A tool with an effect. Queries with `fail` in them fail, those with `unsure` are half sure."""
+
+    description = ""
 
     def __init__(self, name: str, effect: Effect, world: World, point: Points) -> None:
         self.name = name
@@ -191,7 +192,7 @@ def _executions(folder: Path, scenario: Scenario, point: Points, monotonic: Call
     effects = EFFECTS | {"code_execute": scenario.code}
     tools = [WorldTool(name, effect, world, point) for name, effect in effects.items()]
     other = '{"steps":[{"step_id":1,"action":"run_legacy_agent","description":"d","query":"other"}]}'
-    plan_executor = executor(*tools, planner=Planner(FixedBackend(), ScriptedModel(other)))
+    plan_executor = executor(*tools, planner=planner_with(ScriptedModel(other)))
     store = SqlExecutionStore(str(folder / "planner.db"))
     original = store.append
 

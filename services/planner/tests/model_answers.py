@@ -20,6 +20,7 @@ from services.planner.tests.parts import FixedBackend, ScriptedModel, ScriptedTo
 from services.planner.usecases.interventions import InterventionHandler
 from services.planner.usecases.plan import Planner
 from services.planner.usecases.recorder import ExecutionRecorder
+from services.planner.usecases.tools import AskUserTool, ExtractiveReasoningTool, RAGSearchTool, ToolRegistry
 
 MOST_REPLANS = 3
 MOST_CALLS = 12
@@ -97,7 +98,9 @@ async def execute_by_chance(seed: int) -> Executed:
         ReplanManager(max_replans=MOST_REPLANS, cooldown_seconds=rng.choice([0.0, 5.0])),
         rng.choice([1, 4]),
     )
-    plan_executor = executor(tool, planner=Planner(FixedBackend(), model), rules=rules, on_replan=replans.append)
+    backend = FixedBackend()
+    tools = ToolRegistry([RAGSearchTool(backend), ExtractiveReasoningTool(), AskUserTool(), tool])
+    plan_executor = executor(tool, planner=Planner(backend, model, tools=tools), rules=rules, on_replan=replans.append)
     count = rng.randint(1, 5)
     steps = [agent_step(i, *([i - 1] if i > 1 and rng.random() < 0.5 else [])) for i in range(1, count + 1)]
     started = plan_executor.make_started(
@@ -144,7 +147,7 @@ def check(run: Executed) -> None:
     if result.overall_status.value == "success":  # P-134
         assert result.step_results
         assert all(r.status == "success" for r in result.step_results)
-    assert not (result.final_answer or "").startswith("実行エラー")
+    assert not (result.final_answer or "").startswith("Execution error")
 
 
 def check_replay(run: Executed) -> None:

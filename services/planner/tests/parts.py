@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -11,7 +12,7 @@ from typing import Any
 from services.planner.compat import InProcessExecutor
 from services.planner.domain.events import Effect
 from services.planner.domain.moves import ExecutionRules
-from services.planner.domain.plans import ExecutionPlan, PlanStep, new_plan_id
+from services.planner.domain.plans import ExecutionPlan, PlanStep, create_plan_id
 from services.planner.domain.results import Hit, ToolResult
 from services.planner.domain.thresholds import Thresholds
 from services.planner.domain.tools import ToolInput
@@ -20,7 +21,7 @@ from services.planner.usecases.judge import StepJudge
 from services.planner.usecases.plan import Planner
 from services.planner.usecases.ports import Completion, Tool
 from services.planner.usecases.replan import OnReplan, ReplanOrchestrator
-from services.planner.usecases.tools import AskUserTool, ToolRegistry
+from services.planner.usecases.tools import AskUserTool, RAGSearchTool, ToolRegistry
 
 Script = Callable[[ToolInput], Awaitable[ToolResult] | ToolResult]
 
@@ -41,11 +42,13 @@ class ScriptedTool:
     scripts: Mapping[str, Any] = field(default_factory=dict)
     name: str = "run_legacy_agent"
     effect: Effect = Effect.PURE
+    description: str = ""
     calls: list[ToolInput] = field(default_factory=list)
 
     async def run(self, tool_input: ToolInput) -> ToolResult:
         self.calls.append(tool_input)
-        found = self.scripts.get(tool_input.query, answer(tool_input.query))
+        is_scripted = isinstance(self.scripts, defaultdict) or tool_input.query in self.scripts
+        found = self.scripts[tool_input.query] if is_scripted else answer(tool_input.query)
         if isinstance(found, list):
             found = found.pop(0) if len(found) > 1 else found[0]
         if isinstance(found, Exception):
@@ -118,9 +121,22 @@ def agent_plan(*steps: PlanStep, **changes: Any) -> ExecutionPlan:
         "original_query": "q",
         "complexity": 0.5,
         "requires_confirmation": False,
-        "plan_id": new_plan_id(),
+        "plan_id": create_plan_id(),
     }
     return ExecutionPlan(**{**fields, "steps": steps, **changes})
+
+
+def reasoning_tool() -> ScriptedTool:
+    """A reasoning tool that is sure of its answer."""
+    sure = ToolResult(success=True, output="done", confidence_factors={"llm_self_confidence": 1.0})
+    return ScriptedTool(defaultdict(lambda: sure), name="reasoning")
+
+
+def planner_with(model: ScriptedModel) -> Planner:
+    """A planner whose tools are those of `executor`, and an agent."""
+    backend = FixedBackend()
+    tools = ToolRegistry([RAGSearchTool(backend), AskUserTool(), reasoning_tool(), ScriptedTool()])
+    return Planner(backend, model, tools=tools)
 
 
 def executor(
@@ -133,7 +149,7 @@ def executor(
 ) -> InProcessExecutor:
     """An executor with these tools; its planner is offline unless one is given."""
     rules = rules or ExecutionRules()
-    registry = ToolRegistry([AskUserTool(), *tools])
+    registry = ToolRegistry([AskUserTool(), reasoning_tool(), *tools])
     orchestrator = ReplanOrchestrator(planner or Planner(FixedBackend()), rules.replans, on_replan)
     made = InProcessExecutor(registry, judge or StepJudge(AdjustedGate(Thresholds())), orchestrator, rules)
     return made if clock is None else InProcessExecutor(registry, made.judge, orchestrator, rules, clock=clock)

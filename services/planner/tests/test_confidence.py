@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from services.planner.compat import aggregate_with_critical_check
 from services.planner.domain.confidence import (
     ConfidenceCalculator,
     ConfidenceFactors,
     ConfidenceWeights,
     aggregate,
+    aggregate_with_critical_check,
     confidence_level,
     final_confidence,
     measure_agreement,

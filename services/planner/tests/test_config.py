@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic.fields import FieldInfo
 
-from chassis.settings import BadSetting, leaf_fields, variable_names
+from chassis.settings import BadSetting, list_leaf_fields, list_variables
 from services.planner.config import GraceConfig, load_grace_config
 
 
@@ -101,5 +101,5 @@ def test_a_bad_key_of_the_file_is_named(tmp_path: Path) -> None:  # G-10
 
 
 def test_no_variable_sets_two_keys() -> None:  # P-124
-    variables = [variable_names(GraceConfig, keys) for keys, _ in leaf_fields(GraceConfig)]
+    variables = [list_variables(GraceConfig, keys) for keys, _ in list_leaf_fields(GraceConfig)]
     assert len(set(variables)) == len(variables)

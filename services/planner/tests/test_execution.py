@@ -1,16 +1,19 @@
 """The executor: order, fallbacks, bad tools, budgets, results (P-36 to P-57)."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
-from services.planner.domain.events import Budget, LogLine
+from services.planner.domain.events import Budget, LogLine, StepFinished
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.moves import ExecutionRules
 from services.planner.domain.plans import PlanStep, StepStatus
 from services.planner.domain.replanning import ReplanManager
 from services.planner.domain.results import Hit, OverallStatus, ToolResult
+from services.planner.domain.thresholds import Thresholds
 from services.planner.tests.parts import (
     FixedBackend,
     ScriptedModel,
@@ -21,7 +24,9 @@ from services.planner.tests.parts import (
     executor,
     failure,
 )
+from services.planner.usecases.gates import AdjustedGate
 from services.planner.usecases.interventions import InterventionHandler
+from services.planner.usecases.judge import StepJudge
 from services.planner.usecases.plan import Planner
 from services.planner.usecases.tools import ExtractiveReasoningTool, RAGSearchTool
 
@@ -90,6 +95,50 @@ async def test_the_template_plan_searches_and_answers() -> None:  # P-38 to P-42
     assert result.overall_status is OverallStatus.SUCCESS
 
 
+async def test_the_executor_supplies_what_each_kind_of_step_measures() -> None:  # P-71, P-72
+    class OneWay:
+        """Embeds every text as the same vector, so that all sources agree."""
+
+        async def embed(self, texts: Sequence[str]) -> Any:
+            return np.ones((len(texts), 2), dtype=np.float32)
+
+    judged: dict[int, StepFinished] = {}
+
+    class WatchedJudge(StepJudge):
+        async def judge(self, state: ExecutionState, step_id: int, *, frugal: bool = False) -> StepFinished:
+            judged[step_id] = await super().judge(state, step_id, frugal=frugal)
+            return judged[step_id]
+
+    hits = tuple(Hit(content=f"h{i}", source=f"s{i}", score=0.9) for i in (1, 2))
+    search = ScriptedTool({"q": ToolResult(success=True, output=hits)}, name="rag_search")
+    reasoning = ScriptedTool({"q": ToolResult(success=True, output="a")}, name="reasoning")
+    evaluator = ScriptedModel("0.8", "0.7")
+    made = executor(
+        search, reasoning, judge=WatchedJudge(AdjustedGate(Thresholds()), evaluator=evaluator, embedder=OneWay())
+    )
+    steps = [
+        PlanStep(step_id=1, action="rag_search", description="d", query="q"),
+        PlanStep(step_id=2, action="reasoning", description="d", query="q", depends_on=(1,)),
+    ]
+    people = InterventionHandler(on_confirm=lambda _: "yes", on_escalate=lambda _: "yes")
+    await made.execute_plan(agent_plan(*steps), people=people)
+    first, second = (judged[number].confidence for number in (1, 2))
+    assert first.factors is not None
+    assert second.factors is not None
+    shared = {"tool_execution_count": 1, "tool_success_count": 1, "source_count": 2, "source_agreement": 1.0}
+    measured = {
+        "search_result_count": 2,
+        "search_avg_score": 0.9,
+        "search_max_score": 0.9,
+        "search_score_variance": 0.0,
+    }
+    assert first.factors.model_dump() == pytest.approx({**shared, **measured, "is_search_step": True})
+    expected = {**shared, "llm_self_confidence": 0.8, "query_coverage": 0.7, "is_search_step": False}
+    inherited = {"search_max_score": first.score}
+    found = second.factors.model_dump()
+    assert {name: found[name] for name in (*expected, *inherited)} == pytest.approx({**expected, **inherited})
+
+
 @pytest.mark.parametrize("first", [failure(), RuntimeError("boom"), "not a ToolResult"])
 async def test_a_failed_call_is_followed_by_the_fallback_once(first: Any) -> None:  # P-43, P-72
     search, agent = ScriptedTool({"s1": first}, name="rag_search"), ScriptedTool()
@@ -145,9 +194,10 @@ async def test_a_broken_executor_ends_the_run_in_order() -> None:  # P-53
     made = executor(ScriptedTool())
     made.judge.calculator = None  # type: ignore[assignment]
     made.judge.gate = None  # type: ignore[assignment]
-    result = await made.execute_plan(agent_plan(agent_step(1)))
-    assert result.overall_status is OverallStatus.FAILED
-    assert (result.final_answer or "").startswith("実行エラー: ")
+    for query, expected in (("q", "Execution error: "), ("何色？", "実行エラー: ")):
+        result = await made.execute_plan(agent_plan(agent_step(1), original_query=query))
+        assert result.overall_status is OverallStatus.FAILED
+        assert (result.final_answer or "").startswith(expected)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +230,7 @@ async def test_notifications_reach_people_and_the_log() -> None:  # P-81
     plan = agent_plan(agent_step(1))
     made = executor(ScriptedTool({"s1": answer("one", 0.8)}))
     await made.execute_plan(plan, people=InterventionHandler(on_notify=notified.append))
-    assert notified == ["Step 1 の信頼度は 0.80 です"]
+    assert notified == ["The confidence of step 1 is 0.80"]
     lines = [e async for e in made.execute_plan_generator(plan) if isinstance(e, LogLine)]
     assert [line.message for line in lines] == notified
 
@@ -204,10 +254,6 @@ async def test_a_state_begins_with_every_step_pending() -> None:  # P-10
 
 
 async def test_the_answers_own_evaluation_counts_without_a_second_call() -> None:  # P-56, P-57, P-143
-    from services.planner.domain.thresholds import Thresholds
-    from services.planner.usecases.gates import AdjustedGate
-    from services.planner.usecases.judge import StepJudge
-
     evaluator = ScriptedModel("0.8", "0.9")
     reasoning = ScriptedTool({"q": ToolResult(success=True, output="a")}, name="reasoning")
     made = executor(reasoning, judge=StepJudge(AdjustedGate(Thresholds()), evaluator=evaluator))
@@ -221,10 +267,6 @@ async def test_the_answers_own_evaluation_counts_without_a_second_call() -> None
 
 @pytest.mark.parametrize("reply", [RuntimeError("down"), "", "high", "nan"])
 async def test_a_failed_evaluation_counts_as_the_middle(reply: str | Exception) -> None:  # P-69
-    from services.planner.domain.thresholds import Thresholds
-    from services.planner.usecases.gates import AdjustedGate
-    from services.planner.usecases.judge import StepJudge
-
     evaluator = ScriptedModel(reply)
     reasoning = ScriptedTool({"q": ToolResult(success=True, output="a")}, name="reasoning")
     made = executor(reasoning, judge=StepJudge(AdjustedGate(Thresholds()), evaluator=evaluator))

@@ -22,6 +22,7 @@ from services.planner.tests.parts import (
     answer,
     executor,
     failure,
+    planner_with,
 )
 from services.planner.usecases.interventions import InterventionHandler
 from services.planner.usecases.legacy_agent import LegacyAgentTool
@@ -50,15 +51,30 @@ def status(state: ExecutionState) -> dict[int, str]:
     return {i: s.value for i, s in state.step_statuses.items()}
 
 
-async def test_low_confidence_pauses_and_the_answer_resumes() -> None:  # P-47, P-48, P-79, P-82
+JAPANESE_OPTIONS = ("はい、続行", "計画を修正", "キャンセル")
+ENGLISH_OPTIONS = ("Yes, continue", "Change the plan", "Cancel")
+
+
+@pytest.mark.parametrize(
+    ("setting", "query", "message", "options"),
+    [
+        ("auto", "何色？", "Step 1「d1」の信頼度は 0.50 です", JAPANESE_OPTIONS),
+        ("auto", "q", "The confidence of step 1 (d1) is 0.50", ENGLISH_OPTIONS),
+        ("ja", "q", "Step 1「d1」の信頼度は 0.50 です", JAPANESE_OPTIONS),
+    ],
+)
+async def test_low_confidence_pauses_and_the_answer_resumes(
+    setting: Any, query: str, message: str, options: tuple[str, ...]
+) -> None:  # P-47, P-48, P-79, P-82
     tool = ScriptedTool({"s1": answer("one", 0.5)})
-    made, plan = executor(tool), agent_plan(agent_step(1), agent_step(2, 1))
+    made = executor(tool, rules=ExecutionRules(language=setting))
+    plan = agent_plan(agent_step(1), agent_step(2, 1), original_query=query)
     paused = (await states_of(made, plan))[-1]
     request = paused.intervention_request
     assert paused.is_paused
     assert request is not None
     assert (request.step_id, request.level.value, request.timeout_seconds) == (1, "confirm", 300)
-    assert request.options == ("はい、続行", "計画を修正", "キャンセル")
+    assert (request.message, request.options) == (message, options)
     assert request.plan == plan
     done = await resume(made, plan, paused, action=Action.PROCEED)
     assert tool.queries == ["s1", "s2"]
@@ -105,7 +121,7 @@ async def test_input_reaches_later_reasoning_steps() -> None:  # P-40, P-50
     )
     paused = (await states_of(made, plan))[-1]
     await resume(made, plan, paused, action=Action.INPUT, user_input="赤です")
-    assert reasoning.calls[0].context == (("Step 1", "one"), ("ユーザー入力", "赤です"))
+    assert reasoning.calls[0].context == (("Step 1", "one"), ("User input", "赤です"))
     assert reasoning.queries == ["q"]  # P-142: the user's question, not the description
 
 
@@ -133,14 +149,27 @@ async def test_skip_drops_the_result_and_what_depends_on_it() -> None:  # P-38, 
     assert done.result.overall_status is OverallStatus.PARTIAL
 
 
+async def test_a_step_that_is_removed_leaves_the_steps_that_depended_on_it() -> None:  # P-107, P-109
+    made = executor(ScriptedTool({"s1": answer("one", 0.5)}))
+    plan = agent_plan(agent_step(1), agent_step(2, 1), agent_step(3))
+    paused = (await states_of(made, plan))[-1]
+    done = await resume(made, plan, paused, action=Action.SKIP, remove_step=True)
+    assert status(done) == {2: "success", 3: "success"}
+    assert [(step.step_id, step.depends_on) for step in done.plan.steps] == [(2, ()), (3, ())]
+    assert (done.plan.plan_id, done.plan_version, done.replan_count) == (plan.plan_id, 2, 0)
+    assert done.result is not None
+    assert done.result.overall_status is OverallStatus.SUCCESS
+
+
 @pytest.mark.parametrize("text", ["やり直しをお願いします", "別の方法で"])
-async def test_input_that_asks_for_a_change_is_one(text: str) -> None:  # P-51, P-94
+async def test_input_that_asks_for_a_change_is_one(text: str) -> None:  # P-51, P-94, P-141
     model = ScriptedModel(OTHER_PLAN)
-    made = executor(ScriptedTool({"s1": answer("one", 0.5)}), planner=Planner(FixedBackend(), model))
+    made = executor(ScriptedTool({"s1": answer("one", 0.5)}), planner=planner_with(model))
     plan = agent_plan(agent_step(1))
     paused = (await states_of(made, plan))[-1]
     after = (await states_of(made, plan, paused, InterventionResponse(action=Action.INPUT, user_input=text)))[-1]
     assert after.replan_count == 1
+    assert [step.query for step in after.plan.steps] == ["other", None]
     assert text in model.prompts[0][1]
 
 
@@ -249,32 +278,34 @@ async def test_very_low_confidence_replans_when_nobody_is_there() -> None:  # P-
 async def test_a_failed_step_is_replanned_around_what_succeeded() -> None:  # P-44, P-102 to P-104, P-55
     tool = ScriptedTool({"s2": failure("no luck")})
     model = ScriptedModel(OTHER_PLAN)
-    made = executor(tool, planner=Planner(FixedBackend(), model))
+    made = executor(tool, planner=planner_with(model))
     plan = agent_plan(agent_step(1), agent_step(2, 1))
     result = await made.execute_plan(plan)
     assert tool.queries == ["s1", "s2", "other"]  # finished work is not run again
-    assert [r.step_id for r in result.step_results] == [1, 3]
+    assert [r.step_id for r in result.step_results] == [1, 3, 4]
     assert (result.overall_status, result.replan_count, result.plan_id) == (OverallStatus.SUCCESS, 1, plan.plan_id)
     (_, prompt) = model.prompts[0]
-    assert "エラー: no luck" in prompt  # P-101
-    assert "Step 1: s1" in prompt
+    assert "Error: no luck" in prompt  # P-101
+    finished_work = prompt.split("Finished work:\n")[1].splitlines()[0:2]
+    assert finished_work[0] == "- Step 1: s1"
+    assert not finished_work[1].startswith("- Step")  # P-140
 
 
 async def test_an_early_failure_replans_everything() -> None:  # P-96, P-105, P-133
     tool = ScriptedTool({"s1": failure("x")})
     model = ScriptedModel(OTHER_PLAN)
-    made = executor(tool, planner=Planner(FixedBackend(), model))
+    made = executor(tool, planner=planner_with(model))
     result = await made.execute_plan(agent_plan(agent_step(1), agent_step(2, 1), agent_step(3, 2)))
     assert tool.queries == ["s1", "other"]
-    assert [r.step_id for r in result.step_results] == [4]
-    assert "より広い検索語" in model.prompts[0][1]
+    assert [r.step_id for r in result.step_results] == [4, 5]
+    assert "Use broader search words" in model.prompts[0][1]
 
 
 async def test_there_are_never_more_replans_than_allowed() -> None:  # P-110, P-111, P-132
     tool = ScriptedTool({f"s{i}": failure() for i in range(1, 30)})
     reply = '{"steps":[{"step_id":1,"action":"run_legacy_agent","description":"d","query":"s%d"}]}'
     model = ScriptedModel(*(reply % number for number in range(2, 9)))
-    result = await executor(tool, planner=Planner(FixedBackend(), model)).execute_plan(agent_plan(agent_step(1)))
+    result = await executor(tool, planner=planner_with(model)).execute_plan(agent_plan(agent_step(1)))
     assert (len(tool.calls), result.replan_count, result.overall_status) == (4, 3, OverallStatus.FAILED)
 
 
@@ -290,8 +321,11 @@ async def test_a_replan_that_fails_ends_the_run() -> None:  # P-100, P-111, P-11
         raise RuntimeError("ignored")
 
     made = executor(ScriptedTool({"s2": failure()}), planner=NoPlanner(FixedBackend()), on_replan=listener)
-    result = await made.execute_plan(agent_plan(agent_step(1), agent_step(2, 1), agent_step(3, 2)))
-    assert (seen[0].success, seen[0].reason, seen[0].replan_count) == (False, "リプラン失敗: down", 0)
+    steps = (agent_step(1), agent_step(2, 1), agent_step(3, 2))
+    result = await made.execute_plan(agent_plan(*steps))
+    await made.execute_plan(agent_plan(*steps, original_query="何色？"))
+    assert (seen[0].success, seen[0].reason, seen[0].replan_count) == (False, "Replan failed: down", 0)
+    assert seen[1].reason == "リプラン失敗: down"
     assert result.overall_status is OverallStatus.PARTIAL
 
 
@@ -300,7 +334,7 @@ async def test_the_clock_of_the_cooldown_is_the_runs() -> None:  # P-95
     manager = ReplanManager(cooldown_seconds=5)
     tool = ScriptedTool({"s1": answer("one", 0.2), "other": answer("low", 0.2)})
     model = ScriptedModel(OTHER_PLAN)
-    made = executor(tool, planner=Planner(FixedBackend(), model), rules=ExecutionRules(replans=manager), clock=clock)
+    made = executor(tool, planner=planner_with(model), rules=ExecutionRules(replans=manager), clock=clock)
     result = await made.execute_plan(agent_plan(agent_step(1)))
     # The second low confidence comes within the cooldown: no replan, so P-85 cancels.
     assert (result.replan_count, result.overall_status) == (1, OverallStatus.CANCELLED)
@@ -346,4 +380,4 @@ async def test_information_about_the_last_step_is_used_for_its_answer() -> None:
     people = InterventionHandler(on_escalate=lambda request: "Blue is sold out.")
     result = await executor(tool).execute_plan(agent_plan(agent_step(1)), people=people)
     assert (result.final_answer, len(tool.calls)) == ("red", 2)
-    assert tool.calls[1].context == (("ユーザー入力", "Blue is sold out."),)
+    assert tool.calls[1].context == (("User input", "Blue is sold out."),)

@@ -13,25 +13,24 @@ from chassis.errors import RequestIdReused
 from libs.storage.idempotency import IdempotencyKey
 from services.planner.domain.errors import (
     AnswerRefused,
-    PlanAlreadyRun,
-    RunEnded,
-    RunNotFound,
-    RunNotPaused,
+    ExecutionEnded,
+    ExecutionNotFound,
+    ExecutionNotPaused,
+    PlanAlreadyExecuted,
 )
 from services.planner.domain.fold import replay
 from services.planner.domain.results import OverallStatus, ToolResult
 from services.planner.tests.parts import (
-    FixedBackend,
     ScriptedModel,
     ScriptedTool,
     agent_plan,
     agent_step,
     answer,
     executor,
+    planner_with,
 )
 from services.planner.tests.replicas import PROCEED, Bound, MachineClock, asking, question, replica, three, until_quiet
 from services.planner.usecases.audit import audit_log
-from services.planner.usecases.plan import Planner
 from services.planner.usecases.ports import ExecutionFilter, ExecutionStatus
 from services.planner.usecases.tokens import check_token, open_question
 
@@ -58,15 +57,15 @@ def forge_answer(rng: random.Random, own: Bound, other: Bound) -> Bound:
 
 async def test_unknown_and_not_paused_runs_are_told_apart(tmp_path: Path) -> None:  # P-130
     async with replica(tmp_path / "p.db", executor(ScriptedTool())) as executions:
-        with pytest.raises(RunNotFound, match=r"^Run 0123456789ab not found$"):
+        with pytest.raises(ExecutionNotFound, match=r"^Run 0123456789ab not found$"):
             await executions.answer("0123456789ab", PROCEED, "t", 1, 1, None)
-        with pytest.raises(RunNotFound):
+        with pytest.raises(ExecutionNotFound):
             await executions.state("0123456789ab")
         execution_id = await executions.start(agent_plan(agent_step(1)), None, None)
         await until_quiet(executions, execution_id)
-        with pytest.raises(RunNotPaused, match=f"^Run {execution_id} is not paused$"):
+        with pytest.raises(ExecutionNotPaused, match=f"^Run {execution_id} is not paused$"):
             await executions.answer(execution_id, PROCEED, "t", 1, 1, None)
-        with pytest.raises(RunEnded):
+        with pytest.raises(ExecutionEnded):
             await executions.add_information(execution_id, "late", None)
 
 
@@ -77,7 +76,7 @@ async def test_no_plan_runs_twice(tmp_path: Path) -> None:
         first = await executions.start(plan, None, request)
         assert await executions.start(plan, None, request) == first  # a replay
         await until_quiet(executions, first)
-        with pytest.raises(PlanAlreadyRun):
+        with pytest.raises(PlanAlreadyExecuted):
             await executions.start(plan, None, None)
         with pytest.raises(RequestIdReused):
             await executions.start(plan, None, IdempotencyKey(request.request_id, "Method", b"b" * 32))
@@ -104,7 +103,7 @@ async def test_an_answer_counts_once(tmp_path: Path) -> None:
         first = await executions.answer(execution_id, PROCEED, *bound, request)
         assert await executions.answer(execution_id, PROCEED, *bound, request) == first  # the same request again
         await until_quiet(executions, execution_id)
-        with pytest.raises(RunNotPaused):
+        with pytest.raises(ExecutionNotPaused):
             await executions.answer(execution_id, PROCEED, *bound, None)  # the same answer again
     assert tool.queries == ["s1", "s2", "s3"]
 
@@ -184,15 +183,15 @@ async def test_information_leads_to_a_replan_before_the_next_step(tmp_path: Path
 
     tool = ScriptedTool({"s1": slow})
     model = ScriptedModel('{"steps":[{"step_id":1,"action":"run_legacy_agent","description":"d","query":"other"}]}')
-    async with replica(tmp_path / "p.db", executor(tool, planner=Planner(FixedBackend(), model))) as executions:
+    async with replica(tmp_path / "p.db", executor(tool, planner=planner_with(model))) as executions:
         execution_id = await executions.start(three(), None, None)
         await entered.wait()
         await executions.add_information(execution_id, "it is red", None)
         go_on.set()
         state = await until_quiet(executions, execution_id)
     assert tool.queries == ["s1", "other"]  # finished work is kept
-    assert "新しい情報: it is red" in model.prompts[0][1]
-    assert (state.replan_count, [s.step_id for s in state.plan.steps]) == (1, [1, 4])
+    assert "New information: it is red" in model.prompts[0][1]
+    assert (state.replan_count, [s.step_id for s in state.plan.steps]) == (1, [1, 4, 5])
 
 
 async def test_a_watcher_misses_nothing_and_sees_nothing_twice(tmp_path: Path) -> None:

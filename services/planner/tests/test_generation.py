@@ -11,16 +11,15 @@ from langchain_core.messages import AIMessage
 
 from libs.llm.client import LLMClient
 from libs.llm.errors import ModelUnavailable
-from services.planner.adapters.answerers import MAX_ANSWER_CHARS, ModelAnswerer, OfflineAnswerer
+from services.planner.adapters.answerers import MAX_ANSWER_CHARS, ModelAnswerer
 from services.planner.domain.generation import (
     AnswerStatus,
     AnswerStyle,
     GenerationOutcome,
     Question,
     RetrievedBullet,
-    TokenUse,
-    cited_context,
-    cited_ids,
+    format_cited_context,
+    list_cited_ids,
 )
 from services.planner.usecases.generate import GeneratorAgent
 
@@ -49,7 +48,7 @@ class ScriptedModel:
         raise AssertionError("services do not block")
 
 
-def generator_of(model: ScriptedModel, prompts_dir: Path | None = None, language: str = "ja") -> GeneratorAgent:
+def generator_of(model: ScriptedModel, prompts_dir: Path | None = None, language: Any = "ja") -> GeneratorAgent:
     return GeneratorAgent(ModelAnswerer(LLMClient(model), "m", prompts_dir, language), clock=lambda: NOW)
 
 
@@ -57,7 +56,7 @@ async def outcome_of(reply: Any, question: Question) -> GenerationOutcome:
     return await generator_of(ScriptedModel(reply)).generate(question)
 
 
-async def prompt_of(question: Question, prompts_dir: Path | None = None, language: str = "ja") -> Any:
+async def prompt_of(question: Question, prompts_dir: Path | None = None, language: Any = "ja") -> Any:
     model = ScriptedModel("ok")
     await generator_of(model, prompts_dir, language).generate(question)
     (messages,) = model.prompts
@@ -77,16 +76,27 @@ async def test_an_attempt_holds_the_fields_of_a_trajectory() -> None:
         error_message=None,
         created_at=NOW,
         model="m",
-        usage=None,
     )
 
 
 def test_context_entries_carry_id_and_section() -> None:
-    assert cited_context(BULLETS) == (  # P-115
+    assert format_cited_context(BULLETS) == (  # P-115
         "[shr-00001] [strategies_and_hard_rules] Log in first.\n\n"
         "[aup-00002] [api_usage_patterns] Page with {page_index}."
     )
-    assert cited_context([]) == "(知識ベースは空です)"  # P-115
+
+
+@pytest.mark.parametrize(
+    ("setting", "query", "expected"),
+    [
+        ("auto", "何？", "(知識ベースは空です)"),
+        ("auto", "What?", "(The knowledge base is empty)"),
+        ("ja", "What?", "(知識ベースは空です)"),
+    ],
+)
+async def test_an_empty_context_says_so(setting: Any, query: str, expected: str) -> None:  # P-115
+    ((_, prompt),) = await prompt_of(Question(query, "d"), None, setting)
+    assert expected in prompt
 
 
 async def test_the_datasets_template_comes_first_then_default_then_the_built_in_one(tmp_path: Path) -> None:
@@ -110,7 +120,7 @@ async def test_the_built_in_prompt_asks_for_json_and_citations(language: str) ->
     ((role, prompt),) = await prompt_of(Question("質問 {q}?", "d", BULLETS), None, language)
     assert role == "human"  # C-52
     for part in (
-        cited_context(BULLETS),
+        format_cited_context(BULLETS),
         "質問 {q}?",
         '"reasoning":',
         '"answer":',
@@ -191,21 +201,12 @@ async def test_an_answer_that_no_trajectory_can_hold_is_a_failure() -> None:
     assert outcome.error_message == "ValueError: the answer has 1000001 characters, more than 1000000"
 
 
-async def test_usage_is_told_when_the_provider_told_it() -> None:
-    class CountedAnswerer(OfflineAnswerer):
-        async def answer(self, question: Question) -> Any:
-            return (await super().answer(question))[0], TokenUse(3, 4, 0.5)
-
-    outcome = await GeneratorAgent(CountedAnswerer(), clock=lambda: NOW).generate(Question("Q", "d"))
-    assert outcome.usage == TokenUse(3, 4, 0.5)
-
-
 ids = st.sampled_from(["a", "b", "ab", "a]", "[b", ""])
 
 
 @given(st.lists(ids), st.lists(ids.map("[{}]".format) | st.text(alphabet="ab[] ")).map("".join))
 def test_cited_ids_are_given_ids_in_the_order_of_the_answer(ids: list[str], answer: str) -> None:
-    cited = cited_ids(answer, [RetrievedBullet(bullet_id, "", "") for bullet_id in ids])
+    cited = list_cited_ids(answer, [RetrievedBullet(bullet_id, "", "") for bullet_id in ids])
     positions = [answer.index(f"[{bullet_id}]") for bullet_id in cited]  # P-120
     assert positions == sorted(positions)
     assert len(set(cited)) == len(cited)

@@ -9,7 +9,7 @@ from services.planner.domain.interventions import (
     InterventionAction,
     InterventionRequest,
     InterventionResponse,
-    default_response,
+    choose_default,
     parse_answer,
     wants_replan,
 )
@@ -41,6 +41,8 @@ def test_everything_but_a_cancel_goes_on(action: InterventionAction) -> None:  #
     ("text", "action"),
     [
         ("はい、続行", Action.PROCEED),
+        ("yes, Continue", Action.PROCEED),
+        ("Change the plan", Action.MODIFY),
         ("proceed", Action.PROCEED),
         (" YES ", Action.PROCEED),
         ("計画を修正", Action.MODIFY),
@@ -78,8 +80,8 @@ def test_wishes_for_another_plan(text: str, expected: bool) -> None:  # P-94
 
 
 def test_nobody_there() -> None:  # P-85
-    assert (default_response(False).action, default_response(True).action) == (Action.CANCEL, Action.PROCEED)
-    assert default_response(False).timeout_reached
+    assert (choose_default(False).action, choose_default(True).action) == (Action.CANCEL, Action.PROCEED)
+    assert choose_default(False).timeout_reached
 
 
 async def test_silent_and_notify_go_on() -> None:  # P-81, P-87

@@ -15,18 +15,17 @@ from services.planner.domain.moves import ExecutionRules
 from services.planner.domain.replanning import ReplanManager
 from services.planner.domain.results import OverallStatus, ToolResult
 from services.planner.tests.parts import (
-    FixedBackend,
     ScriptedModel,
     ScriptedTool,
     agent_plan,
     agent_step,
     answer,
     executor,
+    planner_with,
 )
 from services.planner.tests.replicas import PROCEED, MachineClock, asking, question, replica, three, until_quiet
 from services.planner.usecases.execute import Executor
 from services.planner.usecases.executions import Executions, Ownership
-from services.planner.usecases.plan import Planner
 
 
 async def test_a_pause_survives_its_process(tmp_path: Path) -> None:  # P-48, P-130
@@ -82,7 +81,7 @@ async def test_of_racing_resumers_one_wins(tmp_path: Path) -> None:
                 *(planner.answer(execution_id, PROCEED, *bound, None) for planner in (a, b, c, d)),
                 return_exceptions=True,
             )
-            assert sorted(type(o).__name__ for o in outcomes) == ["RunNotPaused"] * 3 + ["int"]
+            assert sorted(type(o).__name__ for o in outcomes) == ["ExecutionNotPaused"] * 3 + ["int"]
             state = await until_quiet(a, execution_id)
             assert state.attempts == {1: 1, 2: 1, 3: 1}
     assert sum(tool.queries.count("s3") for tool in tools) == 25
@@ -261,7 +260,7 @@ async def test_the_budget_holds_over_a_restart(tmp_path: Path, budget: Budget, u
 async def test_the_budget_holds_over_replans(tmp_path: Path) -> None:
     """Replans spend too: what the planning model takes counts, and no replan resets what was spent."""
     reply = '{"steps":[{"step_id":1,"action":"run_legacy_agent","description":"d","query":"again"}]}'
-    planner = Planner(FixedBackend(), ScriptedModel(reply, reply.replace("again", "more"), tokens=7))
+    planner = planner_with(ScriptedModel(reply, reply.replace("again", "more"), tokens=7))
     failing = ScriptedTool({name: ToolResult(success=False, error="x", token_usage=1) for name in ("s1", "again")})
     async with replica(tmp_path / "p.db", executor(failing, planner=planner)) as executions:
         execution_id = await executions.start(agent_plan(agent_step(1)), Budget(max_tokens=16), None)
@@ -278,7 +277,7 @@ async def test_replans_are_counted_over_a_restart(tmp_path: Path) -> None:  # P-
     def make_executor() -> Executor:
         tool = ScriptedTool({"s1": answer("x", 0.5), "low": answer("x", 0.5)})
         rules = ExecutionRules(replans=ReplanManager(max_replans=2))
-        return executor(tool, planner=Planner(FixedBackend(), model), rules=rules)
+        return executor(tool, planner=planner_with(model), rules=rules)
 
     async with replica(tmp_path / "p.db", make_executor()) as executions:
         execution_id = await executions.start(agent_plan(agent_step(1)), None, None)

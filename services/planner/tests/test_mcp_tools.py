@@ -10,7 +10,7 @@ from mcp.types import ToolAnnotations
 
 from chassis.retry import RetryPolicy
 from services.planner.adapters import mcp_tools as adapter
-from services.planner.adapters.mcp_tools import mcp_tools
+from services.planner.adapters.mcp_tools import connect_mcp_tools
 from services.planner.domain.events import Effect
 from services.planner.domain.results import OverallStatus
 from services.planner.domain.tools import ToolInput
@@ -39,7 +39,7 @@ def server() -> MCPServer:
 
 async def test_the_tools_of_a_server_run() -> None:
     async with Client(server()) as client:
-        tools = {t.name: t for t in mcp_tools("facts", (await client.list_tools()).tools, client)}
+        tools = {t.name: t for t in connect_mcp_tools("facts", (await client.list_tools()).tools, client)}
         assert {name: tool.effect for name, tool in tools.items()} == {
             "web_search": Effect.PURE,
             "facts.put": Effect.KEYED,
@@ -53,7 +53,7 @@ async def test_the_tools_of_a_server_run() -> None:
 
 async def test_a_plan_uses_them() -> None:  # P-26
     async with Client(server()) as client:
-        tools = mcp_tools("facts", (await client.list_tools()).tools, client)
+        tools = connect_mcp_tools("facts", (await client.list_tools()).tools, client)
         plan = agent_plan(agent_step(1, action="web_search"))
         result = await executor(*tools).execute_plan(
             plan, people=InterventionHandler(on_confirm=lambda _: "yes", on_escalate=lambda _: "yes")

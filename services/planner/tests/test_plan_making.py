@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
-from services.planner.domain.errors import EmptyQuery
+from services.planner.domain.errors import EmptyQuery, InvalidPlan
+from services.planner.domain.plan_rules import PlanRules
 from services.planner.domain.plans import ExecutionPlan
-from services.planner.prompts.planning import planning_rules
-from services.planner.tests.parts import FixedBackend, ScriptedModel, agent_plan, agent_step
+from services.planner.prompts.planning import format_planning_rules
+from services.planner.tests.parts import FixedBackend, ScriptedModel, ScriptedTool, agent_plan, agent_step
 from services.planner.usecases.plan import Planner
+from services.planner.usecases.tools import AskUserTool, ExtractiveReasoningTool, RAGSearchTool, ToolRegistry
 
 HARD = "AとBの違いを比較して詳しく教えて"
 GOOD = {
@@ -50,17 +52,17 @@ async def test_an_accepted_plan_has_the_users_query_and_our_numbers() -> None:  
     assert made.plan.requires_confirmation
 
 
-async def test_the_model_gets_the_rules_and_the_schema() -> None:  # P-16, P-18, P-23
+async def test_the_model_gets_the_rules_the_tools_and_the_schema() -> None:  # P-16, P-18, P-23
     model = ScriptedModel(json.dumps(GOOD))
     await Planner(FixedBackend(collections=["a", "wikipedia_ja"]), model).create_plan(HARD, "use fewer words")
     system, prompt = model.prompts[0]
-    assert json.dumps(ExecutionPlan.model_json_schema(), ensure_ascii=False) in system
     assert "a, wikipedia_ja" in system
     rules = [line for line in system.splitlines() if line.startswith("- ")]
     for rule in (
         "2 から 5",
-        "depends_on は自分より前",
+        "depends_on は、結果を使うステップの step_id。自分より前",
         "最後のステップは reasoning",
+        "最初の検索は wikipedia_ja を使う",
         "fallback を検討",
         "空白で区切る",
     ):
@@ -68,11 +70,136 @@ async def test_the_model_gets_the_rules_and_the_schema() -> None:  # P-16, P-18,
     assert prompt == f"# 質問\n{HARD}\n# ヒント\nuse fewer words"
 
 
+def actions_in_schema(system: str) -> list[str]:
+    schema = next(json.loads(line) for line in system.splitlines() if line.startswith('{"type": "object"'))
+    actions: list[str] = schema["properties"]["steps"]["items"]["properties"]["action"]["enum"]
+    return actions
+
+
+async def test_the_prompt_lists_the_tools_that_are_there() -> None:  # P-16, P-25, P-26
+    model, backend = ScriptedModel(json.dumps(GOOD)), FixedBackend()
+    search = ScriptedTool(name="web_search", description="Find\npages. query: search words")
+    tools = ToolRegistry([RAGSearchTool(backend), ExtractiveReasoningTool(), AskUserTool()])
+    planner = Planner(backend, model, tools=tools)
+    await planner.create_plan("Why is A slower than B? Compare them.")
+    for tool in (search, ScriptedTool(), ScriptedTool(name="files.read", description="Read a file.")):
+        tools.add(tool)
+    await planner.create_plan("Why is A slower than B? Compare them.")
+    before, after = (system for system, _ in model.prompts)
+    assert actions_in_schema(before) == ["ask_user", "rag_search", "reasoning"]
+    assert "web_search" not in before
+    assert actions_in_schema(after) == ["ask_user", "rag_search", "reasoning", "run_legacy_agent", "web_search"]
+    assert "- web_search: Find pages. query: search words" in after.splitlines()
+    assert "  Tools that this agent uses: files.read" in after.splitlines()
+
+
+def test_the_schema_has_only_what_the_model_chooses() -> None:  # P-16, P-17
+    for language in ("ja", "en"):
+        system = format_planning_rules(PlanRules(frozenset(["rag_search", "reasoning"]), ["a"], language=language), [])
+        assert "P-" not in system
+        assert not {"original_query", "complexity", "plan_id", "created_at", "estimated_steps"} & set(system.split('"'))
+        example = ExecutionPlan(
+            **json.loads(system.splitlines()[-1]), original_query="q", complexity=0.5
+        )  # the one example is a plan
+        assert [step.action for step in example.steps] == ["rag_search", "rag_search", "reasoning"]
+
+
 async def test_unknown_collections_have_names_all_the_same() -> None:  # P-18
     model = ScriptedModel(json.dumps(GOOD))
     await Planner(BrokenBackend(), model).create_plan(HARD)
     assert "wikipedia_ja, livedoor, cc_news, japanese_text" in model.prompts[0][0]
-    assert "wikipedia_ja を使う" not in planning_rules(["a"])
+    assert "wikipedia_ja を使う" not in format_planning_rules(PlanRules(frozenset(["reasoning"]), ["a"]), [])
+
+
+STEPS: Any = GOOD["steps"]
+SEARCH, ANSWER = STEPS
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ([{**SEARCH, "collection": "nowhere"}, ANSWER], [("rag_search", None, ()), ("reasoning", None, (1,))]),
+        (
+            [{**SEARCH, "action": "web_search", "fallback": "rag_search"}, ANSWER],
+            [("rag_search", "wikipedia_ja", ()), ("reasoning", None, (1,))],
+        ),
+        (
+            [{**SEARCH, "action": "sing", "fallback": "ask_user"}, {**ANSWER, "collection": "x"}],
+            [("ask_user", None, ()), ("reasoning", None, (1,))],
+        ),
+        (
+            [{**SEARCH, "fallback": "code_execute"}, ANSWER],
+            [("rag_search", "wikipedia_ja", ()), ("reasoning", None, (1,))],
+        ),
+        ([SEARCH], [("rag_search", "wikipedia_ja", ()), ("reasoning", None, (1,))]),
+        ([SEARCH, {**ANSWER, "depends_on": []}], [("rag_search", "wikipedia_ja", ()), ("reasoning", None, (1,))]),
+    ],
+)
+async def test_a_plan_that_cannot_run_is_repaired(steps: list[Any], expected: list[Any]) -> None:  # P-16
+    made = await Planner(FixedBackend(), ScriptedModel(json.dumps({"steps": steps}))).create_plan(HARD)
+    assert not made.from_template, made.template_reason
+    assert [(step.action, step.collection, step.depends_on) for step in made.plan.steps] == expected
+    assert all(step.fallback is None for step in made.plan.steps)
+
+
+@pytest.mark.parametrize(
+    ("steps", "reason"),
+    [
+        ([{**SEARCH, "action": "web_search"}, ANSWER], "there is no tool for the action web_search"),
+        ([ANSWER | {"depends_on": []}], "the plan has 1 steps; 2 to 5 are allowed"),
+        ([SEARCH | {"step_id": i} for i in range(1, 6)], "the plan has 6 steps; 2 to 5 are allowed"),
+    ],
+)
+async def test_a_plan_beyond_repair_is_refused_when_it_is_made(steps: list[Any], reason: str) -> None:  # P-16, P-19
+    made = await Planner(FixedBackend(), ScriptedModel(json.dumps({"steps": steps}))).create_plan("Compare, in detail.")
+    assert made.from_template
+    assert reason in made.template_reason
+
+
+async def test_a_query_that_is_an_object_becomes_its_text() -> None:
+    steps = [{**SEARCH, "query": {"words": "空"}}, ANSWER]
+    made = await Planner(FixedBackend(), ScriptedModel(json.dumps({"steps": steps}))).create_plan(HARD)
+    assert (made.from_template, made.plan.steps[0].query) == (False, '{"words": "空"}')
+
+
+async def test_searches_stay_in_the_collection_of_the_caller() -> None:
+    model = ScriptedModel(json.dumps({"steps": [{**SEARCH, "collection": None}, ANSWER]}))
+    made = await Planner(FixedBackend(collections=["a", "b"]), model).create_plan(HARD, collection="b")
+    assert [step.collection for step in made.plan.steps] == ["b", None]
+
+
+async def test_the_rest_of_a_plan_may_use_results_that_are_kept() -> None:  # P-101, P-102
+    rest = [{"step_id": 3, "action": "reasoning", "description": "d", "depends_on": [1, 2]}]
+    planner = Planner(FixedBackend(), ScriptedModel(json.dumps({"steps": rest})))
+    made = await planner.create_plan(HARD, gate=False, kept_ids=[1, 2])
+    assert not made.from_template, made.template_reason
+    assert [(step.step_id, step.depends_on) for step in made.plan.steps] == [(3, ())]
+
+
+async def test_a_plan_of_a_caller_is_checked() -> None:  # P-144
+    planner = Planner(FixedBackend(collections=["notes"]))
+    search = agent_step(1, action="rag_search", collection="note", fallback="web_search")
+    with pytest.raises(InvalidPlan) as caught:
+        await planner.check_plan(agent_plan(search, original_query="What?"))
+    assert [violation.description for violation in caught.value.violations] == [
+        "Step 1: there is no tool for the action web_search; the present ones: ask_user, rag_search, reasoning",
+        "Step 1: there is no dataset or collection note; similar names: notes",
+    ]
+    plan = agent_plan(search.model_copy(update={"collection": "notes", "fallback": None}))
+    assert await planner.check_plan(plan) == plan
+    assert await Planner(BrokenBackend()).check_plan(plan) == plan  # the collections are unknown
+
+
+async def test_english_users_read_english_and_japanese_users_japanese() -> None:
+    model = ScriptedModel("no json")
+    for query, word in (("Compare A with B, in detail.", "Answer from the results"), (HARD, "検索結果をもとに")):
+        made = await Planner(FixedBackend(), model).create_plan(query)
+        assert made.plan.steps[1].description.startswith(word)
+    english, japanese = (system for system, _ in model.prompts)
+    assert english.isascii()
+    assert not japanese.isascii()
+    fixed = Planner(FixedBackend(), model, language="ja")
+    assert (await fixed.create_plan("Why?")).plan.steps[1].description.startswith("検索結果")
 
 
 BAD = [
@@ -122,7 +249,7 @@ async def test_a_plan_is_refined_or_stays_the_same() -> None:  # P-22, P-109
     model = ScriptedModel(json.dumps(GOOD))
     made = await Planner(FixedBackend(), model).refine_plan(plan, "more")
     assert (made.plan.plan_id, len(made.plan.steps)) == (plan.plan_id, 2)
-    assert "フィードバック: more" in model.prompts[0][1]
+    assert "Feedback: more" in model.prompts[0][1]
     for broken in (ScriptedModel("no json"), None):
         assert (await Planner(FixedBackend(), broken).refine_plan(plan, "more")).plan == plan
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.planner.compat import without_step
 from services.planner.domain.plans import ExecutionPlan, validate_dependencies
 from services.planner.domain.replanning import (
     ReplanContext,
@@ -16,12 +15,13 @@ from services.planner.domain.replanning import (
     ReplanTrigger,
     apply_fallback,
     join_plans,
+    remove_step,
     repeats_plan,
-    replan_hints,
     replan_result,
     select_kept_steps,
 )
 from services.planner.domain.results import StepResult
+from services.planner.prompts.planning import replan_hints
 from services.planner.tests.parts import agent_plan, agent_step
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -154,7 +154,7 @@ def test_a_fallback_takes_the_place_of_its_action() -> None:  # P-106
 
 
 def test_a_skipped_step_leaves_no_reference() -> None:  # P-107
-    left = without_step(line(3), 2)
+    left = remove_step(line(3), 2)
     assert [(s.step_id, s.depends_on) for s in left.steps] == [(1, ()), (3, ())]
 
 
@@ -170,13 +170,21 @@ def test_hints_tell_what_happened_and_what_is_done() -> None:  # P-101, P-105
         "エラー: boom",
     ]
     last = "失敗したステップを同じまま繰り返さないこと。"
-    rest = "完了済みのステップは結果とともに残る。残りのステップだけを計画すること。"
+    rest = "完了済みのステップは結果とともに残る。残りのステップだけを、step_id を 3 から付けて計画すること。"
+    rest += "depends_on には完了済みのステップも書ける。"
     assert replan_hints(replan_context, plan, broader=False).splitlines() == [
         *head,
         "完了済みの作業:",
         "- Step 1: found",
         rest,
         last,
+    ]
+    english = replan_hints(replan_context, plan, broader=False, language="en").splitlines()
+    assert english[-4:-1] == [
+        "Finished work:",
+        "- Step 1: found",
+        "Finished steps are kept with their results. Plan only the remaining steps, and number them from 3 on. "
+        "Their depends_on may name finished steps.",
     ]
     broader = replan_hints(replan_context, plan, broader=True)
     assert broader.splitlines() == [*head, "より広い検索語を使うこと。", last]

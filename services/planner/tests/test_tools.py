@@ -7,7 +7,7 @@ import pytest
 from services.planner.domain.events import Effect
 from services.planner.domain.results import Hit
 from services.planner.domain.tools import ToolInput
-from services.planner.prompts.steps import reasoning_prompt
+from services.planner.prompts.steps import build_reasoning_prompt
 from services.planner.tests.parts import FixedBackend, ScriptedModel, ScriptedTool, answer
 from services.planner.usecases.legacy_agent import MAX_TURNS, LegacyAgentTool
 from services.planner.usecases.tools import (
@@ -75,7 +75,7 @@ async def test_a_search_of_all_survives_the_failure_of_one() -> None:
 async def test_reasoning_is_told_the_facts_and_the_rules() -> None:  # P-32, P-33
     model = ScriptedModel("青い [b1]", tokens=7)
     tool_input = ToolInput(
-        "なぜ？", sources=(Hit(content="x" * 2_000, source="b1"),), context=(("ユーザー入力", "赤"),)
+        "なぜ？", sources=(Hit(content="x" * 2_000, source="b1"),), context=(("ユーザー入力", "赤"),), language="ja"
     )
     found = await ReasoningTool(model).run(tool_input)
     system, prompt = model.prompts[0]
@@ -94,13 +94,13 @@ async def test_a_blank_answer_is_a_failure(reply: str) -> None:  # P-33
 
 
 async def test_offline_reasoning_quotes_and_says_so() -> None:
-    found = await ExtractiveReasoningTool(sentences=1).run(ToolInput("海も何色？", sources=HITS))
+    found = await ExtractiveReasoningTool(sentences=1).run(ToolInput("海も何色？", sources=HITS, language="ja"))
     assert found.text == "（オフライン: 資料からの抜粋）海も青い。 [b2]"
     assert not (await ExtractiveReasoningTool().run(ToolInput("q"))).success
 
 
 def test_the_prompt_takes_text_as_it_is() -> None:  # P-135
-    prompt = reasoning_prompt(ToolInput("{q}", sources=(Hit(content="{query} $HOME", source="s"),)))
+    prompt = build_reasoning_prompt(ToolInput("{q}", sources=(Hit(content="{query} $HOME", source="s"),)))
     assert "{query} $HOME" in prompt
     assert prompt.endswith("{q}")
 
@@ -120,7 +120,7 @@ async def test_ask_user_phrases_a_question() -> None:  # P-34
 async def test_the_legacy_agent_uses_tools_and_answers() -> None:  # P-35
     search = ScriptedTool({"空": answer("空は青い")}, name="rag_search")
     model = ScriptedModel('{"tool":"rag_search","query":"空"}', '{"answer":"青いです\\nSource: b1"}', tokens=3)
-    found = await LegacyAgentTool(model, ToolRegistry([search])).run(ToolInput("空は何色？"))
+    found = await LegacyAgentTool(model, ToolRegistry([search])).run(ToolInput("空は何色？", language="ja"))
     assert (found.output, found.confidence_factors, found.token_usage) == (
         "青いです\nSource: b1",
         {"confidence": 0.8},

@@ -9,6 +9,7 @@ from services.planner.domain.events import Finished
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.fold import replay
 from services.planner.domain.results import order_results
+from services.planner.domain.texts import TEXTS
 from services.planner.usecases.ports import ExecutionStore
 
 
@@ -22,7 +23,7 @@ class LogAudit:
 
 
 async def audit_log(store: ExecutionStore, execution_id: str) -> LogAudit:
-    """Replay the log of an execution and compare it with the stored result. Raises RunNotFound."""
+    """Replay the log of an execution and compare it with the stored result. Raises ExecutionNotFound."""
     try:
         log = await store.read(execution_id)
     except CorruptLog as error:
@@ -33,9 +34,8 @@ async def audit_log(store: ExecutionStore, execution_id: str) -> LogAudit:
     if isinstance(last, Finished):
         if tuple(order_results(state.plan, state.step_results)) != last.result.step_results:
             findings.append("the final step results differ from those of the log")
-        if state.final_answer != last.result.final_answer and not (last.result.final_answer or "").startswith(
-            "実行エラー"
-        ):
+        crashes = tuple(texts.crash.format(error="") for texts in TEXTS.values())
+        if state.final_answer != last.result.final_answer and not (last.result.final_answer or "").startswith(crashes):
             findings.append("the final answer differs from that of the log")
         if state.replan_count != last.result.replan_count:
             findings.append("the final number of replans differs from that of the log")

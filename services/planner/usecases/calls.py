@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from chassis.errors import shorten
-from services.planner.domain.results import ToolResult, failed_call
+from services.planner.domain.results import ToolResult, build_failed_result
 from services.planner.domain.tools import ToolInput
 from services.planner.usecases.ports import Tool
 from services.planner.usecases.tools import NO_RESULTS
@@ -31,7 +31,7 @@ async def call_tool(
     """
     if tool_input.is_out_of_scope:
         # Plans with such a step are rejected before; this is the last line of defence.
-        return failed_call(
+        return build_failed_result(
             f"collection {shorten(tool_input.collection or '')!r} does not begin with {tool_input.prefix!r}"
         )
     started = clock()
@@ -42,9 +42,9 @@ async def call_tool(
         if not task.done():
             _abandon(task)
     if task.done():
-        result = _validated_result(task, max_output_chars)
+        result = _validate_result(task, max_output_chars)
     else:
-        result = failed_call(f"Step timed out after {tool_input.seconds:g}s", timed_out=True)
+        result = build_failed_result(f"Step timed out after {tool_input.seconds:g}s", timed_out=True)
     return result.model_copy(update={"execution_time_ms": round(1000 * (clock() - started))})
 
 
@@ -61,16 +61,16 @@ def _retrieve_error(task: asyncio.Task[ToolResult]) -> None:
         task.exception()
 
 
-def _validated_result(task: asyncio.Task[ToolResult], limit: int) -> ToolResult:
+def _validate_result(task: asyncio.Task[ToolResult], limit: int) -> ToolResult:
     """Return the result of a finished call, or a failed result."""
     if task.cancelled():
-        return failed_call("the tool was cancelled")
+        return build_failed_result("the tool was cancelled")
     error = task.exception()
     if error is not None:
-        return failed_call(shorten(f"{type(error).__name__}: {error}", _ERROR_CHARS))
+        return build_failed_result(shorten(f"{type(error).__name__}: {error}", _ERROR_CHARS))
     result: object = task.result()
     if not isinstance(result, ToolResult):
-        return failed_call(f"Invalid tool output: expected ToolResult, got {type(result).__name__}")
+        return build_failed_result(f"Invalid tool output: expected ToolResult, got {type(result).__name__}")
     size = len(result.text or "") + sum(len(hit.content) for hit in result.hits)
     if isinstance(result.output, dict):
         size += len(str(result.output))

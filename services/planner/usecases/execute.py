@@ -17,8 +17,9 @@ from services.planner.domain.events import Event
 from services.planner.domain.execution import ExecutionState, StepToolCall
 from services.planner.domain.interventions import InterventionRequest
 from services.planner.domain.moves import ExecutionRules
-from services.planner.domain.plans import ExecutionPlan, StepStatus, executable_plan, utc_now
-from services.planner.domain.results import ToolResult, failed_call
+from services.planner.domain.plans import ExecutionPlan, StepStatus, prepare_plan, utc_now
+from services.planner.domain.results import ToolResult, build_failed_result
+from services.planner.domain.texts import TEXTS
 from services.planner.domain.thresholds import InterventionLevel
 from services.planner.domain.tools import build_tool_input
 from services.planner.usecases.calls import MAX_OUTPUT_CHARS, call_tool
@@ -53,10 +54,11 @@ class Executor:
     ) -> events.Started:
         """Return the first event of an execution. Raises InvalidPlan (P-144)."""
         return events.Started(
-            plan=executable_plan(plan),
+            plan=prepare_plan(plan, language=self.rules.language),
             budget=budget or events.Budget(),
             human_available=human_available,
             max_replans=self.rules.replans.max_replans,
+            language=self.rules.language,
         )
 
     async def drive(self, recorder: ExecutionRecorder, channel: InterventionChannel) -> None:
@@ -96,7 +98,7 @@ class _Driver:
 
     async def _turn(self) -> bool:
         """Make all moves that are possible now, or wait for a change; return False when there is none to wait for."""
-        possible = moves.next_moves(self._state, self._executor.rules, self._recorder.now())
+        possible = moves.choose_moves(self._state, self._executor.rules, self._recorder.now())
         next_moves = [move for move in possible if not self._is_judging(move)]
         if not next_moves:
             await self._recorder.flush()
@@ -141,7 +143,7 @@ class _Driver:
     async def _call_tool(self, step_id: int, call: StepToolCall) -> Event:
         tool = self._executor.tools.get(call.action)
         if tool is None:
-            result = failed_call(f"Unknown action: {call.action.value}")
+            result = build_failed_result(f"Unknown action: {call.action.value}")
         else:
             tool_input = build_tool_input(self._state, self._state.plan.step(step_id), call.action, call.key)
             result = await call_tool(tool, tool_input, max_output_chars=self._executor.max_output_chars)
@@ -168,7 +170,7 @@ class _Driver:
 
     async def _judge(self, step_id: int) -> None:
         """Judge at once if that calls no model, else beside the running calls, after the result is stored."""
-        frugal = moves.exhausted_limit(self._state, self._recorder.now()) is not None
+        frugal = moves.find_exhausted_limit(self._state, self._recorder.now()) is not None
         if frugal or not self._executor.judge.needs_model(self._state, step_id):
             await self._take_event(await self._executor.judge.judge(self._state, step_id, frugal=frugal))
         else:
@@ -182,7 +184,7 @@ class _Driver:
             and event.status == "success"
             and event.level is InterventionLevel.NOTIFY
         ):
-            message = f"Step {event.step_id} の信頼度は {event.confidence.score:.2f} です"
+            message = TEXTS[self._state.language].notice.format(step_id=event.step_id, score=event.confidence.score)
             self._recorder.record(events.LogLine(message=message, step_id=event.step_id))
             await self._channel.notify(message)
 
@@ -219,7 +221,7 @@ class _Driver:
         try:
             while not task.done():
                 await self._wait_for_progress({task})
-                if self._state.is_cancelled or moves.exhausted_limit(self._state, self._recorder.now()):
+                if self._state.is_cancelled or moves.find_exhausted_limit(self._state, self._recorder.now()):
                     return None
             return task.result()
         finally:
@@ -231,7 +233,7 @@ class _Driver:
         for task in [task for task in self._tasks if task.done()]:
             del self._tasks[task]
             await self._take_event(task.result())
-        if self._out_of_time():
+        if self._is_out_of_time():
             await self._stop()
             for step in self._state.plan.steps:
                 self._fail_call(step.step_id)
@@ -239,7 +241,7 @@ class _Driver:
     async def _wait_for_progress(self, tasks: set[asyncio.Task[T]]) -> None:
         """Wait until a task ends, the deadline of the execution passes, or another caller changes the log."""
         now = self._recorder.now()
-        deadline = moves.wall_deadline(self._state, now)
+        deadline = moves.compute_wall_deadline(self._state, now)
         seconds = None if deadline is None else max(0.0, (deadline - now).total_seconds())
         interrupted = asyncio.ensure_future(self._recorder.interrupted.wait())
         try:
@@ -249,7 +251,7 @@ class _Driver:
         if self._recorder.interrupted.is_set():
             await self._recorder.refresh()
 
-    def _out_of_time(self) -> bool:
+    def _is_out_of_time(self) -> bool:
         limit = self._state.budget.max_wall_seconds
         return limit is not None and self._state.wall_seconds(self._recorder.now()) >= limit
 
@@ -257,7 +259,7 @@ class _Driver:
         """Record the failure of a call that was stopped because the time is used up."""
         call = self._state.last_call(step_id)
         if self._state.step_statuses[step_id] is StepStatus.RUNNING and call is not None and call.result is None:
-            result = failed_call("stopped: the execution's time is used up", timed_out=True)
+            result = build_failed_result("stopped: the execution's time is used up", timed_out=True)
             self._recorder.record(events.ToolReturned(step_id=step_id, attempt=call.attempt, result=result))
 
     async def _stop(self) -> None:

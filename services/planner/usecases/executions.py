@@ -13,7 +13,7 @@ from chassis.logging import get_logger
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.leases import HeldLease, Lease, LeaseMonitor, LeaseState
 from services.planner.domain.answers import interpret_response, interpret_timeout
-from services.planner.domain.errors import AnswerRefused, LeaseLost, RunEnded, RunNotPaused
+from services.planner.domain.errors import AnswerRefused, ExecutionEnded, ExecutionNotPaused, LeaseLost
 from services.planner.domain.events import (
     Budget,
     CancelRequested,
@@ -30,7 +30,7 @@ from services.planner.domain.results import ExecutionResult
 from services.planner.usecases.execute import Executor
 from services.planner.usecases.interventions import InterventionChannel, InterventionHandler
 from services.planner.usecases.ports import ExecutionStore, StateChange
-from services.planner.usecases.recorder import ExecutionRecorder, steady_clock
+from services.planner.usecases.recorder import ExecutionRecorder, create_steady_clock
 from services.planner.usecases.tokens import answer_token, check_token, open_question
 
 _log = get_logger(__name__)
@@ -124,7 +124,7 @@ class Executions:
         *,
         human_available: bool = True,
     ) -> str:
-        """Begin an execution, drive it, and return its id. Raises InvalidPlan, PlanAlreadyRun, RequestIdReused."""
+        """Begin an execution, drive it, and return its id. Raises InvalidPlan, PlanAlreadyExecuted, RequestIdReused."""
         started = self._executor.make_started(plan, budget, human_available=human_available)
         now, began_at = self._clock(), self._monotonic()
         lease = await self.store.create(started, now, self._ownership.owner, key)
@@ -144,12 +144,12 @@ class Executions:
     ) -> int:
         """Answer the open question; return the sequence number of the answer. Of concurrent answers one is accepted.
 
-        Raises RunNotFound, RunNotPaused, AnswerRefused, InvalidPlan.
+        Raises ExecutionNotFound, ExecutionNotPaused, AnswerRefused, InvalidPlan.
         """
 
         def decision(state: ExecutionState, log: Sequence[Recorded]) -> StateChange:
             if not state.is_paused or state.intervention_request is None:
-                raise RunNotPaused(execution_id)
+                raise ExecutionNotPaused(execution_id)
             check_token(self._key, execution_id, open_question(log), token, plan_version, step_id)
             now = self._clock()
             if state.expires_at is not None and now >= state.expires_at:
@@ -162,7 +162,7 @@ class Executions:
         return await self._decide(execution_id, decision, key)
 
     async def cancel(self, execution_id: str, reason: str, key: IdempotencyKey | None = None) -> None:
-        """Cancel an execution; one that has ended is not changed (P-131). Raises RunNotFound."""
+        """Cancel an execution; one that has ended is not changed (P-131). Raises ExecutionNotFound."""
 
         def decision(state: ExecutionState, log: Sequence[Recorded]) -> StateChange:
             if state.result is not None or state.is_cancelled:
@@ -172,21 +172,21 @@ class Executions:
         await self._decide(execution_id, decision, key)
 
     async def add_information(self, execution_id: str, text: str, key: IdempotencyKey | None) -> int:
-        """Add information; a replan follows before the next step (P-129). Raises RunNotFound, RunEnded."""
+        """Add information; a replan follows before the next step (P-129). Raises ExecutionNotFound, ExecutionEnded."""
 
         def decision(state: ExecutionState, log: Sequence[Recorded]) -> StateChange:
             if state.result is not None or state.is_cancelled:
-                raise RunEnded(execution_id)
+                raise ExecutionEnded(execution_id)
             return StateChange([InformationAdded(text=text)])
 
         return await self._decide(execution_id, decision, key)
 
     async def state(self, execution_id: str) -> ExecutionState:
-        """Return the state of an execution by its log. Raises RunNotFound, CorruptLog."""
+        """Return the state of an execution by its log. Raises ExecutionNotFound, CorruptLog."""
         return replay(await self.store.read(execution_id))
 
     async def read_log(self, execution_id: str) -> Sequence[Recorded]:
-        """Return the whole log of an execution. Raises RunNotFound, CorruptLog."""
+        """Return the whole log of an execution. Raises ExecutionNotFound, CorruptLog."""
         return await self.store.read(execution_id)
 
     def token(self, execution_id: str, began_at: Recorded) -> str:
@@ -198,7 +198,7 @@ class Executions:
         async for recorded, _ in self.watch(execution_id):
             if isinstance(recorded.event, Finished):
                 return recorded.event.result
-        raise RunEnded(execution_id)
+        raise ExecutionEnded(execution_id)
 
     async def watch(
         self, execution_id: str, after: int = 0, *, until_paused: bool = False
@@ -265,7 +265,7 @@ class Executions:
             await self.store.release(lease)
             return
         log = await self.read_log(lease.name)
-        clock = steady_clock(self._clock, self._monotonic, log[-1].created_at)
+        clock = create_steady_clock(self._clock, self._monotonic, log[-1].created_at)
         held_lease = HeldLease(lease, began_at, self._ownership.lease_seconds, self._monotonic)
         driven = _Driven(
             held_lease, ExecutionRecorder(replay(log), _LeasedLog(self, lease), clock, may_act=held_lease.is_valid)
@@ -279,7 +279,7 @@ class Executions:
     async def _run_driver(self, driven: _Driven) -> None:
         execution_id = driven.lease.lease.name
         try:
-            await self._executor.drive(driven.recorder, self._channel(driven.recorder.state))
+            await self._executor.drive(driven.recorder, self._open_channel(driven.recorder.state))
         except LeaseLost:
             _log.warning("execution is driven by another replica", execution_id=execution_id)
         except Exception:  # the store failed: the lease expires, and the next sweep resumes from the log
@@ -291,7 +291,7 @@ class Executions:
             if self._closing:
                 await self.store.release(driven.lease.lease)
 
-    def _channel(self, state: ExecutionState) -> InterventionChannel:
+    def _open_channel(self, state: ExecutionState) -> InterventionChannel:
         if state.human_available:
             return InterventionChannel()
         rules = self._executor.rules

@@ -17,6 +17,9 @@ from services.planner.usecases.ports import ExecutionStore, Feedback
 _log = get_logger(__name__)
 
 _POLL_SECONDS = 5.0
+RESET = Feedback(confidence=0.0, correct=False, audit_probability=0.0, execution_id="", step_id=-1)
+"""The record that makes every replica forget those before it; to an older version it is feedback without effect."""
+
 _MAX_LATER_AUDITS = 500
 """Audits that may follow one without a label before it counts as wrong."""
 
@@ -41,6 +44,10 @@ class FeedbackBook:
             if number <= self._last:
                 continue
             self._last = number
+            if record == RESET:
+                self.gate.reset()
+                self.records = 0
+                continue
             self.records += 1
             moved = self.gate.learn(record) or moved
         return await self._catch_up_audits() or moved
@@ -77,7 +84,7 @@ class FeedbackBook:
     ) -> bool:
         """Store a feedback record and learn from it; return True if the thresholds moved.
 
-        Without a confidence, that of the named step is used. Raises InvalidArgument, RunNotFound, RequestIdReused.
+        The default confidence is that of the named step. Raises InvalidArgument, ExecutionNotFound, RequestIdReused.
         """
         probability = 0.0
         if execution_id and step_id:
@@ -94,3 +101,8 @@ class FeedbackBook:
         record = Feedback(confidence, correct, probability, execution_id, step_id)
         await self._store.add_feedback(record, self._clock(), key)
         return await self.catch_up()
+
+    async def reset(self, key: IdempotencyKey | None) -> None:
+        """Forget all feedback in every replica (P-91). Raises RequestIdReused."""
+        await self._store.add_feedback(RESET, self._clock(), key)
+        await self.catch_up()

@@ -68,7 +68,11 @@ class LearningGate(ABC):
         """Process the label of an audit, in the order of the decisions; return True if the thresholds moved."""
         return False
 
-    def _probability(self, score: float) -> float | None:
+    def reset(self) -> None:
+        """Forget the feedback records; thresholds that follow them become the configured ones (P-91)."""
+        self.calibration, self._records, self._new_records = UNCALIBRATED, [], 0
+
+    def _calibrate(self, score: float) -> float | None:
         return None if self.calibration is UNCALIBRATED else self.calibration(score)
 
 
@@ -89,12 +93,17 @@ class AdjustedGate(LearningGate):
     def decide(self, score: ConfidenceScore) -> GateVerdict:
         """Return the verdict by the adjusted thresholds."""
         level = self.thresholds.decide_action(score.score).level
-        return GateVerdict(level, self.thresholds, self._probability(score.score))
+        return GateVerdict(level, self.thresholds, self._calibrate(score.score))
 
     def learn(self, record: Feedback) -> bool:
         """Process a feedback record (P-89); return True if the thresholds moved."""
         super().learn(record)
         return self.adjuster.record(record.confidence, record.correct)
+
+    def reset(self) -> None:
+        """Restore the configured thresholds and forget the feedback records (P-91)."""
+        super().reset()
+        self.adjuster.reset()
 
 
 class GuaranteedGate(LearningGate):
@@ -130,7 +139,7 @@ class GuaranteedGate(LearningGate):
     def decide(self, score: ConfidenceScore) -> GateVerdict:
         """Return the verdict; a step that could pass is audited with the audit rate as probability."""
         proven, thresholds = self._guarantee.threshold, self.thresholds
-        probability = self._probability(score.score)
+        probability = self._calibrate(score.score)
         if proven is None or score.score < proven:
             is_low = score.score < thresholds.confirm
             level = InterventionLevel.ESCALATE if is_low else InterventionLevel.CONFIRM

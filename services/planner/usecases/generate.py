@@ -12,9 +12,8 @@ from services.planner.domain.generation import (
     GeneratedAnswer,
     GenerationOutcome,
     Question,
-    TokenUse,
-    cited_ids,
-    used_ids,
+    list_cited_ids,
+    list_used_ids,
 )
 from services.planner.domain.plans import utc_now
 from services.planner.usecases.ports import Answerer
@@ -33,25 +32,24 @@ class GeneratorAgent:
     async def generate(self, question: Question) -> GenerationOutcome:
         """Return the outcome. Raises nothing: a failure is an outcome with the text of the error (P-121)."""
         try:
-            answer, usage = await self._answerer.answer(question)
+            answer = await self._answerer.answer(question)
         except Exception as error:
             _log.warning("generation failed", error=str(error), exc_info=not isinstance(error, HanseiError))
-            return self._outcome(question, GeneratedAnswer(""), None, f"{type(error).__name__}: {error}")
-        return self._outcome(question, answer, usage, None)
+            return self._build_outcome(question, GeneratedAnswer(""), f"{type(error).__name__}: {error}")
+        return self._build_outcome(question, answer, None)
 
-    def _outcome(
-        self, question: Question, answer: GeneratedAnswer, usage: TokenUse | None, error_message: str | None
+    def _build_outcome(
+        self, question: Question, answer: GeneratedAnswer, error_message: str | None
     ) -> GenerationOutcome:
         return GenerationOutcome(
             query=question.query,
             dataset=question.dataset,
             generated_answer=answer.text,
             reasoning_steps=tuple(answer.reasoning_steps),
-            used_bullet_ids=used_ids(question.bullets),
-            cited_bullet_ids=cited_ids(answer.text, question.bullets),
+            used_bullet_ids=list_used_ids(question.bullets),
+            cited_bullet_ids=list_cited_ids(answer.text, question.bullets),
             status=AnswerStatus.SUCCESS if error_message is None else AnswerStatus.FAILURE,
             error_message=error_message,
             created_at=self._clock(),
             model=self._answerer.name,
-            usage=usage,
         )

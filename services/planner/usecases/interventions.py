@@ -15,8 +15,8 @@ from services.planner.domain.interventions import (
     HistoryEntry,
     InterventionRequest,
     InterventionResponse,
-    default_response,
-    history_entry,
+    build_history_entry,
+    choose_default,
     parse_answer,
 )
 from services.planner.domain.plans import utc_now
@@ -82,19 +82,19 @@ class InterventionHandler(InterventionChannel):
                 await self.notify(request.message)
             response = parse_answer("proceed")
         outcome = (response.action, response.timeout_reached)
-        self.history.append(history_entry(self._clock(), request.level, request.message, *outcome))
+        self.history.append(build_history_entry(self._clock(), request.level, request.message, *outcome))
         return response
 
     async def _call_back(self, request: InterventionRequest) -> InterventionResponse:
         callback = self._callbacks[request.level]
         if callback is None:
-            return default_response(self._policy.auto_proceed_on_timeout)
+            return choose_default(self._policy.auto_proceed_on_timeout)
         try:
             reply = callback(request)
             if inspect.isawaitable(reply):
                 reply = await asyncio.wait_for(reply, request.timeout_seconds)
         except TimeoutError:
-            return default_response(self._policy.auto_proceed_on_timeout)
+            return choose_default(self._policy.auto_proceed_on_timeout)
         return parse_answer(reply) if isinstance(reply, str) else reply
 
     async def answer(

@@ -18,9 +18,10 @@ from services.planner.domain.confidence import (
 from services.planner.domain.events import StepFinished
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.plans import SEARCHES, Action, StepStatus
-from services.planner.domain.results import ToolResult, distinct_values
+from services.planner.domain.results import ToolResult, deduplicate
 from services.planner.domain.tools import build_tool_input
-from services.planner.prompts.steps import COVERAGE, SELF_EVALUATION
+from services.planner.prompts.steps import answer_to_judge
+from services.planner.prompts.texts import PROMPTS
 from services.planner.usecases.gates import LearningGate
 from services.planner.usecases.ports import CompletionModel, Embedder
 
@@ -76,7 +77,7 @@ class StepJudge:
         elif call.action is Action.RUN_LEGACY_AGENT:
             score = ConfidenceScore(score=clamp01(result.confidence_factors.get("confidence", 0.0)), reason="P-35")
         else:
-            factors = await self._factors(state, step_id, call.action, result, evaluation, frugal)
+            factors = await self._collect_factors(state, step_id, call.action, result, evaluation, frugal)
             score = self.calculator.calculate(ConfidenceFactors(**factors))
         verdict = self.gate.decide(score)
         return StepFinished(
@@ -95,7 +96,7 @@ class StepJudge:
             cost_micro_usd=evaluation.cost_micro_usd,
         )
 
-    async def _factors(
+    async def _collect_factors(
         self,
         state: ExecutionState,
         step_id: int,
@@ -118,17 +119,17 @@ class StepJudge:
         texts = [hit.content for hit in (result.hits or tool_input.sources)]
         if is_search:
             factors |= search_factors([hit.score for hit in result.hits])
-            factors["source_count"] = len(distinct_values(hit.source for hit in result.hits))
+            factors["source_count"] = len(deduplicate(hit.source for hit in result.hits))
         else:
-            factors |= _dependency_factors(state, step_id) | _tool_factors(result)
+            factors |= _choose_dependency_factors(state, step_id) | _read_tool_factors(result)
             factors["source_count"] = len(state.dependency_sources(step_id))
             if not frugal and self._evaluator is not None and result.text:
-                factors |= await self._evaluate(self._evaluator, state.plan.original_query, result.text, evaluation)
+                factors |= await self._evaluate(self._evaluator, state, result.text, evaluation)
         if len(texts) >= 2 and not frugal and self._embedder is not None:
-            factors["source_agreement"] = await self._agreement(self._embedder, texts)
+            factors["source_agreement"] = await self._compute_agreement(self._embedder, texts)
         return factors
 
-    async def _agreement(self, embedder: Embedder, texts: list[str]) -> float:
+    async def _compute_agreement(self, embedder: Embedder, texts: list[str]) -> float:
         try:
             return measure_agreement(await embedder.embed(texts[:_AGREEMENT_TEXTS]))
         except Exception as error:  # P-70: an error counts as the middle
@@ -136,12 +137,13 @@ class StepJudge:
             return _UNKNOWN
 
     async def _evaluate(
-        self, model: CompletionModel, query: str, answer: str, evaluation: _Evaluation
+        self, model: CompletionModel, state: ExecutionState, answer: str, evaluation: _Evaluation
     ) -> dict[str, float]:
         """Return self-evaluation and coverage of an answer (P-69)."""
-        prompt = f"質問: {query}\n回答: {answer}"
-        evaluation.self_evaluation = await self._ask_for_number(model, SELF_EVALUATION, prompt, evaluation)
-        evaluation.coverage = await self._ask_for_number(model, COVERAGE, prompt, evaluation)
+        texts = PROMPTS[state.language]
+        prompt = answer_to_judge(state.plan.original_query, answer, state.language)
+        evaluation.self_evaluation = await self._ask_for_number(model, texts.self_evaluation, prompt, evaluation)
+        evaluation.coverage = await self._ask_for_number(model, texts.coverage, prompt, evaluation)
         return {"llm_self_confidence": evaluation.self_evaluation, "query_coverage": evaluation.coverage}
 
     async def _ask_for_number(self, model: CompletionModel, system: str, prompt: str, evaluation: _Evaluation) -> float:
@@ -156,7 +158,7 @@ class StepJudge:
             return _UNKNOWN
 
 
-def _dependency_factors(state: ExecutionState, step_id: int) -> dict[str, Any]:
+def _choose_dependency_factors(state: ExecutionState, step_id: int) -> dict[str, Any]:
     """Return the quality of the best dependency, for a step without hits of its own (P-46)."""
     scores = [
         state.step_results[d].confidence
@@ -166,6 +168,6 @@ def _dependency_factors(state: ExecutionState, step_id: int) -> dict[str, Any]:
     return search_factors([max(scores)]) if scores else {}
 
 
-def _tool_factors(result: ToolResult) -> dict[str, Any]:
+def _read_tool_factors(result: ToolResult) -> dict[str, Any]:
     """Return the factors that a tool may measure itself; the planner counts or measures the others."""
     return {name: value for name, value in result.confidence_factors.items() if name in _FACTORS_FROM_TOOLS}

@@ -6,17 +6,19 @@ import json
 
 from libs.llm.errors import ReplyNotStructured
 from libs.llm.replies import extract_json_object
+from libs.prompts.templates import fill
 from services.planner.domain.events import Effect
 from services.planner.domain.plans import Action
-from services.planner.domain.results import ToolResult, failed_call
+from services.planner.domain.results import ToolResult, build_failed_result
+from services.planner.domain.texts import contains_words
 from services.planner.domain.tools import ToolInput
-from services.planner.prompts.steps import agent_rules
+from services.planner.prompts.steps import format_agent_rules
+from services.planner.prompts.texts import PROMPTS, PlannerPrompts
 from services.planner.usecases.ports import CompletionModel
 from services.planner.usecases.tools import ToolRegistry
 
 MAX_TURNS = 10
 MAX_QUESTIONS = 3
-_REFUSALS = ("申し訳", "見つかりません", "わかりません")
 _OBSERVATION_CHARS = 2_000
 
 
@@ -25,6 +27,7 @@ class LegacyAgentTool:
 
     name = "run_legacy_agent"
     effect = Effect.PURE
+    description = ""
 
     def __init__(self, model: CompletionModel, registry: ToolRegistry) -> None:
         self._model = model
@@ -36,13 +39,13 @@ class LegacyAgentTool:
         If the agent chooses `ask_user`, return its question; the executor asks it and calls the agent again with the
         answer in the context of the call.
         """
-        tools = sorted(
-            name for name, tool in self._registry.tools.items() if tool.effect is Effect.PURE and name != self.name
-        )
+        tools = self._registry.agent_tools
         if len(tool_input.context) >= MAX_QUESTIONS and Action.ASK_USER in tools:
             tools.remove(Action.ASK_USER)
-        system = agent_rules(tools)
-        transcript = [f"質問: {tool_input.query}", *(f"{label}: {text}" for label, text in tool_input.context)]
+        texts, language = PROMPTS[tool_input.language], tool_input.language
+        system = format_agent_rules(self._registry.describe(tools, language), language)
+        question = fill(texts.agent_question, {"query": tool_input.query})
+        transcript = [question, *(f"{label}: {text}" for label, text in tool_input.context)]
         tokens = cost = 0
         for _ in range(MAX_TURNS):
             reply = await self._model.complete(system, "\n".join(transcript))
@@ -50,30 +53,36 @@ class LegacyAgentTool:
             try:
                 choice = extract_json_object(reply.text)
             except ReplyNotStructured as error:
-                transcript += [reply.text[:_OBSERVATION_CHARS], _observation(failed_call(str(error)))]
+                transcript += [
+                    reply.text[:_OBSERVATION_CHARS],
+                    _format_observation(build_failed_result(str(error)), texts),
+                ]
                 continue
             if isinstance(answer := choice.get("answer"), str):
-                return _result(answer, tokens, cost)
+                return _build_result(answer, tokens, cost)
             name, query = str(choice.get("tool", "")), str(choice.get("query", ""))
             if name in tools:
-                result = await self._registry.run(name, ToolInput(query, prefix=tool_input.prefix))
+                result = await self._registry.run(name, ToolInput(query, prefix=tool_input.prefix, language=language))
                 if result.question is not None:
                     return result.model_copy(update={"token_usage": tokens, "cost_micro_usd": cost})
             else:
-                result = failed_call(f"Unknown tool: {name}")
-            transcript += [json.dumps(choice, ensure_ascii=False)[:_OBSERVATION_CHARS], _observation(result)]
+                result = build_failed_result(f"Unknown tool: {name}")
+            transcript += [
+                json.dumps(choice, ensure_ascii=False)[:_OBSERVATION_CHARS],
+                _format_observation(result, texts),
+            ]
         return ToolResult(
             success=False, error=f"no answer after {MAX_TURNS} turns", token_usage=tokens, cost_micro_usd=cost
         )
 
 
-def _observation(result: ToolResult) -> str:
+def _format_observation(result: ToolResult, texts: PlannerPrompts) -> str:
     text = result.text or "\n".join(f"({hit.source}) {hit.content}" for hit in result.hits) or result.error or ""
-    return f"観察: {text[:_OBSERVATION_CHARS]}"
+    return fill(texts.observation, {"text": text[:_OBSERVATION_CHARS]})
 
 
-def _result(answer: str, tokens: int, cost: int) -> ToolResult:
-    is_answer = bool(answer.strip()) and not any(word in answer for word in _REFUSALS)
+def _build_result(answer: str, tokens: int, cost: int) -> ToolResult:
+    is_answer = bool(answer.strip()) and not contains_words(answer, "refusals")
     return ToolResult(
         success=bool(answer.strip()),
         output=answer or None,

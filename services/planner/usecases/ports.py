@@ -15,7 +15,6 @@ from services.planner.domain.execution import ExecutionState
 from services.planner.domain.generation import (
     GeneratedAnswer,
     Question,
-    TokenUse,
 )
 from services.planner.domain.results import Hit, ToolResult
 from services.planner.domain.tools import ToolInput
@@ -36,7 +35,7 @@ class ExecutionStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-def execution_status(state: ExecutionState) -> ExecutionStatus:
+def derive_status(state: ExecutionState) -> ExecutionStatus:
     """Return the status of a state."""
     if state.result is not None:
         return ExecutionStatus(state.result.overall_status.value)
@@ -104,7 +103,7 @@ class ExecutionStore(Protocol):
     """Stores the logs of executions. Every write is one transaction; `now` is the writer's clock."""
 
     async def create(self, started: Started, now: datetime, owner: str, key: IdempotencyKey | None) -> Lease | None:
-        """Begin an execution and take its lease; None for a replay. Raises PlanAlreadyRun, RequestIdReused."""
+        """Begin an execution and take its lease; None for a replay. Raises PlanAlreadyExecuted, RequestIdReused."""
 
     async def acquire(self, observed: LeaseState, owner: str, now: datetime) -> Lease | None:
         """Take the lease of an execution if it has not changed since it was observed; None if it has."""
@@ -131,12 +130,12 @@ class ExecutionStore(Protocol):
         """Append the events that `decision` derives from the current state.
 
         Return the last sequence number, and the lease if this call acquired it. Read the state and append the events in
-        one transaction. A replayed request appends nothing. Raises RunNotFound,
+        one transaction. A replayed request appends nothing. Raises ExecutionNotFound,
         RequestIdReused, and the errors of `decision`.
         """
 
     async def read(self, execution_id: str, after: int = 0) -> Sequence[Recorded]:
-        """Return the log after a sequence number, its chain of hashes verified. Raises RunNotFound, CorruptLog."""
+        """Return the log after a sequence number, with verified hashes. Raises ExecutionNotFound, CorruptLog."""
 
     async def list_executions(self, execution_filter: ExecutionFilter) -> Sequence[ExecutionSummary]:
         """Return executions, newest first."""
@@ -204,6 +203,10 @@ class Tool(Protocol):
     def effect(self) -> Effect:
         """Return the effect of a call."""
 
+    @property
+    def description(self) -> str:
+        """Return what the tool does, and its input, for models; empty for a built-in tool."""
+
     async def run(self, tool_input: ToolInput) -> ToolResult:
         """Perform one call. An exception becomes a failed result."""
 
@@ -215,5 +218,5 @@ class Answerer(Protocol):
     def name(self) -> str:
         """Return the name of the model, or `offline`."""
 
-    async def answer(self, question: Question) -> tuple[GeneratedAnswer, TokenUse | None]:
-        """Return the answer and its usage. May raise anything."""
+    async def answer(self, question: Question) -> GeneratedAnswer:
+        """Return the answer. May raise anything."""

@@ -95,7 +95,7 @@ class ExecutionRecorder:
         self.state = state
 
 
-def steady_clock(
+def create_steady_clock(
     clock: Callable[[], datetime], monotonic: Callable[[], float], not_before: datetime
 ) -> Callable[[], datetime]:
     """Return a clock that advances evenly from now, or from `not_before` if that is later.

@@ -17,11 +17,12 @@ from services.planner.domain.replanning import (
     ReplanTrigger,
     apply_fallback,
     join_plans,
+    remove_step,
     repeats_plan,
-    replan_hints,
     replan_result,
     select_kept_steps,
 )
+from services.planner.prompts.planning import replan_hints
 from services.planner.usecases.plan import MadePlan, Planner
 
 _log = get_logger(__name__)
@@ -51,45 +52,51 @@ class ReplanOrchestrator:
 
     async def replan(self, state: ExecutionState, trigger: ReplanTrigger, step_id: int | None, text: str) -> Replanned:
         """Return the event of a replan. Raises nothing. `text` is the error, the feedback or the new information."""
-        context = _context(state, trigger, step_id, text)
+        context, language = _build_context(state, trigger, step_id, text), state.language
         strategy = self._manager.strategy(context, state.plan)
         made: MadePlan | None = None
         try:
             if strategy is ReplanStrategy.ABORT:
-                return await self._notify(Replanned(trigger=trigger, result=replan_result(strategy, context)))
+                result = replan_result(strategy, context, language=language)
+                return await self._notify(Replanned(trigger=trigger, result=result))
             if strategy is ReplanStrategy.FALLBACK and step_id is not None:
-                result = replan_result(strategy, context, apply_fallback(state.plan, step_id))
+                plan = apply_fallback(state.plan, step_id, language)
+                result = replan_result(strategy, context, plan, language=language)
                 return await self._notify(Replanned(trigger=trigger, result=result, reset=(step_id,)))
             full = strategy is ReplanStrategy.FULL
+            kept_steps = [] if full else select_kept_steps(state.plan, state.successful_steps(), step_id)
             made = await self._planner.create_plan(
                 state.plan.original_query,
-                replan_hints(context, state.plan, broader=full),
+                replan_hints(context, state.plan, broader=full, language=language),
                 gate=False,
                 prefix=state.plan.prefix,
+                kept_ids=[step.step_id for step in kept_steps],
             )
-            kept_steps = [] if full else select_kept_steps(state.plan, state.successful_steps(), step_id)
             if trigger in _FAILURES and repeats_plan(state.plan, kept_steps, made.plan):
                 raise PlanRepeatedError(context.error_message, made.template_reason)
-            result = replan_result(
-                strategy, context, join_plans(state.plan, kept_steps, made.plan, state.highest_step_id)
-            )
+            plan = join_plans(state.plan, kept_steps, made.plan, state.highest_step_id)
+            result = replan_result(strategy, context, plan, language=language)
         except Exception as error:  # P-111: a replan that fails ends the run in order
             _log.warning("replan failed", error=shorten(str(error)))
-            result = replan_result(strategy, context, error=shorten(str(error), 300))
+            result = replan_result(strategy, context, error=shorten(str(error), 300), language=language)
         tokens, cost = (made.tokens, made.cost_micro_usd) if made else (0, 0)
         return await self._notify(Replanned(trigger=trigger, result=result, token_usage=tokens, cost_micro_usd=cost))
 
     async def replace(self, state: ExecutionState, plan_change: PlanChangeRequest) -> Replanned:
-        """Return the event that uses the plan a person gave (P-108) or had refined before the start (P-52)."""
-        context = _context(state, plan_change.trigger, plan_change.step_id, plan_change.text)
+        """Return the event that uses the plan a person gave (P-108), refined (P-52) or shortened (P-107)."""
+        context = _build_context(state, plan_change.trigger, plan_change.step_id, plan_change.text)
+        is_removal = plan_change.outcome is AnswerOutcome.REMOVE
+        strategy = ReplanStrategy.SKIP if is_removal else ReplanStrategy.PARTIAL
         tokens = cost = 0
         try:
-            if plan_change.outcome is AnswerOutcome.REFINE or plan_change.plan is None:
+            if is_removal and plan_change.step_id is not None:
+                plan = remove_step(state.plan, plan_change.step_id)
+            elif plan_change.outcome is AnswerOutcome.REFINE or plan_change.plan is None:
                 made = await self._planner.refine_plan(state.plan, plan_change.text)
                 plan = made.plan.model_copy(update={"requires_confirmation": True})
                 tokens, cost = made.tokens, made.cost_micro_usd
             elif plan_change.step_id is None:
-                plan = _with_identity(state, plan_change.plan)
+                plan = _keep_identity(state, plan_change.plan)
             else:
                 before = state.plan.steps[: state.plan.position(plan_change.step_id) - 1]
                 done = set(state.successful_steps())
@@ -97,10 +104,11 @@ class ReplanOrchestrator:
                     state.plan, [s.step_id for s in before if s.step_id in done], plan_change.step_id
                 )
                 plan = join_plans(state.plan, kept_steps, plan_change.plan, state.highest_step_id)
-            result = replan_result(ReplanStrategy.PARTIAL, context, plan)
+            result = replan_result(strategy, context, plan, language=state.language)
         except Exception as error:  # P-111, as above
             _log.warning("replan failed", error=shorten(str(error)))
-            result = replan_result(ReplanStrategy.PARTIAL, context, error=shorten(str(error), 300))
+            message = shorten(str(error), 300)
+            result = replan_result(strategy, context, error=message, language=state.language)
         result = result.model_copy(update={"replan_count": state.replan_count})
         return await self._notify(
             Replanned(
@@ -119,12 +127,12 @@ class ReplanOrchestrator:
         return event
 
 
-def _with_identity(state: ExecutionState, plan: ExecutionPlan) -> ExecutionPlan:
+def _keep_identity(state: ExecutionState, plan: ExecutionPlan) -> ExecutionPlan:
     """Return the plan of a person under the id and the query of the execution (P-109, P-138)."""
     return plan.model_copy(update={"plan_id": state.plan.plan_id, "original_query": state.plan.original_query})
 
 
-def _context(state: ExecutionState, trigger: ReplanTrigger, step_id: int | None, text: str) -> ReplanContext:
+def _build_context(state: ExecutionState, trigger: ReplanTrigger, step_id: int | None, text: str) -> ReplanContext:
     is_feedback = trigger is ReplanTrigger.USER_FEEDBACK
     is_information = trigger is ReplanTrigger.NEW_INFORMATION
     return ReplanContext(

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from chassis.errors import shorten
 from chassis.logging import get_logger
+from libs.prompts.language import Language
+from libs.prompts.templates import fill
 from services.planner.domain.confidence import search_factors
 from services.planner.domain.events import Effect
-from services.planner.domain.results import Hit, ToolResult, failed_call
+from services.planner.domain.plans import ANSWERS, Action
+from services.planner.domain.results import Hit, ToolResult, build_failed_result
+from services.planner.domain.texts import TEXTS
 from services.planner.domain.tools import ToolInput
-from services.planner.prompts.steps import REASONING, SOURCE_CHARS, reasoning_prompt
+from services.planner.prompts.steps import SOURCE_CHARS, build_reasoning_prompt
+from services.planner.prompts.texts import PROMPTS
 from services.planner.usecases.ports import CompletionModel, SearchBackend, Tool
 
 _log = get_logger(__name__)
 
 _CONCURRENT_SEARCHES = 8
+_DESCRIPTION_CHARS = 1_000
 
 NO_RESULTS = "No relevant results found in any collection."
 EMPTY_ANSWER = "Empty answer"
@@ -42,10 +48,26 @@ class ToolRegistry:
         """Return all tools by name."""
         return dict(self._tools)
 
+    @property
+    def agent_tools(self) -> list[str]:
+        """Return the names of the tools that `run_legacy_agent` may use: those without effects that do not answer."""
+        return sorted(name for name, tool in self._tools.items() if tool.effect is Effect.PURE and name not in ANSWERS)
+
+    def describe(self, names: Sequence[str], language: Language) -> list[str]:
+        """Return a line for models on each of these tools; the agent also has one on its own tools."""
+        texts, lines = PROMPTS[language], []
+        for name in names:
+            text = self._tools[name].description or texts.tools.get(name, "")
+            lines.append(f"- {name}: {shorten(' '.join(text.split()), _DESCRIPTION_CHARS)}")
+            others = [other for other in self.agent_tools if other not in names]
+            if name == Action.RUN_LEGACY_AGENT and others:
+                lines.append(fill(texts.agent_only, {"tools": ", ".join(others)}))
+        return lines
+
     async def run(self, name: str, tool_input: ToolInput) -> ToolResult:
         """Run a tool by name; an unknown name is a failed result, not an error."""
         tool = self._tools.get(name)
-        return failed_call(f"Unknown tool: {name}") if tool is None else await tool.run(tool_input)
+        return build_failed_result(f"Unknown tool: {name}") if tool is None else await tool.run(tool_input)
 
 
 class RAGSearchTool:
@@ -53,6 +75,7 @@ class RAGSearchTool:
 
     name = "rag_search"
     effect = Effect.PURE
+    description = ""
 
     def __init__(
         self,
@@ -69,7 +92,9 @@ class RAGSearchTool:
 
     async def run(self, tool_input: ToolInput) -> ToolResult:
         """Return the hits at or above the threshold; none is a failure, never a success (P-31, P-134)."""
-        names = [tool_input.collection] if tool_input.collection else await self._all_collections(tool_input.prefix)
+        names = (
+            [tool_input.collection] if tool_input.collection else await self._list_all_collections(tool_input.prefix)
+        )
         searched, found = await self._search_all(tool_input.query, names)
         ranked = sorted(found, key=lambda hit: -hit.score) if len(names) > 1 else found
         hits = tuple(hit for hit in ranked if hit.score >= self._threshold)[: self._limit]
@@ -81,10 +106,10 @@ class RAGSearchTool:
             searched_collections=tuple(searched),
         )
 
-    async def _all_collections(self, prefix: str) -> list[str]:
+    async def _list_all_collections(self, prefix: str) -> list[str]:
         if self._default and self._default.startswith(prefix):
             return [self._default]
-        return await collections_within(self._backend, prefix)
+        return await list_collections_within(self._backend, prefix)
 
     async def _search_all(self, query: str, names: list[str]) -> tuple[list[str], list[Hit]]:
         """Return the collections that were searched, and their hits. Raises the first error if all searches fail."""
@@ -113,17 +138,18 @@ class ReasoningTool:
 
     name = "reasoning"
     effect = Effect.PURE
+    description = ""
 
     def __init__(self, model: CompletionModel) -> None:
         self._model = model
 
     async def run(self, tool_input: ToolInput) -> ToolResult:
         """Return the answer of the model; a blank one is a failure."""
-        reply = await self._model.complete(REASONING, reasoning_prompt(tool_input))
-        return _answer(tool_input, reply.text, reply.tokens, reply.cost_micro_usd)
+        reply = await self._model.complete(PROMPTS[tool_input.language].reasoning, build_reasoning_prompt(tool_input))
+        return _build_result(tool_input, reply.text, reply.tokens, reply.cost_micro_usd)
 
 
-def _answer(tool_input: ToolInput, text: str, tokens: int = 0, cost_micro_usd: int = 0) -> ToolResult:
+def _build_result(tool_input: ToolInput, text: str, tokens: int = 0, cost_micro_usd: int = 0) -> ToolResult:
     has_text = bool(text.strip())
     return ToolResult(
         success=has_text,
@@ -145,29 +171,30 @@ class ExtractiveReasoningTool:
 
     name = "reasoning"
     effect = Effect.PURE
+    description = ""
     _SENTENCE = re.compile(r"[^。．.!?！？\n]+[。．.!?！？]?")
-    _PREFIX = "（オフライン: 資料からの抜粋）"
 
     def __init__(self, *, sentences: int = 3) -> None:
         self._sentences = sentences
 
     async def run(self, tool_input: ToolInput) -> ToolResult:
         """Return the sentences most similar to the question, each with its source; without any, a failure."""
-        query_bigrams = _bigrams(tool_input.query)
+        query_bigrams = _split_bigrams(tool_input.query)
         texts = [(hit.source, hit.content[:SOURCE_CHARS]) for hit in tool_input.sources] + list(tool_input.context)
         ranked = sorted(
             (
-                (-len(query_bigrams & _bigrams(sentence)), position, sentence.strip(), source)
+                (-len(query_bigrams & _split_bigrams(sentence)), position, sentence.strip(), source)
                 for position, (source, text) in enumerate(texts)
                 for sentence in self._SENTENCE.findall(text)
                 if sentence.strip()
             ),
         )
         quoted = [f"{sentence} [{source}]" for _, _, sentence, source in ranked[: self._sentences]]
-        return _answer(tool_input, f"{self._PREFIX}{' '.join(quoted)}" if quoted else "")
+        extract = TEXTS[tool_input.language].extract.format(sentences=" ".join(quoted))
+        return _build_result(tool_input, extract if quoted else "")
 
 
-def _bigrams(text: str) -> set[str]:
+def _split_bigrams(text: str) -> set[str]:
     folded = text.casefold()
     return {folded[i : i + 2] for i in range(len(folded) - 1) if not folded[i : i + 2].isspace()}
 
@@ -177,6 +204,7 @@ class AskUserTool:
 
     name = "ask_user"
     effect = Effect.PURE
+    description = ""
 
     async def run(self, tool_input: ToolInput) -> ToolResult:
         """Return the question; always a success."""
@@ -190,7 +218,7 @@ class AskUserTool:
         return ToolResult(success=True, output=output)
 
 
-async def collections_within(backend: SearchBackend, prefix: str) -> list[str]:
+async def list_collections_within(backend: SearchBackend, prefix: str) -> list[str]:
     """Return the collections whose names begin with this prefix. Raises the errors of the backend.
 
     A backend without tenants takes no prefix (P-27), and one of an earlier release ignores it.

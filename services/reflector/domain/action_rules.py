@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from services.reflector.domain.actions import ToolUse
-from services.reflector.domain.excerpts import excerpt
+from services.reflector.domain.excerpts import shorten_text
 from services.reflector.domain.findings import TrajectoryFinding, select_steps
 from services.reflector.domain.outcome import Outcome
 from services.reflector.domain.repairs import FailureRecovery, find_repairs
@@ -18,7 +18,10 @@ _COMPARED_CHARS = 2_000
 
 
 def find_tool_errors(actions: Sequence[ToolUse], outcome: Outcome) -> Iterator[TrajectoryFinding]:
-    """Yield one finding for each kind of error of each operation, with the repaired occurrence if there is one."""
+    """Yield one finding for each kind of error of each operation, with the repaired occurrence if there is one.
+
+    An error after which the same call worked is a fault of the moment, and no finding.
+    """
     repairs = find_repairs(actions)
     positions_by_kind: dict[str, list[int]] = {}
     for position, action in enumerate(actions):
@@ -27,10 +30,12 @@ def find_tool_errors(actions: Sequence[ToolUse], outcome: Outcome) -> Iterator[T
     for positions in positions_by_kind.values():
         example = next((position for position in positions if position in repairs), positions[0])
         repair = repairs.get(example)
+        if repair is not None and not repair.changes and not repair.operations_between:
+            continue
         steps = [actions[position].last_step for position in positions]
         if repair is not None:
             steps.append(repair.fixed.call_step)
-        facts = _facts(actions[example], repair, len(positions))
+        facts = _collect_facts(actions[example], repair, len(positions))
         yield TrajectoryFinding("tool_error", select_steps(steps), facts, repair, outcome.is_success, outcome.is_proven)
 
 
@@ -47,8 +52,8 @@ def find_repeated_calls(actions: Sequence[ToolUse], outcome: Outcome) -> Iterato
                 "agent": first.agent,
                 "step": str(repeats[-1].call_step),
                 "count": str(len(repeats)),
-                "arguments": excerpt(first.arguments),
-                "message": first.message or excerpt(first.output),
+                "arguments": shorten_text(first.arguments),
+                "message": first.message or shorten_text(first.output),
             }
             yield TrajectoryFinding(
                 "repeated_call",
@@ -75,7 +80,7 @@ def _group_repeats(actions: Sequence[ToolUse]) -> list[list[ToolUse]]:
     return groups
 
 
-def _facts(action: ToolUse, repair: FailureRecovery | None, count: int) -> dict[str, str]:
+def _collect_facts(action: ToolUse, repair: FailureRecovery | None, count: int) -> dict[str, str]:
     return {
         "tool": action.operation,
         "agent": action.agent,
@@ -83,6 +88,6 @@ def _facts(action: ToolUse, repair: FailureRecovery | None, count: int) -> dict[
         "message": action.message,
         "kind": action.error_kind.removeprefix(f"{action.operation}: "),
         "count": str(count),
-        "arguments": excerpt(action.arguments),
+        "arguments": shorten_text(action.arguments),
         "fixed_step": str(repair.fixed.last_step) if repair is not None else "",
     }

@@ -98,9 +98,9 @@ class _Calls:
         self._oldest_first: deque[int] = deque()
 
     def open(self, step: Step) -> None:
-        for call in _calls_in(step):
+        for call in _find_calls(step):
             position = len(self._actions)
-            self._actions.append(_new_action(step, call.name, call.arguments))
+            self._actions.append(_create_action(step, call.name, call.arguments))
             if call.id:
                 self._by_id.setdefault(call.id, deque()).appendleft(position)
             self._by_tool.setdefault(call.name, deque()).append(position)
@@ -114,9 +114,9 @@ class _Calls:
             while queue:
                 position = queue.popleft()
                 if self._actions[position].result_step is None:
-                    self._actions[position] = _with_result(self._actions[position], result)
+                    self._actions[position] = _add_result(self._actions[position], result)
                     return
-        self._actions.append(_with_result(_action_of_code(before, result), result))
+        self._actions.append(_add_result(_build_code_action(before, result), result))
 
     def in_order(self) -> tuple[ToolUse, ...]:
         return tuple(sorted(self._actions, key=lambda action: action.call_step))
@@ -126,28 +126,28 @@ def _is_result(step: Step) -> bool:
     return step.role == "tool" or (step.role == "assistant" and bool(_OBSERVATION.match(step.content[:40])))
 
 
-def _calls_in(step: Step) -> Sequence[ToolCall]:
+def _find_calls(step: Step) -> Sequence[ToolCall]:
     if step.tool_calls or step.role != "assistant":
         return step.tool_calls
     written = _ACTION.match(step.content[:READ_CHARS])
     return [ToolCall(name=written.group(1), arguments=written.group(2).strip())] if written else []
 
 
-def _new_action(step: Step, tool: str, arguments: str) -> ToolUse:
+def _create_action(step: Step, tool: str, arguments: str) -> ToolUse:
     return ToolUse(step.index, step.speaker, tool, name_operation(tool, arguments), arguments)
 
 
-def _action_of_code(before: Sequence[Step], result: Step) -> ToolUse:
+def _build_code_action(before: Sequence[Step], result: Step) -> ToolUse:
     """Return an action for a result without a call."""
     for step in reversed(before):
         code = _FENCE.search(step.content[:_READ_CODE_CHARS])
         if code is not None:
             language = code.group(1).lower()
-            return _new_action(step, "shell" if language in _SHELL else language or result.speaker, code.group(2))
-    return _new_action(before[-1] if before else result, result.speaker, "")
+            return _create_action(step, "shell" if language in _SHELL else language or result.speaker, code.group(2))
+    return _create_action(before[-1] if before else result, result.speaker, "")
 
 
-def _with_result(action: ToolUse, result: Step) -> ToolUse:
+def _add_result(action: ToolUse, result: Step) -> ToolUse:
     label = _OBSERVATION.match(result.content[:40])
     output = result.content[label.end() :] if label else result.content
     return replace(action, result_step=result.index, output=output, error=detect_tool_error(output))

@@ -21,10 +21,10 @@ def find_nearest_steps(texts: Sequence[str], steps: Sequence[Step]) -> list[int 
 
     The steps are read once for all texts.
     """
-    wanted = [_words(text) for text in texts]
+    wanted = [_split_words(text) for text in texts]
     steps_by_word: dict[str, list[int]] = {word: [] for words in wanted for word in words}
     for step in steps:
-        for word in _words(_searchable_text(step)) & steps_by_word.keys():
+        for word in _split_words(_collect_text(step)) & steps_by_word.keys():
             steps_by_word[word].append(step.index)
     return [_find_nearest(words, steps_by_word) for words in wanted]
 
@@ -40,10 +40,10 @@ def _find_nearest(words: set[str], steps_by_word: dict[str, list[int]]) -> int |
     return max(sorted(weights), key=weights.__getitem__, default=None)
 
 
-def _words(text: str) -> set[str]:
+def _split_words(text: str) -> set[str]:
     return {word.lower() for word in _WORD.findall(text)}
 
 
-def _searchable_text(step: Step) -> str:
+def _collect_text(step: Step) -> str:
     calls = " ".join(f"{call.name} {call.arguments[:_READ_CHARS]}" for call in step.tool_calls[:8])
     return f"{shorten_middle(step.content, _READ_CHARS)} {calls}"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from libs.prompts.outcomes import is_correct
 from services.reflector.domain.actions import ToolUse
-from services.reflector.domain.excerpts import excerpt, shorten_middle
+from services.reflector.domain.excerpts import shorten_middle, shorten_text
 from services.reflector.domain.findings import TrajectoryFinding
 from services.reflector.domain.outcome import Outcome
 from services.reflector.domain.repairs import find_repairs
@@ -30,28 +29,25 @@ _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _READ_CHARS = 4_000
 _SHORT_ANSWER_CHARS = 400
 _EVIDENCE_CHARS = 20_000
-_TRUTH_CHARS = 300
 _LAST_WORDS = 3
 
 
 def find_answer_errors(
-    trajectory: Trajectory, actions: Sequence[ToolUse], outcome: Outcome, ground_truth: str
+    trajectory: Trajectory, actions: Sequence[ToolUse], outcome: Outcome
 ) -> Iterator[TrajectoryFinding]:
     """Yield the errors in how a failed trajectory ended; nothing for a successful one."""
     if outcome.is_success:
         return
     yield from _run_error(trajectory, actions)
-    last = _last_words(trajectory.transcript)
+    last = _find_last_messages(trajectory.transcript)
     false_claims = list(_find_false_claim(last, actions))
     yield from false_claims
     yield from _find_refusal(last)
     if not false_claims:
         yield from _find_unverified_answer(trajectory, actions, last)
-    if outcome.signal == "ground_truth":
-        yield from _find_wrong_answer(trajectory, ground_truth, last)
 
 
-def _last_words(steps: Sequence[Step]) -> list[Step]:
+def _find_last_messages(steps: Sequence[Step]) -> list[Step]:
     """Return the last messages of the agents, newest first."""
     spoken = (step for step in reversed(steps) if step.role == "assistant" and step.content.strip())
     return [step for step, _ in zip(spoken, range(_LAST_WORDS), strict=False)]
@@ -59,7 +55,7 @@ def _last_words(steps: Sequence[Step]) -> list[Step]:
 
 def _run_error(trajectory: Trajectory, actions: Sequence[ToolUse]) -> Iterator[TrajectoryFinding]:
     """Yield the final error of the trajectory, unless a failed call has reported it."""
-    message = excerpt(trajectory.error_message or "", 200)
+    message = shorten_text(trajectory.error_message or "", 200)
     if message and not any(action.error is not None and action.message in message for action in actions):
         steps = (trajectory.transcript[-1].index,) if trajectory.transcript else ()
         yield TrajectoryFinding("run_error", steps, {"message": message, "kind": normalize_message(message)})
@@ -70,7 +66,7 @@ def _find_refusal(last: Sequence[Step]) -> Iterator[TrajectoryFinding]:
         text = shorten_middle(step.content, _READ_CHARS)
         found = _REFUSAL.search(text)
         if found:
-            quote = excerpt(text[max(0, found.start() - 40) :], 120)
+            quote = shorten_text(text[max(0, found.start() - 40) :], 120)
             facts = {"agent": step.speaker, "step": str(step.index), "quote": quote}
             yield TrajectoryFinding("refusal", (step.index,), facts)
             return
@@ -89,7 +85,7 @@ def _find_false_claim(last: Sequence[Step], actions: Sequence[ToolUse]) -> Itera
                 "tool": action.operation,
                 "failed_step": str(action.last_step),
                 "message": action.message,
-                "quote": excerpt(step.content, 120),
+                "quote": shorten_text(step.content, 120),
             }
             yield TrajectoryFinding("contradicted_claim", (action.last_step, step.index), facts)
             return
@@ -101,7 +97,7 @@ def _find_unverified_answer(
     answer = trajectory.generated_answer.strip()
     if not answer or not last:
         return
-    facts = {"agent": last[0].speaker, "step": str(last[0].index), "quote": excerpt(answer, 120)}
+    facts = {"agent": last[0].speaker, "step": str(last[0].index), "quote": shorten_text(answer, 120)}
     if not actions:
         yield TrajectoryFinding("unverified_answer", (last[0].index,), {**facts, "values": ""})
         return
@@ -112,15 +108,3 @@ def _find_unverified_answer(
     missing = [number for number in _NUMBER.findall(answer) if number.replace(",", "") not in found and len(number) > 1]
     if missing:
         yield TrajectoryFinding("unverified_answer", (last[0].index,), {**facts, "values": ", ".join(missing[:3])})
-
-
-def _find_wrong_answer(trajectory: Trajectory, ground_truth: str, last: Sequence[Step]) -> Iterator[TrajectoryFinding]:
-    answer = trajectory.generated_answer.strip()
-    if answer and ground_truth.strip() and not is_correct(answer, ground_truth):
-        facts = {
-            "query": excerpt(trajectory.query, _TRUTH_CHARS),
-            "answer": excerpt(answer, _TRUTH_CHARS),
-            "truth": excerpt(ground_truth.strip(), _TRUTH_CHARS),
-            "step": str(last[0].index) if last else "",
-        }
-        yield TrajectoryFinding("wrong_answer", (last[0].index,) if last else (), facts)

@@ -101,11 +101,11 @@ _AMENDED = re.compile(
 def find_candidates(steps: Sequence[Step], actions: Sequence[ToolUse]) -> list[Candidate]:
     """Return the candidate steps with their signs, in order, in linear time."""
     spoken = [step for step in steps if step.role == "assistant" and (_says_something(step) or step.tool_calls)]
-    dispatcher = _dispatcher(spoken)
+    dispatcher = _find_dispatcher(spoken)
     suspects = {step.index for step in spoken if step.speaker != dispatcher} or {step.index for step in spoken}
     first = min(suspects, default=None)
     first_failure = next((action.call_step for action in actions if action.error is not None), None)
-    values = _values_in([step for step in spoken if step.index in suspects][-2:])
+    values = _extract_values([step for step in spoken if step.index in suspects][-2:])
     numbers_before: set[str] = set()
     answered = False
     found: list[Candidate] = []
@@ -114,7 +114,7 @@ def find_candidates(steps: Sequence[Step], actions: Sequence[ToolUse]) -> list[C
         answers = not answered and step.index in suspects and step.index != first and _holds_any(text, values)
         answered |= answers
         if step.index in suspects:
-            signs = _signs_of_words(text, _acts(step, text), numbers_before)
+            signs = _find_signs(text, _acts(step, text), numbers_before)
             if step.index == first_failure:
                 signs.add("fails_first")
             if answers:
@@ -131,7 +131,7 @@ def _says_something(step: Step) -> bool:
     return bool(text.strip())
 
 
-def _dispatcher(spoken: Sequence[Step]) -> str | None:
+def _find_dispatcher(spoken: Sequence[Step]) -> str | None:
     """Return the agent that only dispatches work, None if there is none.
 
     It rarely acts, has a large share of all turns, and speaks before nearly every turn of the other agents.
@@ -155,7 +155,7 @@ def _acts(step: Step, text: str) -> bool:
     return bool(step.tool_calls) or bool(_FENCE.search(text))
 
 
-def _signs_of_words(text: str, acts: bool, numbers_before: Collection[str]) -> set[Sign]:
+def _find_signs(text: str, acts: bool, numbers_before: Collection[str]) -> set[Sign]:
     lower = text.lower()
     prose = _FENCE.sub(" ", lower)
     signs: set[Sign] = set()
@@ -180,20 +180,20 @@ def _read(step: Step) -> str:
     return shorten_middle(step.content, _READ_CHARS)
 
 
-def _values_in(last: Sequence[Step]) -> tuple[str, ...]:
+def _extract_values(last: Sequence[Step]) -> tuple[str, ...]:
     """Return the values of the answer: marked or quoted words and numbers of the last messages."""
     values: dict[str, None] = {}
     for text in map(_read, last):
         marked = (found for groups in _MARKED.findall(text) for found in groups)
         numbers = (number for number in _NUMBER.findall(text) if len(number) > 1)
-        values.update(dict.fromkeys(_plain_text(value) for value in (*marked, *numbers) if value.strip()))
+        values.update(dict.fromkeys(_strip_markup(value) for value in (*marked, *numbers) if value.strip()))
     return tuple(values)[:_MAX_VALUES]
 
 
 def _holds_any(text: str, values: Sequence[str]) -> bool:
-    plain = _plain_text(text)
+    plain = _strip_markup(text)
     return any(value in plain for value in values)
 
 
-def _plain_text(text: str) -> str:
+def _strip_markup(text: str) -> str:
     return text.strip().lower().replace(",", "")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from services.reflector.domain.actions import ToolUse, call_signature
-from services.reflector.domain.excerpts import excerpt
+from services.reflector.domain.excerpts import shorten_text
 from services.reflector.domain.findings import TrajectoryFinding, select_steps
 from services.reflector.domain.tool_errors import normalize_message, parse_json_container
 
@@ -68,14 +68,14 @@ def find_contradictions(actions: Sequence[ToolUse]) -> Iterator[TrajectoryFindin
     reported: set[tuple[str, str]] = set()
     answers: dict[Question, tuple[str, ToolUse]] = {}
     for action in actions:
-        facts = _facts(action) if action.is_success else []
+        facts = _extract_facts(action) if action.is_success else []
         if not _reads(action):
             answers = _drop_invalid(answers, facts, action)
         for fact in facts:
             value, earlier = answers.get(fact.question, (fact.value, action))
             if value != fact.value and (action.operation, fact.name) not in reported:
                 reported.add((action.operation, fact.name))
-                yield _finding(earlier, action, fact, value)
+                yield _build_finding(earlier, action, fact, value)
             if fact.question in answers or len(answers) < MAX_FACTS:
                 answers[fact.question] = (fact.value, action)
 
@@ -91,35 +91,35 @@ def _drop_invalid(
 
 def _reads(action: ToolUse) -> bool:
     """Return whether the operation's name indicates that it only reads."""
-    return bool(_words(action.operation) & _READS) and not _writes(action)
+    return bool(_split_words(action.operation) & _READS) and not _writes(action)
 
 
 def _writes(action: ToolUse) -> bool:
     """Return whether the operation's name indicates a change; a command line with several commands counts as one."""
     is_command = not action.operation.startswith(action.tool)
-    return bool(_words(action.operation) & _WRITES) or (is_command and bool(_CHAINED.search(action.arguments)))
+    return bool(_split_words(action.operation) & _WRITES) or (is_command and bool(_CHAINED.search(action.arguments)))
 
 
 @lru_cache(maxsize=1024)
-def _words(operation: str) -> frozenset[str]:
+def _split_words(operation: str) -> frozenset[str]:
     return frozenset(word.lower() for word in _WORD.findall(operation))
 
 
-def _facts(action: ToolUse) -> list[_Fact]:
+def _extract_facts(action: ToolUse) -> list[_Fact]:
     """Return the facts of a result, at most `MAX_FACTS_OF_A_RESULT`."""
     call = call_signature(action)
     value = parse_json_container(action.output)
     if value is None:
-        return _facts_of_text(call, action.output)
-    arguments = _arguments(action.arguments)
+        return _extract_text_facts(call, action.output)
+    arguments = _collect_arguments(action.arguments)
     found: dict[Question, _Fact] = {}
-    for path, name, owner, answer in _leaves(value):
+    for path, name, owner, answer in _iterate_leaves(value):
         if len(found) >= MAX_FACTS_OF_A_RESULT:
             break
         if not _VOLATILE.search(name):
             fact = _Fact((*call, *path), name, answer)
             found.setdefault(fact.question, fact)
-            thing = _identity(owner, name)
+            thing = _find_identity(owner, name)
             if thing is not None:
                 others = frozenset(item for item in arguments.items() if item[1] != thing[1])
                 question = ("thing", *thing, others, name)
@@ -127,7 +127,7 @@ def _facts(action: ToolUse) -> list[_Fact]:
     return list(found.values())
 
 
-def _facts_of_text(call: tuple[str, str], output: str) -> list[_Fact]:
+def _extract_text_facts(call: tuple[str, str], output: str) -> list[_Fact]:
     """Return the lines of a short text as facts: the numbers are the answer, the rest of the line is the question."""
     if len(output) > _TEXT_CHARS:
         return []
@@ -141,7 +141,7 @@ def _facts_of_text(call: tuple[str, str], output: str) -> list[_Fact]:
     return list(facts.values())
 
 
-def _leaves(value: object) -> Iterator[tuple[tuple[object, ...], str, Mapping[str, object], str]]:
+def _iterate_leaves(value: object) -> Iterator[tuple[tuple[object, ...], str, Mapping[str, object], str]]:
     """Yield path, name, owning object and text of each plain value, level by level down to `_MAX_LEVELS`."""
     level: list[tuple[tuple[object, ...], object]] = [((), value)]
     for _ in range(_MAX_LEVELS):
@@ -162,11 +162,11 @@ def _leaves(value: object) -> Iterator[tuple[tuple[object, ...], str, Mapping[st
 
 
 def _place(item: object, at: int) -> object:
-    identity = _identity(item, "") if isinstance(item, dict) else None
+    identity = _find_identity(item, "") if isinstance(item, dict) else None
     return identity or at
 
 
-def _identity(owner: Mapping[str, object], name: str) -> tuple[str, str] | None:
+def _find_identity(owner: Mapping[str, object], name: str) -> tuple[str, str] | None:
     """Return the id field of an object and its value, None if it has none besides the field `name`."""
     for key, value in owner.items():
         if key != name and (key == "id" or key.endswith("_id")) and isinstance(value, str | int):
@@ -174,18 +174,18 @@ def _identity(owner: Mapping[str, object], name: str) -> tuple[str, str] | None:
     return None
 
 
-def _arguments(arguments: str) -> dict[str, str]:
+def _collect_arguments(arguments: str) -> dict[str, str]:
     value = parse_json_container(arguments)
     return {name: str(item) for name, item in value.items()} if isinstance(value, dict) else {"": arguments}
 
 
-def _finding(earlier: ToolUse, later: ToolUse, fact: _Fact, before: str) -> TrajectoryFinding:
+def _build_finding(earlier: ToolUse, later: ToolUse, fact: _Fact, before: str) -> TrajectoryFinding:
     facts = {
         "tool": later.operation,
         "agent": later.agent,
-        "fact": excerpt(fact.name, _NAME_CHARS).replace('"', "'"),
-        "before": excerpt(before.strip('"')),
-        "after": excerpt(fact.value.strip('"')),
+        "fact": shorten_text(fact.name, _NAME_CHARS).replace('"', "'"),
+        "before": shorten_text(before.strip('"')),
+        "after": shorten_text(fact.value.strip('"')),
         "first_step": str(earlier.last_step),
         "step": str(later.last_step),
     }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.reflector.domain.actions import ToolUse, call_signature
-from services.reflector.domain.excerpts import excerpt
+from services.reflector.domain.excerpts import shorten_text
 from services.reflector.domain.findings import TrajectoryFinding, select_steps
 from services.reflector.domain.repairs import ArgumentChange, compare_arguments
 
@@ -29,42 +29,41 @@ def find_contrast(
 
     The finding names a step of the reflected trajectory, which is the failed one if `reflects_failed`.
     """
-    divergence = _find_divergence(_effective(failed), _effective(worked))
+    divergence = _find_divergence(_select_effective(failed), _select_effective(worked))
     if divergence is None:
         return None
     own, reflected = (divergence.failed, failed) if reflects_failed else (divergence.worked, worked)
     action = own or (reflected[-1] if reflected else None)
     facts = {
-        "query": excerpt(query, _QUERY_CHARS),
+        "query": shorten_text(query, _QUERY_CHARS),
         "worked_tool": divergence.worked.operation if divergence.worked else "",
-        "worked_arguments": excerpt(divergence.worked.arguments, 200) if divergence.worked else "",
+        "worked_arguments": shorten_text(divergence.worked.arguments, 200) if divergence.worked else "",
         "failed_tool": divergence.failed.operation if divergence.failed else "",
-        "failed_arguments": excerpt(divergence.failed.arguments, 200) if divergence.failed else "",
-        "changes": ", ".join(f"`{change.argument}`" for change in _changes(divergence) if change.argument),
+        "failed_arguments": shorten_text(divergence.failed.arguments, 200) if divergence.failed else "",
+        "changes": ", ".join(f"`{change.argument}`" for change in _find_changes(divergence) if change.argument),
     }
     return TrajectoryFinding("contrast", select_steps([action.call_step] if action else []), facts)
 
 
-def _effective(actions: Sequence[ToolUse]) -> list[ToolUse]:
+def _select_effective(actions: Sequence[ToolUse]) -> list[ToolUse]:
     return [action for action in actions if action.is_success]
 
 
 def _find_divergence(failed: Sequence[ToolUse], worked: Sequence[ToolUse]) -> Divergence | None:
-    """Return the last call that only the successful trajectory made, with the failed one's last call for its operation.
+    """Return the first call that only the successful trajectory made, with the failed one's first for its operation.
 
-    The last one, because changes come after lookups. If the successful trajectory has no call of its own, return
-    the last call that only the failed trajectory made.
+    If the successful trajectory has no call of its own, return the first call that only the failed trajectory made.
     """
     in_failed = {call_signature(action) for action in failed}
     in_worked = {call_signature(action) for action in worked}
-    own = next((action for action in reversed(worked) if call_signature(action) not in in_failed), None)
-    others = [action for action in reversed(failed) if call_signature(action) not in in_worked]
+    own = next((action for action in worked if call_signature(action) not in in_failed), None)
+    others = [action for action in failed if call_signature(action) not in in_worked]
     if own is None:
         return Divergence(others[0], None) if others else None
     return Divergence(next((action for action in others if action.operation == own.operation), None), own)
 
 
-def _changes(divergence: Divergence) -> tuple[ArgumentChange, ...]:
+def _find_changes(divergence: Divergence) -> tuple[ArgumentChange, ...]:
     if (
         divergence.failed is None
         or divergence.worked is None

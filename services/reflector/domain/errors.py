@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Mapping, Sequence
 
 from chassis.errors import InvalidArgument, Violation, shorten
+from chassis.field_errors import describe_value
 
 
 class InvalidTrajectoryDataset(InvalidArgument):
@@ -34,8 +34,7 @@ class MalformedTrajectory(InvalidArgument):
     reason = "MALFORMED_TRAJECTORY"
 
     def __init__(self, field: str, value: object, rule: str) -> None:
-        shown = value if isinstance(value, str) else reprlib.repr(value)
-        message = f"{field}: {shorten(shown)!r} {rule}"
+        message = f"{field}: {describe_value(value)} {rule}"
         super().__init__(message, violations=[Violation(field, message)])
 
 

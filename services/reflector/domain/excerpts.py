@@ -5,7 +5,7 @@ from __future__ import annotations
 EXCERPT_CHARS = 80
 
 
-def excerpt(text: str, chars: int = EXCERPT_CHARS) -> str:
+def shorten_text(text: str, chars: int = EXCERPT_CHARS) -> str:
     """Return the beginning of `text` on one line, printable and at most `chars` long."""
     start = text[: 4 * chars]
     printable = start if start.isprintable() else "".join(char if char.isprintable() else " " for char in start)
@@ -14,9 +14,9 @@ def excerpt(text: str, chars: int = EXCERPT_CHARS) -> str:
     return clean[: chars - 1].rstrip() + "…" if cut else clean
 
 
-def excerpt_first_line(text: str, chars: int) -> str:
+def shorten_first_line(text: str, chars: int) -> str:
     """Return the first non-blank line of `text` as an excerpt."""
-    return next((clean for line in text.splitlines() if (clean := excerpt(line, chars))), "")
+    return next((clean for line in text.splitlines() if (clean := shorten_text(line, chars))), "")
 
 
 def shorten_middle(text: str, chars: int) -> str:

@@ -15,7 +15,6 @@ FindingKind = Literal[
     "contradicted_claim",
     "unverified_answer",
     "refusal",
-    "wrong_answer",
     "run_error",
     "contrast",
 ]

@@ -25,7 +25,7 @@ _SUBCOMMAND = re.compile(r"[a-z][a-z-]{0,30}")
 def name_operation(tool: str, arguments: str) -> str:
     """Return the tool's name with the requested operation, as far as the form of `arguments` shows it."""
     if arguments.lstrip()[:1] != "{":
-        return (_command_name(arguments) or tool) if tool.lower() in _SHELLS else tool
+        return (_extract_command_name(arguments) or tool) if tool.lower() in _SHELLS else tool
     if len(arguments) > _MAX_JSON_CHARS:
         return tool
     try:
@@ -36,13 +36,13 @@ def name_operation(tool: str, arguments: str) -> str:
 
 
 def _name_request(tool: str, fields: dict[str, object]) -> str:
-    method = _first_text(fields, _METHOD_FIELDS)
+    method = _find_first_text(fields, _METHOD_FIELDS)
     if _METHOD.fullmatch(method):
         return f"{tool} {method.upper()}"
-    sql = _SQL.match(_first_text(fields, _SQL_FIELDS))
+    sql = _SQL.match(_find_first_text(fields, _SQL_FIELDS))
     if sql:
         return f"{tool} {sql.group(1).upper()}"
-    command = _command_name(_first_text(fields, COMMAND_FIELDS))
+    command = _extract_command_name(_find_first_text(fields, COMMAND_FIELDS))
     if not command or command == tool:
         return tool
     if tool.lower() in _SHELLS or command.startswith(f"{tool} "):
@@ -50,14 +50,14 @@ def _name_request(tool: str, fields: dict[str, object]) -> str:
     return f"{tool} {command}" if tool in _WITH_SUBCOMMANDS else tool
 
 
-def _first_text(fields: dict[str, object], names: tuple[str, ...]) -> str:
+def _find_first_text(fields: dict[str, object], names: tuple[str, ...]) -> str:
     value = next((fields[name] for name in names if fields.get(name)), "")
     if isinstance(value, list):
         value = " ".join(item for item in value[:20] if isinstance(item, str))
     return value[:_READ_CHARS] if isinstance(value, str) else ""
 
 
-def _command_name(text: str) -> str:
+def _extract_command_name(text: str) -> str:
     """Return the program of a shell command with its subcommand; empty if there is none."""
     words = _SKIPPED.sub("", text[:_READ_CHARS], count=1).split(maxsplit=2)
     if not words or not _PROGRAM.fullmatch(words[0]):

@@ -35,10 +35,10 @@ class Transcript:
 def reduce_transcript(trajectory: Trajectory, actions: Sequence[ToolUse], budget: int) -> Transcript:
     """Return the transcript in about `budget` characters, unreduced if it fits."""
     steps = trajectory.transcript
-    lines = [_line(step, trajectory) for step in steps]
+    lines = [_format_line(step, trajectory) for step in steps]
     if sum(len(line) + 1 for line in lines) <= budget:
         return Transcript("\n".join(lines))
-    importance = _importance(steps, actions)
+    importance = _rank_by_importance(steps, actions)
     longest = budget // _LONG_SHARE
     short = [shorten_middle(line, _SHORT_CHARS) if len(line) > 2 * _SHORT_CHARS else line for line in lines]
     shown: dict[int, str] = {}
@@ -61,7 +61,7 @@ def reduce_transcript(trajectory: Trajectory, actions: Sequence[ToolUse], budget
     )
 
 
-def _line(step: Step, trajectory: Trajectory) -> str:
+def _format_line(step: Step, trajectory: Trajectory) -> str:
     """Return a step as text for a prompt; reasoning steps follow R-25."""
     if not trajectory.steps:
         return f"{step.index + 1}. {step.content}"
@@ -70,7 +70,7 @@ def _line(step: Step, trajectory: Trajectory) -> str:
     return f"[{step.index}] {step.role}{name}: {step.content}{calls}"
 
 
-def _importance(steps: Sequence[Step], actions: Sequence[ToolUse]) -> list[int]:
+def _rank_by_importance(steps: Sequence[Step], actions: Sequence[ToolUse]) -> list[int]:
     role: Mapping[str, int] = {"assistant": 3, "user": 2, "tool": 1, "system": 0}
     importance = [role[step.role] for step in steps]
     repairs = find_repairs(actions)

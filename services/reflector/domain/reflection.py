@@ -56,6 +56,18 @@ class Attribution(BaseModel):
     reason: str
 
 
+class ObservedCall(BaseModel):
+    """A tool call as evidence: the error is empty if it worked; ``repaired_by`` is the position of a later call."""
+
+    model_config = ConfigDict(frozen=True)
+
+    operation: str
+    arguments: str
+    error: str
+    repaired_by: int | None
+    step: int
+
+
 class ReflectionResult(BaseModel):
     """The outcome of one reflection (R-05), with the model that reflected (``offline`` for rules)."""
 
@@ -72,3 +84,5 @@ class ReflectionResult(BaseModel):
     signal: Signal = "self_report"
     model: str = ""
     used_bullet_ids: tuple[str, ...] = ()
+    calls: tuple[ObservedCall, ...] = ()
+    task_id: str = ""

@@ -1,4 +1,4 @@
-"""Finds the repair of a failing action: the later successful call for the same operation, and the differences."""
+"""Finds the repair of a failing action: the later successful call for the same purpose, and the differences."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.reflector.domain.actions import ToolUse
-from services.reflector.domain.excerpts import EXCERPT_CHARS, excerpt
+from services.reflector.domain.excerpts import EXCERPT_CHARS, shorten_text
 from services.reflector.domain.operations import COMMAND_FIELDS
 
-MIN_SIMILARITY = 0.3
+MIN_SIMILARITY = 0.25
 """The share of common words from which a later call counts as a repetition."""
 _CANDIDATES = 8
 """The number of later successes of the same operation that are compared."""
+_OTHER_PROGRAMS = 2
+"""The number of later commands of other programs that are compared."""
 _READ_CHARS = 4_000
 _CONTEXT_CHARS = 20
 _NAME_CHARS = 60
@@ -58,21 +60,38 @@ class FailureRecovery:
 def find_repairs(actions: Sequence[ToolUse]) -> dict[int, FailureRecovery]:
     """Return the repair of each failing action that has one, by the action's position in `actions`.
 
+    A repair is a later call of the operation, or else of another program in the place of one that a shell did not run.
     Every failing action is compared with a fixed number of later successes, so the cost is linear in the actions.
     """
     later: dict[str, list[int]] = {}
+    commands: list[int] = []
     found: dict[int, FailureRecovery] = {}
     for position in range(len(actions) - 1, -1, -1):
         action = actions[position]
         if action.is_success:
             later.setdefault(action.operation, []).append(position)
+            if action.operation != action.tool:
+                commands.append(position)
         elif action.error is not None:
-            words = _words(action.arguments)
+            words = _split_words(action.arguments)
             for candidate in reversed(later.get(action.operation, [])[-_CANDIDATES:]):
-                if _similarity(words, _words(actions[candidate].arguments)) >= MIN_SIMILARITY:
+                if _compute_similarity(words, _split_words(actions[candidate].arguments)) >= MIN_SIMILARITY:
                     found[position] = _repair(actions, position, candidate)
                     break
+            else:
+                for candidate in reversed(commands[-_OTHER_PROGRAMS:]):
+                    if _replaces_program(action, actions[candidate]):
+                        found[position] = _repair(actions, position, candidate)
+                        break
     return found
+
+
+def _replaces_program(failed: ToolUse, fixed: ToolUse) -> bool:
+    """Return whether a command asks another program for the same (`pnpm install` after `npm install`)."""
+    program, other = failed.operation.partition(" ")[0], fixed.operation.partition(" ")[0]
+    words = _split_words(failed.arguments) - {program.lower(), *COMMAND_FIELDS}
+    other_words = _split_words(fixed.arguments) - {other.lower(), *COMMAND_FIELDS}
+    return program != other and failed.operation != failed.tool and words == other_words != frozenset()
 
 
 def _repair(actions: Sequence[ToolUse], failed: int, fixed: int) -> FailureRecovery:
@@ -90,21 +109,21 @@ def compare_arguments(before: str, after: str) -> tuple[ArgumentChange, ...]:
     if before == after:
         return ()
     try:
-        return _changed_arguments(_as_object(before), _as_object(after))
+        return _find_changed_arguments(_parse_object(before), _parse_object(after))
     except (ValueError, RecursionError):
-        return (_change("", before, after),)
+        return (_to_change("", before, after),)
 
 
-def _changed_arguments(old: dict[str, object], new: dict[str, object]) -> tuple[ArgumentChange, ...]:
+def _find_changed_arguments(old: dict[str, object], new: dict[str, object]) -> tuple[ArgumentChange, ...]:
     names = [*old, *(name for name in new if name not in old)]
     return tuple(
-        _change(excerpt(name, _NAME_CHARS), _as_text(old.get(name, "")), _as_text(new.get(name, "")))
+        _to_change(shorten_text(name, _NAME_CHARS), _format_value(old.get(name, "")), _format_value(new.get(name, "")))
         for name in names
         if old.get(name) != new.get(name)
     )
 
 
-def _change(argument: str, before: str, after: str) -> ArgumentChange:
+def _to_change(argument: str, before: str, after: str) -> ArgumentChange:
     """Return the change as excerpts from shortly before the first difference: long values often begin alike."""
     start = 0
     if max(len(before), len(after)) > EXCERPT_CHARS:
@@ -112,10 +131,10 @@ def _change(argument: str, before: str, after: str) -> ArgumentChange:
         difference = next((index for index, (old, new) in enumerate(pairs) if old != new), 0)
         start = max(0, difference - _CONTEXT_CHARS)
     lead = "…" if start else ""
-    return ArgumentChange(argument, lead + excerpt(before[start:]), lead + excerpt(after[start:]))
+    return ArgumentChange(argument, lead + shorten_text(before[start:]), lead + shorten_text(after[start:]))
 
 
-def _as_object(text: str) -> dict[str, object]:
+def _parse_object(text: str) -> dict[str, object]:
     """Return the JSON object of `text`. Raise ValueError for anything else, RecursionError for deep nesting."""
     value = json.loads(text) if len(text) <= _MAX_JSON_CHARS else None
     if not isinstance(value, dict):
@@ -123,14 +142,14 @@ def _as_object(text: str) -> dict[str, object]:
     return value
 
 
-def _as_text(value: object) -> str:
+def _format_value(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _words(text: str) -> frozenset[str]:
+def _split_words(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text[:_READ_CHARS].lower()))
 
 
-def _similarity(left: frozenset[str], right: frozenset[str]) -> float:
+def _compute_similarity(left: frozenset[str], right: frozenset[str]) -> float:
     union = left | right
     return len(left & right) / len(union) if union else 1.0

@@ -11,7 +11,7 @@ import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from services.reflector.domain.excerpts import excerpt_first_line, shorten_middle
+from services.reflector.domain.excerpts import shorten_first_line, shorten_middle
 
 READ_CHARS = 6_000
 """Characters that are read at each end of a tool result."""
@@ -32,14 +32,16 @@ class ToolError:
 def detect_tool_error(output: str) -> ToolError | None:
     """Return the error that a tool's `output` reports, None if it reports none."""
     value = parse_json_container(output)
-    message = _failure_in_text(output) if value is None else _failure_in(value)
+    message = _find_text_failure(output) if value is None else _find_failure(value)
     if message is None:
         return None
-    line = excerpt_first_line(message, MAX_MESSAGE_CHARS) or "failed without a message"
-    return ToolError(line, normalize_message(line))
+    line = shorten_first_line(message, MAX_MESSAGE_CHARS) or "failed without a message"
+    kind = normalize_message(line)
+    # A bare code is all that such a message says: without it, all errors of the tool would be of one kind.
+    return ToolError(line, kind if _TELLING_WORD.search(_PLACEHOLDER.sub("", kind)) else line)
 
 
-def _failure_in_text(output: str) -> str | None:
+def _find_text_failure(output: str) -> str | None:
     text = shorten_middle(output, READ_CHARS).strip()
     if not text:
         return None
@@ -57,6 +59,8 @@ _PLACEHOLDERS = (
     (re.compile(r"(?<![\w<])(?![a-z]+-?\d{1,2}\b)(?=[\w-]*[A-Za-z_])(?=[\w-]*\d)[\w-]{2,}(?![\w>])"), "<id>"),
     (re.compile(r"(?<!HTTP )(?<!status )(?<!code )(?<![\w<])[+-]?\d+(?:[.,]\d+)*%?(?![\w>])"), "<n>"),
 )
+_PLACEHOLDER = re.compile(r"<\w+>|\b(?:errors?|exception|failed|failure|fatal|rejected|refused|code|status)\b", re.I)
+_TELLING_WORD = re.compile(r"[^\W\d_A-Z]{3,}|[\u3041-\u30ff\u3400-\u9fff]{2}")
 _WORD = re.compile(r"[^\W\d]+")
 _QUOTED = re.compile(r"(?<!\w)([\"'`])([^\"'`]{1,200})\1(?!\w)")
 
@@ -113,22 +117,22 @@ def parse_json_container(output: str) -> dict[str, object] | list[object] | None
     return value if isinstance(value, dict | list) else None
 
 
-def _failure_in(value: object) -> str | None:
+def _find_failure(value: object) -> str | None:
     """Return the error message of a JSON result; a list has none."""
     if not isinstance(value, dict):
         return None
     error = next((value[key] for key in _ERROR_FIELDS if value.get(key) and value[key] is not True), None)
     detail = next((value[key] for key in _MESSAGE_FIELDS if value.get(key)), None)
     if error is not None:
-        message = _as_message(error)
+        message = _extract_message(error)
         # An identifier such as "not_found" is less informative than the sentence beside it.
-        return message if detail is None or " " in message else f"{message}: {_as_message(detail)}"
+        return message if detail is None or " " in message else f"{message}: {_extract_message(detail)}"
     if _is_refusal(value):
-        return _as_message(detail) if detail is not None else "the tool reported no success"
+        return _extract_message(detail) if detail is not None else "the tool reported no success"
     shown = next((text for key in _OUTPUT_FIELDS if isinstance(text := value.get(key), str) and text.strip()), "")
     if any(value.get(key) not in (None, 0, "0", False) for key in _EXIT_FIELDS):
-        return _telling_line(shorten_middle(shown, READ_CHARS)) or "the program failed"
-    return _failure_in_text(shown)
+        return _find_telling_line(shorten_middle(shown, READ_CHARS)) or "the program failed"
+    return _find_text_failure(shown)
 
 
 def _is_refusal(value: dict[str, object]) -> bool:
@@ -142,7 +146,7 @@ def _is_refusal(value: dict[str, object]) -> bool:
     return any(value.get(key) is True for key in ("isError", "is_error", "error", "failed"))
 
 
-def _as_message(detail: object) -> str:
+def _extract_message(detail: object) -> str:
     """Return the text in `detail`, searched a few levels deep."""
     for _ in range(_MAX_LEVELS):
         if isinstance(detail, list) and detail:
@@ -156,16 +160,16 @@ def _exit_code(text: str) -> str | None:
     found = _EXIT_CODE.search(shorten_middle(text, _MARGIN_CHARS))
     if found is None or int(found.group(1)) == 0:
         return None
-    return _telling_line(text) or f"exit code {found.group(1)}"
+    return _find_telling_line(text) or f"exit code {found.group(1)}"
 
 
-def _traceback(text: str) -> str | None:
+def _find_traceback(text: str) -> str | None:
     if "Traceback (most recent call last)" not in text:
         return None
-    return _telling_line(text) or "Traceback"
+    return _find_telling_line(text) or "Traceback"
 
 
-def _error_line(text: str) -> str | None:
+def _find_error_line(text: str) -> str | None:
     """Return the first line with the form of an error; a bare "Error ..." counts only in the first line."""
     for number, line in enumerate(text.splitlines()[:_LINES_READ]):
         stripped = _LABEL.sub("", line.strip())
@@ -174,11 +178,11 @@ def _error_line(text: str) -> str | None:
         if number == 0 and _ERROR_HEADLINE.match(stripped):
             return stripped
         if _HTTP_LINE.search(stripped[:200]):
-            return _with_body(stripped, text)
+            return _add_body(stripped, text)
     return None
 
 
-def _with_body(status_line: str, text: str) -> str:
+def _add_body(status_line: str, text: str) -> str:
     """Return an HTTP status line with the error message of the JSON body below it."""
     start = text.find("{")
     if start < 0 or len(status_line) > MAX_MESSAGE_CHARS // 2:
@@ -187,21 +191,26 @@ def _with_body(status_line: str, text: str) -> str:
         body, _ = json.JSONDecoder().raw_decode(text, start)
     except (ValueError, RecursionError):
         return status_line
-    message = _failure_in(body)
+    message = _find_failure(body)
     return f"{status_line}: {message}" if message is not None else status_line
 
 
-def _shell_words(text: str) -> str | None:
+def _find_shell_message(text: str) -> str | None:
     lines = [line for line in text.splitlines() if line.strip()]
     if len(lines) > _SHORT_LINES:
         return None
     return next((line for line in lines if _SHELL_LINE.search(line)), None)
 
 
-_TEXT_RULES: tuple[Callable[[str], str | None], ...] = (_traceback, _exit_code, _error_line, _shell_words)
+_TEXT_RULES: tuple[Callable[[str], str | None], ...] = (
+    _find_traceback,
+    _exit_code,
+    _find_error_line,
+    _find_shell_message,
+)
 
 
-def _telling_line(text: str) -> str | None:
+def _find_telling_line(text: str) -> str | None:
     """Return the most informative line of a failing program: last exception, error line or last line."""
     lines = [_LABEL.sub("", line.strip()) for line in text.splitlines() if line.strip()]
     for line in reversed(lines):

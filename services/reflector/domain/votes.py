@@ -44,7 +44,7 @@ def vote_on_bullets(
     """
     cited = find_cited_ids(trajectory, bullets)
     for bullet in bullets:
-        tag, reason = _vote(bullet, bullet.id in cited, trajectory, actions, outcome)
+        tag, reason = _choose_tag(bullet, bullet.id in cited, trajectory, actions, outcome)
         if tag != "neutral" and not outcome.is_proven:
             tag, reason = "neutral", f"{reason} {_UNPROVEN}"
         yield BulletEvaluation(bullet_id=bullet.id, tag=tag, reason=reason)
@@ -57,7 +57,7 @@ def find_cited_ids(trajectory: Trajectory, bullets: Sequence[UsedBullet]) -> fro
     return frozenset(trajectory.cited_bullet_ids) | {bullet.id for bullet in bullets if f"[{bullet.id}]" in text}
 
 
-def _vote(
+def _choose_tag(
     bullet: UsedBullet, cited: bool, trajectory: Trajectory, actions: Sequence[ToolUse], outcome: Outcome
 ) -> tuple[Tag, str]:
     error = next((action for action in actions if action.error is not None and _warns_of(bullet, action)), None)

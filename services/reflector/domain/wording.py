@@ -12,10 +12,10 @@ from pathlib import Path
 
 import yaml
 
+from libs.prompts.language import Language
 from services.reflector.domain.attribution import Candidate, Sign
 from services.reflector.domain.causes import Cause, classify_cause
 from services.reflector.domain.findings import FindingKind, TrajectoryFinding
-from services.reflector.domain.language import Language
 from services.reflector.domain.reflection import Attribution, Insight
 from services.reflector.domain.repairs import ArgumentChange, FailureRecovery
 
@@ -34,7 +34,6 @@ _SECTION: Mapping[FindingKind, str] = {
     "unverified_answer": STRATEGIES,
     "refusal": STRATEGIES,
     "contrast": STRATEGIES,
-    "wrong_answer": "others",
 }
 
 
@@ -74,9 +73,6 @@ class LanguageTexts:
     operations_between: str
     caution: str
     """Added to a repair in a trajectory that failed all the same."""
-    key_options: str
-    key_changed: str
-    key_between: str
     blame: Mapping[Sign | None, str]
     """The reason why a step is blamed, by its leading sign."""
 
@@ -99,10 +95,9 @@ def write_lesson(finding: TrajectoryFinding, wording: LanguageTexts) -> Insight:
         "why": advice.why,
         "do": advice.do,
         "repair": _describe_repair(finding.repair, wording),
-        "key_repair": _summarize_repair(finding, wording),
         "caution": "" if finding.is_success else wording.caution,
     }
-    texts = wording.lessons[_variant(finding)]
+    texts = wording.lessons[_choose_variant(finding)]
     lesson = {name: _fill(getattr(texts, name), values) for name in LessonText.__slots__}
     return Insight(**lesson, steps=finding.steps, section=_SECTION[finding.kind])
 
@@ -119,7 +114,7 @@ def _fill(template: str, values: Mapping[str, str]) -> str:
     return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
 
 
-def _variant(finding: TrajectoryFinding) -> str:
+def _choose_variant(finding: TrajectoryFinding) -> str:
     facts = finding.facts
     match finding.kind:
         case "tool_error":
@@ -146,24 +141,6 @@ def _describe_repair(repair: FailureRecovery | None, wording: LanguageTexts) -> 
 def _describe_change(change: ArgumentChange, wording: LanguageTexts) -> str:
     template = wording.changed if change.argument else wording.changed_text
     return template.format_map({"argument": change.argument, "before": change.before, "after": change.after})
-
-
-def _summarize_repair(finding: TrajectoryFinding, wording: LanguageTexts) -> str:
-    """Return the names of the changed arguments, without values: those would make every trajectory's lesson different.
-
-    Options are named only if the success of the trajectory is proven: others may have bypassed the error by force.
-    """
-    repair = finding.repair
-    if repair is None:
-        return ""
-    if repair.options_added and finding.is_success and finding.is_proven:
-        return wording.key_options.format_map({"options": _join_names(repair.options_added, wording)})
-    names = [change.argument for change in repair.changes if change.argument][:_MAX_CHANGES]
-    if names:
-        return wording.key_changed.format_map({"arguments": _join_names(names, wording)})
-    if not repair.changes and repair.operations_between:
-        return wording.key_between.format_map({"tools": _join_names(repair.operations_between, wording)})
-    return ""
 
 
 def _join_names(names: Sequence[str], wording: LanguageTexts) -> str:

@@ -1,20 +1,17 @@
-"""The built-in prompt templates (R-28): Japanese, the default, and English."""
+"""The built-in prompts of the reflector by language (R-28); `texts.toml` holds them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-import yaml
-
-PromptLanguage = Literal["ja", "en"]
+from libs.prompts.language import Language, load_texts
 
 
 @dataclass(frozen=True, slots=True)
 class ReflectorTexts:
-    """The templates of one language, and the texts that go into them; `texts_<language>.yaml` holds them."""
+    """The templates of one language, and the texts that go into them."""
 
     insights: str
     bullet: str
@@ -24,11 +21,7 @@ class ReflectorTexts:
     omitted: str
     cut: str
     unknown_steps: str
+    languages: Mapping[Language, str]
 
 
-def _load(language: PromptLanguage) -> ReflectorTexts:
-    file = Path(__file__).with_name(f"texts_{language}.yaml")
-    return ReflectorTexts(**yaml.safe_load(file.read_text(encoding="utf-8")))
-
-
-PROMPT_TEXTS: Mapping[PromptLanguage, ReflectorTexts] = {"ja": _load("ja"), "en": _load("en")}
+PROMPT_TEXTS = load_texts(Path(__file__).with_suffix(".toml"), ReflectorTexts)

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from chassis.field_errors import describe_rule
 from hansei.playbook.v1 import playbook_pb2
 from hansei.reflector.v1 import reflector_service_pb2 as pb
 from hansei.reflector.v1 import trajectory_pb2 as tpb
@@ -18,16 +19,16 @@ from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.trajectory import Role, Status, Step, ToolCall, Trajectory
 
 
-def _enum_names(enum: Any, prefix: str) -> dict[Any, Any]:
+def _map_enum_names(enum: Any, prefix: str) -> dict[Any, Any]:
     """Return the domain's name of each value of an enum: `success` for `TRAJECTORY_STATUS_SUCCESS`."""
     return {number: name.removeprefix(prefix).lower() for name, number in enum.items() if number}
 
 
-_STATUSES: Mapping[tpb.TrajectoryStatus.ValueType, Status] = _enum_names(tpb.TrajectoryStatus, "TRAJECTORY_STATUS_")
-_ROLES: Mapping[tpb.StepRole.ValueType, Role] = _enum_names(tpb.StepRole, "STEP_ROLE_")
-_SIGNALS: Mapping[tpb.SignalStrength.ValueType, Signal] = _enum_names(tpb.SignalStrength, "SIGNAL_STRENGTH_")
-_FORMATS: Mapping[pb.TrajectoryFormat.ValueType, Format] = _enum_names(pb.TrajectoryFormat, "TRAJECTORY_FORMAT_")
-_TAGS: Mapping[playbook_pb2.VoteTag.ValueType, Tag] = _enum_names(playbook_pb2.VoteTag, "VOTE_TAG_")
+_STATUSES: Mapping[tpb.TrajectoryStatus.ValueType, Status] = _map_enum_names(tpb.TrajectoryStatus, "TRAJECTORY_STATUS_")
+_ROLES: Mapping[tpb.StepRole.ValueType, Role] = _map_enum_names(tpb.StepRole, "STEP_ROLE_")
+_SIGNALS: Mapping[tpb.SignalStrength.ValueType, Signal] = _map_enum_names(tpb.SignalStrength, "SIGNAL_STRENGTH_")
+_FORMATS: Mapping[pb.TrajectoryFormat.ValueType, Format] = _map_enum_names(pb.TrajectoryFormat, "TRAJECTORY_FORMAT_")
+_TAGS: Mapping[playbook_pb2.VoteTag.ValueType, Tag] = _map_enum_names(playbook_pb2.VoteTag, "VOTE_TAG_")
 _STATUS_MESSAGES = {status: number for number, status in _STATUSES.items()}
 _ROLE_MESSAGES = {role: number for number, role in _ROLES.items()}
 _SIGNAL_MESSAGES = {signal: number for number, signal in _SIGNALS.items()}
@@ -72,16 +73,16 @@ def parse_trajectory(message: tpb.Trajectory, field: str) -> Trajectory:
             reward=message.reward if message.HasField("reward") else None,
             signal=_SIGNALS.get(message.signal),
             steps=tuple(_step_from(index, step) for index, step in enumerate(message.steps)),
-            **_created_at(message),
+            **_decode_created_at(message),
         )
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         path = ".".join([field, *map(str, first["loc"])])
-        raise MalformedTrajectory(path, first.get("input"), first["msg"]) from error
+        raise MalformedTrajectory(path, first.get("input"), describe_rule(first)) from error
     return trajectory if trajectory.id else trajectory.model_copy(update={"id": trajectory.content_id})
 
 
-def _created_at(message: tpb.Trajectory) -> dict[str, object]:
+def _decode_created_at(message: tpb.Trajectory) -> dict[str, object]:
     if not message.HasField("created_at"):
         return {}
     try:
@@ -106,7 +107,7 @@ def _step_from(index: int, message: tpb.Step) -> Step:
 def encode_result(result: ReflectionResult) -> tpb.ReflectionResult:
     """Return the message of a reflection result."""
     message = tpb.ReflectionResult(
-        insights=[_insight_message(insight) for insight in result.insights],
+        insights=[_build_insight_message(insight) for insight in result.insights],
         bullet_evaluations=[
             tpb.BulletEvaluation(bullet_id=vote.bullet_id, tag=_TAG_MESSAGES[vote.tag], reason=vote.reason)
             for vote in result.bullet_evaluations
@@ -119,6 +120,8 @@ def encode_result(result: ReflectionResult) -> tpb.ReflectionResult:
         model=result.model,
         status=_STATUS_MESSAGES["success" if result.is_success else "failure"],
         used_bullet_ids=result.used_bullet_ids,
+        calls=[tpb.ObservedCall(**call.model_dump()) for call in result.calls],
+        task_id=result.task_id,
     )
     if result.attribution is not None:
         blamed = result.attribution
@@ -126,7 +129,7 @@ def encode_result(result: ReflectionResult) -> tpb.ReflectionResult:
     return message
 
 
-def _insight_message(insight: Insight) -> tpb.Insight:
+def _build_insight_message(insight: Insight) -> tpb.Insight:
     return tpb.Insight(
         reasoning=insight.reasoning,
         error_identification=insight.error_identification,
@@ -141,18 +144,18 @@ def _insight_message(insight: Insight) -> tpb.Insight:
 def encode_file(file: TrajectoryFile) -> pb.ParseTrajectoriesResponse:
     """Return the message of a trajectory file."""
     return pb.ParseTrajectoriesResponse(
-        trajectories=[_recorded_message(run) for run in file.runs],
+        trajectories=[_build_recorded_message(run) for run in file.runs],
         format=_FORMAT_MESSAGES[file.format],
     )
 
 
-def _recorded_message(run: RecordedTrajectory) -> pb.ParsedTrajectory:
+def _build_recorded_message(run: RecordedTrajectory) -> pb.ParsedTrajectory:
     return pb.ParsedTrajectory(
-        trajectory=_trajectory_message(run.trajectory), ground_truth=run.ground_truth, test_report=run.test_report
+        trajectory=_build_trajectory_message(run.trajectory), ground_truth=run.ground_truth, test_report=run.test_report
     )
 
 
-def _trajectory_message(trajectory: Trajectory) -> tpb.Trajectory:
+def _build_trajectory_message(trajectory: Trajectory) -> tpb.Trajectory:
     message = tpb.Trajectory(
         id=trajectory.id,
         task_id=trajectory.task_id,

@@ -8,6 +8,7 @@ from typing import Any
 
 from hansei.reflector.v1 import reflector_service_pb2 as pb
 from hansei.reflector.v1 import reflector_service_pb2_grpc as rpc
+from libs.llm.usage import collect_usage, encode_usage
 from services.reflector.domain.recorded_trajectory import Format, TrajectoryFile
 from services.reflector.rpc.convert import encode_file, encode_result, parse_format, parse_request
 from services.reflector.usecases.ports import Reflector
@@ -34,7 +35,9 @@ class ReflectorServicer(rpc.ReflectorServiceServicer):
         """Reflect on one trajectory."""
         is_small = request.ByteSize() <= _SMALL_BYTES
         reflection_request = parse_request(request) if is_small else await asyncio.to_thread(parse_request, request)
-        return pb.ReflectResponse(result=encode_result(await self._build_reflector.run(reflection_request)))
+        with collect_usage() as usage:
+            result = await self._build_reflector.run(reflection_request)
+        return pb.ReflectResponse(result=encode_result(result), usage=encode_usage(usage))
 
     async def ParseTrajectories(
         self, request: pb.ParseTrajectoriesRequest, context: Any

@@ -147,7 +147,7 @@ def test_what_the_contract_writes_as_json_is_our_own_form_too() -> None:
     assert read({"trajectory": written, **outcome}) == read(OWN)
     assert read({**written, "signal": "SIGNAL_STRENGTH_REWARD"})[0].trajectory.signal == "reward"
     assert refusal(json.dumps({**OWN, "status": "TRAJECTORY_STATUS_LOST"}).encode()) == (
-        "trajectory.status: 'lost' Input should be 'success' or 'failure'"
+        "trajectory.status: 'lost' must be 'success' or 'failure'"
     )
 
 
@@ -183,23 +183,23 @@ def encode(value: object) -> bytes:
         (b"[" * 100_000, "is nested too deeply"),
         (b'{"traj": ' + b"[" * 900 + b"]" * 900 + b"}", "trajectory.traj[0]: "),
         (encode(TAU) + b"\n{broken", "line 2: '{broken' is not JSON"),
-        (encode({**TAU, "reward": None}), "trajectory.reward: 'None' must be a number"),
+        (encode({**TAU, "reward": None}), "trajectory.reward: null must be a number"),
         (encode({**TAU, "reward": "1"}), "trajectory.reward: '1' must be a finite number"),
         (encode({**TAU, "traj": [{"role": "robot"}]}), "trajectory.traj[0].role: 'robot' must be one of"),
-        (encode({**TAU, "traj": [7]}), "trajectory.traj[0]: '7' must be a JSON object"),
+        (encode({**TAU, "traj": [7]}), "trajectory.traj[0]: 7 must be a JSON object"),
         (encode({**TAU, "traj": []}), "trajectory.query: '' is empty, and no step has a message"),
         (
             encode([{"role": "assistant", "tool_calls": [{"id": "1", "function": {}}]}]),
-            "messages[0].tool_calls[0].function.name: 'None' must name the tool",
+            "messages[0].tool_calls[0].function.name: null must name the tool",
         ),
-        (encode([{"role": "user", "content": {"a": 1}}]), "messages[0].content: \"{'a': 1}\" must be text"),
+        (encode([{"role": "user", "content": {"a": 1}}]), "messages[0].content: an object must be text"),
         (encode([{"role": "user", "content": "q", "name": "n" * 300}]), "messages[0].name"),
         (encode({**OWN, "status": "maybe"}), "trajectory.status: 'maybe'"),
         (encode({**OWN, "dataset": "a b"}), "Invalid dataset name: 'a b'"),
         (encode({**OWN, "used_bullet_ids": "a"}), "trajectory.used_bullet_ids: 'a' must be a list of texts"),
         (
             encode({**OWN, "steps": [{"index": 5, "role": "user"}]}),
-            "steps[0].index: '5' must be the step's position, 0",
+            "steps[0].index: 5 must be the step's position, 0",
         ),
     ],
 )

@@ -11,12 +11,11 @@ from services.reflector.domain.reduction import Transcript
 from services.reflector.domain.reflection import Insight, UsedBullet
 from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.prompts.builder import ReflectorPrompts
-from services.reflector.prompts.texts import PROMPT_TEXTS
 from services.reflector.tests.runs import run, says
 
 A = UsedBullet(id="er-00001", section="git", content="Set {user.name} first.")
 B = UsedBullet(id="er-00002", section="sqlite", content='Use {"timeout": 5}.')
-BUILT_IN = ReflectorPrompts(None, PROMPT_TEXTS["ja"], 60_000)
+BUILT_IN = ReflectorPrompts(None, "ja", 60_000)
 
 
 def insight(key: str) -> Insight:
@@ -33,7 +32,7 @@ def request(dataset: str = "appworld", **fields: Any) -> ReflectionRequest:
 def fill_template(template: str, folder: Path, *, dataset: str = "appworld", **values: Any) -> str:
     """Return the prompt from a dataset's own template."""
     (folder / f"{dataset}.txt").write_text(template, encoding="utf-8")
-    prompts = ReflectorPrompts(folder, PROMPT_TEXTS["ja"], 60_000)
+    prompts = ReflectorPrompts(folder, "ja", 60_000)
     transcript = values.get("transcript", Transcript("1. look\n2. decide"))
     return prompts.build_insights_prompt(
         request(dataset), transcript, values.get("used", ()), values.get("previous", ())
@@ -41,7 +40,7 @@ def fill_template(template: str, folder: Path, *, dataset: str = "appworld", **v
 
 
 def test_the_datasets_template_comes_before_the_default_and_that_before_the_built_in_text(tmp_path: Path) -> None:
-    prompts = ReflectorPrompts(tmp_path, PROMPT_TEXTS["ja"], 60_000)
+    prompts = ReflectorPrompts(tmp_path, "ja", 60_000)
     arguments: Any = (Transcript(""), (), ())
     assert prompts.build_insights_prompt(request(), *arguments).startswith(
         "あなたはエージェントの実行を振り返る"
@@ -80,7 +79,7 @@ def test_what_is_empty_has_its_placeholder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("language", ["ja", "en"])
 def test_the_built_in_templates_ask_for_what_r_28_says(language: Any) -> None:
-    prompts = ReflectorPrompts(None, PROMPT_TEXTS[language], 60_000)
+    prompts = ReflectorPrompts(None, language, 60_000)
     prompt = prompts.build_insights_prompt(request(), Transcript("1. look"), [A], [insight("one")])
     for field in Insight.model_fields.keys() - {"section"}:
         assert f'"{field}"' in prompt  # R-28
@@ -92,7 +91,7 @@ def test_the_built_in_templates_ask_for_what_r_28_says(language: Any) -> None:
 
 def test_a_bullets_template_may_be_replaced(tmp_path: Path) -> None:
     (tmp_path / "bullet_evaluation.txt").write_text("{bullet_id}: {bullet_content}", encoding="utf-8")
-    prompts = ReflectorPrompts(tmp_path, PROMPT_TEXTS["ja"], 60_000)
+    prompts = ReflectorPrompts(tmp_path, "ja", 60_000)
     assert prompts.build_bullet_prompt(request(), A) == "er-00001: Set {user.name} first."
 
 
@@ -119,7 +118,7 @@ def test_what_was_left_out_is_said(tmp_path: Path) -> None:
 
 
 def test_of_a_huge_answer_the_middle_is_left_out_and_that_is_said() -> None:
-    prompts = ReflectorPrompts(None, PROMPT_TEXTS["en"], 1_000)
+    prompts = ReflectorPrompts(None, "en", 1_000)
     reflection_request = ReflectionRequest(run(generated_answer="a" * 500 + "b" * 9_000 + "c" * 500), "test")
     prompt = prompts.build_insights_prompt(reflection_request, Transcript(""), (), ())
     assert "a" * 500 + "\n(For length, 9000 characters are left out here.)\n" + "c" * 500 in prompt
@@ -129,7 +128,7 @@ def test_of_a_huge_answer_the_middle_is_left_out_and_that_is_said() -> None:
 def test_a_log_is_told_beside_the_reasoning_steps(tmp_path: Path) -> None:
     (tmp_path / "appworld.txt").write_text("{reasoning_steps}", encoding="utf-8")
     trajectory = run(says("hello"), reasoning_steps=("look",))
-    prompts = ReflectorPrompts(tmp_path, PROMPT_TEXTS["ja"], 60_000)
+    prompts = ReflectorPrompts(tmp_path, "ja", 60_000)
     reflection_request = ReflectionRequest(trajectory, "appworld")
     text = prompts.build_insights_prompt(reflection_request, Transcript("[0] assistant: hello"), (), ())
     assert text == "1. look\n実行ログ:\n[0] assistant: hello"

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,12 +92,25 @@ def test_a_sibling_that_ended_the_other_way_is_contrasted() -> None:
         assert contrasts[0].steps == (0,)
 
 
-def test_a_run_without_steps_teaches_from_its_reasoning_and_the_truth() -> None:
+def test_a_run_without_steps_teaches_from_its_reasoning_and_never_the_truth() -> None:
     wrong = run(reasoning_steps=("I recall London.",), generated_answer="London", query="Capital of France?")
     result = reflect(wrong, ground_truth="Paris")
-    assert 'right answer is "Paris"' in result.insights[-1].key_insight
+    assert "Paris" not in result.model_dump_json()
     assert result.insights[-1].steps == (0,)
     assert result.signal == "ground_truth"
+
+
+def test_the_calls_are_evidence_with_values_errors_and_repairs() -> None:
+    nested = {"window": {"start": 390}, "text": "x" * 500}
+    log = [calls("fee", {"amount": "45.00"}), returns("Error: E41"), calls("open", nested), returns("ok"),
+           calls("fee", {"amount": "4500"}), returns("{}"), calls("never", {})]  # fmt: skip
+    result = reflect(run(asks("q"), *log, task_id="t-1"))
+    assert result.task_id == "t-1"
+    failed, opened, fixed = result.calls
+    assert (failed.operation, failed.error, failed.repaired_by, failed.step) == ("fee", "Error: E41", 2, 1)
+    assert json.loads(failed.arguments) == {"amount": "45.00"}
+    assert json.loads(opened.arguments) == {"window.start": 390, "text": "x" * 119 + "…"}
+    assert (fixed.error, fixed.repaired_by) == ("", None)
 
 
 def test_garbage_teaches_nothing() -> None:

@@ -10,7 +10,6 @@ from services.reflector.domain.reflection import ReflectionResult, UsedBullet
 from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.trajectory import Trajectory
 from services.reflector.prompts.builder import ReflectorPrompts
-from services.reflector.prompts.texts import PROMPT_TEXTS
 from services.reflector.tests.runs import asks, calls, returns, run, says
 from services.reflector.usecases.ports import Message, Reply
 from services.reflector.usecases.reflect_with_model import InsightsReply, ReflectorAgent, VerdictReply
@@ -53,7 +52,7 @@ def verdict(tag: str = "helpful", **fields: Any) -> dict[str, Any]:
 
 
 async def reflect(model: ScriptedModel, trajectory: Trajectory | None = None, **fields: Any) -> ReflectionResult:
-    prompts = ReflectorPrompts(None, PROMPT_TEXTS["ja"], 60_000)
+    prompts = ReflectorPrompts(None, "ja", 60_000)
     request = ReflectionRequest(trajectory or run(reasoning_steps=("look", "decide")), "test", **fields)
     return await ReflectorAgent(model, prompts, 60_000).run(request)
 
@@ -140,7 +139,7 @@ async def test_query_and_dataset_are_those_of_the_trajectory() -> None:
 
 
 async def test_any_other_failure_gives_an_empty_result(caplog: pytest.LogCaptureFixture) -> None:
-    prompts = ReflectorPrompts(None, PROMPT_TEXTS["ja"], 1_000)
+    prompts = ReflectorPrompts(None, "ja", 1_000)
     faulty = ReflectorAgent(ScriptedModel(), prompts, "not a number")  # type: ignore[arg-type]
     result = await faulty.run(ReflectionRequest(run(query="q"), "test"))
     assert (result.insights, result.bullet_evaluations, result.iteration_count) == ((), (), 0)

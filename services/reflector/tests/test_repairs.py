@@ -49,6 +49,13 @@ def test_a_call_for_something_else_is_no_repair() -> None:
     assert repair_in(*failed, says("never mind")) is None
 
 
+def test_another_program_that_does_the_same_is_a_repair() -> None:
+    log = [calls("shell", {"command": "npm install"}), returns("npm ERR! code 1\nexit code 1")]
+    repair = find_repairs(extract_actions(steps(*log, calls("shell", {"command": "pnpm install"}), returns("done"))))[0]
+    assert (repair.failed.operation, repair.fixed.operation) == ("npm install", "pnpm")
+    assert repair_in(*log, calls("shell", {"command": "cat package.json"}), returns("{}")) is None
+
+
 def test_a_thought_without_a_result_is_not_told_as_a_cause() -> None:
     log = [
         calls("book", BOOKING),

@@ -16,8 +16,8 @@ from services.reflector.tests.runs import FAILED, SUCCEEDED, MakeStep, asks, cal
 BY_TRUTH = Outcome(is_success=False, signal="ground_truth")
 
 
-def ending(trajectory: Trajectory, outcome: Outcome = FAILED, truth: str = "") -> list[TrajectoryFinding]:
-    return list(find_answer_errors(trajectory, extract_actions(trajectory.transcript), outcome, truth))
+def ending(trajectory: Trajectory, outcome: Outcome = FAILED) -> list[TrajectoryFinding]:
+    return list(find_answer_errors(trajectory, extract_actions(trajectory.transcript), outcome))
 
 
 def kinds(findings: Iterable[TrajectoryFinding]) -> list[str]:
@@ -37,6 +37,11 @@ def test_errors_of_one_kind_are_one_finding_told_by_the_repaired_one() -> None:
     assert finding.steps == (1, 3, 4)
     assert finding.repair is not None
     assert finding.facts["count"] == "2"
+
+
+def test_an_error_after_which_the_same_call_worked_is_a_fault_of_the_moment() -> None:
+    log = [calls("book", {"a": 1}), returns("Error: upstream timed out"), calls("book", {"a": 1}), returns("{}")]
+    assert list(find_tool_errors(extract_actions(steps(*log)), SUCCEEDED)) == []
 
 
 def test_identical_failing_calls_are_a_loop() -> None:
@@ -95,16 +100,16 @@ def test_what_a_run_broke_off_with_is_told_once() -> None:
     assert ending(run(*log, error_message="gave up: Error: quota 7 exceeded")) == []
 
 
-def test_a_wrong_answer_is_told_where_only_the_truth_says_so() -> None:
+def test_the_known_answer_of_a_task_is_no_lesson() -> None:
     wrong = run(calls("look", {}), returns("London"), says("London"), generated_answer="London")
-    assert kinds(ending(wrong, BY_TRUTH, "Paris")) == ["wrong_answer"]
-    assert ending(wrong, FAILED, "Paris") == []
+    assert ending(wrong, BY_TRUTH) == []
 
 
-def test_two_runs_of_a_task_part_at_the_last_call_only_the_good_one_made() -> None:
+def test_two_runs_of_a_task_part_at_the_first_call_only_the_good_one_made() -> None:
     shared = [calls("find", {"user": "mia"}), returns("u1")]
-    bad = extract_actions(steps(*shared, calls("book", {"seat": "1A"}), returns("ok")))
-    good = extract_actions(steps(*shared, calls("book", {"seat": "2B"}), returns("ok")))
+    after = [calls("note", {"text": "bad"}), returns("ok")], [calls("note", {"text": "good"}), returns("ok")]
+    bad = extract_actions(steps(*shared, calls("book", {"seat": "1A"}), returns("ok"), *after[0]))
+    good = extract_actions(steps(*shared, calls("book", {"seat": "2B"}), returns("ok"), *after[1]))
     finding = find_contrast("book a seat", bad, good, reflects_failed=True)
     assert finding is not None
     assert finding.facts["worked_arguments"] == '{"seat": "2B"}'

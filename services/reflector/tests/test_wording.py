@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -49,7 +48,6 @@ FINDINGS = [
     TrajectoryFinding("unverified_answer", (4,), ENDING),
     TrajectoryFinding("unverified_answer", (4,), {**ENDING, "values": "42"}),
     TrajectoryFinding("refusal", (4,), ENDING),
-    TrajectoryFinding("wrong_answer", (4,), {"query": "q {", "answer": "a }", "truth": "t", "step": "4"}),
     TrajectoryFinding("run_error", (4,), {"message": "Timeout", "kind": "Timeout"}),
     TrajectoryFinding("contrast", (2,), PARTING),
     TrajectoryFinding("contrast", (2,), {**PARTING, "failed_tool": "", "failed_arguments": ""}),
@@ -78,24 +76,21 @@ def test_every_finding_fills_all_five_texts_in_both_languages(
     assert insight.section
 
 
-def test_a_lesson_of_an_error_names_operation_kind_and_repair_but_no_value_of_the_run() -> None:
+def test_a_lesson_of_an_error_names_operation_and_kind_but_no_value_of_the_run() -> None:
     key_insight = write_lesson(TrajectoryFinding("tool_error", (3,), CALL, repair=REPAIR), ENGLISH).key_insight
     assert "`book`" in key_insight
     assert "Error: card {x} declined" in key_insight
-    assert "Repair: correct `card`." in key_insight
+    assert "Repair" not in key_insight
     assert '"1"' not in key_insight
 
 
-def test_options_are_recommended_only_after_a_run_proven_to_have_succeeded() -> None:
+def test_the_repair_of_a_run_that_failed_all_the_same_is_shown_with_a_caution() -> None:
     log = [calls("git", {"command": "git push"}), returns("error: rejected"),
            calls("git", {"command": "git push --force"}), returns("exit code 0")]  # fmt: skip
     repair = find_repairs(extract_actions(steps(*log)))[0]
     failed = write_lesson(TrajectoryFinding("tool_error", (1,), CALL, repair=repair), ENGLISH)
     assert "--force" not in failed.key_insight
     assert "The run failed all the same" in failed.correct_approach
-    worked = TrajectoryFinding("tool_error", (1,), CALL, repair=repair, is_success=True)
-    assert "add `--force`" in write_lesson(worked, ENGLISH).key_insight
-    assert "--force" not in write_lesson(replace(worked, is_proven=False), ENGLISH).key_insight
 
 
 def test_the_languages_know_the_same_lessons_causes_and_signs() -> None:

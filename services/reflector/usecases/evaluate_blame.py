@@ -35,12 +35,12 @@ Rule = Callable[[Sequence[Step], Sequence[ToolUse]], Step]
 
 def evaluate_blame(runs: Sequence[LabelledTrajectory]) -> BlameScores:
     """Return the scores over `runs`; all 0 for an empty list. A trajectory without steps counts as wrong."""
-    own = _accuracy(runs, _by_the_rules)
-    baselines = {name: _accuracy(runs, rule) for name, rule in _BASELINES.items()}
+    own = _compute_accuracy(runs, _attribute_by_rules)
+    baselines = {name: _compute_accuracy(runs, rule) for name, rule in _BASELINES.items()}
     return BlameScores(len(runs), own.step_accuracy, own.agent_accuracy, baselines)
 
 
-def _accuracy(runs: Sequence[LabelledTrajectory], rule: Rule) -> Accuracy:
+def _compute_accuracy(runs: Sequence[LabelledTrajectory], rule: Rule) -> Accuracy:
     steps = agents = 0
     for run in runs:
         if run.trajectory.steps:
@@ -51,7 +51,7 @@ def _accuracy(runs: Sequence[LabelledTrajectory], rule: Rule) -> Accuracy:
     return Accuracy(steps / count, agents / count)
 
 
-def _by_the_rules(steps: Sequence[Step], actions: Sequence[ToolUse]) -> Step:
+def _attribute_by_rules(steps: Sequence[Step], actions: Sequence[ToolUse]) -> Step:
     candidate = find_most_blamed(steps, actions)
     return candidate.step if candidate is not None else steps[0]
 

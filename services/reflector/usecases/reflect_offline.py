@@ -14,6 +14,7 @@ from services.reflector.domain.contradictions import find_contradictions
 from services.reflector.domain.contrast import find_contrast
 from services.reflector.domain.findings import TrajectoryFinding
 from services.reflector.domain.language import detect_language
+from services.reflector.domain.observations import observe_calls
 from services.reflector.domain.outcome import Outcome, determine_outcome
 from services.reflector.domain.reflection import Attribution, Insight, ReflectionResult
 from services.reflector.domain.reflection_request import ReflectionRequest
@@ -45,7 +46,7 @@ def reflect_by_rules(request: ReflectionRequest) -> ReflectionResult:
     if unknown:
         _log.warning("used bullets are not in the playbook", bullets=len(unknown), first=unknown[0])
     return ReflectionResult(
-        insights=write_insights(_findings(request, actions, outcome), wording),
+        insights=write_insights(_find_all(request, actions, outcome), wording),
         bullet_evaluations=tuple(vote_on_bullets(used, trajectory, actions, outcome)),
         trajectory_query=trajectory.query,
         trajectory_dataset=trajectory.dataset,
@@ -55,6 +56,8 @@ def reflect_by_rules(request: ReflectionRequest) -> ReflectionResult:
         signal=outcome.signal,
         model=MODEL,
         used_bullet_ids=trajectory.used_bullet_ids,
+        calls=observe_calls(actions),
+        task_id=trajectory.task_id,
     )
 
 
@@ -75,16 +78,18 @@ def write_insights(findings: Iterator[TrajectoryFinding], wording: LanguageTexts
     return tuple(lessons.values())
 
 
-def _findings(request: ReflectionRequest, actions: Sequence[ToolUse], outcome: Outcome) -> Iterator[TrajectoryFinding]:
+def _find_all(request: ReflectionRequest, actions: Sequence[ToolUse], outcome: Outcome) -> Iterator[TrajectoryFinding]:
     yield from find_tool_errors(actions, outcome)
     yield from find_repeated_calls(actions, outcome)
     if not outcome.is_success:
         yield from find_contradictions(actions)
-    yield from find_answer_errors(request.trajectory, actions, outcome, request.ground_truth)
-    yield from _contrasts(request, actions, outcome)
+    yield from find_answer_errors(request.trajectory, actions, outcome)
+    yield from _find_contrasts(request, actions, outcome)
 
 
-def _contrasts(request: ReflectionRequest, actions: Sequence[ToolUse], outcome: Outcome) -> Iterator[TrajectoryFinding]:
+def _find_contrasts(
+    request: ReflectionRequest, actions: Sequence[ToolUse], outcome: Outcome
+) -> Iterator[TrajectoryFinding]:
     """Yield one finding: the contrast with the first sibling that had the other outcome."""
     for sibling in request.siblings:
         if determine_outcome(sibling, "", "").is_success == outcome.is_success:

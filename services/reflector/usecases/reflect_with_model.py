@@ -76,7 +76,7 @@ class ReflectorAgent:
             return await self._reflect(request)
         except Exception:
             _log.exception("reflection failed; nothing is learned from this trajectory")
-            return self._result(request, [], [], 0, None)
+            return self._build_result(request, [], [], 0, None)
 
     async def _reflect(self, request: ReflectionRequest) -> ReflectionResult:
         trajectory = request.trajectory
@@ -88,21 +88,21 @@ class ReflectorAgent:
         completed = 0
         for iteration in range(1, request.max_iterations + 1):
             try:
-                insights = await self._iteration(request, transcript, used, insights)
+                insights = await self._run_iteration(request, transcript, used, insights)
                 completed += 1
             except Exception as error:
                 _log.warning(
                     "iteration failed", iteration=iteration, iterations=request.max_iterations, error=str(error)
                 )  # R-12
-        evaluations = [await self._evaluation(request, bullet) for bullet in used]
-        return await asyncio.to_thread(self._result, request, insights, evaluations, completed, actions)
+        evaluations = [await self._evaluate_bullets(request, bullet) for bullet in used]
+        return await asyncio.to_thread(self._build_result, request, insights, evaluations, completed, actions)
 
     def _read(self, trajectory: Trajectory) -> tuple[tuple[ToolUse, ...], Transcript]:
         """Return the calls of a trajectory and its transcript for a prompt."""
         actions = extract_actions(trajectory.transcript)
         return actions, reduce_transcript(trajectory, actions, self._transcript_chars)
 
-    async def _iteration(
+    async def _run_iteration(
         self,
         request: ReflectionRequest,
         transcript: Transcript,
@@ -113,19 +113,19 @@ class ReflectorAgent:
         prompt = self._prompts.build_insights_prompt(request, transcript, used, previous)
         messages: list[Message] = [("human", prompt)]
         reply = await self._model.reply(messages, InsightsReply)
-        numbers = _prompt_step_numbers(request.trajectory)
-        unknown = _unknown_steps(reply, numbers)
+        numbers = _compute_step_numbers(request.trajectory)
+        unknown = _find_unknown_steps(reply, numbers)
         if unknown:
-            build_objection = self._prompts.build_objection(unknown, numbers)
+            build_objection = self._prompts.build_objection(request, unknown, numbers)
             reply = await self._model.reply(
                 [*messages, ("ai", reply.model_dump_json()), ("human", build_objection)], InsightsReply
             )
-            unknown = _unknown_steps(reply, numbers)
+            unknown = _find_unknown_steps(reply, numbers)
         if unknown:
             raise UnknownStepsError(f"the insights cite steps that do not exist: {unknown}")
-        return await asyncio.to_thread(_insights, reply, request.trajectory)
+        return await asyncio.to_thread(_renumber_insights, reply, request.trajectory)
 
-    async def _evaluation(self, request: ReflectionRequest, bullet: UsedBullet) -> BulletEvaluation:
+    async def _evaluate_bullets(self, request: ReflectionRequest, bullet: UsedBullet) -> BulletEvaluation:
         try:
             prompt = self._prompts.build_bullet_prompt(request, bullet)
             verdict = await self._model.reply([("human", prompt)], VerdictReply)
@@ -135,7 +135,7 @@ class ReflectorAgent:
             return BulletEvaluation(bullet_id=bullet.id, tag="neutral", reason=reason[:MAX_TEXT_CHARS])
         return BulletEvaluation(bullet_id=bullet.id, tag=verdict.tag, reason=verdict.reason)  # R-17
 
-    def _result(
+    def _build_result(
         self,
         request: ReflectionRequest,
         insights: Sequence[Insight],
@@ -160,18 +160,18 @@ class ReflectorAgent:
         )
 
 
-def _prompt_step_numbers(trajectory: Trajectory) -> range:
+def _compute_step_numbers(trajectory: Trajectory) -> range:
     """Return the numbers of the trajectory's steps in the prompt."""
     first = trajectory.first_step_number
     return range(first, first + len(trajectory.transcript))
 
 
-def _unknown_steps(reply: InsightsReply, numbers: range) -> list[int]:
+def _find_unknown_steps(reply: InsightsReply, numbers: range) -> list[int]:
     named = {number for insight in reply.insights for number in insight.steps}
     return sorted(number for number in named if number not in numbers)
 
 
-def _insights(reply: InsightsReply, trajectory: Trajectory) -> list[Insight]:
+def _renumber_insights(reply: InsightsReply, trajectory: Trajectory) -> list[Insight]:
     """Return the lessons with step indices instead of step numbers.
 
     A lesson without steps gets the step that it refers to, or the last step if it refers to none.
@@ -182,10 +182,10 @@ def _insights(reply: InsightsReply, trajectory: Trajectory) -> list[Insight]:
     last = steps[-1].index if steps else None
     found = find_nearest_steps(texts, steps) if texts else []
     nearest = iter(last if index is None else index for index in found)
-    return [_insight(item, trajectory, None if item.steps else next(nearest)) for item in reply.insights]
+    return [_renumber_insight(item, trajectory, None if item.steps else next(nearest)) for item in reply.insights]
 
 
-def _insight(item: InsightReply, trajectory: Trajectory, nearest: int | None) -> Insight:
+def _renumber_insight(item: InsightReply, trajectory: Trajectory, nearest: int | None) -> Insight:
     steps = {number - trajectory.first_step_number for number in item.steps}
     if nearest is not None:
         steps.add(nearest)

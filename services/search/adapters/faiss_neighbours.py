@@ -55,7 +55,7 @@ class FaissNeighbours:
         """Return an index of these rows of the unit vectors."""
         faiss.omp_set_num_threads(_THREADS)  # of this thread; a search here sets it to one
         rng = np.random.default_rng(0)
-        lists = min(_lists_for(len(rows)), len(rows))
+        lists = min(_count_lists(len(rows)), len(rows))
         quantizer = faiss.IndexFlatIP(units.shape[1])
         index = faiss.IndexIVFScalarQuantizer(
             quantizer, units.shape[1], lists, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
@@ -69,7 +69,7 @@ class FaissNeighbours:
 
     def is_outgrown_by(self, rows: int) -> bool:
         """Return whether so many rows need many more lists, or most covered rows were deleted."""
-        return _lists_for(rows) >= OUTGROWN_BY * self._index.nlist or len(self._rows) > 2 * rows
+        return _count_lists(rows) >= OUTGROWN_BY * self._index.nlist or len(self._rows) > 2 * rows
 
     def select(self, mask: Mask | None) -> Any:
         """Return a selection for `search` of the rows that the mask admits; None admits every row."""
@@ -122,7 +122,7 @@ class FaissNeighbours:
         return cls(index, np.asarray(arrays["rows"]), int(arrays["covered"][0]), probes)
 
 
-def _lists_for(rows: int) -> int:
+def _count_lists(rows: int) -> int:
     return max(1, LISTS_PER_ROOT * int(rows**0.5))
 
 

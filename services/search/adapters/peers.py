@@ -28,6 +28,7 @@ class CuratorFeed:
             snapshot=after is None,
             embedding_model_id=self._model_id,
             embeddings_after_revision=embedded_revision,
+            allow_missing=True,
         )
         parts: list[IndexedBullet] = []
         vectors: dict[str, Float32s] = {}
@@ -42,10 +43,28 @@ class CuratorFeed:
                     if part.last:
                         yield PlaybookSnapshot(part.playbook.revision, parts, vectors)
                         parts, vectors = [], {}
+                case "revision" if response.revision.kind == playbook_pb2.REVISION_KIND_DELETE:
+                    yield PlaybookSnapshot(response.revision.revision, [])
                 case "revision":
                     yield self._decode_revision(response.revision)
                 case "progress":
                     yield FeedProgress(response.progress.revision)
+
+    async def require_dataset(self, dataset: str) -> None:
+        """Raise the curator's `NotFound`, with similar names, unless the dataset exists."""
+        call: Any = self._playbooks.GetDataset
+        await call(playbook_service_pb2.GetDatasetRequest(dataset=dataset))
+
+    async def list_deletions(self) -> dict[str, int]:
+        """Return the revisions of the deletions of playbooks, by dataset. Raises `HanseiError`."""
+        deletions: dict[str, int] = {}
+        request = playbook_service_pb2.ListDatasetsRequest(page_size=1000, deleted=True)
+        while True:
+            page = await self._playbooks.ListDatasets(request)
+            deletions |= {dataset.name: dataset.deleted_revision for dataset in page.datasets}
+            if not page.next_page_token:
+                return deletions
+            request.page_token = page.next_page_token
 
     def _decode_revision(self, revision: playbook_pb2.Revision) -> CommittedRevision:
         changes: list[BulletChange] = []

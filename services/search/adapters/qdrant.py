@@ -243,7 +243,7 @@ class _Search:
             self._request_nearest((-self._query.vector).tolist(), self._admitted, 1),
         ]
         if self._query.terms:
-            requests.append(self._request_best(self._query.terms, self._admitted, size))
+            requests.append(self._build_bm25_request(self._query.terms, self._admitted, size))
         pool: dict[str, ChunkRef] = {}
         for response in client.query_batch_points(self._name, requests):
             for point in response.points:
@@ -256,7 +256,7 @@ class _Search:
         chunks = _filter_ids(ids)
         requests = [self._request_nearest(self._query.vector.tolist(), chunks, len(ids), self._exact_params)]
         if self._query.terms:
-            requests.append(self._request_best(self._query.terms, chunks, len(ids)))
+            requests.append(self._build_bm25_request(self._query.terms, chunks, len(ids)))
         responses = client.query_batch_points(self._name, requests)
         by_vector = [{str(point.id): point.score for point in response.points} for response in responses]
         cosine, bm25 = (
@@ -269,7 +269,7 @@ class _Search:
         """Return the part of each query term in each chunk's BM25."""
         repetitions = Counter(self._query.terms)
         terms = list(repetitions)[:EXPLAINED_TERMS]
-        requests = [self._request_best([term] * repetitions[term], _filter_ids(ids), len(ids)) for term in terms]
+        requests = [self._build_bm25_request([term] * repetitions[term], _filter_ids(ids), len(ids)) for term in terms]
         explained: dict[str, list[TermScore]] = {}
         for term, response in zip(terms, client.query_batch_points(self._name, requests), strict=True):
             for point in response.points:
@@ -284,7 +284,7 @@ class _Search:
             query=vector, using=DENSE, filter=admitted, limit=limit, params=params, with_payload=True
         )
 
-    def _request_best(self, terms: Sequence[str], admitted: models.Filter, limit: int) -> models.QueryRequest:
+    def _build_bm25_request(self, terms: Sequence[str], admitted: models.Filter, limit: int) -> models.QueryRequest:
         counts = Counter(map(_hash_term, terms))
         vector = models.SparseVector(indices=list(counts), values=[float(count) for count in counts.values()])
         return models.QueryRequest(

@@ -61,7 +61,8 @@ class ReferenceView(NamedTuple, Generic[ItemT]):
             return Ranking(alpha=fusion.alpha)
         units, corpus = np.array([row.unit for row in candidates]), [row.terms for row in candidates]
         cosine, bm25 = _compute_cosines(units, query), self._compute_bm25(corpus, terms)
-        ranked = fuse(cosine, bm25, np.arange(len(candidates)), fusion, count)
+        attainable = self._compute_attainable(corpus, terms) if fusion.rise else 0.0
+        ranked = fuse(cosine, bm25, np.arange(len(candidates)), fusion, count, attainable)
         best = ranked.rows.tolist()
         matched: list[tuple[TermScore, ...]] = []
         if explain:
@@ -76,7 +77,7 @@ class ReferenceView(NamedTuple, Generic[ItemT]):
                 for n in best
             ]
         return Ranking(
-            Results([candidates[n].entry.item for n in best], ranked.scores, matched), len(candidates), fusion.alpha
+            Results([candidates[n].entry.item for n in best], ranked.scores, matched), len(candidates), ranked.alpha
         )
 
     def _filter(self, admitted: CandidateFilter) -> list[_Row]:
@@ -85,10 +86,19 @@ class ReferenceView(NamedTuple, Generic[ItemT]):
     def _compute_bm25(self, corpus: list[list[str]], terms: Sequence[str]) -> Floats:
         if not any(corpus):
             return np.zeros(len(corpus))  # BM25Okapi would divide by the average length (S-25)
-        bm25_class = BM25Okapi if self.variant.floored else _LuceneBM25
-        model = bm25_class(corpus, k1=self.variant.k1, b=self.variant.b, epsilon=self.variant.epsilon)
-        scores: Floats = np.asarray(model.get_scores(list(terms)), np.float64)
+        scores: Floats = np.asarray(self._create_model(corpus).get_scores(list(terms)), np.float64)
         return scores * self.variant.gain / (self.variant.k1 + 1.0)
+
+    def _compute_attainable(self, corpus: list[list[str]], terms: Sequence[str]) -> float:
+        """Return the score of a text of average length that has each term once, also terms that no candidate has."""
+        idf = self._create_model(corpus).idf if any(corpus) else {}
+        absent = self.variant.compute_absent_idf(len(corpus))
+        total: float = sum(idf.get(term, absent) for term in terms)
+        return total * self.variant.gain / (self.variant.k1 + 1.0)
+
+    def _create_model(self, corpus: list[list[str]]) -> BM25Okapi:
+        bm25_class = BM25Okapi if self.variant.floored else _LuceneBM25
+        return bm25_class(corpus, k1=self.variant.k1, b=self.variant.b, epsilon=self.variant.epsilon)
 
 
 class ReferenceIndex(Generic[ItemT]):

@@ -51,7 +51,7 @@ class SnapshotFiles(Generic[StoredItemT]):
 
     def load(self, name: str) -> IndexSnapshot[StoredItemT] | None:
         """Return the snapshot; None if there is none that can be used."""
-        path = self._path(name)
+        path = self._locate_path(name)
         try:
             header, arrays = read_arrays(path)
             if header["made_with"] != self._made_with:
@@ -83,16 +83,29 @@ class SnapshotFiles(Generic[StoredItemT]):
             arrays |= _pack_names(index.ids, "ids") | pack_bytes(index.items.serialized_items(), "items")
             arrays |= _pack_names(index.terms, "terms") | _pack_names(index.facets, "facets") | dict(index.arrays)
         try:
-            write_arrays(self._path(name), header, arrays)
+            write_arrays(self._locate_path(name), header, arrays)
         except OSError as error:
             log.error("snapshot could not be written", index=name, error=str(error))
 
     def delete(self, name: str) -> None:
-        """Delete the snapshot. A file that cannot be removed is logged; it is never used again."""
+        """Delete the snapshot, also a damaged one. A file that cannot be removed is logged; it is never used again."""
+        path = self._locate_path(name)
+        for file in (path, _locate_damaged(path)):
+            try:
+                file.unlink(missing_ok=True)
+            except OSError as error:
+                log.error("snapshot could not be removed", index=name, error=str(error))
+
+    def delete_before(self, name: str, revision: int) -> None:
+        """Delete the snapshot, unless it shows this revision or a later one."""
         try:
-            self._path(name).unlink(missing_ok=True)
-        except OSError as error:
-            log.error("snapshot could not be removed", index=name, error=str(error))
+            is_older = read_header(self._locate_path(name))["revision"] < revision
+        except FileNotFoundError:
+            is_older = _locate_damaged(self._locate_path(name)).exists()
+        except (DamagedFileError, OSError, LookupError, TypeError):
+            is_older = True
+        if is_older:
+            self.delete(name)
 
     def _decode(self, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> IndexSnapshot[StoredItemT]:
         index = None
@@ -115,14 +128,18 @@ class SnapshotFiles(Generic[StoredItemT]):
             index,
         )
 
-    def _path(self, name: str) -> Path:
+    def _locate_path(self, name: str) -> Path:
         return self._folder / f"{name}.index"
 
     def _rename_damaged(self, path: Path) -> None:
         try:
-            path.replace(path.with_name(f"{path.name}.damaged"))
+            path.replace(_locate_damaged(path))
         except OSError as error:
             log.error("damaged snapshot could not be moved", file=str(path), error=str(error))
+
+
+def _locate_damaged(path: Path) -> Path:
+    return path.with_name(f"{path.name}.damaged")
 
 
 class NoSnapshots(Generic[StoredItemT]):
@@ -140,6 +157,9 @@ class NoSnapshots(Generic[StoredItemT]):
         """Store nothing."""
 
     def delete(self, name: str) -> None:
+        """Delete nothing."""
+
+    def delete_before(self, name: str, revision: int) -> None:
         """Delete nothing."""
 
 

@@ -7,6 +7,7 @@ negative and needs no floor; it drops the constant factor k1 + 1 from the numera
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +43,10 @@ class Variant:
         if not document_counts.all():
             idf[document_counts == 0] = 0.0
         return idf
+
+    def compute_absent_idf(self, total: int) -> float:
+        """Return the idf that the formula gives a term which none of `total` entries contains."""
+        return math.log((total + 0.5) / 0.5 + (not self.floored))
 
 
 OKAPI = Variant("okapi", k1=1.5, b=0.75, floored=True)

@@ -128,7 +128,7 @@ class ChunkRef(NamedTuple):
     @property
     def id(self) -> str:
         """Return the id of its entry in an index; the document's next revision uses it again."""
-        return chunk_id(self.document_id, self.number)
+        return build_chunk_id(self.document_id, self.number)
 
     @property
     def serialized_form(self) -> bytes:
@@ -142,7 +142,7 @@ def parse_chunk_ref(serialized_form: bytes) -> ChunkRef:
     return ChunkRef(document_id, int(revision), int(number))
 
 
-def chunk_id(document_id: str, number: int) -> str:
+def build_chunk_id(document_id: str, number: int) -> str:
     """Return the id of a document's `number`-th chunk. Ids of documents contain no control characters."""
     return f"{document_id}\0{number}"
 

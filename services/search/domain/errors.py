@@ -17,6 +17,7 @@ DeadlineExceeded
 from __future__ import annotations
 
 from chassis.errors import DeadlineExceeded, InvalidArgument, Unavailable, Violation, shorten
+from chassis.field_errors import describe_value
 from libs.embedding.errors import RETRY_AFTER_SECONDS
 
 
@@ -66,7 +67,7 @@ class InvalidEntry(InvalidArgument):
     reason = "INVALID_ENTRY"
 
     def __init__(self, field: str, value: object, rule: str) -> None:
-        message = f"{field}: {shorten(str(value))!r} {rule}"
+        message = f"{field}: {describe_value(value)} {rule}"
         super().__init__(message, violations=[Violation(field, message)])
 
 

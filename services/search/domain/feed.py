@@ -66,6 +66,9 @@ class ChangeFeed(Protocol):
         Raises `HanseiError` when the feed fails, `OutOfRange` when `after` is newer than the newest revision.
         """
 
+    async def require_dataset(self, dataset: str) -> None:
+        """Raise `NotFound`, with similar names, unless the dataset exists; other `HanseiError` when that is unknown."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reordering:

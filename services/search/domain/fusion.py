@@ -27,14 +27,26 @@ Int64s = NDArray[np.int64]
 
 
 class Fusion(NamedTuple):
-    """The fusion of both scores: `minmax` as specified, or `rrf`; `alpha` is the vector score's share in 0..1."""
+    """The fusion of both scores: `minmax` as specified, or `rrf`; `alpha` is the vector score's share in 0..1.
+
+    Where the candidates lack words of the query, `rise` is added in part to `alpha`, and whole where they lack all.
+    """
 
     alpha: float
     method: str = "minmax"
+    rise: float = 0.0
+
+    def choose_alpha(self, best: float, attainable: float) -> float:
+        """Return alpha + rise · (1 − c); c is the share of the attainable BM25 score that the best candidate has.
+
+        Attainable is what a text of average length with each word of the query once would score (ADR 149).
+        """
+        coverage = min(1.0, best / attainable) if best > 0.0 and attainable > 0.0 else 0.0
+        return self.alpha + self.rise * (1.0 - coverage)
 
 
 class RankedRows(NamedTuple):
-    """The best rows, best first, with their scores; `spread` is the range of all cosines.
+    """The best rows, best first, with their scores; `spread` is the range of all cosines, `alpha` the weight used.
 
     ``scores`` has a line each for the scaled vector score, the scaled BM25, both combined, the cosine and the raw BM25.
     """
@@ -42,6 +54,7 @@ class RankedRows(NamedTuple):
     rows: Int64s
     scores: Floats
     spread: float
+    alpha: float
 
 
 def check_alpha(alpha: float) -> float:
@@ -51,15 +64,18 @@ def check_alpha(alpha: float) -> float:
     return alpha
 
 
-def fuse(cosine: NDArray[np.floating], bm25: Floats, order: Int64s, fusion: Fusion, count: int) -> RankedRows:
+def fuse(
+    cosine: NDArray[np.floating], bm25: Floats, order: Int64s, fusion: Fusion, count: int, attainable: float = 0.0
+) -> RankedRows:
     """Return the `count` best positions of these parallel scores, ties by `order`."""
+    alpha = fusion.choose_alpha(float(bm25.max(initial=0.0)), attainable) if fusion.rise else fusion.alpha
     cosines: Floats = cosine.astype(np.float64)
     scale = score_reciprocal_ranks if fusion.method == "rrf" else scale_min_max
     vector, lexical = scale(cosines), scale(bm25)
-    combined = weigh_scores(vector, lexical, fusion.alpha)
+    combined = weigh_scores(vector, lexical, alpha)
     best = select_best(combined, order, count)
     scores = np.array([column[best] for column in (vector, lexical, combined, cosines, bm25)])
-    return RankedRows(best, scores, float(np.ptp(cosines)) if len(cosines) else 0.0)
+    return RankedRows(best, scores, float(np.ptp(cosines)) if len(cosines) else 0.0, alpha)
 
 
 def scale_min_max(scores: Floats) -> Floats:

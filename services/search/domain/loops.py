@@ -21,14 +21,15 @@ from services.search.domain.fusion import (
     fuse,
 )
 from services.search.domain.postings import Int32s, Mask
-from services.search.domain.vectors import Float32s, Int8s, inner_products
+from services.search.domain.vectors import Float32s, Int8s, compute_inner_products
 
 
 class WeightedTerms(NamedTuple):
     """The lists of a query's distinct terms, with the BM25 parameters of the candidates.
 
     List i is `rows[start : start + length]` with `regions[i]` its start and length. A row with `count` occurrences of
-    its term gains `weights[i] · count / (count + shortest + longer · lengths[row])`.
+    its term gains `weights[i] · count / (count + shortest + longer · lengths[row])`. ``attainable`` is the score of a
+    row of average length that has each term of the query once, also the terms that no candidate has.
     """
 
     rows: Int32s
@@ -38,6 +39,7 @@ class WeightedTerms(NamedTuple):
     lengths: Int32s
     shortest: float
     longer: float
+    attainable: float
 
     def slice_lists(self) -> list[tuple[Int32s, Int32s, float]]:
         """Return of every list the rows, the occurrences of the term in each, and the weight."""
@@ -84,19 +86,19 @@ def rank_rows(
     """See `RankRows`."""
     bm25 = score_words(words)
     if mask is None:
-        return rank_scored(vectors.units, query, bm25, vectors.order, fusion, count)
+        return rank_scored(vectors.units, query, bm25, vectors.order, fusion, count, words.attainable)
     rows = np.flatnonzero(mask)
-    ranked = rank_scored(vectors.units[rows], query, bm25[rows], vectors.order[rows], fusion, count)
+    ranked = rank_scored(vectors.units[rows], query, bm25[rows], vectors.order[rows], fusion, count, words.attainable)
     return ranked._replace(rows=rows[ranked.rows])
 
 
 def rank_scored(
-    units: Float32s, query: Float32s, bm25: Floats, order: Int64s, fusion: Fusion, count: int
+    units: Float32s, query: Float32s, bm25: Floats, order: Int64s, fusion: Fusion, count: int, attainable: float
 ) -> RankedRows:
     """Return the `count` best rows; row i has the unit vector `units[i]` and the score `bm25[i]`."""
-    ranked = fuse(inner_products(units, query), bm25, order, fusion, count)
+    ranked = fuse(compute_inner_products(units, query), bm25, order, fusion, count, attainable)
     if EQUAL_WITHIN < ranked.spread <= SINGLE_PRECISION_NOISE:
-        return fuse((units.astype(np.float64) * query).sum(axis=1), bm25, order, fusion, count)
+        return fuse((units.astype(np.float64) * query).sum(axis=1), bm25, order, fusion, count, attainable)
     return ranked
 
 
@@ -108,7 +110,7 @@ def score_words(words: WeightedTerms) -> Floats:
     return scores
 
 
-def score_words_of(words: WeightedTerms, rows: Int64s) -> tuple[NDArray[np.bool_], Floats]:
+def score_rows(words: WeightedTerms, rows: Int64s) -> tuple[NDArray[np.bool_], Floats]:
     """Return for each list and row whether the row contains the term, and its score; both of shape (lists, rows)."""
     matches = np.zeros((len(words.weights), len(rows)), np.bool_)
     scores = np.zeros((len(words.weights), len(rows)))

@@ -7,6 +7,7 @@ of regions, positions of the pool in a published region are never written again,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any, NamedTuple
@@ -77,8 +78,35 @@ class Postings:
 
     def append(self, first: int, terms_of_rows: Sequence[Sequence[str]]) -> None:
         """Write the rows from number `first` on, which contain these terms, with repetitions."""
+        if len(terms_of_rows) == 1:
+            self._append_row(first, terms_of_rows[0])
+            return
         for start in range(0, len(terms_of_rows), _BLOCK):
             self._append(first + start, terms_of_rows[start : start + _BLOCK])
+
+    def _append_row(self, row: int, terms: Sequence[str]) -> None:
+        """Write one row: for so few terms the steps of `_append` would take twice the time."""
+        ids, counts = self._ids, Counter(terms)
+        numbers = np.array([ids.setdefault(term, len(ids)) for term in counts], np.int64)
+        self._extend_tables()
+        positions: list[int] = []
+        regions, capacities = self._regions.take(numbers, axis=0).tolist(), self._capacities.take(numbers).tolist()
+        for number, (start, length), capacity in zip(numbers.tolist(), regions, capacities, strict=True):
+            begin = self._move_list(number, start, length) if length == capacity else start
+            positions.append(begin + length)
+        written = np.array(positions, np.int64)
+        self._rows[written], self._counts[written] = row, list(counts.values())
+        self._regions[numbers, 1] += 1
+
+    def _move_list(self, number: int, start: int, length: int) -> int:
+        """Move a full list to the end of the pool, as `_grow_lists` does; return its new start."""
+        moved, capacity = self._used, 2 * length + 2 if length else 1
+        self._reserve(moved + capacity)
+        if length:
+            for column in (self._rows, self._counts):
+                column[moved : moved + length] = column[start : start + length]
+        self._regions[number, 0], self._capacities[number] = moved, capacity
+        return moved
 
     def _append(self, first: int, terms_of_rows: Sequence[Sequence[str]]) -> None:
         ids = self._ids
@@ -86,14 +114,12 @@ class Postings:
         if not numbers:
             return
         rows = np.repeat(np.arange(first, first + len(terms_of_rows)), [len(terms) for terms in terms_of_rows])
-        pairs, counts = _count(np.sort(np.array(numbers, np.int64) << _ROW_BITS | rows))
-        changed, added = _count(pairs >> _ROW_BITS)
-        self._regions = _extend(self._regions, len(ids))
-        if len(ids) > len(self._capacities):
-            self._capacities = _extend(self._capacities, len(ids))
+        pairs, counts = _count_values(np.sort(np.array(numbers, np.int64) << _ROW_BITS | rows))
+        changed, added = _count_values(pairs >> _ROW_BITS)
+        self._extend_tables()
         self._grow_lists(changed, added)
         starts, lengths = self._regions[changed].T
-        positions = _ranges(starts + lengths, added)
+        positions = _concatenate_ranges(starts + lengths, added)
         self._rows[positions] = pairs & (1 << _ROW_BITS) - 1
         self._counts[positions] = counts
         self._regions[changed, 1] += added
@@ -108,14 +134,24 @@ class Postings:
         starts, lengths = self._regions[numbers].T
         # A new list gets the capacity that it needs, a growing one twice that.
         capacities = np.where(lengths == 0, needed, 2 * needed)
-        used = self._used + int(capacities.sum())
-        if used > len(self._rows):
-            self._rows, self._counts = (grow(column, self._used, used) for column in (self._rows, self._counts))
         moved = self._used + capacities.cumsum() - capacities
-        before, after = _ranges(starts, lengths), _ranges(moved, lengths)
+        self._reserve(self._used + int(capacities.sum()))
+        before, after = _concatenate_ranges(starts, lengths), _concatenate_ranges(moved, lengths)
         for column in (self._rows, self._counts):
             column[after] = column[before]
-        self._regions[numbers, 0], self._capacities[numbers], self._used = moved, capacities, used
+        self._regions[numbers, 0], self._capacities[numbers] = moved, capacities
+
+    def _extend_tables(self) -> None:
+        """Make a new table of regions, with the new terms: that of the last view never changes."""
+        self._regions = _extend(self._regions, len(self._ids))
+        if len(self._ids) > len(self._capacities):
+            self._capacities = _extend(self._capacities, len(self._ids))
+
+    def _reserve(self, used: int) -> None:
+        """Use the pool up to this position."""
+        if used > len(self._rows):
+            self._rows, self._counts = (grow(column, self._used, used) for column in (self._rows, self._counts))
+        self._used = used
 
     def export(self, alive: Mask | None, name: str) -> tuple[list[str], dict[str, NDArray[Any]]]:
         """Return the terms and, by names that begin with `name`, arrays of the lists without spare capacity.
@@ -123,7 +159,7 @@ class Postings:
         With ``alive`` only these rows stay, numbered again in their order, and terms without rows are dropped.
         """
         starts, lengths = self._regions.T
-        positions = _ranges(starts, lengths)
+        positions = _concatenate_ranges(starts, lengths)
         rows, counts, names = self._rows[positions], self._counts[positions], list(self._ids)
         if alive is not None:
             retained = alive[rows]
@@ -148,7 +184,7 @@ class Postings:
         return postings
 
 
-def _count(ascending: Int64s) -> tuple[Int64s, Int64s]:
+def _count_values(ascending: Int64s) -> tuple[Int64s, Int64s]:
     """Return the distinct values and their numbers of occurrences."""
     first = np.empty(len(ascending) + 1, np.bool_)
     first[0] = first[-1] = True
@@ -164,7 +200,7 @@ def _extend(table: NDArray[Any], count: int) -> NDArray[Any]:
     return copy
 
 
-def _ranges(starts: Int64s, lengths: Int64s) -> Int64s:
+def _concatenate_ranges(starts: Int64s, lengths: Int64s) -> Int64s:
     """Return start, start + 1, … of every range, one range after another."""
     ends = lengths.cumsum()
     positions: Int64s = (starts - ends + lengths).repeat(lengths)

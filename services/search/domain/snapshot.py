@@ -50,3 +50,6 @@ class Snapshots(Protocol[StoredItemT]):
 
     def delete(self, name: str) -> None:
         """Delete the snapshot."""
+
+    def delete_before(self, name: str, revision: int) -> None:
+        """Delete the snapshot, unless it shows this revision or a later one."""

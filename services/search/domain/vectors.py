@@ -22,6 +22,7 @@ LARGEST_CODE = 127
 # float32 rounds the bounds, so they are stored slightly larger.
 ROUNDED_UP = 1.00001
 _SMALL = 1e-100
+_TINY = np.finfo(np.float32).tiny
 _BLOCK = 4096
 
 
@@ -45,13 +46,13 @@ def quantize(units: Float32s) -> tuple[Int8s, Float32s]:
     bounds = np.empty((len(units), 2), np.float32)
     scales = bounds[:, :1]
     np.divide(np.abs(units).max(axis=1, keepdims=True, initial=0.0), np.float32(LARGEST_CODE), out=scales)
-    codes = np.rint(units / np.maximum(scales, np.finfo(np.float32).tiny))
+    codes = np.rint(units / np.maximum(scales, _TINY))
     errors = units - codes.astype(np.float64) * scales
     bounds[:, 1] = np.sqrt((errors * errors).sum(axis=1)) * ROUNDED_UP
     return codes.astype(np.int8), bounds
 
 
-def inner_products(vectors: Float32s, query: Float32s) -> Float32s:
+def compute_inner_products(vectors: Float32s, query: Float32s) -> Float32s:
     """Return the product of every row with `query`; equal rows give equal bits (S-41).
 
     einsum sums each row alone, whereas a BLAS product may round the last rows differently.

@@ -22,13 +22,13 @@ from services.search.domain.loops import (
     VectorRows,
     WeightedTerms,
     rank_scored,
-    score_words_of,
+    score_rows,
     select_highest,
 )
 from services.search.domain.neighbours import TOLERATED_SHARE, BuildNeighbours, NeighbourIndex
 from services.search.domain.postings import Int32s, Mask, PostingsView
 from services.search.domain.query import CandidateFilter, ItemT, Ranking, Results, TermScore
-from services.search.domain.vectors import Float32s, inner_products
+from services.search.domain.vectors import Float32s, compute_inner_products
 
 CACHED_FILTERS = 32
 POOL = 256
@@ -145,7 +145,7 @@ class IndexView(Generic[ItemT]):
             ranked = loops.rank_rows(self.vectors, words, query, candidates.mask, fusion, count)
         matched = _explain(self._select_indexed(terms), words, ranked.rows) if explain else ()
         results = Results(self.items.get_all(ranked.rows.tolist()), ranked.scores, matched)
-        return Ranking(results, candidates.count, fusion.alpha, preselected)
+        return Ranking(results, candidates.count, ranked.alpha, preselected)
 
     def _is_covered(self) -> bool:
         """Return whether the neighbour index covers nearly all rows."""
@@ -168,12 +168,13 @@ class IndexView(Generic[ItemT]):
                 [
                     self.neighbours.search(query, size, candidates.selection),
                     self.rules.computing.loops.select_best_by_words(words, candidates.mask, size),
-                    select_highest(inner_products(self.vectors.units[recent], query), recent, size),
+                    select_highest(compute_inner_products(self.vectors.units[recent], query), recent, size),
                 ]
             )
         )
-        bm25 = score_words_of(words, pool)[1].sum(axis=0)
-        ranked = rank_scored(self.vectors.units[pool], query, bm25, self.vectors.order[pool], fusion, count)
+        bm25 = score_rows(words, pool)[1].sum(axis=0)
+        units, order = self.vectors.units[pool], self.vectors.order[pool]
+        ranked = rank_scored(units, query, bm25, order, fusion, count, words.attainable)
         return ranked._replace(rows=pool[ranked.rows])
 
     def _select_indexed(self, terms: Sequence[str]) -> list[str]:
@@ -195,6 +196,10 @@ class IndexView(Generic[ItemT]):
             weights[weights < 0.0] = variant.epsilon * candidates.average_idf
         if len(distinct) < len(numbers):
             weights *= [numbers.count(number) for number in distinct]
+        absent = len(terms) - len(numbers)
+        if not document_counts.all():
+            absent += sum(numbers.count(number) for number, n in zip(distinct, document_counts, strict=True) if not n)
+        total = float(weights.sum()) + absent * variant.compute_absent_idf(candidates.count)
         average = candidates.average_length or 1.0
         return WeightedTerms(
             postings.rows,
@@ -204,6 +209,7 @@ class IndexView(Generic[ItemT]):
             self.lengths,
             variant.k1 * (1.0 - variant.b),
             variant.k1 * variant.b / average,
+            total * variant.gain / (1.0 + variant.k1),
         )
 
     def _select(self, admitted: CandidateFilter) -> Candidates:
@@ -241,7 +247,7 @@ def _intersect(mask: Mask | None, other: Mask) -> Mask:
 
 def _explain(names: Sequence[str], words: WeightedTerms, rows: Int64s) -> list[tuple[TermScore, ...]]:
     """Return the terms that each row contains, with their part of its raw BM25, in the order of the query."""
-    matches, scores = score_words_of(words, rows)
+    matches, scores = score_rows(words, rows)
     return [
         tuple(TermScore(names[i], float(scores[i, row])) for i in np.flatnonzero(matches[:, row]).tolist())
         for row in range(len(rows))

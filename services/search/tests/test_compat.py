@@ -230,7 +230,7 @@ def test_properties_5_and_6_filters_and_order(
 @settings(max_examples=100)
 def test_property_1_fields_read_back_equal(
     text: str, top_k: int, sections: list[str] | None, confidence: float, score: float
-) -> None:  # S-05
+) -> None:  # S-03, S-05
     query = SearchQuery(text, top_k, sections, confidence)
     read = (query.query_text, query.top_k, query.section_filter, query.min_confidence)
     assert (text, top_k, sections, confidence) == read

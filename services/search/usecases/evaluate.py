@@ -16,11 +16,11 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from chassis.errors import InvalidArgument, Violation
+from chassis.field_errors import build_field_path, describe_rule
 from libs.embedding.embedder import TextEmbedder
 from libs.embedding.model import EmbeddingModel, Float32s
 from services.search.domain.bm25 import LUCENE, OKAPI, Variant
 from services.search.domain.entry import Entry
-from services.search.domain.fusion import Fusion
 from services.search.domain.index import HybridIndex
 from services.search.domain.query import CandidateFilter
 from services.search.domain.tokenizers import get_tokenizer
@@ -28,6 +28,7 @@ from services.search.domain.vector_weight import VectorWeight
 from services.search.domain.view import LoopsInUse, RankingRules
 
 DEPTH = 10
+RESAMPLES = 1000
 NO_FILTER = CandidateFilter()
 
 
@@ -71,9 +72,11 @@ class RankingVariant:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Means over the judged queries, each in 0..1."""
+    """Means over the judged queries, each in 0..1; nDCG with its 95 % interval, by resampling the queries."""
 
     ndcg_at_10: float
+    ndcg_low: float
+    ndcg_high: float
     recall_at_5: float
     recall_at_10: float
     queries: int
@@ -102,7 +105,7 @@ def read_retrieval_set(path: Path) -> RetrievalSet:
         retrieval_set = RetrievalSet.model_validate(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise BadRetrievalSet(".".join(map(str, first["loc"])) or path.name, first["msg"]) from error
+        raise BadRetrievalSet(build_field_path(first["loc"]) or path.name, describe_rule(first)) from error
     if not retrieval_set.judged_queries:
         raise BadRetrievalSet("qrels", "names no relevant document for any of the queries")
     return retrieval_set
@@ -134,12 +137,15 @@ def _evaluate_variant(
     view = index.apply([Entry(name, text, name) for name, text in retrieval_set.docs.items()], documents)
     metrics: list[tuple[float, float, float]] = []
     for (query, text), vector in zip(retrieval_set.judged_queries.items(), query_vectors, strict=True):
-        fusion = Fusion(variant.weight.compute_alpha(text, model), variant.fusion)
+        fusion = variant.weight.choose_fusion(text, model, variant.fusion)
         found = [result.item for result in view.search(tokenize(text), vector, NO_FILTER, fusion, DEPTH).results]
         grades = {name: grade for name, grade in retrieval_set.qrels[query].items() if grade > 0}
         metrics.append((compute_ndcg(found, grades), compute_recall(found[:5], grades), compute_recall(found, grades)))
+    ndcg = np.array([ndcg for ndcg, _, _ in metrics])
     means = np.mean(metrics, axis=0)
-    return Quality(float(means[0]), float(means[1]), float(means[2]), len(metrics))
+    samples = np.random.default_rng(0).integers(0, len(ndcg), (RESAMPLES, len(ndcg)))
+    low, high = np.quantile(ndcg[samples].mean(axis=1), (0.025, 0.975))
+    return Quality(float(means[0]), float(low), float(high), float(means[1]), float(means[2]), len(metrics))
 
 
 def compute_ndcg(found: Sequence[str], grades: Mapping[str, float]) -> float:

@@ -8,7 +8,7 @@ from itertools import count
 import numpy as np
 
 from chassis.server.cpu import CpuPool
-from services.search.domain.collection import ChunkRef, Collection, DocumentRevision, chunk_id
+from services.search.domain.collection import ChunkRef, Collection, DocumentRevision, build_chunk_id
 from services.search.domain.entry import Entry
 from services.search.domain.query import Ranking
 from services.search.domain.snapshot import IndexSnapshot, Snapshots
@@ -119,7 +119,7 @@ def _list_present_ids(index: SearchIndex[ChunkRef], document_id: str) -> list[st
     """Return the ids of the document's entries. They are deleted first, so that the new ones come last in ties."""
     present: list[str] = []
     for number in count():
-        if (entry_id := chunk_id(document_id, number)) not in index:
+        if (entry_id := build_chunk_id(document_id, number)) not in index:
             return present
         present.append(entry_id)
     return present

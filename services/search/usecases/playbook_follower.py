@@ -89,7 +89,7 @@ class PlaybookFollower:
         self._order: list[str] = []
         self._shared_ids: frozenset[str] = frozenset()
         self._revision = -1
-        self._saved_revision = -1
+        self._saved_revision = 0
         self._state_changed = asyncio.Event()
         self._write_lock = asyncio.Lock()
 
@@ -108,6 +108,14 @@ class PlaybookFollower:
     def bullets(self) -> int:
         """Return the number of bullets in the index."""
         return len(self._index) if self._index else 0
+
+    async def require_dataset(self) -> None:
+        """Raise `NotFound`, with similar names, if the dataset does not exist.
+
+        A bullet shows that it does. A feed that failed reports its own error.
+        """
+        if self._index is None and self.error is None:
+            await self._feed.require_dataset(self.dataset)
 
     async def wait_for_revision(self, revision: int, seconds: float | None) -> SearchView[IndexedBullet] | None:
         """Return the state as soon as it shows at least `revision`, and at least a first state, within `seconds`.
@@ -174,7 +182,7 @@ class PlaybookFollower:
             await self._pool.run(self._index.build_neighbours)
 
     async def save(self) -> None:
-        """Save a snapshot, unless the saved one is of this revision."""
+        """Save a snapshot, unless the saved one is of this revision, or there is no revision yet."""
         if self._revision > self._saved_revision:
             async with self._write_lock:
                 revision, order, retired = self._revision, list(self._order), list(self._retired.values())
@@ -211,12 +219,21 @@ class PlaybookFollower:
 
     async def _replace_all(self, bullets: Sequence[IndexedBullet], revision: int, vectors: Vectors) -> None:
         """Make the index hold exactly these bullets; equal ones are not written again."""
-        by_key = key_bullets(bullets)
+        if not bullets:
+            await self._drop(revision)
+            return
+        by_key = map_bullets(bullets)
         changed, removed = await self._pool.run(self._compare, by_key)
         order = list(by_key)
         await self._write(changed, removed, revision, None if order == self._order else order, vectors)
         self._order = order
         self._shared_ids = frozenset(bullet.id for key, bullet in by_key.items() if key != bullet.id)
+
+    async def _drop(self, revision: int) -> None:
+        """Drop the index and its snapshot: the playbook is empty or deleted, and no file may hold its former texts."""
+        self._index, self._retired, self._order, self._shared_ids = None, {}, [], frozenset()
+        self._revision = self._saved_revision = revision
+        await self._pool.run(self._snapshots.delete, self.dataset)
 
     def _compare(self, bullets: Mapping[str, IndexedBullet]) -> tuple[dict[str, IndexedBullet], list[str]]:
         """Return the bullets that differ from those in the index, and the keys that are not among them."""
@@ -301,7 +318,7 @@ class PlaybookFollower:
         return RevisionNotReached(self.dataset, self._revision, revision)
 
 
-def key_bullets(bullets: Sequence[IndexedBullet]) -> dict[str, IndexedBullet]:
+def map_bullets(bullets: Sequence[IndexedBullet]) -> dict[str, IndexedBullet]:
     """Return the bullets by key: the id, and with a number for all but the first of those that share an id."""
     keyed: dict[str, IndexedBullet] = {}
     for bullet in bullets:

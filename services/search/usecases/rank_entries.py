@@ -11,11 +11,11 @@ import numpy as np
 from chassis.server.cpu import CpuPool
 from libs.embedding.embedder import TextEmbedder
 from libs.embedding.errors import EmbeddingFailed
-from libs.embedding.model import Float32s
+from libs.embedding.model import Float32s, Languages
 from services.search.domain.errors import WrongVector
 from services.search.domain.fusion import Fusion, check_alpha
 from services.search.domain.query import ItemT, Ranking, SearchQuery
-from services.search.domain.tokenizers import QueryTokenizer
+from services.search.domain.tokenizers import QueryTokenizer, compute_latin_share
 from services.search.domain.vector_weight import VectorWeight
 from services.search.domain.vectors import scale_to_unit
 from services.search.usecases.ports import SearchView
@@ -23,6 +23,9 @@ from services.search.usecases.ports import SearchView
 # Up to this size a query takes less time than a thread hand-over (about 0.5 ms).
 INLINE_PRODUCTS = 4_000_000
 INLINE_CHARACTERS = 4_000
+
+# A query with a smaller share of Latin letters is not in a language that a model of Latin script knows.
+LEAST_LATIN_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class QueryVector:
 class RankingRequest(NamedTuple):
     """A query with the options of its ranking; None and empty mean the service's defaults.
 
-    ``alpha`` is used as it is; only the default is scaled by the embedding model's knowledge of the query's script.
+    ``alpha`` is used as it is; only the default is adapted to the embedding model and the query (`VectorWeight`).
     """
 
     query: SearchQuery
@@ -47,11 +50,21 @@ class RankingRequest(NamedTuple):
 
 
 class RankingResponse(NamedTuple, Generic[ItemT]):
-    """A ranking, the revision of the index, and the id of the model of its vectors."""
+    """A ranking, the revision of the index, and the id of the model of its vectors.
+
+    A text without a word of the query may match from the cosine ``similarity_limit`` on.
+    """
 
     ranking: Ranking[ItemT]
     revision: int
     model: str
+    similarity_limit: float = 0.0
+
+    @property
+    def has_match(self) -> bool:
+        """Return whether a result has a word of the query, or a similarity from the limit on."""
+        *_, cosines, bm25_scores = self.ranking.results.scores
+        return bool((bm25_scores != 0.0).any() or (cosines >= self.similarity_limit).any())
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +92,16 @@ class RankEntries:
     def model(self) -> str:
         """Return the id of the embedding model."""
         return self._embedder.model.model_id
+
+    def compute_similarity_limit(self, text: str) -> float:
+        """Return the cosine from which a text may match this query.
+
+        It is 1 for a query that is mostly in a script which the model does not know.
+        """
+        model = self._embedder.model
+        if model.languages is Languages.LATIN and compute_latin_share(text) < LEAST_LATIN_SHARE:
+            return 1.0
+        return model.thresholds.query_match
 
     def with_embedder(self, embedder: TextEmbedder) -> RankEntries:
         """Return the same with another embedder."""
@@ -109,13 +132,15 @@ class RankEntries:
     async def prepare(self, request: RankingRequest, dimension: int) -> PreparedQuery:
         """Return the query for an index outside this process, with vectors of `dimension`.
 
-        Raises `EmbeddingFailed`, `WrongVector`.
+        Such an index does not say how rare a term is, so the weight of the vector score does not rise. Raises
+        `EmbeddingFailed`, `WrongVector`.
         """
         if request.vector is not None:
             vector = self._check_vector(request.vector, dimension)
         else:
             (vector,) = await self._embed([request.query.query_text], dimension)
-        return PreparedQuery(self._tokenize(request.query.query_text), vector, self._choose_fusion(request))
+        fusion = self._choose_fusion(request)._replace(rise=0.0)
+        return PreparedQuery(self._tokenize(request.query.query_text), vector, fusion)
 
     def _rank(self, view: SearchView[ItemT], request: RankingRequest, vector: Float32s | None) -> Ranking[ItemT]:
         query, fusion = request.query, self._choose_fusion(request)
@@ -127,7 +152,7 @@ class RankEntries:
         method = request.fusion or self._method
         if request.alpha is not None:
             return Fusion(check_alpha(request.alpha), method)
-        return Fusion(self._weight.compute_alpha(request.query.query_text, self._embedder.model), method)
+        return self._weight.choose_fusion(request.query.query_text, self._embedder.model, method)
 
     async def _complete_vectors(
         self, view: SearchView[ItemT], requests: Sequence[RankingRequest]

@@ -25,12 +25,13 @@ class SearchPlaybook:
         self._pinned: PinnedRankings[IndexedBullet] = PinnedRankings()
 
     async def __call__(
-        self, dataset: str, requests: Sequence[RankingRequest], min_revision: int = 0
+        self, dataset: str, requests: Sequence[RankingRequest], min_revision: int = 0, *, allow_missing: bool = False
     ) -> list[RankingResponse[IndexedBullet]]:
         """Return one response a request, all at one revision, which is at least `min_revision`.
 
-        Waits for that revision within the caller's deadline. A dataset without commits gives no results (G-36).
-        Raises `EmbeddingFailed`, `WrongVector`, `PlaybookUnreachable`, `RevisionNotReached`.
+        Waits for that revision within the caller's deadline. A dataset without commits gives no results, and so does
+        one that does not exist if `allow_missing` (G-36). Raises `NotFound`, `EmbeddingFailed`, `WrongVector`,
+        `PlaybookUnreachable`, `RevisionNotReached`.
         """
         index = self._indexes.get_index(dataset)
         if index.revision >= min_revision:
@@ -38,17 +39,29 @@ class SearchPlaybook:
         else:
             left = self._remaining()
             view = await index.wait_for_revision(min_revision, None if left is None else left * WAITING_SHARE)
+        if not allow_missing:
+            await index.require_dataset()
         revision = view.revision if view else index.revision
         rank = self._rank.with_embedder(index.embedder)
-        return [RankingResponse(ranking, revision, rank.model) for ranking in await rank(view, requests)]
+        return [
+            RankingResponse(ranking, revision, rank.model, rank.compute_similarity_limit(request.query.query_text))
+            for request, ranking in zip(requests, await rank(view, requests), strict=True)
+        ]
 
     async def get_page(
-        self, dataset: str, request: RankingRequest, min_revision: int, size: int, cursor: PageCursor | None
+        self,
+        dataset: str,
+        request: RankingRequest,
+        min_revision: int,
+        size: int,
+        cursor: PageCursor | None,
+        *,
+        allow_missing: bool = False,
     ) -> Page[IndexedBullet]:
         """Return a page of a ranking (see `PinnedRankings`). Raises `PageExpired`, and the errors of a search."""
 
         async def rank() -> RankingResponse[IndexedBullet]:
-            (response,) = await self(dataset, [request], min_revision)
+            (response,) = await self(dataset, [request], min_revision, allow_missing=allow_missing)
             return response
 
         return await self._pinned.get_page(size, cursor, rank)

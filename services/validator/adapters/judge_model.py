@@ -39,9 +39,9 @@ class ChatJudgeModel:
         if call.model.provider == OFFLINE:
             return self._rules.judge(question, shape)
         messages = [("system", question.instruction), ("human", question.prompt)]
-        return await self._client(call).ainvoke_structured(messages, shape, corrections=0)
+        return await self._create_client(call).ainvoke_structured(messages, shape, corrections=0)
 
-    def _client(self, call: JudgeCall) -> LLMClient:
+    def _create_client(self, call: JudgeCall) -> LLMClient:
         key = (call.model, call.temperature, call.timeout_seconds)
         if key not in self._clients:
             self._clients[key] = self._connect(call)
@@ -58,7 +58,7 @@ class ChatJudgeModel:
             "llm_call_seconds": call.timeout_seconds + QUEUE_SECONDS,
         }
         try:
-            return connect_chat(self._settings().model_copy(update=chosen), remaining=deadlines.remaining)
+            return connect_chat(self._settings().model_copy(update=chosen), remaining=deadlines.get_remaining)
         except KeyMissing as error:
             raise ModelKeyMissing(*error.variables) from None
         except (ProviderUnknown, ProviderNotInstalled) as error:

@@ -6,7 +6,7 @@ import asyncio
 
 from chassis.errors import FailedPrecondition
 from libs.llm.chat import ChatModel
-from libs.llm.replies import text_of
+from libs.llm.replies import read_text
 from services.validator.adapters.model_calls import ModelCallFailed, read_token_count
 from services.validator.usecases.ports import ModelAnswer
 
@@ -33,7 +33,7 @@ class LangChainWriter:
         except Exception as error:
             # The library's own text may repeat what was sent.
             raise ModelCallFailed(self._describe(error), self._key) from None
-        text = text_of(message)
+        text = read_text(message)
         if not text.strip():
             raise ModelCallFailed(f"{self._provider} API returned no content")
         counts = getattr(message, "usage_metadata", None) or {}

@@ -42,14 +42,14 @@ class SudachiTokenizer:
 
     def __call__(self, text: str) -> list[Morpheme]:
         """Return the morphemes of a text of any length."""
-        tokenizer = self._tokenizer()
+        tokenizer = self._load_tokenizer()
         return [
             Morpheme(word.surface(), word.normalized_form(), word.part_of_speech()[0], word.part_of_speech()[5])
-            for chunk in _chunks(text)
+            for chunk in _split_chunks(text)
             for word in tokenizer.tokenize(chunk)
         ]
 
-    def _tokenizer(self) -> Any:
+    def _load_tokenizer(self) -> Any:
         # A tokenizer may not be used by two threads at once.
         if not hasattr(self._local, "tokenizer"):
             from sudachipy import SplitMode
@@ -58,7 +58,7 @@ class SudachiTokenizer:
         return self._local.tokenizer
 
 
-def _chunks(text: str) -> Iterator[str]:
+def _split_chunks(text: str) -> Iterator[str]:
     while len(text) > CHUNK_CHARS:
         end = max(text.rfind(mark, 0, CHUNK_CHARS) for mark in "。\n、 ") + 1 or CHUNK_CHARS
         yield text[:end]

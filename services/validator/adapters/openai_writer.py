@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from libs.llm.replies import text_of
+from libs.llm.replies import read_text
 from services.validator.adapters.model_calls import MAX_REPLY_BYTES, ModelCallFailed, read_token_count
 from services.validator.usecases.ports import ModelAnswer
 
@@ -40,9 +40,9 @@ class OpenAIWriter:
         except TimeoutError:
             raise ModelCallFailed(f"OpenAI API did not answer within {self._timeout_seconds:g} s") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise self._failure(f"OpenAI API call failed: {type(error).__name__}: {error}") from None
+            raise self._build_failure(f"OpenAI API call failed: {type(error).__name__}: {error}") from None
         if status != httpx.codes.OK:
-            raise self._failure(f"OpenAI API error {status}: {body.decode('utf-8', 'replace')}")
+            raise self._build_failure(f"OpenAI API error {status}: {body.decode('utf-8', 'replace')}")
         return self._answer_in(body)
 
     async def close(self) -> None:
@@ -56,7 +56,7 @@ class OpenAIWriter:
             async for part in response.aiter_bytes():
                 size += len(part)
                 if size > MAX_REPLY_BYTES:
-                    raise self._failure(f"OpenAI API answered more than {MAX_REPLY_BYTES} bytes")
+                    raise self._build_failure(f"OpenAI API answered more than {MAX_REPLY_BYTES} bytes")
                 parts.append(part)
             return response.status_code, b"".join(parts)
 
@@ -64,8 +64,8 @@ class OpenAIWriter:
         try:
             reply = json.loads(body)
         except (ValueError, RecursionError):
-            raise self._failure("OpenAI API answered something that is not JSON") from None
-        text = text_of(_content(reply))
+            raise self._build_failure("OpenAI API answered something that is not JSON") from None
+        text = read_text(_get_content(reply))
         if not text.strip():
             raise ModelCallFailed("OpenAI API returned no content")
         usage = reply.get("usage")
@@ -74,11 +74,11 @@ class OpenAIWriter:
             text, read_token_count(counts.get("prompt_tokens")), read_token_count(counts.get("completion_tokens"))
         )
 
-    def _failure(self, text: str) -> ModelCallFailed:
+    def _build_failure(self, text: str) -> ModelCallFailed:
         return ModelCallFailed(text, self._key)
 
 
-def _content(reply: object) -> object:
+def _get_content(reply: object) -> object:
     """Return the content of the first choice; None for a reply without one."""
     choices = reply.get("choices") if isinstance(reply, dict) else None
     first = choices[0] if isinstance(choices, list) and choices else None

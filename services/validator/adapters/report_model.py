@@ -39,7 +39,7 @@ class ConfiguredReportModel:
     async def answer(self, prompt: str) -> ModelAnswer:
         """Return the answer to one prompt. Raises ModelKeyMissing, ModelOffline, ModelCallFailed."""
         if self._writer is None:
-            self._writer = _writer_of(self._settings())
+            self._writer = _choose_writer(self._settings())
         return await self._writer.answer(prompt)
 
     async def close(self) -> None:
@@ -49,10 +49,10 @@ class ConfiguredReportModel:
             self._writer = None
 
 
-def _writer_of(settings: LLMSettings) -> _Writer:
+def _choose_writer(settings: LLMSettings) -> _Writer:
     provider, model = settings.llm_provider, settings.llm_model
     try:
-        key = settings.key_of(provider)
+        key = settings.get_key(provider)
     except KeyMissing as error:
         raise ModelKeyMissing(*error.variables) from None
     temperature = TEMPERATURE if settings.llm_temperature is None else settings.llm_temperature

@@ -40,11 +40,11 @@ def rank_comparisons(comparisons: Sequence[Comparison], options: RankingOptions)
     ids = sorted({name for item in comparisons for name in (item.first_id, item.second_id)})
     if not measured:
         raise NotIdentifiable("no comparison has an answer")
-    design = _design(measured, ids, options)
+    design = _build_design(measured, ids, options)
     _refuse_unidentifiable(design, ids, measured)
-    parameters = _maximum_likelihood(design)
+    parameters = _maximize_likelihood(design)
     strengths = design.contrast @ parameters[: len(ids) - 1]
-    spread = _deviations(design, parameters, len(ids)) * _quantile(design, options.confidence_level)
+    spread = _compute_deviations(design, parameters, len(ids)) * _compute_quantile(design, options.confidence_level)
     extra = list(parameters[len(ids) - 1 :])
     order = sorted(range(len(ids)), key=lambda index: (-round(float(strengths[index]), 9), ids[index]))
     return ComparisonRanking(
@@ -75,7 +75,7 @@ class _Design:
     contrast: Array
 
 
-def _design(comparisons: Sequence[Comparison], ids: Sequence[str], options: RankingOptions) -> _Design:
+def _build_design(comparisons: Sequence[Comparison], ids: Sequence[str], options: RankingOptions) -> _Design:
     column_of = {name: index for index, name in enumerate(ids)}
     difference = np.zeros((len(comparisons), len(ids)))
     for row, item in enumerate(comparisons):
@@ -154,11 +154,11 @@ def _is_separable(design: _Design) -> bool:
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     # Weights of at least 1, which is no restriction: they may all be multiplied.
     target = -rows.sum(axis=0)
-    residual = rows.T @ nonnegative_least_squares(rows.T, target) - target
+    residual = rows.T @ solve_nonnegative_least_squares(rows.T, target) - target
     return bool(np.linalg.norm(residual) > SEPARABLE * len(rows))
 
 
-def nonnegative_least_squares(matrix: Array, target: Array) -> Array:
+def solve_nonnegative_least_squares(matrix: Array, target: Array) -> Array:
     """Return the `x >= 0` with the least `|matrix @ x - target|` (C. Lawson and R. Hanson 1974, chapter 23)."""
     solution = np.zeros(matrix.shape[1])
     passive = np.zeros(matrix.shape[1], dtype=bool)
@@ -180,12 +180,12 @@ def nonnegative_least_squares(matrix: Array, target: Array) -> Array:
     return solution
 
 
-def _maximum_likelihood(design: _Design) -> Array:
+def _maximize_likelihood(design: _Design) -> Array:
     parameters = np.zeros(design.rows.shape[1])
     for _ in range(MAX_STEPS):
-        chance = _logistic(design.rows @ parameters)
+        chance = _compute_logistic(design.rows @ parameters)
         gradient = design.rows.T @ (design.shares - chance)
-        step = np.linalg.solve(_information(design.rows, chance), gradient)
+        step = np.linalg.solve(_compute_information(design.rows, chance), gradient)
         # Far from the maximum a full Newton step may overshoot; this keeps odds from changing more than e^2-fold.
         largest = float(np.abs(design.rows @ step).max())
         parameters = parameters + step * min(1.0, 2.0 / largest if largest > 0 else 1.0)
@@ -194,32 +194,32 @@ def _maximum_likelihood(design: _Design) -> Array:
     raise NotIdentifiable("the comparisons do not determine the ranking: its estimate does not converge")
 
 
-def _logistic(logits: Array) -> Array:
+def _compute_logistic(logits: Array) -> Array:
     # The hyperbolic tangent does not overflow.
     result: Array = 0.5 * (1 + np.tanh(0.5 * logits))
     return result
 
 
-def _information(rows: Array, chance: Array) -> Array:
+def _compute_information(rows: Array, chance: Array) -> Array:
     result: Array = (rows * (chance * (1 - chance))[:, None]).T @ rows
     return result
 
 
-def _deviations(design: _Design, parameters: Array, contestants: int) -> Array:
+def _compute_deviations(design: _Design, parameters: Array, contestants: int) -> Array:
     """Return the standard errors of the strengths."""
-    chance = _logistic(design.rows @ parameters)
-    information = _information(design.rows, chance)
+    chance = _compute_logistic(design.rows @ parameters)
+    information = _compute_information(design.rows, chance)
     inverse = np.linalg.inv(information)
     covariance = inverse
     clusters = np.unique(design.clusters)
     if len(clusters) > 1:
-        covariance = inverse @ _meat(design, chance, information, clusters) @ inverse
+        covariance = inverse @ _compute_meat(design, chance, information, clusters) @ inverse
     strengths = design.contrast @ covariance[: contestants - 1, : contestants - 1] @ design.contrast.T
     result: Array = np.sqrt(np.clip(np.diag(strengths), 0.0, None))
     return result
 
 
-def _meat(design: _Design, chance: Array, information: Array, clusters: NDArray[np.int64]) -> Array:
+def _compute_meat(design: _Design, chance: Array, information: Array, clusters: NDArray[np.int64]) -> Array:
     """Return the sum of the outer products of the tasks' scores; few tasks are corrected by leave-one-out (CR3)."""
     scores = np.zeros((len(clusters), design.rows.shape[1]))
     np.add.at(scores, design.clusters, design.rows * (design.shares - chance)[:, None])
@@ -234,30 +234,30 @@ def _meat(design: _Design, chance: Array, information: Array, clusters: NDArray[
 def _correct_score(design: _Design, chance: Array, information: Array, cluster: int, score: Array) -> Array:
     """Return the score of a task, corrected for the task's influence on the fit (CR3)."""
     mine = design.clusters == cluster
-    without = information - _information(design.rows[mine], chance[mine])
+    without = information - _compute_information(design.rows[mine], chance[mine])
     # Least squares, as the other tasks alone may not determine everything.
     result: Array = information @ np.linalg.lstsq(without, score, rcond=None)[0]
     return result
 
 
-def _quantile(design: _Design, level: float) -> float:
+def _compute_quantile(design: _Design, level: float) -> float:
     tasks = len(np.unique(design.clusters))
-    return student_quantile(0.5 + level / 2, tasks - 1) if tasks > 1 else NormalDist().inv_cdf(0.5 + level / 2)
+    return compute_student_quantile(0.5 + level / 2, tasks - 1) if tasks > 1 else NormalDist().inv_cdf(0.5 + level / 2)
 
 
-def student_quantile(probability: float, freedom: int) -> float:
+def compute_student_quantile(probability: float, freedom: int) -> float:
     """Return the quantile of Student's t distribution, for a probability above 1/2, by bisection of its angle."""
     low, high = 0.0, math.pi / 2
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        if 0.5 + _student_half(middle, freedom) / 2 < probability:
+        if 0.5 + _compute_student_half(middle, freedom) / 2 < probability:
             low = middle
         else:
             high = middle
     return math.sqrt(freedom) * math.tan((low + high) / 2)
 
 
-def _student_half(angle: float, freedom: int) -> float:
+def _compute_student_half(angle: float, freedom: int) -> float:
     """Return P(|t| < sqrt(freedom) tan(angle)) by the finite series (M. Abramowitz and I. Stegun 1964, 26.7.3-4)."""
     is_odd = freedom % 2 == 1
     cosine = math.cos(angle)

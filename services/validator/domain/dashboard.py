@@ -46,7 +46,7 @@ def list_nodes(dashboard: object) -> list[Node]:
     if not isinstance(trays, dict):
         raise DashboardError
     nodes: dict[str, Node] = {}
-    for item in _items(trays):
+    for item in _iterate_items(trays):
         node_id = item.get("id")
         if isinstance(node_id, str) and node_id.strip() and node_id.strip() not in nodes:
             nodes[node_id.strip()] = Node(
@@ -55,7 +55,7 @@ def list_nodes(dashboard: object) -> list[Node]:
     return list(nodes.values())
 
 
-def _items(trays: dict[object, object]) -> Iterator[dict[str, object]]:
+def _iterate_items(trays: dict[object, object]) -> Iterator[dict[str, object]]:
     others = sorted(str(name) for name in trays if name not in TRAY_ORDER)
     for name in (*TRAY_ORDER, *others):
         tray = trays.get(name)

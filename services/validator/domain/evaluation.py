@@ -165,7 +165,7 @@ def compute_weights(metrics: Sequence[MetricConfig]) -> dict[str, float]:
     return {metric.name: metric.weight for metric in metrics if metric.weight is not None}
 
 
-def overall_score(scores: Sequence[MetricScore], weights: Mapping[str, float]) -> float:
+def compute_overall_score(scores: Sequence[MetricScore], weights: Mapping[str, float]) -> float:
     """Return the weighted sum, rounded to 2 decimals, with weights by configured name (V-60, V-84)."""
     total = 0.0
     for score in scores:

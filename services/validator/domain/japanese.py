@@ -38,10 +38,10 @@ def normalise(text: str) -> str:
     text = unicodedata.normalize("NFKC", text)
     text = "".join(char for char in text if unicodedata.category(char) != "Cf")
     text = _SPACE_INSIDE.sub("", text)
-    return _KATAKANA_RUN.sub(_grammar_in_hiragana, text)
+    return _KATAKANA_RUN.sub(_write_grammar_in_hiragana, text)
 
 
-def _grammar_in_hiragana(run: re.Match[str]) -> str:
+def _write_grammar_in_hiragana(run: re.Match[str]) -> str:
     katakana = run.group()
     if not any(katakana in word for word in _GRAMMAR):
         return katakana

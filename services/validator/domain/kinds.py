@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from libs.prompts.labels import Language
+from libs.prompts.language import Language
 from services.validator.domain.advisor import validate_advisor_report
 from services.validator.domain.findings import ValidationResult
 from services.validator.domain.organizer import validate_organizer_report

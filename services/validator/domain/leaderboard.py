@@ -101,7 +101,7 @@ def rank_by_shrunken_score(teams: Sequence[TeamScores]) -> list[RankingRow]:
     strength = math.exp(math.fsum(math.log(count) for count in counts) / len(counts))
     weights = [count / (count + strength) for count in counts]
     center = math.fsum(w * team.mean for w, team in zip(weights, teams, strict=True)) / math.fsum(weights)
-    deviation = _pooled_deviation(teams)
+    deviation = _pool_deviation(teams)
     rows = [
         RankingRow(
             team.team_id,
@@ -116,7 +116,7 @@ def rank_by_shrunken_score(teams: Sequence[TeamScores]) -> list[RankingRow]:
     return sorted(rows, key=lambda row: (-(row.shrunken_score or 0.0), row.team_id))
 
 
-def _pooled_deviation(teams: Sequence[TeamScores]) -> float | None:
+def _pool_deviation(teams: Sequence[TeamScores]) -> float | None:
     """Return the standard deviation of the scores around the mean of their team."""
     freedom = sum(len(team.scores) - 1 for team in teams)
     if freedom == 0:

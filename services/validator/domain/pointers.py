@@ -42,7 +42,7 @@ def find_value(document: object, pointer: str) -> object:
     """Return the value that the pointer points at, `MISSING` where there is nothing."""
     value = document
     for step in split_pointer(pointer):
-        value = _child(value, step)
+        value = _get_child(value, step)
         if value is MISSING:
             return MISSING
     return value
@@ -56,14 +56,14 @@ def find_matches(document: object, pattern: str) -> Iterator[tuple[str, object]]
     """
     found: list[tuple[str, object]] = [("", document)]
     for step in split_pointer(pattern):
-        found = [(f"{pointer}/{key}", value) for pointer, parent in found for key, value in _step(parent, step)]
+        found = [(f"{pointer}/{key}", value) for pointer, parent in found for key, value in _follow_token(parent, step)]
     yield from found
 
 
-def _step(parent: object, step: str) -> Iterator[tuple[str, object]]:
+def _follow_token(parent: object, step: str) -> Iterator[tuple[str, object]]:
     if step != "*":
         if parent is not MISSING:
-            yield escape_step(step), _child(parent, step)
+            yield escape_step(step), _get_child(parent, step)
     elif isinstance(parent, list):
         for index, value in enumerate(parent):
             yield str(index), value
@@ -72,7 +72,7 @@ def _step(parent: object, step: str) -> Iterator[tuple[str, object]]:
             yield escape_step(str(key)), value
 
 
-def _child(parent: object, step: str) -> object:
+def _get_child(parent: object, step: str) -> object:
     if isinstance(parent, dict):
         return parent.get(step, MISSING)
     if isinstance(parent, list) and step.isascii() and step.isdigit() and len(step) < 10:

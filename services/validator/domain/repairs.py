@@ -19,13 +19,13 @@ def find_broken_parts(report: Mapping[str, Any], findings: Sequence[Finding]) ->
         for pointer in finding.pointers:
             if not pointer:
                 return {}
-            messages = parts.setdefault(_part_of(report, pointer), [])
+            messages = parts.setdefault(_find_part(report, pointer), [])
             if finding.message not in messages:
                 messages.append(finding.message)
-    return _without_nested(parts)
+    return _remove_nested(parts)
 
 
-def _part_of(report: Mapping[str, Any], pointer: str) -> str:
+def _find_part(report: Mapping[str, Any], pointer: str) -> str:
     top, *rest = split_pointer(pointer)
     value = report.get(top)
     if rest and isinstance(value, list) and rest[0].isdigit() and int(rest[0]) < len(value):
@@ -33,7 +33,7 @@ def _part_of(report: Mapping[str, Any], pointer: str) -> str:
     return f"/{escape_step(top)}"
 
 
-def _without_nested(parts: dict[str, list[str]]) -> dict[str, list[str]]:
+def _remove_nested(parts: dict[str, list[str]]) -> dict[str, list[str]]:
     whole: dict[str, list[str]] = {}
     for pointer, messages in parts.items():
         outer = pointer.rpartition("/")[0]

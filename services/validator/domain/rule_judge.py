@@ -46,17 +46,17 @@ class TextScores:
 
 def score_text(user_query: str, submission: str) -> TextScores:
     """Score coverage (query terms that recur), relevance (sentences with one), clarity (sentences that are short)."""
-    wanted = _terms(user_query)
+    wanted = _extract_terms(user_query)
     sentences = [sentence for sentence in _SENTENCE.findall(submission) if sentence.strip()]
     if not sentences or not wanted:
         return TextScores(0.0, 0.0, 0.0)
-    coverage = len(wanted & _terms(submission)) / len(wanted)
-    relevance = sum(bool(wanted & _terms(sentence)) for sentence in sentences) / len(sentences)
+    coverage = len(wanted & _extract_terms(submission)) / len(wanted)
+    relevance = sum(bool(wanted & _extract_terms(sentence)) for sentence in sentences) / len(sentences)
     clarity = sum(min(1.0, EASY_SENTENCE_CHARS / len(sentence.strip())) for sentence in sentences) / len(sentences)
     return TextScores(round(100 * coverage, 2), round(100 * relevance, 2), round(100 * clarity, 2))
 
 
-def _terms(text: str) -> set[str]:
+def _extract_terms(text: str) -> set[str]:
     """Return words in Latin letters, and pairs of neighbouring characters of Japanese, which has no spaces."""
     terms: set[str] = set()
     for word in _WORD.findall(text.lower()):

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
-from libs.prompts.labels import Language
+from libs.prompts.language import load_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +16,7 @@ class JudgeInstructions:
     comparison: str
 
 
-_TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-METRIC_INSTRUCTIONS = TypeAdapter(Mapping[Language, Mapping[str, str]]).validate_python(_TEXTS["metrics"])
+_FILE = Path(__file__).with_suffix(".toml")
+METRIC_INSTRUCTIONS = load_texts(_FILE, dict[str, str], "metrics")
 """The rubric of each built-in metric, by language and name."""
-JUDGE_INSTRUCTIONS = TypeAdapter(Mapping[Language, JudgeInstructions]).validate_python(_TEXTS["judges"])
+JUDGE_INSTRUCTIONS = load_texts(_FILE, JudgeInstructions, "judges")

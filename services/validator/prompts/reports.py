@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from libs.prompts.labels import Language
+from libs.prompts.language import Language
 from services.validator.domain.dashboard import Brief, Node
 from services.validator.domain.kinds import ReportKind
 from services.validator.domain.pointers import MISSING, find_value
@@ -25,7 +25,7 @@ def build_base_prompt(
 ) -> str:
     """Return the prompt for a report of the kind about a dashboard (V-32)."""
     texts = PROMPT_TEXTS[language]
-    lines = [*_task(kind, language), "", texts.nodes]
+    lines = [*_describe_task(kind, language), "", texts.nodes]
     lines += [encode_node(node) for node in nodes] or [texts.no_nodes]
     lines += ["", texts.inputs, f"dashboard: {encode_to_line(brief.dashboard)}"]
     if focus is not None:
@@ -42,11 +42,11 @@ def build_inputs_prompt(
 ) -> str:
     """Return the prompt for a report of a registered kind about any inputs."""
     texts = PROMPT_TEXTS[language]
-    lines = [*_task(kind, language), "", texts.known_ids, encode_to_line(list(valid_node_ids))]
+    lines = [*_describe_task(kind, language), "", texts.known_ids, encode_to_line(list(valid_node_ids))]
     return "\n".join([*lines, "", texts.inputs, encode_to_line(inputs)])
 
 
-def _task(kind: ReportKind, language: Language) -> list[str]:
+def _describe_task(kind: ReportKind, language: Language) -> list[str]:
     texts, instructions = PROMPT_TEXTS[language], kind.instructions[language]
     return [
         texts.task.format(title=kind.title),

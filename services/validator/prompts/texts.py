@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
-from libs.prompts.labels import Language
+from libs.prompts.language import load_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +41,6 @@ class RuleTexts:
     whole: str
 
 
-_TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-PROMPT_TEXTS = TypeAdapter(Mapping[Language, ReportPromptTexts]).validate_python(_TEXTS["run"])
-RULE_TEXTS = TypeAdapter(Mapping[Language, RuleTexts]).validate_python(_TEXTS["rules"])
+_FILE = Path(__file__).with_suffix(".toml")
+PROMPT_TEXTS = load_texts(_FILE, ReportPromptTexts, "run")
+RULE_TEXTS = load_texts(_FILE, RuleTexts, "rules")

@@ -21,7 +21,7 @@ def drop_fields(report: Report, *names: str) -> Report:
 
 
 @pytest.mark.parametrize("name", ADVISOR_SAMPLES)
-def test_samples_are_valid(name: str) -> None:  # V-04, V-19 to V-28, section 4
+def test_samples_are_valid(name: str) -> None:  # V-03, V-04, V-19 to V-28, section 4
     ids, report, warnings = ADVISOR_SAMPLES[name]
     before = copy.deepcopy(report)
     result = validate_advisor_report(report, ids)

@@ -15,7 +15,11 @@ from scipy.stats import kendalltau
 from scipy.stats import t as student
 
 from chassis.errors import FailedPrecondition
-from services.validator.domain.bradley_terry import nonnegative_least_squares, rank_comparisons, student_quantile
+from services.validator.domain.bradley_terry import (
+    compute_student_quantile,
+    rank_comparisons,
+    solve_nonnegative_least_squares,
+)
 from services.validator.domain.comparisons import Comparison, Preference, RankingOptions
 from services.validator.domain.errors import ComparisonsInvalid, ModelKeyMissing, NotIdentifiable
 from services.validator.usecases.compare import CompareSubmissions, ComparisonTask, ContestantSubmission
@@ -207,14 +211,14 @@ async def test_a_missing_key_ends_it_with_that_error() -> None:
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4, 11, 100, 1001])
 @pytest.mark.parametrize("probability", [0.75, 0.95, 0.975, 0.9995])
 def test_the_quantile_is_the_one_of_scipy(probability: float, freedom: int) -> None:
-    assert student_quantile(probability, freedom) == pytest.approx(student.ppf(probability, freedom), rel=1e-9)
+    assert compute_student_quantile(probability, freedom) == pytest.approx(student.ppf(probability, freedom), rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_least_squares_are_those_of_scipy(seed: int) -> None:
     rng = np.random.default_rng(seed)
     matrix, target = rng.normal(size=(5, 40 if seed % 2 else 4)), rng.normal(size=5)
-    solution = nonnegative_least_squares(matrix, target)
+    solution = solve_nonnegative_least_squares(matrix, target)
     assert (solution >= 0).all()
     assert np.linalg.norm(matrix @ solution - target) == pytest.approx(nnls(matrix, target)[1], abs=1e-8)
 

@@ -30,8 +30,8 @@ from services.validator.domain.evaluation import (
     MetricScore,
     ModelId,
     Sampling,
+    compute_overall_score,
     compute_weights,
-    overall_score,
 )
 from services.validator.usecases.evaluate import Evaluator
 from services.validator.usecases.judge import JudgmentClient
@@ -125,7 +125,7 @@ def test_names_are_unique_and_not_blank() -> None:  # V-56, V-58
 
 def test_a_score_without_weight_is_an_error() -> None:  # V-60, V-84
     with pytest.raises(ValueError, match=r"^Weight not found for metric 'b'$"):
-        overall_score([MetricScore("b", 1.0)], {"a": 1.0})
+        compute_overall_score([MetricScore("b", 1.0)], {"a": 1.0})
 
 
 async def test_scores_carry_the_configured_name() -> None:  # V-57, V-84
@@ -334,7 +334,7 @@ def client(judge: ScriptedJudge) -> JudgmentClient:
     return JudgmentClient(RetryingJudge(judge, Pauses()), MODEL)
 
 
-async def test_the_judgement_of_prospects() -> None:  # V-63, V-64, V-65
+async def test_the_judgement_of_prospects() -> None:  # V-63, V-64, V-65, B-54
     judge = ScriptedJudge([GOOD])
     judgment = await client(judge).judge_improvement_prospects("完成した prompt {x}")
     assert judgment.model_dump() == GOOD

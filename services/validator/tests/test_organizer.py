@@ -32,7 +32,7 @@ def errors(report: object, ids: list[Any] | None = None) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ORGANIZER_SAMPLES)
-def test_samples_are_valid(name: str) -> None:  # V-04, V-13 to V-18, section 4
+def test_samples_are_valid(name: str) -> None:  # V-01, V-02, V-04, V-13 to V-18, section 4
     ids, report, warnings = ORGANIZER_SAMPLES[name]
     before = copy.deepcopy(report)
     result = validate_organizer_report(report, ids)

@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from chassis.logging import get_logger
-from libs.prompts.labels import Language
+from libs.prompts.language import LanguageSetting, choose_language
 from services.validator.domain.comparisons import Comparison, ComparisonRanking, Preference, RankingOptions
 from services.validator.domain.errors import ComparisonsInvalid, NotIdentifiable
 from services.validator.domain.evaluation import ModelId
@@ -87,11 +87,11 @@ class CompareSubmissions:
     """Compares with the models of its judge; a failed call is unmeasured, neither win nor loss nor tie."""
 
     def __init__(
-        self, judge: RetryingJudge, default_model: str, language: Language = "ja", *, concurrency: int = 16
+        self, judge: RetryingJudge, default_model: str, language: LanguageSetting = "ja", *, concurrency: int = 16
     ) -> None:
         self._judge = judge
         self._default_model = default_model
-        self._instruction = JUDGE_INSTRUCTIONS[language].comparison
+        self._language: LanguageSetting = language
         self._concurrency = concurrency
 
     async def __call__(
@@ -102,7 +102,7 @@ class CompareSubmissions:
         max_comparisons: int = DEFAULT_MAX_COMPARISONS,
     ) -> Tournament:
         """Compare every pair of every task in both orders. Raises ComparisonsInvalid, ModelIdInvalid."""
-        pairs = list(_pairs(tasks))
+        pairs = list(_iterate_pairs(tasks))
         if len(pairs) > max_comparisons:
             raise ComparisonsInvalid(
                 f"{len(pairs)} comparisons are needed and max_comparisons is {max_comparisons}: "
@@ -133,7 +133,8 @@ class CompareSubmissions:
 
     async def _compare(self, pair: _Pair, call: JudgeCall) -> Comparison:
         subject = QuestionSubject(pair.task.user_query, (pair.first.content, pair.second.content))
-        question = JudgeQuestion(self._instruction, _prompt(pair), subject)
+        instruction = JUDGE_INSTRUCTIONS[choose_language(self._language, pair.task.user_query)].comparison
+        question = JudgeQuestion(instruction, _build_prompt(pair), subject)
         try:
             judged = await self._judge.judge(call, question, JudgedPreference)
             preference = Preference(judged.preference)
@@ -155,7 +156,7 @@ class CompareSubmissions:
         )
 
 
-def _pairs(tasks: Sequence[ComparisonTask]) -> Iterator[_Pair]:
+def _iterate_pairs(tasks: Sequence[ComparisonTask]) -> Iterator[_Pair]:
     _refuse_duplicates("task", [task.task_id for task in tasks])
     for task in tasks:
         _refuse_duplicates(f"submission of task '{task.task_id}'", [item.id for item in task.submissions])
@@ -170,7 +171,7 @@ def _refuse_duplicates(what: str, ids: Sequence[str]) -> None:
         raise ComparisonsInvalid(f"duplicate {what}: {', '.join(duplicates[:10])}")
 
 
-def _prompt(pair: _Pair) -> str:
+def _build_prompt(pair: _Pair) -> str:
     """Return the request and both submissions as JSON, so that no text can pose as another part of the prompt."""
     parts = {"request": pair.task.user_query, "first": pair.first.content, "second": pair.second.content}
     return json.dumps(parts, ensure_ascii=False, indent=2)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from libs.prompts.builder import UserPromptBuilder
-from libs.prompts.labels import Language
+from libs.prompts.language import LanguageSetting
 from services.validator.domain.confidence_sequence import compute_mean_interval
 from services.validator.domain.errors import EvaluatorAPIError
 from services.validator.domain.evaluation import (
@@ -18,8 +18,8 @@ from services.validator.domain.evaluation import (
     ModelId,
     SampledScore,
     Sampling,
+    compute_overall_score,
     compute_weights,
-    overall_score,
 )
 from services.validator.usecases.judging import JudgeFailed, RetryingJudge
 from services.validator.usecases.metrics import LLMJudgeMetric, find_metric
@@ -39,12 +39,12 @@ class Evaluator:
     """Scores submissions with the models of its judge."""
 
     def __init__(
-        self, judge: RetryingJudge, prompts: UserPromptBuilder, default_model: str, language: Language = "ja"
+        self, judge: RetryingJudge, prompts: UserPromptBuilder, default_model: str, language: LanguageSetting = "ja"
     ) -> None:
         self._judge = judge
         self._prompts = prompts
         self._default_model = default_model
-        self._language: Language = language
+        self._language: LanguageSetting = language
 
     async def evaluate(self, request: EvaluationRequest) -> EvaluationResult:
         """Return all scores; the first metric that fails raises EvaluatorAPIError (V-61).
@@ -53,11 +53,11 @@ class Evaluator:
         """
         config = request.config
         weights = compute_weights(config.metrics)
-        tasks = [self._task(metric, config) for metric in config.metrics]
+        tasks = [self._build_task(metric, config) for metric in config.metrics]
         scores = [await self._score(task, request, config.sampling) for task in tasks]
-        return EvaluationResult(tuple(scores), overall_score(scores, weights))
+        return EvaluationResult(tuple(scores), compute_overall_score(scores, weights))
 
-    def _task(self, metric: MetricConfig, config: EvaluationConfig) -> _Task:
+    def _build_task(self, metric: MetricConfig, config: EvaluationConfig) -> _Task:
         model = ModelId.parse(metric.model or config.model or self._default_model)
         call = JudgeCall(model, config.temperature, config.timeout_seconds, config.max_retries)
         return _Task(metric, find_metric(metric.built_in)(self._judge, self._prompts, self._language), call)
@@ -70,7 +70,7 @@ class Evaluator:
                 request.user_query, request.submission, task.call, task.config.instruction
             )
         except JudgeFailed as failed:
-            raise _evaluator_error(task, failed) from failed.cause
+            raise _build_evaluator_error(task, failed) from failed.cause
         return MetricScore(task.config.name, judged.score, judged.evaluator_comment)
 
     async def _sample_score(self, task: _Task, request: EvaluationRequest, sampling: Sampling) -> MetricScore:
@@ -85,7 +85,7 @@ class Evaluator:
             except JudgeFailed as failed:
                 unmeasured += 1
                 if number == sampling.max_samples and not samples:
-                    raise _evaluator_error(task, failed) from failed.cause
+                    raise _build_evaluator_error(task, failed) from failed.cause
                 continue
             samples.append(judged.score)
             comment = judged.evaluator_comment
@@ -97,5 +97,5 @@ class Evaluator:
         return MetricScore(task.config.name, mean, comment, SampledScore(tuple(samples), unmeasured, lower, upper))
 
 
-def _evaluator_error(task: _Task, failed: JudgeFailed) -> EvaluatorAPIError:
+def _build_evaluator_error(task: _Task, failed: JudgeFailed) -> EvaluatorAPIError:
     return EvaluatorAPIError(task.call.model.provider, task.config.name, failed.retries, failed.cause)

@@ -11,7 +11,7 @@ from chassis.errors import DeadlineExceeded, FailedPrecondition
 from chassis.logging import get_logger
 from libs.llm.errors import ModelOffline, ReplyNotStructured
 from libs.llm.replies import extract_json_object
-from libs.prompts.labels import Language
+from libs.prompts.language import Language
 from services.validator.domain.dashboard import Node
 from services.validator.domain.kinds import ReportKind
 from services.validator.domain.quoting import escape_to_line
@@ -58,16 +58,16 @@ async def _run_attempts(
     attempts: list[Attempt] = []
     stop = StopReason.ATTEMPTS_EXHAUSTED
     for number in range(1 + options.max_regenerations):
-        attempt = await _make_attempt(assignment, model, _next_request(assignment, attempts, number, options))
+        attempt = await _make_attempt(assignment, model, _build_next_request(assignment, attempts, number, options))
         attempts.append(attempt)
         _log_attempt(assignment.kind, attempt)
         if attempt.ok:
             stop = StopReason.VALID
             break
-        if options.stop_on_repeated_faults and _same_faults(attempts):
+        if options.stop_on_repeated_faults and _has_same_faults(attempts):
             stop = StopReason.REPEATED_FAULTS
             break
-    run = _outcome(assignment.kind, attempts, stop)
+    run = _build_outcome(assignment.kind, attempts, stop)
     # The specification counts every record it names as one of WARNING or above (README, "Logged").
     event = f"[{assignment.kind.name}] final retryCount={run.retry_count} ok={_lower(run.ok)}"
     log.warning(event)
@@ -86,7 +86,9 @@ class _Request:
     parts: Mapping[str, Sequence[str]] | None = None
 
 
-def _next_request(assignment: Assignment, attempts: Sequence[Attempt], number: int, options: RunOptions) -> _Request:
+def _build_next_request(
+    assignment: Assignment, attempts: Sequence[Attempt], number: int, options: RunOptions
+) -> _Request:
     # A failed call says nothing about the report, so it never enters a prompt: the latest answer does.
     answered = next((attempt for attempt in reversed(attempts) if attempt.answer), None)
     if answered is None:
@@ -101,11 +103,13 @@ def _next_request(assignment: Assignment, attempts: Sequence[Attempt], number: i
             prompt = build_repair_prompt(assignment.kind, latest.report, parts, ids, nodes, assignment.language)
             return _Request(number, prompt, latest.report, parts)
     correction = build_correction_prompt(answered.errors, assignment.valid_node_ids, assignment.language)
-    prompt = build_regeneration_prompt(assignment.base_prompt, correction, _whole_answer(answered), assignment.language)
+    prompt = build_regeneration_prompt(
+        assignment.base_prompt, correction, _restore_answer(answered), assignment.language
+    )
     return _Request(number, prompt)
 
 
-def _whole_answer(attempt: Attempt) -> str:
+def _restore_answer(attempt: Attempt) -> str:
     """Return the answer to correct; after a partial repair this is the whole report."""
     if attempt.repair is Repair.FULL or attempt.report is None:
         return attempt.answer
@@ -140,13 +144,13 @@ def _report_in(text: str, request: _Request) -> Mapping[str, Any] | None:
     return apply_repairs(request.report, request.parts, answer)
 
 
-def _same_faults(attempts: Sequence[Attempt]) -> bool:
+def _has_same_faults(attempts: Sequence[Attempt]) -> bool:
     if len(attempts) < 2 or attempts[-1].report is None or attempts[-2].report is None:
         return False
     return set(attempts[-1].result.error_findings) == set(attempts[-2].result.error_findings)
 
 
-def _outcome(kind: ReportKind, attempts: Sequence[Attempt], stop: StopReason) -> ReportRun:
+def _build_outcome(kind: ReportKind, attempts: Sequence[Attempt], stop: StopReason) -> ReportRun:
     last = attempts[-1]
     report = next((attempt.report for attempt in reversed(attempts) if attempt.report is not None), None)
     return ReportRun(

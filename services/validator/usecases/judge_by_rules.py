@@ -7,7 +7,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from libs.prompts.contexts import ImprovementJudgment
-from libs.prompts.labels import Language
+from libs.prompts.language import LanguageSetting, choose_language
 from services.validator.domain.rule_judge import NOTE, choose_preference, judge_prospects, score_text
 from services.validator.usecases.compare import JudgedPreference
 from services.validator.usecases.metrics import JudgedScore
@@ -23,23 +23,24 @@ CONFIDENCE = 0.5
 class RuleJudge:
     """Answers the questions of all judges by rules."""
 
-    def __init__(self, language: Language = "ja") -> None:
-        self._note = NOTE[language]
+    def __init__(self, language: LanguageSetting = "ja") -> None:
+        self._language: LanguageSetting = language
 
     def judge(self, question: JudgeQuestion, shape: type[S]) -> S:
         """Return the answer in the shape of a judge. Raises TypeError for any other shape."""
         subject = question.subject
+        note = NOTE[choose_language(self._language, subject.user_query or question.prompt)]
         if shape is JudgedScore:
             scores = score_text(subject.user_query, subject.submissions[0])
-            answer = {"score": scores.of_metric(subject.metric), "evaluator_comment": self._note}
+            answer = {"score": scores.of_metric(subject.metric), "evaluator_comment": note}
         elif shape is JudgedPreference:
             answer = {
                 "preference": choose_preference(subject.user_query, *subject.submissions),
-                "reasoning": self._note,
+                "reasoning": note,
             }
         elif shape is ImprovementJudgment:
             seen = judge_prospects(question.prompt)
-            reasoning = f"{self._note} {', '.join(f'{score:.2f}' for score in seen.scores)}".rstrip()
+            reasoning = f"{note} {', '.join(f'{score:.2f}' for score in seen.scores)}".rstrip()
             answer = {"should_continue": seen.should_continue, "reasoning": reasoning, "confidence_score": CONFIDENCE}
         else:
             raise TypeError(f"no rule can fill a {shape.__name__}")

@@ -45,7 +45,7 @@ class RetryingJudge:
                 lambda: self._model.judge(call, question, shape),
                 _may_pass,
                 before_pause=lambda attempt, pause, error: log.warning(
-                    "judge failed; trying again", model=str(call.model), pause_seconds=round(pause, 1), why=str(error)
+                    "judge failed; trying again", model=str(call.model), pause_seconds=round(pause, 1), error=str(error)
                 ),
                 sleep=self._sleep,
                 rng=self._rng,

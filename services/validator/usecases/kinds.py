@@ -36,16 +36,16 @@ class Kinds:
         except KindNotFound:
             others = await self.definitions.page("", LISTED_NAMES)
             raise ReportTypeUnknown([other.definition.name for other in others]) from None
-        return await self._usable(registered.definition)
+        return await self._get_usable(registered.definition)
 
     async def register(self, request: IdempotencyKey, definition: KindDefinition) -> RegisteredKind:
         """Store a definition that compiles. Raises KindInvalid, KindExists, RequestIdReused."""
         if definition.name in BUILT_IN_KINDS:
             raise KindExists(definition.name)
-        await self._usable(definition)
+        await self._get_usable(definition)
         return await self.definitions.add(request, definition)
 
-    async def _usable(self, definition: KindDefinition) -> ReportKind:
+    async def _get_usable(self, definition: KindDefinition) -> ReportKind:
         if definition not in self._compiled:
             kind = await asyncio.to_thread(self._compile, definition)
             if len(self._compiled) >= MAX_COMPILED_KINDS:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from libs.prompts.builder import UserPromptBuilder
 from libs.prompts.contexts import EvaluatorPromptContext
-from libs.prompts.labels import Language
+from libs.prompts.language import LanguageSetting, choose_language
 from services.validator.domain.errors import EvaluationInvalid, PromptUnusable
 from services.validator.prompts.instructions import METRIC_INSTRUCTIONS
 from services.validator.usecases.judging import RetryingJudge
@@ -27,14 +27,14 @@ class JudgedScore(BaseModel):
 class LLMJudgeMetric:
     """A metric judged by a model; subclasses have an instruction of their own."""
 
-    def __init__(self, judge: RetryingJudge, prompts: UserPromptBuilder, language: Language = "ja") -> None:
+    def __init__(self, judge: RetryingJudge, prompts: UserPromptBuilder, language: LanguageSetting = "ja") -> None:
         self._judge = judge
         self._prompts = prompts
-        self._language: Language = language
+        self._language: LanguageSetting = language
 
-    def get_instruction(self) -> str:
-        """Return the metric's rubric in the configured language."""
-        return METRIC_INSTRUCTIONS[self._language][type(self).__name__]
+    def get_instruction(self, user_query: str = "") -> str:
+        """Return the metric's rubric in the configured language, else that of the query."""
+        return METRIC_INSTRUCTIONS[choose_language(self._language, user_query)][type(self).__name__]
 
     def _get_user_prompt(self, user_query: str, submission: str) -> str:
         context = EvaluatorPromptContext(user_query=user_query, submission=submission)
@@ -49,7 +49,7 @@ class LLMJudgeMetric:
         """Score a submission; `instruction` replaces the metric's own (V-52). Raises JudgeFailed."""
         subject = QuestionSubject(user_query, (submission,), type(self).__name__)
         prompt = self._get_user_prompt(user_query, submission)
-        question = JudgeQuestion(instruction or self.get_instruction(), prompt, subject)
+        question = JudgeQuestion(instruction or self.get_instruction(user_query), prompt, subject)
         return await self._judge.judge(call, question, JudgedScore)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from libs.prompts.labels import Language
+from libs.prompts.language import Language
 from services.validator.domain.dashboard import Brief, DashboardError, TargetError, find_focus, list_nodes
 from services.validator.domain.errors import InputsNotObject, KindBuiltIn, ReportNotJson
 from services.validator.domain.kinds import ADVISOR, BUILT_IN_KINDS, ORGANIZER, ReportKind

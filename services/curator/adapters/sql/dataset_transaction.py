@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -11,16 +11,18 @@ from sqlalchemy import Connection, bindparam, func, select, update
 
 from libs.embedding.store import insert_embeddings
 from libs.storage.idempotency import IdempotencyKey
-from services.curator.adapters.sql import schema
+from services.curator.adapters.sql import queries, schema
 from services.curator.adapters.sql.locked_dataset import LockedDataset
 from services.curator.adapters.sql.notifications import notify
+from services.curator.adapters.sql.queries import require_datasets
 from services.curator.domain.curation import Operation, VoteOutcome
 from services.curator.domain.draft import Draft
-from services.curator.domain.ids import number_of
+from services.curator.domain.evidence import Evidence
+from services.curator.domain.ids import parse_number
 from services.curator.domain.log import Origin, Revision, SlotChange, Stamp, StoredBullet
-from services.curator.domain.playbook import content_fingerprint, estimate_tokens
+from services.curator.domain.playbook import estimate_tokens, hash_content
 from services.curator.domain.policy import Policy
-from services.curator.domain.review import PendingChange
+from services.curator.domain.review import PendingChange, hold_evidence
 from services.curator.usecases.embed_new_texts import NewEmbeddings
 
 _POSITIONS_BY_COUNT = 16
@@ -61,7 +63,7 @@ class SqlDatasetTransaction(LockedDataset):
 
     def store_response(self, key: IdempotencyKey, response: bytes, payload: bytes) -> None:
         """Store response and payload of a request. Raises RequestDone, RequestIdReused."""
-        schema.requests.store_response(self._connection, key, response, self._now, payload)
+        schema.requests.store_response(self._connection, key, response, self._now, payload, dataset=self.dataset)
 
     def store_embeddings(self, embeddings: NewEmbeddings) -> None:
         """Store the embeddings of texts in the transaction of the request."""
@@ -80,6 +82,8 @@ class SqlDatasetTransaction(LockedDataset):
         votes: Sequence[VoteOutcome] = (),
     ) -> Revision:
         """Append the draft to the log as the next revision, and update the fold."""
+        if not self._created_at:
+            self.set_created_at(draft.stamp.at)
         if draft.stamp.revision != self.revision + 1:
             raise ValueError(f"the draft is for revision {draft.stamp.revision}, the next one is {self.revision + 1}")
         changes = draft.changes
@@ -104,6 +108,25 @@ class SqlDatasetTransaction(LockedDataset):
         self.revisions.append(revision)
         return revision
 
+    def delete_contents(self, origin: Origin) -> Revision:
+        """Delete all rows of the dataset, and append the deletion as the one revision that stays. DatasetNotFound."""
+        require_datasets(self._connection, [self.dataset])
+        requests, revision = schema.requests.table, schema.revision
+        # Responses that were stored before the column existed are found by the revision that they made.
+        made = select(revision.c.request_id).where(revision.c.dataset == self.dataset, revision.c.request_id != "")
+        is_mine = (requests.c.dataset == self.dataset) | requests.c.request_id.in_(made)
+        self._connection.execute(requests.delete().where(is_mine))
+        for table in (schema.bullet, schema.change, schema.vote, schema.pending, revision):
+            self._connection.execute(table.delete().where(table.c.dataset == self.dataset))
+        draft = self.new_draft()
+        draft.bullets = draft.next_slot = self._retired = 0
+        tombstone = self.append(draft, origin, f"{self.bullets} deleted")
+        self.deleted_revision, self._policy = tombstone.number, None
+        values = {"deleted_revision": tombstone.number, "deleted_at": tombstone.stamp.at, "is_erased": 0}
+        table = schema.dataset
+        self._connection.execute(update(table).where(table.c.name == self.dataset).values(policy=None, **values))
+        return tombstone
+
     def set_policy(self, policy: Policy) -> None:
         """Replace the policy of the dataset."""
         self._policy = policy
@@ -117,35 +140,47 @@ class SqlDatasetTransaction(LockedDataset):
         values = {"created_at": self._created_at}
         self._connection.execute(update(table).where(table.c.name == self.dataset).values(**values))
 
-    def store_pending(self, change: PendingChange) -> None:
-        """Store a pending change, new or decided."""
+    def store_pending(self, *changes: PendingChange) -> None:
+        """Store pending changes, new or decided."""
         table = schema.pending
-        self._connection.execute(table.delete().where(table.c.id == change.id))
-        row = {
-            "id": change.id,
-            "dataset": self.dataset,
-            "state": change.state.value,
-            "proposed": change.proposed,
-            "expires": change.expires,
-            "body": change,
-        }
-        self._connection.execute(table.insert(), row)
+        rows = [
+            {
+                "id": change.id,
+                "dataset": self.dataset,
+                "state": change.state.value,
+                "proposed": change.proposed,
+                "expires": change.expires,
+                "body": change,
+            }
+            for change in changes
+        ]
+        if rows:
+            self._connection.execute(table.delete().where(table.c.id.in_([change.id for change in changes])))
+            self._connection.execute(table.insert(), rows)
+
+    def evidence(self, operations: Sequence[str] | None = None) -> dict[str, Evidence]:
+        """Return the records of evidence by operation: of these operations, or all."""
+        return queries.evidence(self._connection, self.dataset, operations)
+
+    def store_evidence(self, records: Iterable[Evidence]) -> None:
+        """Store records of evidence in place of those of their operations."""
+        self.store_pending(*(hold_evidence(self.dataset, record, self.now) for record in records))
 
     def _write_fold(self, changes: Sequence[SlotChange]) -> None:
         gone = [{"of_dataset": self.dataset, "in_slot": change.slot} for change in changes if change.before]
         if gone:
             self._connection.execute(_DROP_BULLET, gone)
-        rows = [self._row(change.after) for change in changes if change.after]
+        rows = [self._build_row(change.after) for change in changes if change.after]
         if rows:
             self._connection.execute(_ADD_BULLET, rows)
 
-    def _row(self, stored: StoredBullet) -> dict[str, object]:
+    def _build_row(self, stored: StoredBullet) -> dict[str, object]:
         return {
             "dataset": self.dataset,
             "slot": stored.slot,
             "bullet_id": stored.bullet.id,
-            "number": number_of(stored.bullet.id),
-            "fingerprint": content_fingerprint(stored.bullet.content),
+            "number": parse_number(stored.bullet.id),
+            "fingerprint": hash_content(stored.bullet.content),
             "tokens": estimate_tokens(stored.bullet.content),
             "body": stored,
         }
@@ -182,7 +217,7 @@ class SqlDatasetTransaction(LockedDataset):
 
     def _set_positions(self, changes: Sequence[SlotChange], bullets_after: int) -> list[SlotChange]:
         """Return the changes with positions: after the revision, or before it for a removed bullet."""
-        ranks = self._ranks(changes, bullets_after)
+        ranks = self._rank_rows(changes, bullets_after)
         removed = sorted(change.slot for change in changes if change.after is None)
         inserted = sorted(change.slot for change in changes if change.before is None)
 
@@ -193,7 +228,7 @@ class SqlDatasetTransaction(LockedDataset):
 
         return [replace(change, position=position(change)) for change in changes]
 
-    def _ranks(self, changes: Sequence[SlotChange], bullets_after: int) -> dict[int, int]:
+    def _rank_rows(self, changes: Sequence[SlotChange], bullets_after: int) -> dict[int, int]:
         """Return the number of present bullets before each changed slot."""
         appended = [change.slot for change in changes if change.slot >= self.next_slot]
         ranks = {slot: bullets_after - len(appended) + index for index, slot in enumerate(appended)}
@@ -245,8 +280,6 @@ class SqlDatasetTransaction(LockedDataset):
 
     def _advance(self, draft: Draft) -> None:
         self._committed = draft.stamp.at
-        if self.revision == 0 and not self._created_at:
-            self._created_at = draft.stamp.at.isoformat()
         self.revision, self.bullets, self.next_slot = draft.stamp.revision, draft.bullets, draft.next_slot
         values = {
             "of_dataset": self.dataset,

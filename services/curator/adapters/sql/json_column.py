@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import Text
 from sqlalchemy.types import TypeDecorator
 
+from chassis.field_errors import describe_rule
 from libs.storage.errors import UndecodableRow
 
 T = TypeVar("T")
@@ -31,21 +32,27 @@ class JsonColumn(TypeDecorator[T], Generic[T]):
         self.kind = kind
         self.cached_characters = cached_characters
         self._adapter: TypeAdapter[T] = TypeAdapter(kind)
-        self._by_text: LRUCache[str, tuple[T, str]] = LRUCache(cached_characters, _characters)
-        self._by_identity: LRUCache[int, tuple[T, str]] = LRUCache(cached_characters, _characters)
+        self._by_text: LRUCache[str, tuple[T, str]] = LRUCache(cached_characters, _count_characters)
+        self._by_identity: LRUCache[int, tuple[T, str]] = LRUCache(cached_characters, _count_characters)
         self._lock = threading.Lock()
+
+    def clear_cache(self) -> None:
+        """Drop the cached texts."""
+        with self._lock:
+            self._by_text.clear()
+            self._by_identity.clear()
 
     def process_bind_param(self, value: T | None, dialect: Any) -> str | None:
         """Return the stored text."""
         if value is None:
             return None
-        return self._lookup(self._by_identity, id(value), lambda: (value, self._encode(value)))[1]
+        return self._build_lookup(self._by_identity, id(value), lambda: (value, self._encode(value)))[1]
 
     def process_result_value(self, value: Any, dialect: Any) -> T | None:
         """Return the object."""
         if value is None:
             return None
-        return self._lookup(self._by_text, value, lambda: (self._decode(value), value))[0]
+        return self._build_lookup(self._by_text, value, lambda: (self._decode(value), value))[0]
 
     def _encode(self, value: T) -> str:
         return self._adapter.dump_json(value, exclude_defaults=True).decode()
@@ -55,10 +62,10 @@ class JsonColumn(TypeDecorator[T], Generic[T]):
             return self._adapter.validate_json(text)
         except ValidationError as error:
             # The message must not contain the input, which is a user's text.
-            message = f"a stored {self.kind.__name__} does not parse: {error.errors()[0]['msg']}"
+            message = f"a stored {self.kind.__name__} does not parse: {describe_rule(error.errors()[0])}"
             raise UndecodableRow(message) from error
 
-    def _lookup(
+    def _build_lookup(
         self, cache: LRUCache[Any, tuple[T, str]], key: Any, create: Callable[[], tuple[T, str]]
     ) -> tuple[T, str]:
         with self._lock:
@@ -72,5 +79,5 @@ class JsonColumn(TypeDecorator[T], Generic[T]):
         return entry
 
 
-def _characters(entry: tuple[object, str]) -> int:
+def _count_characters(entry: tuple[object, str]) -> int:
     return len(entry[1])

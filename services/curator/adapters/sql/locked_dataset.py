@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, Text, bindparam, 
 from chassis.errors import shorten
 from libs.storage.engines import insert_for
 from services.curator.adapters.sql import schema
-from services.curator.adapters.sql.queries import changes_where
+from services.curator.adapters.sql.queries import select_changes
 from services.curator.domain.draft import Ballot
 from services.curator.domain.errors import PendingChangeNotFound
 from services.curator.domain.log import RevisionKind, SlotChange, StoredBullet
@@ -50,21 +50,22 @@ class LockedDataset:
         self.bullets: int = row.bullets
         self._retired: int = row.retired
         self.next_slot: int = row.next_slot
+        self.deleted_revision: int = row.deleted_revision
         self._committed: datetime = row.committed
-        self._created_at: str = row.created_at
+        self._created_at: str = row.created_at if row.revision > row.deleted_revision else ""
         self._policy: Policy | None = row.policy
 
     def bullets_with_id(self, bullet_id: str) -> Sequence[StoredBullet]:
         """Return the bullets with this id, in playbook order."""
-        return self._bullets(_WITH_ID, id=bullet_id)
+        return self._select_bullets(_WITH_ID, id=bullet_id)
 
     def bullets_with_fingerprint(self, fingerprint: str) -> Sequence[StoredBullet]:
         """Return the bullets whose content has this fingerprint, in playbook order."""
-        return self._bullets(_WITH_FINGERPRINT, fingerprint=fingerprint)
+        return self._select_bullets(_WITH_FINGERPRINT, fingerprint=fingerprint)
 
     def all_bullets(self) -> Sequence[StoredBullet]:
         """Return all bullets in playbook order."""
-        return self._bullets(_ALL)
+        return self._select_bullets(_ALL)
 
     def highest_number(self) -> int:
         """Return the highest number in a bullet's id (C-71)."""
@@ -103,13 +104,13 @@ class LockedDataset:
 
     def changes_after(self, revision: int) -> list[SlotChange]:
         """Return the changes of all revisions after `revision`, in log order."""
-        return self._changes(schema.change.c.revision > revision)
+        return self._select_changes(schema.change.c.revision > revision)
 
-    def changes_of(self, slots: Sequence[int]) -> list[SlotChange]:
+    def find_changes(self, slots: Sequence[int]) -> list[SlotChange]:
         """Return all changes of these slots, in log order."""
-        return self._changes(schema.change.c.slot.in_(slots))
+        return self._select_changes(schema.change.c.slot.in_(slots))
 
-    def revisions_of(self, trajectory: str) -> list[int]:
+    def find_revisions(self, trajectory: str) -> list[int]:
         """Return the revisions that came from one trajectory, oldest first, without its revocations."""
         table = schema.revision
         query = select(table.c.number).where(
@@ -133,26 +134,26 @@ class LockedDataset:
 
     def changes_in(self, revisions: Sequence[int]) -> list[SlotChange]:
         """Return the changes of these revisions, in log order."""
-        return self._changes(schema.change.c.revision.in_(revisions))
+        return self._select_changes(schema.change.c.revision.in_(revisions))
 
-    def ballots_of(self, trajectory: str) -> list[Ballot]:
+    def find_ballots(self, trajectory: str) -> list[Ballot]:
         """Return the standing votes of one trajectory."""
         table = schema.vote
-        return self._ballots(table.c.trajectory == trajectory, table.c.withdrawn_in.is_(None))
+        return self._select_ballots(table.c.trajectory == trajectory, table.c.withdrawn_in.is_(None))
 
     def ballots_since(self, revision: int) -> list[Ballot]:
         """Return the standing votes cast after `revision`."""
         table = schema.vote
-        return self._ballots(table.c.cast_in > revision, table.c.withdrawn_in.is_(None))
+        return self._select_ballots(table.c.cast_in > revision, table.c.withdrawn_in.is_(None))
 
     def ballots_withdrawn_since(self, revision: int) -> list[Ballot]:
         """Return the votes that stood at `revision` and were withdrawn after it."""
         table = schema.vote
-        return self._ballots(table.c.cast_in <= revision, table.c.withdrawn_in > revision)
+        return self._select_ballots(table.c.cast_in <= revision, table.c.withdrawn_in > revision)
 
     def ballots_on(self, slot: int) -> list[Ballot]:
         """Return the standing votes on one bullet."""
-        return self._ballots(schema.vote.c.slot == slot, schema.vote.c.withdrawn_in.is_(None))
+        return self._select_ballots(schema.vote.c.slot == slot, schema.vote.c.withdrawn_in.is_(None))
 
     def bullets_with_ballots(self, dataset: str) -> list[tuple[StoredBullet, list[Ballot]]]:
         """Return the bullets of another dataset, in its order, with their standing votes."""
@@ -160,7 +161,7 @@ class LockedDataset:
         query = select(votes).where(votes.c.dataset == dataset, votes.c.withdrawn_in.is_(None))
         ballots: dict[int, list[Ballot]] = {}
         for row in self._connection.execute(query.order_by(votes.c.slot, votes.c.trajectory, votes.c.round)):
-            ballots.setdefault(row.slot, []).append(_ballot(row))
+            ballots.setdefault(row.slot, []).append(_build_ballot(row))
         bullets = self._connection.execute(_ALL, {"of_dataset": dataset}).scalars()
         return [(stored, ballots.get(stored.slot, [])) for stored in bullets]
 
@@ -188,18 +189,18 @@ class LockedDataset:
             raise LookupError(f"dataset {self.dataset} disappeared while it was created")
         return row
 
-    def _bullets(self, query: Select[Any], **values: str) -> list[StoredBullet]:
+    def _select_bullets(self, query: Select[Any], **values: str) -> list[StoredBullet]:
         return list(self._connection.execute(query, {"of_dataset": self.dataset, **values}).scalars())
 
-    def _changes(self, condition: ColumnElement[bool]) -> list[SlotChange]:
-        return changes_where(self._connection, schema.change.c.dataset == self.dataset, condition)
+    def _select_changes(self, condition: ColumnElement[bool]) -> list[SlotChange]:
+        return select_changes(self._connection, schema.change.c.dataset == self.dataset, condition)
 
-    def _ballots(self, *conditions: ColumnElement[bool]) -> list[Ballot]:
+    def _select_ballots(self, *conditions: ColumnElement[bool]) -> list[Ballot]:
         table = schema.vote
         query = select(table).where(table.c.dataset == self.dataset, *conditions)
         rows = self._connection.execute(query.order_by(table.c.slot, table.c.trajectory, table.c.round))
-        return [_ballot(row) for row in rows]
+        return [_build_ballot(row) for row in rows]
 
 
-def _ballot(row: Row[tuple[object, ...]]) -> Ballot:
+def _build_ballot(row: Row[tuple[object, ...]]) -> Ballot:
     return Ballot(row.slot, row.trajectory, row.round, row.helpful, row.harmful, row.reason)

@@ -5,20 +5,42 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from difflib import get_close_matches
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Row, Select, Text, and_, bindparam, delete, func, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Text,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+)
 
-from libs.embedding.model import content_hash
+from libs.embedding.model import hash_content
 from services.curator.adapters.sql import schema
-from services.curator.domain.errors import RevisionAhead
+from services.curator.domain.errors import DatasetNotFound, RevisionAhead, RevisionErased
+from services.curator.domain.evidence import Evidence
 from services.curator.domain.log import Origin, Revision, RevisionKind, SlotChange, Stamp, StoredBullet
 from services.curator.domain.policy import Policy
-from services.curator.domain.review import PendingChange, PendingState
+from services.curator.domain.review import PendingChange, PendingState, build_evidence_id
 from services.curator.domain.snapshot import Snapshot
 from services.curator.usecases.ports import Dataset, DatasetHead
 
 AnyRow = Row[tuple[object, ...]]
+
+TENANT_SEPARATOR = "--"
+"""The end of the prefix of a tenant in a dataset's name (`gateway.access.domain.principal`)."""
+
+COMPARED_NAMES = 1_000
+"""Names that are compared with an unknown one."""
 
 # Queries of every curation: compiled once, so that only values are bound.
 _HEAD = select(schema.dataset).where(
@@ -35,50 +57,63 @@ _CHANGES_BETWEEN = (
 )
 
 
-def head_of(connection: Connection, dataset: str) -> AnyRow | None:
+def select_head(connection: Connection, dataset: str) -> AnyRow | None:
     """Return the row of a dataset that has a revision."""
     return connection.execute(_HEAD, {"of_dataset": dataset}).first()
 
 
-def heads(connection: Connection) -> dict[str, int]:
+def select_heads(connection: Connection) -> dict[str, int]:
     """Return the newest revision of every dataset."""
     table = schema.dataset
     rows = connection.execute(select(table.c.name, table.c.revision).where(table.c.revision > 0))
     return {row.name: row.revision for row in rows}
 
 
-def snapshot(connection: Connection, dataset: str, revision: int | None, cached: Snapshot | None) -> Snapshot:
+def read_snapshot(connection: Connection, dataset: str, revision: int | None, cached: Snapshot | None) -> Snapshot:
     """Return the bullets as of `revision`; only changes since the `cached` snapshot are read."""
-    head = head_of(connection, dataset)
+    head = select_head(connection, dataset)
     newest = head.revision if head else 0
     wanted = newest if revision is None else revision
     if wanted > newest:
         raise RevisionAhead(dataset, wanted, newest)
     if head is None or wanted == 0:
         return Snapshot(dataset)
+    require_revision(dataset, wanted, head.deleted_revision)
+    if cached is not None and cached.revision < head.deleted_revision:
+        cached = None
     if cached is not None and cached.revision == wanted:
         return cached
     created_at = datetime.fromisoformat(head.created_at)
     if wanted == newest:
         updated_at = datetime.fromisoformat(head.updated_at)
         stored = _advance_cached(connection, cached, wanted) if cached else _fold(connection, dataset)
-        return Snapshot(dataset, wanted, stored, created_at=created_at, updated_at=updated_at)
-    updated_at = _committed_at(connection, dataset, wanted)
-    return Snapshot(dataset, wanted, _as_of(connection, dataset, wanted), created_at=created_at, updated_at=updated_at)
+    else:
+        updated_at, stored = (
+            _read_committed_at(connection, dataset, wanted),
+            _select_past(connection, dataset, wanted),
+        )
+    times = {"created_at": created_at, "updated_at": updated_at}
+    return Snapshot(dataset, wanted, stored, **times, deleted_revision=head.deleted_revision)
+
+
+def require_revision(dataset: str, revision: int, deleted_revision: int) -> None:
+    """Raise RevisionErased for a revision of a dataset that was deleted."""
+    if 0 < revision < deleted_revision:
+        raise RevisionErased(dataset, revision, deleted_revision)
 
 
 def _advance_cached(connection: Connection, cached: Snapshot, revision: int) -> Iterable[StoredBullet]:
     """Return the bullets of a cached snapshot with the changes since."""
-    changes = changes_between(connection, cached.dataset, cached.revision, revision)
+    changes = select_changes_between(connection, cached.dataset, cached.revision, revision)
     return cached.advance(revision, changes).slots.values()
 
 
 def _fold(connection: Connection, dataset: str) -> Sequence[StoredBullet]:
     table = schema.bullet
-    return _scalars(connection, select(table.c.body).where(table.c.dataset == dataset).order_by(table.c.slot))
+    return _read_scalars(connection, select(table.c.body).where(table.c.dataset == dataset).order_by(table.c.slot))
 
 
-def _as_of(connection: Connection, dataset: str, revision: int) -> Sequence[StoredBullet]:
+def _select_past(connection: Connection, dataset: str, revision: int) -> Sequence[StoredBullet]:
     table = schema.change
     last = (
         select(table.c.slot, func.max(table.c.revision).label("revision"))
@@ -92,10 +127,10 @@ def _as_of(connection: Connection, dataset: str, revision: int) -> Sequence[Stor
         .where(table.c.dataset == dataset, table.c.after.is_not(None))
         .order_by(table.c.slot)
     )
-    return _scalars(connection, query)
+    return _read_scalars(connection, query)
 
 
-def _committed_at(connection: Connection, dataset: str, revision: int) -> datetime:
+def _read_committed_at(connection: Connection, dataset: str, revision: int) -> datetime:
     """Return the time of the commit of a revision."""
     table = schema.revision
     query = select(table.c.committed).where(table.c.dataset == dataset, table.c.number == revision)
@@ -103,44 +138,73 @@ def _committed_at(connection: Connection, dataset: str, revision: int) -> dateti
     return committed
 
 
-def revision_at(connection: Connection, dataset: str, at: datetime) -> int:
+def find_revision(connection: Connection, dataset: str, at: datetime) -> int:
     """Return the newest revision committed at or before `at`, 0 if none."""
     table = schema.revision
     query = select(func.max(table.c.number)).where(table.c.dataset == dataset, table.c.committed <= at)
     return connection.execute(query).scalar() or 0
 
 
-def datasets(connection: Connection, after: str, limit: int) -> list[Dataset]:
-    """Return datasets with a revision whose name sorts after `after`, by name."""
+def list_datasets(connection: Connection, after: str, limit: int, *, deleted: bool) -> list[Dataset]:
+    """Return datasets with a revision, or those that were deleted, whose name sorts after `after`, by name."""
     table = schema.dataset
-    query = select(table).where(table.c.revision > 0)
+    query = select(table).where(
+        table.c.deleted_revision > 0 if deleted else table.c.revision > table.c.deleted_revision
+    )
     # Order by code points, whatever the collation of the server is.
     name = table.c.name.collate("C") if connection.dialect.name == "postgresql" else table.c.name
     rows = connection.execute(query.where(name > after).order_by(name).limit(limit))
-    return [_dataset(row) for row in rows]
+    return [_read_dataset(row) for row in rows]
 
 
-def dataset_head(connection: Connection, dataset: str, default: Policy) -> DatasetHead:
+def require_datasets(connection: Connection, names: Sequence[str]) -> None:
+    """Raise DatasetNotFound for the first of the datasets that does not exist."""
+    table, pending = schema.dataset.c, schema.pending.c
+    has_revision = table.revision > table.deleted_revision
+    has_content = or_(has_revision, table.policy.is_not(None), exists().where(pending.dataset == table.name))
+    found = set(connection.execute(select(table.name).where(table.name.in_(names), has_content)).scalars())
+    for name in names:
+        if name not in found:
+            raise DatasetNotFound(name, _similar_names(connection, name))
+
+
+def _similar_names(connection: Connection, name: str) -> list[str]:
+    """Return up to three similar names of datasets of the same tenant, that is, with the same prefix."""
+    head, separator, rest = name.partition(TENANT_SEPARATOR)
+    prefix = head + separator if separator else ""
+    names = select(schema.dataset.c.name).where(
+        schema.dataset.c.revision > schema.dataset.c.deleted_revision,
+        schema.dataset.c.name.startswith(prefix, autoescape=True),
+    )
+    if not prefix:
+        names = names.where(~schema.dataset.c.name.contains(TENANT_SEPARATOR))
+    listed = connection.execute(names.order_by(schema.dataset.c.name).limit(COMPARED_NAMES)).scalars()
+    matches = get_close_matches(rest or name, [listed_name.removeprefix(prefix) for listed_name in listed])
+    return [prefix + match for match in matches]
+
+
+def read_dataset_head(connection: Connection, dataset: str, default: Policy) -> DatasetHead:
     """Return the newest state of a dataset; `default` is the policy of one without its own."""
     row = connection.execute(select(schema.dataset).where(schema.dataset.c.name == dataset)).first()
     if row is None:
         return DatasetHead(Dataset(dataset), default)
     waiting = (schema.pending.c.dataset == dataset, schema.pending.c.state == PendingState.WAITING.value)
     pending_changes = connection.execute(select(func.count()).select_from(schema.pending).where(*waiting)).scalar_one()
-    return DatasetHead(_dataset(row), row.policy or default, row.retired, pending_changes)
+    return DatasetHead(_read_dataset(row), row.policy or default, row.retired, pending_changes)
 
 
-def _dataset(row: AnyRow) -> Dataset:
-    return Dataset(row.name, row.revision, row.bullets, row.committed if row.revision else None)
+def _read_dataset(row: AnyRow) -> Dataset:
+    updated_at = row.committed if row.revision else None
+    return Dataset(row.name, row.revision, row.bullets, updated_at, row.deleted_at, row.deleted_revision)
 
 
-def changes_between(connection: Connection, dataset: str, low: int, high: int) -> list[SlotChange]:
+def select_changes_between(connection: Connection, dataset: str, low: int, high: int) -> list[SlotChange]:
     """Return the changes of the revisions in (low, high], in log order."""
     rows = connection.execute(_CHANGES_BETWEEN, {"of_dataset": dataset, "low": low, "high": high})
     return [change_from(row) for row in rows]
 
 
-def changes_where(connection: Connection, *conditions: ColumnElement[bool]) -> list[SlotChange]:
+def select_changes(connection: Connection, *conditions: ColumnElement[bool]) -> list[SlotChange]:
     """Return the changes under these conditions, in log order."""
     table = schema.change
     query = select(table).where(*conditions).order_by(table.c.revision, table.c.slot)
@@ -152,24 +216,24 @@ def change_from(row: AnyRow) -> SlotChange:
     return SlotChange(row.slot, row.before, row.after, row.position)
 
 
-def revisions_after(connection: Connection, dataset: str, revision: int, limit: int) -> list[Revision]:
+def select_revisions_after(connection: Connection, dataset: str, revision: int, limit: int) -> list[Revision]:
     """Return revisions after `revision`, oldest first."""
     table = schema.revision
     query = select(table).where(table.c.dataset == dataset, table.c.number > revision)
-    return _revisions(connection, dataset, connection.execute(query.order_by(table.c.number).limit(limit)).all())
+    return _read_revisions(connection, dataset, connection.execute(query.order_by(table.c.number).limit(limit)).all())
 
 
-def history(connection: Connection, dataset: str, before: int | None, limit: int) -> list[Revision]:
+def select_history(connection: Connection, dataset: str, before: int | None, limit: int) -> list[Revision]:
     """Return revisions below `before` (None = all), newest first."""
     table = schema.revision
     query = select(table).where(table.c.dataset == dataset)
     if before is not None:
         query = query.where(table.c.number < before)
     rows = connection.execute(query.order_by(table.c.number.desc()).limit(limit)).all()
-    return _revisions(connection, dataset, rows)
+    return _read_revisions(connection, dataset, rows)
 
 
-def bullet_history(connection: Connection, dataset: str, bullet_id: str) -> list[Revision]:
+def select_bullet_history(connection: Connection, dataset: str, bullet_id: str) -> list[Revision]:
     """Return the revisions that changed a bullet, oldest first, each with only that bullet's changes."""
     table = schema.change
     its = (table.c.dataset == dataset, table.c.bullet_id == bullet_id)
@@ -179,14 +243,14 @@ def bullet_history(connection: Connection, dataset: str, bullet_id: str) -> list
         .where(schema.revision.c.dataset == dataset, schema.revision.c.number.in_(numbers))
         .order_by(schema.revision.c.number)
     ).all()
-    return _revisions(connection, dataset, rows, table.c.bullet_id == bullet_id)
+    return _read_revisions(connection, dataset, rows, table.c.bullet_id == bullet_id)
 
 
-def _scalars(connection: Connection, query: Select[Any]) -> Sequence[StoredBullet]:
+def _read_scalars(connection: Connection, query: Select[Any]) -> Sequence[StoredBullet]:
     return connection.execute(query).scalars().all()
 
 
-def _revisions(
+def _read_revisions(
     connection: Connection, dataset: str, rows: Sequence[AnyRow], *only: ColumnElement[bool]
 ) -> list[Revision]:
     if not rows:
@@ -198,10 +262,10 @@ def _revisions(
     for row in connection.execute(select(table).where(*mine, *only).order_by(table.c.revision, table.c.slot)):
         if row.revision in changes:
             changes[row.revision].append(change_from(row))
-    return [_revision(row, changes[row.number]) for row in rows]
+    return [_read_revision(row, changes[row.number]) for row in rows]
 
 
-def _revision(row: AnyRow, changes: Sequence[SlotChange]) -> Revision:
+def _read_revision(row: AnyRow, changes: Sequence[SlotChange]) -> Revision:
     report: schema.BatchReport = row.report
     return Revision(
         dataset=row.dataset,
@@ -224,14 +288,14 @@ def _revision(row: AnyRow, changes: Sequence[SlotChange]) -> Revision:
     )
 
 
-def policy_of(connection: Connection, dataset: str) -> Policy | None:
+def read_policy(connection: Connection, dataset: str) -> Policy | None:
     """Return the policy of a dataset, None if it has none."""
     table = schema.dataset
     policy: Policy | None = connection.execute(select(table.c.policy).where(table.c.name == dataset)).scalar()
     return policy
 
 
-def pending(
+def select_pending(
     connection: Connection, dataset: str, states: Sequence[PendingState], after: str, limit: int
 ) -> list[PendingChange]:
     """Return pending changes in these states, oldest first, after the one with id `after` (empty = all)."""
@@ -241,6 +305,16 @@ def pending(
         last = select(table.c.proposed).where(table.c.id == after).scalar_subquery()
         query = query.where((table.c.proposed > last) | (and_(table.c.proposed == last, table.c.id > after)))
     return list(connection.execute(query.order_by(table.c.proposed, table.c.id).limit(limit)).scalars())
+
+
+def evidence(connection: Connection, dataset: str, operations: Sequence[str] | None) -> dict[str, Evidence]:
+    """Return the records of evidence by operation: of these operations (None = all)."""
+    table = schema.pending
+    query = select(table.c.body).where(table.c.dataset == dataset, table.c.state == PendingState.EVIDENCE.value)
+    if operations is not None:
+        query = query.where(table.c.id.in_([build_evidence_id(dataset, operation) for operation in operations]))
+    changes: Iterable[PendingChange] = connection.execute(query).scalars()
+    return {change.evidence.operation: change.evidence for change in changes if change.evidence is not None}
 
 
 def expire_pending(connection: Connection, now: datetime) -> int:
@@ -254,22 +328,37 @@ def expire_pending(connection: Connection, now: datetime) -> int:
     return len(changes)
 
 
-def pending_counts(connection: Connection) -> dict[PendingState, int]:
+def count_pending(connection: Connection) -> dict[PendingState, int]:
     """Return the number of pending changes in each state, over all datasets."""
     table = schema.pending
     rows = connection.execute(select(table.c.state, func.count()).group_by(table.c.state))
     return {PendingState(state): number for state, number in rows}
 
 
-def unused_embeddings(connection: Connection) -> list[bytes]:
+def find_unused_embeddings(connection: Connection) -> list[bytes]:
     """Return the content hashes of stored vectors whose text is in no playbook and in no waiting change."""
     bullets: Iterable[StoredBullet] = connection.execute(select(schema.bullet.c.body)).scalars()
-    used = {content_hash(text) for stored in bullets for text in (stored.bullet.content, stored.bullet.searchable_text)}
+    used = {hash_content(text) for stored in bullets for text in (stored.bullet.content, stored.bullet.searchable_text)}
     waiting = select(schema.pending.c.body).where(schema.pending.c.state == PendingState.WAITING.value)
     changes: Iterable[PendingChange] = connection.execute(waiting).scalars()
-    used |= {content_hash(change.proposal.delta.content) for change in changes}
+    used |= {hash_content(change.proposal.delta.content) for change in changes}
     stored_hashes = connection.execute(select(schema.embeddings.c.content_hash).distinct()).scalars()
     return [digest for digest in map(bytes, stored_hashes) if digest not in used]
+
+
+def unerased_datasets(connection: Connection) -> list[tuple[str, int]]:
+    """Return name and revision of the deletions whose contents the files of the database may still hold."""
+    table = schema.dataset
+    rows = connection.execute(select(table.c.name, table.c.deleted_revision).where(table.c.is_erased == 0))
+    return [(row.name, row.deleted_revision) for row in rows]
+
+
+def mark_erased(connection: Connection, deletions: Sequence[tuple[str, int]]) -> None:
+    """Mark deletions as done."""
+    table = schema.dataset
+    for name, revision in deletions:
+        is_same = (table.c.name == name, table.c.deleted_revision == revision)
+        connection.execute(table.update().where(*is_same).values(is_erased=1))
 
 
 def delete_embeddings(connection: Connection, hashes: Sequence[bytes]) -> int:

@@ -20,7 +20,8 @@ from services.curator.adapters.sql import queries, schema
 from services.curator.adapters.sql.dataset_transaction import SqlDatasetTransaction
 from services.curator.adapters.sql.notifications import listen
 from services.curator.domain.errors import RevisionAhead
-from services.curator.domain.log import Revision, SlotChange
+from services.curator.domain.evidence import Evidence
+from services.curator.domain.log import Revision, RevisionKind, SlotChange
 from services.curator.domain.playbook import utc_now, validate_dataset_name
 from services.curator.domain.policy import Policy
 from services.curator.domain.review import PendingChange, PendingState
@@ -102,12 +103,20 @@ class SqlPlaybookStore:
 
     async def delete_unused_embeddings(self) -> int:
         """Delete the vectors of texts that are in no playbook and in no waiting change, and return their number."""
-        hashes = await self._read(queries.unused_embeddings)
+        hashes = await self._read(queries.find_unused_embeddings)
         deleted = 0
         for start in range(0, len(hashes), DELETED_AT_ONCE):
             batch = hashes[start : start + DELETED_AT_ONCE]
             deleted += await self.database.write(partial(queries.delete_embeddings, hashes=batch))
         return deleted
+
+    async def erase_deleted_rows(self) -> None:
+        """Remove the contents of deleted datasets from the files of the database, unless that is done."""
+        deletions = await self._read(queries.unerased_datasets)
+        if deletions:
+            await self.delete_unused_embeddings()
+            await self.database.vacuum()
+            await self.database.write(partial(queries.mark_erased, deletions=deletions))
 
     async def expire_pending(self) -> int:
         """Mark overdue pending changes as expired and return their number."""
@@ -115,14 +124,14 @@ class SqlPlaybookStore:
 
     async def pending_counts(self) -> dict[PendingState, int]:
         """Return the number of pending changes in each state, over all datasets."""
-        return await self._read(queries.pending_counts)
+        return await self._read(queries.count_pending)
 
     async def load(self, dataset: str, revision: int | None = None) -> Snapshot:
         """Return the bullets as of a revision (None = the newest). Raises RevisionAhead beyond the newest."""
         cached = self._snapshots.get(validate_dataset_name(dataset))
         usable = cached if cached is not None and (revision is None or cached.revision <= revision) else None
         with _dataset_in_errors(dataset):
-            loaded = await self._read(queries.snapshot, dataset, revision, usable)
+            loaded = await self._read(queries.read_snapshot, dataset, revision, usable)
         return loaded if revision is not None else self._cache_newest(loaded)
 
     async def load_with_request(
@@ -133,7 +142,7 @@ class SqlPlaybookStore:
 
         def read(connection: Connection) -> tuple[Snapshot, tuple[bytes, bytes] | None]:
             stored = schema.requests.stored_request(connection, request_id, method)
-            return queries.snapshot(connection, dataset, None, cached), stored
+            return queries.read_snapshot(connection, dataset, None, cached), stored
 
         with _dataset_in_errors(dataset):
             loaded, stored = await self.database.read(read)
@@ -141,54 +150,63 @@ class SqlPlaybookStore:
 
     async def revision_at(self, dataset: str, at: datetime) -> int:
         """Return the newest revision committed at or before `at`, 0 if none."""
-        return await self._read(queries.revision_at, validate_dataset_name(dataset), at)
+        return await self._read(queries.find_revision, validate_dataset_name(dataset), at)
 
-    async def datasets(self, after: str, limit: int) -> list[Dataset]:
-        """Return datasets with a revision whose name sorts after `after`, by name."""
-        return await self._read(queries.datasets, after, limit)
+    async def datasets(self, after: str, limit: int, *, deleted: bool = False) -> list[Dataset]:
+        """Return datasets with a revision, or those that were deleted, whose name sorts after `after`, by name."""
+        return await self._read(queries.list_datasets, after, limit, deleted=deleted)
+
+    async def require(self, *datasets: str) -> None:
+        """Raise DatasetNotFound, with similar names, unless the datasets exist."""
+        await self._read(queries.require_datasets, [validate_dataset_name(dataset) for dataset in datasets])
 
     async def head(self, dataset: str) -> DatasetHead:
         """Return the newest state of a dataset without its bullets."""
-        return await self._read(queries.dataset_head, validate_dataset_name(dataset), self._policy)
+        return await self._read(queries.read_dataset_head, validate_dataset_name(dataset), self._policy)
 
     async def heads(self) -> dict[str, int]:
         """Return the newest revision of every dataset."""
-        return await self._read(queries.heads)
+        return await self._read(queries.select_heads)
 
     async def history(self, dataset: str, before: int | None, limit: int) -> list[Revision]:
         """Return revisions below `before` (None = all), newest first."""
-        return await self._read(queries.history, validate_dataset_name(dataset), before, limit)
+        return await self._read(queries.select_history, validate_dataset_name(dataset), before, limit)
 
     async def bullet_history(self, dataset: str, bullet_id: str) -> list[Revision]:
         """Return the revisions that changed a bullet, oldest first, each with only that bullet's changes."""
-        return await self._read(queries.bullet_history, validate_dataset_name(dataset), bullet_id)
+        return await self._read(queries.select_bullet_history, validate_dataset_name(dataset), bullet_id)
 
     async def changes_between(self, dataset: str, low: int, high: int) -> list[SlotChange]:
         """Return the changes of the revisions in (low, high], in log order. Raises RevisionAhead."""
         validate_dataset_name(dataset)
 
         def read(connection: Connection) -> list[SlotChange]:
-            head = queries.head_of(connection, dataset)
-            newest = head.revision if head else 0
+            head = queries.select_head(connection, dataset)
+            newest, deleted_revision = (head.revision, head.deleted_revision) if head else (0, 0)
             if max(low, high) > newest:
                 raise RevisionAhead(dataset, max(low, high), newest)
-            return queries.changes_between(connection, dataset, low, high)
+            queries.require_revision(dataset, min(low, high), deleted_revision)
+            return queries.select_changes_between(connection, dataset, low, high)
 
         return await self.database.read(read)
 
     async def revisions_after(self, dataset: str, revision: int, limit: int) -> list[Revision]:
         """Return revisions after `revision`, oldest first."""
-        return await self._read(queries.revisions_after, validate_dataset_name(dataset), revision, limit)
+        return await self._read(queries.select_revisions_after, validate_dataset_name(dataset), revision, limit)
 
     async def policy(self, dataset: str) -> Policy:
         """Return the policy of a dataset, defaults filled in."""
-        return await self._read(queries.policy_of, validate_dataset_name(dataset)) or self._policy
+        return await self._read(queries.read_policy, validate_dataset_name(dataset)) or self._policy
 
     async def pending(
         self, dataset: str, states: Sequence[PendingState], after: str, limit: int
     ) -> list[PendingChange]:
         """Return pending changes in these states, oldest first, after the one with id `after` (empty = all)."""
-        return await self._read(queries.pending, validate_dataset_name(dataset), states, after, limit)
+        return await self._read(queries.select_pending, validate_dataset_name(dataset), states, after, limit)
+
+    async def evidence(self, dataset: str, operations: Sequence[str]) -> dict[str, Evidence]:
+        """Return the records of evidence of these operations, by operation."""
+        return await self._read(queries.evidence, validate_dataset_name(dataset), operations)
 
     def embedding_store(self) -> TableStore:
         """Return the store of embeddings."""
@@ -203,6 +221,9 @@ class SqlPlaybookStore:
 
     def _publish(self, outcome: tuple[object, list[Revision]]) -> None:
         for revision in outcome[1]:
+            if revision.origin.kind is RevisionKind.DELETE:
+                self._snapshots.pop(revision.dataset, None)
+                schema.BULLET_BODY.clear_cache()
             self._on_commit(revision)
 
     async def _read(self, query: Callable[Concatenate[Connection, P], T], *arguments: P.args, **options: P.kwargs) -> T:

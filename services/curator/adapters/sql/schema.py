@@ -2,8 +2,9 @@
 
 `revision`, `change` and `vote` are the log: rows are only added, and a vote is only marked as withdrawn. `bullet` is
 the fold of the log, written in the same transaction, and can be rebuilt from it. `embeddings` holds the vectors of
-texts, which can be computed again. `created_at` and `updated_at` of `dataset` are texts, because imported times may be
-naive (C-20).
+texts, which can be computed again. A deleted dataset keeps its row, with the revision and the time of the deletion;
+`is_erased` is 0 until the files of the database no longer hold its contents. `created_at` and `updated_at` of `dataset`
+are texts, because imported times may be naive (C-20).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text
 
-from libs.embedding.store import embedding_table
+from libs.embedding.store import define_embedding_table
 from libs.storage.idempotency import IdempotencyTable
 from libs.storage.migrations import Migrations
 from libs.storage.timestamps import Timestamp
@@ -50,6 +51,9 @@ dataset = Table(
     Column("created_at", Text, nullable=False),
     Column("updated_at", Text, nullable=False),
     Column("policy", JsonColumn(Policy)),
+    Column("deleted_revision", BigInteger, nullable=False, server_default="0"),
+    Column("deleted_at", Timestamp),
+    Column("is_erased", Integer, nullable=False, server_default="1"),
 )
 
 revision = Table(
@@ -128,9 +132,14 @@ bullet = Table(
     Index("bullet_fingerprint", "dataset", "fingerprint", "slot"),
 )
 
-embeddings = embedding_table(metadata)
+embeddings = define_embedding_table(metadata)
 
-requests = IdempotencyTable(metadata, "request")
+requests = IdempotencyTable(
+    metadata,
+    "request",
+    Column("dataset", Text, nullable=False, server_default=""),
+    Index("request_dataset", "dataset"),
+)
 
 pending = Table(
     "pending",
@@ -140,7 +149,7 @@ pending = Table(
     Column("state", Text, nullable=False),
     Column("proposed", Timestamp, nullable=False),
     Column("expires", Timestamp, nullable=False),
-    Column("body", JsonColumn(PendingChange), nullable=False),
+    Column("body", JsonColumn(PendingChange, cached_characters=2_000_000), nullable=False),
     Index("pending_dataset", "dataset", "proposed", "id"),
     Index("pending_expires", "state", "expires"),
 )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from hansei.curator.v1 import curator_service_pb2 as curator_pb
+from hansei.playbook.v1.usage_pb2 import ModelUsage
 from hansei.reflector.v1 import trajectory_pb2
-from services.curator.domain.curation import Evaluation, Lesson, Reflection
+from services.curator.domain.curation import Evaluation, EvidenceCall, Lesson, Reflection
 from services.curator.rpc.convert import playbook as convert
 from services.curator.usecases.curate import Curation
 
 
-def reflection_from(message: trajectory_pb2.ReflectionResult) -> Reflection:
+def decode_reflection(message: trajectory_pb2.ReflectionResult) -> Reflection:
     """Return the reflection of a request."""
     return Reflection(
         insights=tuple(
@@ -29,23 +30,35 @@ def reflection_from(message: trajectory_pb2.ReflectionResult) -> Reflection:
         ),
         trajectory_id=message.trajectory_id,
         query=message.trajectory_query,
-        signal=_signal_from(message.signal),
+        signal=_decode_signal(message.signal),
         model=message.model,
         served=frozenset(message.used_bullet_ids),
+        calls=tuple(
+            EvidenceCall(
+                call.operation,
+                call.arguments,
+                call.error,
+                call.repaired_by if call.HasField("repaired_by") else None,
+                call.step,
+            )
+            for call in message.calls
+        ),
+        task_id=message.task_id,
+        is_success=message.status == trajectory_pb2.TRAJECTORY_STATUS_SUCCESS,
     )
 
 
-def _signal_from(signal: trajectory_pb2.SignalStrength.ValueType) -> str:
+def _decode_signal(signal: trajectory_pb2.SignalStrength.ValueType) -> str:
     """Return the name of a signal, empty when none is set."""
     return trajectory_pb2.SignalStrength.Name(signal).removeprefix("SIGNAL_STRENGTH_").lower() if signal else ""
 
 
-def curation_message(curation: Curation) -> curator_pb.CurateResponse:
-    """Return the response of Curate."""
+def encode_curation(curation: Curation, usage: ModelUsage) -> curator_pb.CurateResponse:
+    """Return the response of Curate with the usage of its model calls."""
     result = curation.result
     return curator_pb.CurateResponse(
         result=curator_pb.CurationResult(
-            deltas=[convert.delta_message(operation.proposal) for operation in curation.operations],
+            deltas=[convert.encode_delta(operation.proposal) for operation in curation.operations],
             bullets_before=result.bullets_before,
             bullets_after=result.bullets_after,
             summary=result.summary,
@@ -53,9 +66,10 @@ def curation_message(curation: Curation) -> curator_pb.CurateResponse:
         saved=curation.saved,
         error=curation.error,
         revision=curation.revision,
-        operations=[convert.operation_message(operation) for operation in curation.operations],
-        votes=[convert.vote_message(vote) for vote in curation.votes],
-        conflicts=convert.conflict_messages(curation.operations),
-        pending=[convert.pending_message(change) for change in curation.pending],
+        operations=[convert.encode_operation(operation) for operation in curation.operations],
+        votes=[convert.encode_vote(vote) for vote in curation.votes],
+        conflicts=convert.encode_conflicts(curation.operations),
+        pending=[convert.encode_pending_change(change) for change in curation.pending],
         model=curation.model,
+        usage=usage,
     )

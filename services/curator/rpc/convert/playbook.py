@@ -45,7 +45,7 @@ _MODES: dict[int, ReviewMode] = {
 }
 
 
-def timestamp(at: datetime | None) -> Timestamp | None:
+def encode_timestamp(at: datetime | None) -> Timestamp | None:
     """Return the message of a time; a naive one (C-20) becomes UTC."""
     if at is None:
         return None
@@ -54,7 +54,7 @@ def timestamp(at: datetime | None) -> Timestamp | None:
     return message
 
 
-def bullet_message(bullet: Bullet) -> pb.Bullet:
+def encode_bullet(bullet: Bullet) -> pb.Bullet:
     """Return the message of a bullet, without revisions and times."""
     return pb.Bullet(
         id=bullet.id,
@@ -66,14 +66,14 @@ def bullet_message(bullet: Bullet) -> pb.Bullet:
         harmful=bullet.harmful,
         source_trajectory=bullet.source_trajectory,
         confidence_score=bullet.confidence_score,
-        sources=[source_message(source) for source in bullet.sources],
+        sources=[encode_source(source) for source in bullet.sources],
         state=pb.BULLET_STATE_RETIRED if bullet.retired else pb.BULLET_STATE_ACTIVE,
     )
 
 
-def stored_message(stored: StoredBullet) -> pb.Bullet:
+def encode_stored_bullet(stored: StoredBullet) -> pb.Bullet:
     """Return the message of a stored bullet."""
-    message = bullet_message(stored.bullet)
+    message = encode_bullet(stored.bullet)
     message.created_revision = stored.created.revision
     message.updated_revision = stored.updated.revision
     message.created_at.FromDatetime(stored.created.at)
@@ -81,35 +81,35 @@ def stored_message(stored: StoredBullet) -> pb.Bullet:
     return message
 
 
-def source_message(source: Source) -> pb.Source:
+def encode_source(source: Source) -> pb.Source:
     """Encode a source as a protobuf message."""
     return pb.Source(trajectory_id=source.trajectory, steps=source.steps)
 
 
-def playbook_message(snapshot: Snapshot) -> pb.Playbook:
+def encode_playbook(snapshot: Snapshot) -> pb.Playbook:
     """Return the message of a whole playbook."""
-    return playbook_part(snapshot, snapshot.all_bullets())
+    return encode_playbook_part(snapshot, snapshot.all_bullets())
 
 
-def embedding_message(model_id: str, vector: Float32s | None) -> pb.Embedding:
+def encode_embedding(model_id: str, vector: Float32s | None) -> pb.Embedding:
     """Return the message of a vector, shape (d,); without values for None."""
     if vector is None:
         return pb.Embedding()
     return pb.Embedding(model_id=model_id, dimension=len(vector), values=vector.astype("<f4", copy=False).tobytes())
 
 
-def playbook_part(snapshot: Snapshot, stored: Sequence[StoredBullet]) -> pb.Playbook:
+def encode_playbook_part(snapshot: Snapshot, stored: Sequence[StoredBullet]) -> pb.Playbook:
     """Return the message of some bullets of a playbook."""
     return pb.Playbook(
         dataset=snapshot.dataset,
         revision=snapshot.revision,
-        created_at=timestamp(snapshot.created_at),
-        updated_at=timestamp(snapshot.updated_at),
-        bullets=[stored_message(bullet) for bullet in stored],
+        created_at=encode_timestamp(snapshot.created_at),
+        updated_at=encode_timestamp(snapshot.updated_at),
+        bullets=[encode_stored_bullet(bullet) for bullet in stored],
     )
 
 
-def proposal_from(message: pb.Delta, trajectory: str) -> Proposal:
+def decode_proposal(message: pb.Delta, trajectory: str) -> Proposal:
     """Return the proposal of a delta; one without sources gets the trajectory of its request."""
     delta = DeltaContextItem(
         type=_DELTA_TYPES[message.type],
@@ -124,7 +124,7 @@ def proposal_from(message: pb.Delta, trajectory: str) -> Proposal:
     return Proposal(delta, sources)
 
 
-def delta_message(proposal: Proposal) -> pb.Delta:
+def encode_delta(proposal: Proposal) -> pb.Delta:
     """Return the message of a delta."""
     delta = proposal.delta
     return pb.Delta(
@@ -133,7 +133,7 @@ def delta_message(proposal: Proposal) -> pb.Delta:
         bullet_id=delta.bullet_id,
         content=delta.content,
         reasoning=delta.reasoning,
-        sources=[source_message(source) for source in proposal.sources],
+        sources=[encode_source(source) for source in proposal.sources],
     )
 
 
@@ -142,12 +142,12 @@ def tag_from(tag: int) -> VoteTag:
     return _TAGS[tag]
 
 
-def vote_from(message: pb.Vote) -> Vote:
+def decode_vote(message: pb.Vote) -> Vote:
     """Return the vote of a message."""
     return Vote(message.bullet_id, _TAGS[message.tag], message.trajectory_id, message.round, message.reason)
 
 
-def vote_message(outcome: VoteOutcome) -> pb.VoteOutcome:
+def encode_vote(outcome: VoteOutcome) -> pb.VoteOutcome:
     """Return the message of the outcome of a vote."""
     vote = outcome.vote
     return pb.VoteOutcome(
@@ -163,23 +163,23 @@ def vote_message(outcome: VoteOutcome) -> pb.VoteOutcome:
     )
 
 
-def operation_message(operation: Operation) -> pb.Operation:
+def encode_operation(operation: Operation) -> pb.Operation:
     """Return the message of the outcome of a delta."""
     return pb.Operation(
-        delta=delta_message(operation.proposal),
+        delta=encode_delta(operation.proposal),
         applied=operation.applied,
         bullet_id=operation.bullet_id,
         skipped_reason=operation.skipped_reason,
     )
 
 
-def conflict_messages(operations: Sequence[Operation]) -> list[pb.Conflict]:
+def encode_conflicts(operations: Sequence[Operation]) -> list[pb.Conflict]:
     """Return the messages of the conflicts of deltas."""
     return [
         pb.Conflict(
-            delta=delta_message(operation.proposal),
+            delta=encode_delta(operation.proposal),
             base_revision=operation.conflict.base_revision,
-            present=None if operation.conflict.present is None else bullet_message(operation.conflict.present),
+            present=None if operation.conflict.present is None else encode_bullet(operation.conflict.present),
             reason=operation.conflict.explanation,
         )
         for operation in operations
@@ -187,23 +187,23 @@ def conflict_messages(operations: Sequence[Operation]) -> list[pb.Conflict]:
     ]
 
 
-def change_message(change: SlotChange) -> pb.BulletChange:
+def encode_change(change: SlotChange) -> pb.BulletChange:
     """Return the message of the change of a bullet."""
     return pb.BulletChange(
         bullet_id=change.bullet_id,
-        before=None if change.before is None else stored_message(change.before),
-        after=None if change.after is None else stored_message(change.after),
+        before=None if change.before is None else encode_stored_bullet(change.before),
+        after=None if change.after is None else encode_stored_bullet(change.after),
         position=change.position,
     )
 
 
-def revision_message(revision: Revision) -> pb.Revision:
+def encode_revision(revision: Revision) -> pb.Revision:
     """Return the message of a revision."""
     origin = revision.origin
     return pb.Revision(
         dataset=revision.dataset,
         revision=revision.number,
-        committed_at=timestamp(revision.stamp.at),
+        committed_at=encode_timestamp(revision.stamp.at),
         kind=pb.RevisionKind.Value(f"REVISION_KIND_{origin.kind.name}"),
         author=origin.author,
         reason=origin.reason,
@@ -214,37 +214,37 @@ def revision_message(revision: Revision) -> pb.Revision:
         summary=revision.summary,
         bullets_before=revision.bullets_before,
         bullets_after=revision.bullets_after,
-        operations=[operation_message(operation) for operation in revision.operations],
-        votes=[vote_message(vote) for vote in revision.votes],
-        changes=[change_message(change) for change in revision.changes],
+        operations=[encode_operation(operation) for operation in revision.operations],
+        votes=[encode_vote(vote) for vote in revision.votes],
+        changes=[encode_change(change) for change in revision.changes],
     )
 
 
-def pending_message(change: PendingChange, present: Bullet | None = None) -> review_pb2.PendingChange:
+def encode_pending_change(change: PendingChange, present: Bullet | None = None) -> review_pb2.PendingChange:
     """Return the message of a pending change; `present` is the present bullet that it edits."""
     return review_pb2.PendingChange(
         id=change.id,
         dataset=change.dataset,
-        delta=delta_message(change.proposal),
+        delta=encode_delta(change.proposal),
         base_revision=change.base_revision,
         author=change.author,
         source_trajectory=change.source_trajectory,
         waits_because=change.waits_because,
         state=review_pb2.PendingState.Value(f"PENDING_STATE_{change.state.name}"),
-        created_at=timestamp(change.proposed),
-        expires_at=timestamp(change.expires),
+        created_at=encode_timestamp(change.proposed),
+        expires_at=encode_timestamp(change.expires),
         decided_by=change.decided_by,
         decision_reason=change.decision_reason,
-        present=None if present is None else bullet_message(present),
+        present=None if present is None else encode_bullet(present),
     )
 
 
-def state_from(state: int) -> PendingState:
+def decode_state(state: int) -> PendingState:
     """Return the state of a pending change."""
     return PendingState[review_pb2.PendingState.Name(state).removeprefix("PENDING_STATE_")]  # type: ignore[arg-type]
 
 
-def policy_from(message: review_pb2.DatasetPolicy) -> Policy:
+def decode_policy(message: review_pb2.DatasetPolicy) -> Policy:
     """Return the policy of a message, defaults filled in."""
     lifetime = DEFAULT_PENDING_LIFETIME
     if message.HasField("pending_lifetime"):
@@ -260,7 +260,7 @@ def policy_from(message: review_pb2.DatasetPolicy) -> Policy:
     )
 
 
-def policy_message(policy: Policy) -> review_pb2.DatasetPolicy:
+def encode_policy(policy: Policy) -> review_pb2.DatasetPolicy:
     """Return the message of a policy."""
     message = review_pb2.DatasetPolicy(
         review_mode=review_pb2.ReviewMode.Value(f"REVIEW_MODE_{policy.review_mode.name}"),
@@ -277,19 +277,23 @@ def policy_message(policy: Policy) -> review_pb2.DatasetPolicy:
     return message
 
 
-def dataset_message(dataset: Dataset) -> service_pb.Dataset:
+def encode_dataset(dataset: Dataset) -> service_pb.Dataset:
     """Return the message of a dataset."""
-    updated_at = timestamp(dataset.updated_at)
     return service_pb.Dataset(
-        name=dataset.name, revision=dataset.revision, bullets=dataset.bullets, updated_at=updated_at
+        name=dataset.name,
+        revision=dataset.revision,
+        bullets=dataset.bullets,
+        updated_at=encode_timestamp(dataset.updated_at),
+        deleted_at=encode_timestamp(dataset.deleted_at),
+        deleted_revision=dataset.deleted_revision,
     )
 
 
-def head_message(head: DatasetHead) -> service_pb.GetDatasetResponse:
+def encode_head(head: DatasetHead) -> service_pb.GetDatasetResponse:
     """Return the message of the newest state of a dataset."""
     return service_pb.GetDatasetResponse(
-        dataset=dataset_message(head.dataset),
+        dataset=encode_dataset(head.dataset),
         retired_bullets=head.retired_bullets,
         pending_changes=head.pending_changes,
-        policy=policy_message(head.policy),
+        policy=encode_policy(head.policy),
     )

@@ -7,9 +7,10 @@ from typing import Any
 from chassis.errors import NotFound, RequestIdReused
 from hansei.curator.v1 import curator_service_pb2 as curator_pb
 from hansei.curator.v1 import curator_service_pb2_grpc as curator_grpc
+from libs.llm.usage import collect_usage, encode_usage
 from libs.storage.idempotency import IdempotencyKey
 from services.curator.rpc.convert import playbook as convert
-from services.curator.rpc.convert.curation import curation_message, reflection_from
+from services.curator.rpc.convert.curation import decode_reflection, encode_curation
 from services.curator.rpc.servicer.mutation import encode_message
 from services.curator.usecases.curate import CuratorAgent
 from services.curator.usecases.ports import PlaybookStore
@@ -24,15 +25,16 @@ class CuratorServicer(curator_grpc.CuratorServiceServicer):
 
     async def Curate(self, request: curator_pb.CurateRequest, context: Any) -> bytes:  # type: ignore[override]
         """Commit what the playbook learns from one reflection; the response is sent as it is stored."""
-        return await self._agent.run_once(
-            reflection_from(request.reflection_result),
-            request.dataset,
-            IdempotencyKey.for_message(request),
-            lambda curation: encode_message(curation_message(curation)),
-            author=request.author,
-            payload=encode_message(request),
-            prepared_revision=request.prepared_revision if request.HasField("prepared_revision") else None,
-        )
+        with collect_usage() as usage:
+            return await self._agent.run_once(
+                decode_reflection(request.reflection_result),
+                request.dataset,
+                IdempotencyKey.for_message(request),
+                lambda curation: encode_message(encode_curation(curation, encode_usage(usage))),
+                author=request.author,
+                payload=encode_message(request),
+                prepared_revision=request.prepared_revision if request.HasField("prepared_revision") else None,
+            )
 
     async def PrepareCuration(
         self, request: curator_pb.PrepareCurationRequest, context: Any
@@ -40,7 +42,7 @@ class CuratorServicer(curator_grpc.CuratorServiceServicer):
         """Return the committed curation of a request, else the bullets that its reflection needs."""
         snapshot, stored = await self._store.load_with_request(request.dataset, request.request_id, "Curate")
         if stored is not None:
-            done, response = stored_curation(*stored)
+            done, response = read_stored_curation(*stored)
             if done.dataset != request.dataset:
                 raise RequestIdReused(request.request_id, f"dataset {done.dataset!r}")
             committed = curator_pb.CommittedCuration(reflection_result=done.reflection_result, response=response)
@@ -48,14 +50,14 @@ class CuratorServicer(curator_grpc.CuratorServiceServicer):
         ids = frozenset(request.bullet_ids)
         served = [stored for stored in snapshot.all_bullets() if stored.bullet.id in ids] if ids else []
         return curator_pb.PrepareCurationResponse(
-            bullets=[convert.stored_message(stored) for stored in served], revision=snapshot.revision
+            bullets=[convert.encode_stored_bullet(stored) for stored in served], revision=snapshot.revision
         )
 
     async def GetCuration(self, request: curator_pb.GetCurationRequest, context: Any) -> curator_pb.GetCurationResponse:
         """Return a committed curation with the reflection it came from."""
         stored = await self._store.stored_request(request.request_id, "Curate")
         if stored is not None:
-            done, response = stored_curation(*stored)
+            done, response = read_stored_curation(*stored)
             if done.dataset == request.dataset:
                 return curator_pb.GetCurationResponse(reflection_result=done.reflection_result, response=response)
         raise NotFound(
@@ -64,6 +66,6 @@ class CuratorServicer(curator_grpc.CuratorServiceServicer):
         )
 
 
-def stored_curation(payload: bytes, response: bytes) -> tuple[curator_pb.CurateRequest, curator_pb.CurateResponse]:
+def read_stored_curation(payload: bytes, response: bytes) -> tuple[curator_pb.CurateRequest, curator_pb.CurateResponse]:
     """Return the request and the response of a committed curation."""
     return curator_pb.CurateRequest.FromString(payload), curator_pb.CurateResponse.FromString(response)

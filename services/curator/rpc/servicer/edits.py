@@ -12,10 +12,10 @@ from hansei.playbook.v1 import review_pb2
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.page_tokens import decode_page_token, encode_page_token
 from services.curator.domain.log import RevisionKind, join_by_id
-from services.curator.domain.merge import new_texts
+from services.curator.domain.merge import find_new_texts
 from services.curator.domain.review import PendingChange, PendingState
 from services.curator.rpc.convert import playbook as convert
-from services.curator.rpc.servicer.mutation import encode_message, mutate, origin_of
+from services.curator.rpc.servicer.mutation import build_origin, encode_message, mutate
 from services.curator.usecases.commit import EditBatch, commit
 from services.curator.usecases.embed_new_texts import EmbedTexts
 from services.curator.usecases.merge_playbooks import merge_playbooks
@@ -38,9 +38,9 @@ class PlaybookEdits:
     async def ApplyDeltas(self, request: service_pb.ApplyDeltasRequest, context: Any) -> bytes:
         """Apply deltas and votes as one revision."""
         batch = EditBatch(
-            origin=origin_of(RevisionKind.APPLY, request, request.source_trajectory),
-            proposals=[convert.proposal_from(delta, request.source_trajectory) for delta in request.deltas],
-            votes=[convert.vote_from(vote) for vote in request.votes],
+            origin=build_origin(RevisionKind.APPLY, request, request.source_trajectory),
+            proposals=[convert.decode_proposal(delta, request.source_trajectory) for delta in request.deltas],
+            votes=[convert.decode_vote(vote) for vote in request.votes],
             base_revision=request.base_revision if request.HasField("base_revision") else None,
         )
 
@@ -49,57 +49,76 @@ class PlaybookEdits:
             done = commit(transaction, batch)
             return service_pb.ApplyDeltasResponse(
                 revision=done.revision,
-                operations=[convert.operation_message(operation) for operation in done.operations],
-                votes=[convert.vote_message(outcome) for outcome in done.votes],
-                conflicts=convert.conflict_messages(done.operations),
-                pending=[convert.pending_message(change) for change in done.pending],
+                operations=[convert.encode_operation(operation) for operation in done.operations],
+                votes=[convert.encode_vote(outcome) for outcome in done.votes],
+                conflicts=convert.encode_conflicts(done.operations),
+                pending=[convert.encode_pending_change(change) for change in done.pending],
                 bullets_after=done.bullets_after,
             )
 
-        embeddings = await self._embed_new_texts(new_texts(batch.proposals))
+        embeddings = await self._embed_new_texts(find_new_texts(batch.proposals))
         return await self._mutate(request, work)
 
     async def RestoreRevision(self, request: service_pb.RestoreRevisionRequest, context: Any) -> bytes:
         """Make an earlier revision current again."""
+        await self._store.require(request.dataset)
 
         def work(transaction: DatasetTransaction) -> service_pb.RestoreRevisionResponse:
-            changes = restore(transaction, request.revision, origin_of(RevisionKind.RESTORE, request))
+            changes = restore(transaction, request.revision, build_origin(RevisionKind.RESTORE, request))
             return service_pb.RestoreRevisionResponse(
                 revision=transaction.revision,
-                changes=[convert.change_message(change) for change in join_by_id(changes)],
+                changes=[convert.encode_change(change) for change in join_by_id(changes)],
             )
 
         return await self._mutate(request, work)
 
     async def RevokeTrajectory(self, request: service_pb.RevokeTrajectoryRequest, context: Any) -> bytes:
         """Undo the effects of a trajectory; a dry run is not logged."""
-        origin = origin_of(RevisionKind.REVOKE, request)
+        await self._store.require(request.dataset)
+        origin = build_origin(RevisionKind.REVOKE, request)
         if request.dry_run:
             revocation = await self._store.write(
                 request.dataset, lambda transaction: revoke(transaction, request.trajectory_id, origin, dry_run=True)
             )
-            return encode_message(_revocation_response(revocation))
+            return encode_message(_build_revocation_response(revocation))
 
         def work(transaction: DatasetTransaction) -> service_pb.RevokeTrajectoryResponse:
-            return _revocation_response(revoke(transaction, request.trajectory_id, origin, dry_run=False))
+            return _build_revocation_response(revoke(transaction, request.trajectory_id, origin, dry_run=False))
 
         return await self._mutate(request, work)
+
+    async def DeleteDataset(self, request: service_pb.DeleteDatasetRequest, context: Any) -> bytes:
+        """Delete a dataset, and erase its contents from the database."""
+
+        def work(transaction: DatasetTransaction) -> service_pb.DeleteDatasetResponse:
+            tombstone = transaction.delete_contents(build_origin(RevisionKind.DELETE, request))
+            return service_pb.DeleteDatasetResponse(
+                revision=tombstone.number,
+                deleted_at=convert.encode_timestamp(tombstone.stamp.at),
+                bullets=tombstone.bullets_before,
+            )
+
+        response = await self._mutate(request, work)
+        # After the commit: a repeated request completes what an interrupted one left.
+        await self._store.erase_deleted_rows()
+        return response
 
     async def MergePlaybooks(self, request: service_pb.MergePlaybooksRequest, context: Any) -> bytes:
         """Merge several playbooks into one."""
         threshold = request.duplicate_threshold if request.HasField("duplicate_threshold") else None
         names = [name for name in request.from_datasets if name != request.dataset]
+        await self._store.require(*names)
 
         def work(transaction: DatasetTransaction) -> service_pb.MergePlaybooksResponse:
-            merged = merge_playbooks(transaction, names, threshold, origin_of(RevisionKind.MERGE, request))
+            merged = merge_playbooks(transaction, names, threshold, build_origin(RevisionKind.MERGE, request))
             return service_pb.MergePlaybooksResponse(
                 revision=merged.revision,
                 added=merged.added,
                 merged=merged.merged,
                 conflicts=[
                     service_pb.MergeConflict(
-                        ours=convert.bullet_message(conflict.ours),
-                        theirs=convert.bullet_message(conflict.theirs),
+                        ours=convert.encode_bullet(conflict.ours),
+                        theirs=convert.encode_bullet(conflict.theirs),
                         from_dataset=conflict.from_dataset,
                         new_id=conflict.new_id,
                         reason=conflict.reason,
@@ -112,15 +131,16 @@ class PlaybookEdits:
 
     async def GetPolicy(self, request: service_pb.GetPolicyRequest, context: Any) -> service_pb.GetPolicyResponse:
         """Return the policy of a dataset."""
+        await self._store.require(request.dataset)
         policy = await self._store.policy(request.dataset)
-        return service_pb.GetPolicyResponse(policy=convert.policy_message(policy))
+        return service_pb.GetPolicyResponse(policy=convert.encode_policy(policy))
 
     async def SetPolicy(self, request: service_pb.SetPolicyRequest, context: Any) -> bytes:
         """Replace the policy of a dataset."""
-        policy = convert.policy_from(request.policy)
+        policy = convert.decode_policy(request.policy)
 
         def work(transaction: DatasetTransaction) -> service_pb.SetPolicyResponse:
-            return service_pb.SetPolicyResponse(policy=convert.policy_message(set_policy(transaction, policy)))
+            return service_pb.SetPolicyResponse(policy=convert.encode_policy(set_policy(transaction, policy)))
 
         return await self._mutate(request, work)
 
@@ -128,7 +148,8 @@ class PlaybookEdits:
         self, request: service_pb.ListPendingChangesRequest, context: Any
     ) -> service_pb.ListPendingChangesResponse:
         """Return a page of pending changes, oldest first, each with the present bullet that it edits."""
-        states = [convert.state_from(state) for state in request.states if state] or [PendingState.WAITING]
+        await self._store.require(request.dataset)
+        states = [convert.decode_state(state) for state in request.states if state] or [PendingState.WAITING]
         (after,) = decode_page_token(request, str) or ("",)
         size = request.page_size or DEFAULT_PAGE
         changes = await self._store.pending(request.dataset, states, after, size + 1)
@@ -137,9 +158,9 @@ class PlaybookEdits:
         page = changes[:size]
         return service_pb.ListPendingChangesResponse(
             changes=[
-                convert.pending_message(change, present.get(change.proposal.delta.bullet_id or ""))
+                convert.encode_pending_change(change, present.get(change.proposal.delta.bullet_id or ""))
                 if change.proposal.delta.type != "ADD"
-                else convert.pending_message(change)
+                else convert.encode_pending_change(change)
                 for change in page
             ],
             next_page_token=encode_page_token(request, page[-1].id) if len(changes) > size else "",
@@ -151,10 +172,10 @@ class PlaybookEdits:
         decision = ReviewDecision.APPROVE if is_approved else ReviewDecision.REJECT
 
         def work(transaction: DatasetTransaction) -> service_pb.DecidePendingChangesResponse:
-            decided = decide(transaction, request.ids, decision, origin_of(RevisionKind.REVIEW, request))
+            decided = decide(transaction, request.ids, decision, build_origin(RevisionKind.REVIEW, request))
             return service_pb.DecidePendingChangesResponse(
                 revision=decided.revision,
-                changes=[_message_with_bullet(transaction, change) for change in decided.changes],
+                changes=[_build_message_with_bullet(transaction, change) for change in decided.changes],
             )
 
         return await self._mutate(request, work)
@@ -163,16 +184,16 @@ class PlaybookEdits:
         return await mutate(self._store, request.dataset, IdempotencyKey.for_message(request), work)
 
 
-def _message_with_bullet(transaction: DatasetTransaction, change: PendingChange) -> review_pb2.PendingChange:
+def _build_message_with_bullet(transaction: DatasetTransaction, change: PendingChange) -> review_pb2.PendingChange:
     delta = change.proposal.delta
     stored = transaction.bullets_with_id(delta.bullet_id) if delta.bullet_id and delta.type != "ADD" else []
-    return convert.pending_message(change, stored[0].bullet if stored else None)
+    return convert.encode_pending_change(change, stored[0].bullet if stored else None)
 
 
-def _revocation_response(revocation: Revocation) -> service_pb.RevokeTrajectoryResponse:
+def _build_revocation_response(revocation: Revocation) -> service_pb.RevokeTrajectoryResponse:
     return service_pb.RevokeTrajectoryResponse(
         revision=revocation.revision,
-        changes=[convert.change_message(change) for change in revocation.changes],
+        changes=[convert.encode_change(change) for change in revocation.changes],
         removed=revocation.removed,
         reverted=revocation.reverted,
         votes_removed=revocation.votes_removed,

@@ -12,7 +12,7 @@ from hansei.playbook.v1 import playbook_pb2 as pb
 from hansei.playbook.v1 import playbook_service_pb2 as service_pb
 from libs.embedding.embedder import TextEmbedder
 from libs.embedding.model import Float32s
-from services.curator.domain.log import Revision, StoredBullet
+from services.curator.domain.log import Revision, RevisionKind, StoredBullet
 from services.curator.domain.snapshot import Snapshot
 from services.curator.rpc.convert import playbook as convert
 from services.curator.usecases.watch import Watch
@@ -36,27 +36,32 @@ class PlaybookFeed:
         self, request: service_pb.WatchPlaybookRequest, context: Any
     ) -> AsyncIterator[service_pb.WatchPlaybookResponse]:
         """Yield the change feed of a dataset."""
-        events = self._watch.events(request.dataset, request.from_revision, snapshot=request.snapshot)
+        events = self._watch.events(
+            request.dataset, request.from_revision, snapshot=request.snapshot, allow_missing=request.allow_missing
+        )
         async for event in events:
             if isinstance(event, Revision):
-                message = await self._revision_message(event, request.embedding_model_id)
+                message = await self._build_revision_message(event, request.embedding_model_id)
                 yield service_pb.WatchPlaybookResponse(revision=message)
             elif isinstance(event, Snapshot):
-                async for part in self._snapshot_parts(event, request):
+                async for part in self._split_snapshot(event, request):
                     yield service_pb.WatchPlaybookResponse(snapshot=part)
             else:
                 yield service_pb.WatchPlaybookResponse(progress=service_pb.Progress(revision=event.revision))
 
-    async def _revision_message(self, revision: Revision, model_id: str) -> pb.Revision:
+    async def _build_revision_message(self, revision: Revision, model_id: str) -> pb.Revision:
         """Return the message of a revision, cached for all watchers. Raises `OutOfRange` for a too large one."""
         key = (revision.dataset, revision.number, model_id)
         message = self._messages.get(key)
+        if revision.origin.kind is RevisionKind.DELETE:
+            for erased in [other for other in self._messages if other[0] == revision.dataset]:
+                del self._messages[erased]
         if message is None:
-            message = convert.revision_message(revision)
-            vectors = await self._vectors([change.after for change in revision.changes], model_id)
+            message = convert.encode_revision(revision)
+            vectors = await self._encode_vectors([change.after for change in revision.changes], model_id)
             for change, change_message in zip(revision.changes, message.changes, strict=True):
-                if (vector := _vector_of(change.after, vectors)) is not None:
-                    change_message.embedding.CopyFrom(convert.embedding_message(model_id, vector))
+                if (vector := _decode_vector(change.after, vectors)) is not None:
+                    change_message.embedding.CopyFrom(convert.encode_embedding(model_id, vector))
             self._messages[key] = message
         if message.ByteSize() > MAX_EVENT_BYTES:
             raise OutOfRange(
@@ -66,46 +71,48 @@ class PlaybookFeed:
             )
         return message
 
-    async def _snapshot_parts(
+    async def _split_snapshot(
         self, snapshot: Snapshot, request: service_pb.WatchPlaybookRequest
     ) -> AsyncIterator[service_pb.PlaybookPart]:
         """Yield the bullets in parts of at most `SNAPSHOT_PART` bullets and about `SNAPSHOT_PART_BYTES`."""
         stored = snapshot.all_bullets()
         model_id, after = request.embedding_model_id, request.embeddings_after_revision
-        part = service_pb.PlaybookPart(playbook=convert.playbook_part(snapshot, []))
+        part = service_pb.PlaybookPart(playbook=convert.encode_playbook_part(snapshot, []))
         for start in range(0, len(stored), SNAPSHOT_PART):
             batch = stored[start : start + SNAPSHOT_PART]
-            vectors = await self._vectors([bullet for bullet in batch if bullet.touched_revision > after], model_id)
+            vectors = await self._encode_vectors(
+                [bullet for bullet in batch if bullet.touched_revision > after], model_id
+            )
             size = 0
             for bullet in batch:
                 if size > SNAPSHOT_PART_BYTES:
                     yield part
-                    part, size = service_pb.PlaybookPart(playbook=convert.playbook_part(snapshot, [])), 0
-                message = convert.stored_message(bullet)
-                embedding = convert.embedding_message(model_id, _vector_of(bullet, vectors))
+                    part, size = service_pb.PlaybookPart(playbook=convert.encode_playbook_part(snapshot, [])), 0
+                message = convert.encode_stored_bullet(bullet)
+                embedding = convert.encode_embedding(model_id, _decode_vector(bullet, vectors))
                 part.playbook.bullets.append(message)
                 if model_id:
                     part.embeddings.append(embedding)
                 size += message.ByteSize() + len(embedding.values)
             if start + SNAPSHOT_PART < len(stored):
                 yield part
-                part = service_pb.PlaybookPart(playbook=convert.playbook_part(snapshot, []))
+                part = service_pb.PlaybookPart(playbook=convert.encode_playbook_part(snapshot, []))
         part.last = True
         yield part
 
-    async def _vectors(
+    async def _encode_vectors(
         self, stored: list[StoredBullet] | list[StoredBullet | None], model_id: str
     ) -> Mapping[str, Float32s]:
         """Return the stored vectors of these bullets, by text; none without a model id."""
         if not model_id:
             return {}
-        texts = [_searched_text(bullet) for bullet in stored if bullet is not None and not bullet.bullet.retired]
+        texts = [_get_searched_text(bullet) for bullet in stored if bullet is not None and not bullet.bullet.retired]
         return await self._embedder.get_cached(texts, model_id)
 
 
-def _vector_of(stored: StoredBullet | None, vectors: Mapping[str, Float32s]) -> Float32s | None:
-    return None if stored is None or stored.bullet.retired else vectors.get(_searched_text(stored))
+def _decode_vector(stored: StoredBullet | None, vectors: Mapping[str, Float32s]) -> Float32s | None:
+    return None if stored is None or stored.bullet.retired else vectors.get(_get_searched_text(stored))
 
 
-def _searched_text(stored: StoredBullet) -> str:
+def _get_searched_text(stored: StoredBullet) -> str:
     return stored.bullet.searchable_text or stored.bullet.content

@@ -14,10 +14,10 @@ from services.curator.domain import formats
 from services.curator.domain.formats import PlaybookFormat
 from services.curator.domain.log import RevisionKind
 from services.curator.domain.playbook import Playbook
-from services.curator.rpc.servicer.mutation import mutate, origin_of
+from services.curator.rpc.servicer.mutation import build_origin, mutate
 from services.curator.usecases.embed_new_texts import EmbedTexts
 from services.curator.usecases.ports import DatasetTransaction, PlaybookStore
-from services.curator.usecases.transfer import MAX_FILE_BYTES, chunks, import_playbook
+from services.curator.usecases.transfer import MAX_FILE_BYTES, import_playbook, split_chunks
 
 _FORMATS: dict[service_pb.PlaybookFormat.ValueType, PlaybookFormat] = {
     service_pb.PLAYBOOK_FORMAT_JSON: PlaybookFormat.JSON,
@@ -42,7 +42,7 @@ class PlaybookFiles:
         digest = hashlib.sha256(IdempotencyKey.for_message(head).digest)
         digest.update(content)
         format_, playbook = await asyncio.to_thread(_parse_file, content, head.format)
-        origin = origin_of(RevisionKind.IMPORT, head)
+        origin = build_origin(RevisionKind.IMPORT, head)
 
         def work(transaction: DatasetTransaction) -> service_pb.ImportPlaybookResponse:
             transaction.store_embeddings(embeddings)
@@ -64,11 +64,12 @@ class PlaybookFiles:
         self, request: service_pb.ExportPlaybookRequest, context: Any
     ) -> AsyncIterator[service_pb.ExportPlaybookResponse]:
         """Yield the chunks of the file of a playbook."""
+        await self._store.require(request.dataset)
         snapshot = await self._store.load(request.dataset, request.revision or None)
         text = await asyncio.to_thread(
             formats.encode_playbook, snapshot.playbook, _FORMATS.get(request.format, PlaybookFormat.JSON)
         )
-        for chunk in chunks(text):
+        for chunk in split_chunks(text):
             yield service_pb.ExportPlaybookResponse(chunk=chunk)
 
 
@@ -80,16 +81,16 @@ async def _receive_file(
     async for request in requests:
         if request.WhichOneof("part") == "head":
             if head is not None:
-                raise _invalid_file("head", "must be sent once, as the first message")
+                raise _build_invalid_file("head", "must be sent once, as the first message")
             head = request.head
         elif head is None:
-            raise _invalid_file("head", "must be the first message")
+            raise _build_invalid_file("head", "must be the first message")
         else:
             content += request.chunk
             if len(content) > MAX_FILE_BYTES:
-                raise _invalid_file("chunk", f"the file is larger than {MAX_FILE_BYTES} bytes")
+                raise _build_invalid_file("chunk", f"the file is larger than {MAX_FILE_BYTES} bytes")
     if head is None:
-        raise _invalid_file("head", "must be the first message")
+        raise _build_invalid_file("head", "must be the first message")
     return head, content
 
 
@@ -99,10 +100,10 @@ def _parse_file(
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _invalid_file("chunk", f"the file is not UTF-8: byte {error.start}") from error
+        raise _build_invalid_file("chunk", f"the file is not UTF-8: byte {error.start}") from error
     form = _FORMATS.get(format_) or formats.detect_format(text)
     return form, formats.parse_playbook(text, form)
 
 
-def _invalid_file(field: str, problem: str) -> InvalidArgument:
+def _build_invalid_file(field: str, problem: str) -> InvalidArgument:
     return InvalidArgument(f"{field} {problem}", reason="UNREADABLE_PLAYBOOK", violations=[Violation(field, problem)])

@@ -20,7 +20,7 @@ def encode_message(message: Message) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
-def origin_of(kind: RevisionKind, request: object, source_trajectory: str = "") -> Origin:
+def build_origin(kind: RevisionKind, request: object, source_trajectory: str = "") -> Origin:
     """Return the origin of a revision that a request makes."""
     author: str = getattr(request, "author", "")
     reason: str = getattr(request, "reason", "")

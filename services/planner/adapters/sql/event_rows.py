@@ -25,7 +25,7 @@ def encode_events(
     for sequence, (event, time) in enumerate(events, start=after + 1):
         # Defaults are left out; the kind has a column of its own.
         payload, created_at = EVENT.dump_json(event, exclude_defaults=True), to_microseconds(time)
-        head = _chain_hash(head, execution_id, sequence, created_at, event.kind, payload)
+        head = _compute_chain_hash(head, execution_id, sequence, created_at, event.kind, payload)
         row = {"execution_id": execution_id, "sequence": sequence, "created_at": created_at, "kind": event.kind}
         rows.append(row | {"payload": payload, "hash": head})
     return rows
@@ -40,7 +40,7 @@ def decode_events(execution_id: str, rows: Iterable[Any], previous: bytes, after
     for number, row in enumerate(rows, start=after + 1):
         # A forged row may hold another type than bytes.
         payload = row.payload if isinstance(row.payload, bytes) else b""
-        expected = _chain_hash(previous, execution_id, row.sequence, row.created_at, row.kind, payload)
+        expected = _compute_chain_hash(previous, execution_id, row.sequence, row.created_at, row.kind, payload)
         if row.sequence != number or row.hash != expected:
             raise CorruptLog(f"Run {execution_id}: event {number} does not fit its chain of hashes")
         previous = row.hash
@@ -53,7 +53,9 @@ def decode_events(execution_id: str, rows: Iterable[Any], previous: bytes, after
     return recorded
 
 
-def _chain_hash(previous: bytes, execution_id: str, sequence: int, created_at: int, kind: str, payload: bytes) -> bytes:
+def _compute_chain_hash(
+    previous: bytes, execution_id: str, sequence: int, created_at: int, kind: str, payload: bytes
+) -> bytes:
     """Return SHA-256 over the hash before an event, its position, its time and its content."""
     head = f"{execution_id}\n{sequence}\n{created_at}\n{kind}\n".encode()
     return hashlib.sha256(previous + head + payload).digest()

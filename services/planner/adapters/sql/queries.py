@@ -107,13 +107,13 @@ def add_feedback(connection: Connection, record: Feedback, now: datetime) -> Non
     _lock_numbering(connection)
     connection.execute(insert(schema.feedback).values(**asdict(record), created_at=now))
     table = schema.audits
-    step_weights = and_(table.c.execution_id == record.execution_id, table.c.step_id == record.step_id)
-    latest = select(func.max(table.c.number)).where(step_weights).scalar_subquery()
+    is_of_step = and_(table.c.execution_id == record.execution_id, table.c.step_id == record.step_id)
+    latest = select(func.max(table.c.number)).where(is_of_step).scalar_subquery()
     statement = update(table).where(table.c.number == latest, table.c.wrong.is_(None))
     connection.execute(statement.values(wrong=not record.correct))
 
 
-def feedback_after(connection: Connection, number: int) -> Sequence[tuple[int, Feedback]]:
+def select_feedback_after(connection: Connection, number: int) -> Sequence[tuple[int, Feedback]]:
     """Return feedback records after a number, oldest first."""
     table = schema.feedback
     rows = connection.execute(select(table).where(table.c.number > number).order_by(table.c.number))
@@ -123,7 +123,7 @@ def feedback_after(connection: Connection, number: int) -> Sequence[tuple[int, F
     ]
 
 
-def audits_after(connection: Connection, number: int) -> Sequence[StepAudit]:
+def select_audits_after(connection: Connection, number: int) -> Sequence[StepAudit]:
     """Return audits after a number, in the order of the decisions."""
     table = schema.audits
     rows = connection.execute(select(table).where(table.c.number > number).order_by(table.c.number))

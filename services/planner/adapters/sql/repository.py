@@ -16,7 +16,7 @@ from libs.storage.timestamps import to_microseconds
 from services.planner.adapters import metrics
 from services.planner.adapters.sql import queries, schema
 from services.planner.adapters.sql.event_rows import FIRST_HASH
-from services.planner.domain.errors import LeaseLost, PlanAlreadyRun, RunNotFound
+from services.planner.domain.errors import ExecutionNotFound, LeaseLost, PlanAlreadyExecuted
 from services.planner.domain.events import Event, Recorded, Started
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.fold import apply, replay
@@ -27,7 +27,7 @@ from services.planner.usecases.ports import (
     Feedback,
     MakeChange,
     StepAudit,
-    execution_status,
+    derive_status,
 )
 from services.planner.usecases.recorder import LogConflict
 
@@ -58,7 +58,7 @@ class SqlExecutionStore:
             if schema.requests.stored_response(connection, key) is not None:
                 return None
             if queries.lock_execution(connection, execution_id) is not None:
-                raise PlanAlreadyRun(execution_id)
+                raise PlanAlreadyExecuted(execution_id)
             row = {
                 "execution_id": execution_id,
                 "query": started.plan.original_query[: schema.QUERY_CHARS],
@@ -98,7 +98,7 @@ class SqlExecutionStore:
         self, lease: Lease, events: Sequence[tuple[Event, datetime]], after: int, state: ExecutionState
     ) -> None:
         """Append under a lease; `state` is the state with the events. Raises Interleaved, LeaseLost."""
-        status, wake_at = execution_status(state), state.expires_at
+        status, wake_at = derive_status(state), state.expires_at
 
         def work(connection: Connection) -> None:
             row = queries.lock_execution(connection, lease.name)
@@ -119,7 +119,7 @@ class SqlExecutionStore:
         def work(connection: Connection) -> tuple[int, Lease | None]:
             row = queries.lock_execution(connection, execution_id)
             if row is None:
-                raise RunNotFound(execution_id)
+                raise ExecutionNotFound(execution_id)
             stored = schema.requests.stored_response(connection, key)
             if stored is not None:
                 return int(stored), None
@@ -139,12 +139,12 @@ class SqlExecutionStore:
         return await self.database.write(work, execution_id)
 
     async def read(self, execution_id: str, after: int = 0) -> Sequence[Recorded]:
-        """Return the log after a sequence number, its chain of hashes verified. Raises RunNotFound, CorruptLog."""
+        """Return the log after a sequence number, with verified hashes. Raises ExecutionNotFound, CorruptLog."""
 
         def work(connection: Connection) -> Sequence[Recorded]:
             recorded = queries.read_events(connection, execution_id, after)
             if not recorded and not queries.has_execution(connection, execution_id):
-                raise RunNotFound(execution_id)
+                raise ExecutionNotFound(execution_id)
             return recorded
 
         return await self.database.read(work)
@@ -175,11 +175,11 @@ class SqlExecutionStore:
 
     async def all_feedback(self, after: int = 0) -> Sequence[tuple[int, Feedback]]:
         """Return feedback records after a number, oldest first."""
-        return await self.database.read(lambda connection: queries.feedback_after(connection, after))
+        return await self.database.read(lambda connection: queries.select_feedback_after(connection, after))
 
     async def audits(self, after: int = 0) -> Sequence[StepAudit]:
         """Return audits after a number, in the order of the decisions."""
-        return await self.database.read(lambda connection: queries.audits_after(connection, after))
+        return await self.database.read(lambda connection: queries.select_audits_after(connection, after))
 
     async def delete_responses(self, stored_before: datetime) -> int:
         """Delete the stored responses of old requests and return their number; such a request could be done again."""
@@ -209,5 +209,5 @@ def _apply(
     for event, time in events:
         apply(state, event, time)
     if events:
-        queries.append_events(connection, execution_id, after, head, events, execution_status(state), state.expires_at)
+        queries.append_events(connection, execution_id, after, head, events, derive_status(state), state.expires_at)
     return after + len(events)

@@ -7,7 +7,7 @@ from pathlib import Path
 from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
 from libs.storage.idempotency import IdempotencyTable
-from libs.storage.leases import Leases, lease_columns
+from libs.storage.leases import Leases, make_lease_columns
 from libs.storage.migrations import Migrations
 from libs.storage.timestamps import Timestamp
 
@@ -29,7 +29,7 @@ executions = Table(
     Column("updated_at", Timestamp, nullable=False),
     # When the open question expires; NULL unless paused.
     Column("wake_at", Timestamp),
-    *lease_columns(),
+    *make_lease_columns(),
     Index("planner_execution_started", "started_at", "execution_id"),
     Index("planner_execution_wake", "wake_at"),
     Index("planner_execution_status", "status", "heartbeat"),

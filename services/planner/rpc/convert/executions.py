@@ -15,7 +15,7 @@ from services.planner.domain.execution import ExecutionState
 from services.planner.domain.results import order_results
 from services.planner.domain.thresholds import Thresholds
 from services.planner.rpc.convert.plans import encode_budget, encode_question
-from services.planner.usecases.ports import ExecutionSummary, execution_status
+from services.planner.usecases.ports import ExecutionSummary, derive_status
 
 TokenOf = Callable[[events.Recorded], str]
 
@@ -82,7 +82,7 @@ def encode_execution(
     return encode(
         state,
         pb.Execution,
-        status=execution_status(state),
+        status=derive_status(state),
         step_statuses={step_id: encode_enum(step_status, status) for step_id, status in state.step_statuses.items()},
         step_results=order_results(state.plan, state.step_results),
         intervention_request=None if question is None else _encode_content(question, state, token_of),

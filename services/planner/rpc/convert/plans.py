@@ -8,6 +8,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from chassis.errors import InvalidArgument, Violation
+from chassis.field_errors import describe_rule
 from chassis.server.messages import decode, encode
 from hansei.planner.v1 import planner_pb2 as pb
 from services.planner.domain.events import Budget
@@ -23,8 +24,8 @@ def decode_plan(message: pb.Plan) -> ExecutionPlan:
         return ExecutionPlan.model_validate(decode(message))
     except ValidationError as error:
         violations = [
-            Violation("plan." + ".".join(str(part) for part in item["loc"]), item["msg"], item["type"])
-            for item in error.errors(include_url=False, include_input=False, include_context=False)[:50]
+            Violation("plan." + ".".join(str(part) for part in item["loc"]), describe_rule(item), item["type"])
+            for item in error.errors(include_url=False, include_input=False)[:50]
         ]
         text = "; ".join(f"{v.field}: {v.description}" for v in violations[:5])
         raise InvalidArgument(text, reason="INVALID_PLAN", violations=violations) from error
@@ -84,4 +85,5 @@ def decode_response(message: pb.InterventionResponse) -> InterventionResponse:
         user_input=fields["user_input"],
         modified_plan=plan,
         selected_option=fields["selected_option"],
+        remove_step=message.remove_step,
     )

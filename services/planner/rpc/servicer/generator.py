@@ -6,6 +6,7 @@ from typing import Any
 
 from hansei.planner.v1 import generator_service_pb2 as pb
 from hansei.planner.v1 import generator_service_pb2_grpc as rpc
+from libs.llm.usage import collect_usage
 from services.planner.rpc.convert.generation import decode_question, encode_outcome
 from services.planner.usecases.generate import GeneratorAgent
 
@@ -18,4 +19,6 @@ class GeneratorServicer(rpc.GeneratorServiceServicer):
 
     async def Generate(self, request: pb.GenerateRequest, context: Any) -> pb.GenerateResponse:
         """Answer a query; a failed model call gives a trajectory with status FAILURE (P-121)."""
-        return encode_outcome(await self._generator.generate(decode_question(request)))
+        with collect_usage() as usage:
+            outcome = await self._generator.generate(decode_question(request))
+        return encode_outcome(outcome, usage)

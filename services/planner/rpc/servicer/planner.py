@@ -15,11 +15,11 @@ from hansei.planner.v1 import planner_service_pb2_grpc as rpc
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.page_tokens import decode_page_token, encode_page_token
 from libs.storage.timestamps import from_microseconds, to_microseconds
-from services.planner.domain.errors import EmptyQuery
+from services.planner.domain.errors import EmptyQuery, PriceUnknown
 from services.planner.domain.events import Budget
 from services.planner.domain.fold import replay
-from services.planner.domain.mermaid import mermaid
-from services.planner.domain.plans import executable_plan, prefix_of, utc_now
+from services.planner.domain.mermaid import draw_mermaid
+from services.planner.domain.plans import parse_prefix, prepare_plan, utc_now
 from services.planner.rpc.convert.executions import encode_event, encode_execution, encode_summary
 from services.planner.rpc.convert.plans import decode_budget, decode_plan, decode_response
 from services.planner.usecases.audit import audit_log
@@ -42,12 +42,16 @@ class PlannerServicer(rpc.PlannerServiceServicer):
         feedback: FeedbackBook,
         limits: Budget,
         clock: Callable[[], datetime] = utc_now,
+        *,
+        unpriced_model: str = "",
     ) -> None:
+        """`unpriced_model` is the name of the model if its price is unknown."""
         self._planner = planner
         self._executions = executions
         self._feedback = feedback
         self._limits = limits
         self._clock = clock
+        self._unpriced_model = unpriced_model
 
     async def CreatePlan(self, request: api.CreatePlanRequest, context: Any) -> api.CreatePlanResponse:
         """Make a plan for a query (P-15, P-19)."""
@@ -60,7 +64,7 @@ class PlannerServicer(rpc.PlannerServiceServicer):
 
     async def RefinePlan(self, request: api.RefinePlanRequest, context: Any) -> api.RefinePlanResponse:
         """Make a plan again with feedback (P-22)."""
-        plan = executable_plan(decode_plan(request.plan), request.prefix)
+        plan = await self._planner.check_plan(decode_plan(request.plan), request.prefix)
         made = await self._planner.refine_plan(plan, request.feedback)
         return api.RefinePlanResponse(
             plan=encode(made.plan, pb.Plan), changed=made.plan != plan, reason=made.template_reason
@@ -79,9 +83,9 @@ class PlannerServicer(rpc.PlannerServiceServicer):
     async def DrawPlan(self, request: api.DrawPlanRequest, context: Any) -> api.DrawPlanResponse:
         """Return a plan as mermaid text."""
         if request.WhichOneof("subject") == "plan":
-            return api.DrawPlanResponse(mermaid=mermaid(executable_plan(decode_plan(request.plan))))
+            return api.DrawPlanResponse(mermaid=draw_mermaid(prepare_plan(decode_plan(request.plan))))
         state = await self._executions.state(request.execution_id)
-        return api.DrawPlanResponse(mermaid=mermaid(state.plan, state.step_statuses))
+        return api.DrawPlanResponse(mermaid=draw_mermaid(state.plan, state.step_statuses))
 
     async def RunPlan(self, request: api.RunPlanRequest, context: Any) -> api.RunPlanResponse:
         """Execute a plan without a person to ask and return the result."""
@@ -93,34 +97,38 @@ class PlannerServicer(rpc.PlannerServiceServicer):
     ) -> AsyncIterator[api.ExecutePlanResponse]:
         """Execute a plan and stream the events until the execution pauses or ends."""
         execution_id = await self._start(request, human_available=True)
-        async for event in self._events(execution_id, 0, until_paused=True):
+        async for event in self._stream_events(execution_id, 0, until_paused=True):
             yield api.ExecutePlanResponse(event=event)
 
     async def ResumePlan(self, request: api.ResumePlanRequest, context: Any) -> AsyncIterator[api.ResumePlanResponse]:
         """Answer the open question and stream the events until the execution pauses again or ends."""
+        response = decode_response(request.response)
+        if response.modified_plan is not None:
+            changed = response.modified_plan.model_copy(update={"plan_id": None})
+            await self._planner.check_plan(changed, parse_prefix(request.execution_id))
         sequence = await self._executions.answer(
             request.execution_id,
-            decode_response(request.response),
+            response,
             request.answer_token,
             request.plan_version,
             request.step_id if request.HasField("step_id") else None,
-            _execution_key(request),
+            _build_execution_key(request),
         )
-        async for event in self._events(request.execution_id, sequence - 1, until_paused=True):
+        async for event in self._stream_events(request.execution_id, sequence - 1, until_paused=True):
             yield api.ResumePlanResponse(event=event)
 
     async def WatchExecution(
         self, request: api.WatchExecutionRequest, context: Any
     ) -> AsyncIterator[api.WatchExecutionResponse]:
         """Stream the events of an execution after a sequence number."""
-        async for event in self._events(
+        async for event in self._stream_events(
             request.execution_id, request.after_sequence, until_paused=request.until_paused
         ):
             yield api.WatchExecutionResponse(event=event)
 
     async def GetExecution(self, request: api.GetExecutionRequest, context: Any) -> api.GetExecutionResponse:
         """Return the state of an execution."""
-        return api.GetExecutionResponse(execution=await self._execution(request.execution_id))
+        return api.GetExecutionResponse(execution=await self._load_execution(request.execution_id))
 
     async def ListExecutions(self, request: api.ListExecutionsRequest, context: Any) -> api.ListExecutionsResponse:
         """List executions, newest first."""
@@ -146,12 +154,14 @@ class PlannerServicer(rpc.PlannerServiceServicer):
 
     async def CancelExecution(self, request: api.CancelExecutionRequest, context: Any) -> api.CancelExecutionResponse:
         """Cancel an execution (P-131)."""
-        await self._executions.cancel(request.execution_id, request.reason, _execution_key(request))
-        return api.CancelExecutionResponse(execution=await self._execution(request.execution_id))
+        await self._executions.cancel(request.execution_id, request.reason, _build_execution_key(request))
+        return api.CancelExecutionResponse(execution=await self._load_execution(request.execution_id))
 
     async def AddInformation(self, request: api.AddInformationRequest, context: Any) -> api.AddInformationResponse:
         """Add information to an execution (P-129)."""
-        sequence = await self._executions.add_information(request.execution_id, request.text, _execution_key(request))
+        sequence = await self._executions.add_information(
+            request.execution_id, request.text, _build_execution_key(request)
+        )
         return api.AddInformationResponse(sequence=sequence)
 
     async def AuditExecution(self, request: api.AuditExecutionRequest, context: Any) -> api.AuditExecutionResponse:
@@ -166,13 +176,18 @@ class PlannerServicer(rpc.PlannerServiceServicer):
         """Store feedback and return the thresholds that result from it."""
         confidence = request.confidence if request.HasField("confidence") else None
         adjusted = await self._feedback.submit(
-            confidence, request.correct, request.execution_id, request.step_id, _key(request)
+            confidence, request.correct, request.execution_id, request.step_id, _build_key(request)
         )
         return api.SubmitFeedbackResponse(
             thresholds=encode(self._feedback.gate.thresholds, pb.Thresholds),
             adjusted=adjusted,
             records=self._feedback.records,
         )
+
+    async def ResetThresholds(self, request: api.ResetThresholdsRequest, context: Any) -> api.ResetThresholdsResponse:
+        """Restore the configured thresholds and forget all feedback (P-91)."""
+        await self._feedback.reset(_build_key(request))
+        return api.ResetThresholdsResponse(thresholds=encode(self._feedback.gate.thresholds, pb.Thresholds))
 
     async def GetThresholds(self, request: api.GetThresholdsRequest, context: Any) -> api.GetThresholdsResponse:
         """Return the current thresholds."""
@@ -187,30 +202,35 @@ class PlannerServicer(rpc.PlannerServiceServicer):
         )
 
     async def _start(self, request: api.RunPlanRequest | api.ExecutePlanRequest, *, human_available: bool) -> str:
+        wanted = request.budget
+        if wanted.max_cost_micro_usd and self._unpriced_model and not wanted.allow_unknown_price:
+            raise PriceUnknown(wanted.max_cost_micro_usd, self._unpriced_model)
         plan, budget = decode_plan(request.plan), decode_budget(request.budget, self._limits)
         if plan.plan_id is None and request.request_id:
             # A repeated request must find the execution of the first one, so the id is derived from the request id.
             digest = hashlib.sha256(request.request_id.encode()).hexdigest()[:12]
             plan = plan.model_copy(update={"plan_id": request.prefix + digest})
-        plan = executable_plan(plan, request.prefix)
-        key = _key(request, plan.prefix)
+        plan = await self._planner.check_plan(plan, request.prefix)
+        key = _build_key(request, plan.prefix)
         return await self._executions.start(plan, budget, key, human_available=human_available)
 
-    async def _execution(self, execution_id: str) -> pb.Execution:
+    async def _load_execution(self, execution_id: str) -> pb.Execution:
         log = await self._executions.read_log(execution_id)
         state = replay(log)
         question = open_question(log) if state.is_paused else None
         return encode_execution(state, question, partial(self._executions.token, execution_id), self._clock())
 
-    async def _events(self, execution_id: str, after: int, *, until_paused: bool) -> AsyncIterator[pb.ExecutionEvent]:
+    async def _stream_events(
+        self, execution_id: str, after: int, *, until_paused: bool
+    ) -> AsyncIterator[pb.ExecutionEvent]:
         async for recorded, state in self._executions.watch(execution_id, after, until_paused=until_paused):
             yield encode_event(execution_id, recorded, state, partial(self._executions.token, execution_id))
 
 
-def _key(message: Any, scope: str = "") -> IdempotencyKey | None:
+def _build_key(message: Any, scope: str = "") -> IdempotencyKey | None:
     """Return the idempotency key of a mutation; None if the client gave no request_id."""
     return IdempotencyKey.for_message(message, scope=scope) if message.request_id else None
 
 
-def _execution_key(message: Any) -> IdempotencyKey | None:
-    return _key(message, prefix_of(message.execution_id))
+def _build_execution_key(message: Any) -> IdempotencyKey | None:
+    return _build_key(message, parse_prefix(message.execution_id))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from services.reflector.adapters.importers.json_records import Record, build_model, content_text, to_json_text
+from services.reflector.adapters.importers.json_records import Record, build_model, join_content, to_json_text
 from services.reflector.adapters.importers.step_collector import StepCollector, build_recorded_trajectory, mark_as_error
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
@@ -24,7 +24,7 @@ def check_format(record: Record) -> None:
     A conversation without blocks is identical in OpenAI's format and is read as that.
     """
     messages = record.require_records("messages")
-    blocks = (block for message in messages for block in _blocks(message))
+    blocks = (block for message in messages for block in _list_blocks(message))
     is_anthropic = record.has("system") or any(_is_anthropic_block(block) for block in blocks)
     if not is_anthropic or "role" not in messages[0].value:
         rule = "must have a block `tool_use`, `tool_result` or `thinking`, or `system` beside them"
@@ -35,7 +35,7 @@ def read(record: Record, dataset: str) -> RecordedTrajectory:
     """Return the trajectory of one conversation. Raise MalformedTrajectory naming message, block and field."""
     collector = StepCollector(record.location)
     if record.has("system"):
-        collector.add(record.field_path("system"), "system", content_text(record, "system"))
+        collector.add(record.field_path("system"), "system", join_content(record, "system"))
     for message in record.records("messages"):
         _add(collector, message)
     answer = record.text("generated_answer") or collector.answer
@@ -44,11 +44,11 @@ def read(record: Record, dataset: str) -> RecordedTrajectory:
 
 def _add(collector: StepCollector, message: Record) -> None:
     role = message.choice("role", _ROLES)
-    blocks = _blocks(message)
-    results = [block for block in blocks if _kind(block).endswith(_RESULT)]
-    calls = [_call(block) for block in blocks if _kind(block).endswith(_CALL)]
+    blocks = _list_blocks(message)
+    results = [block for block in blocks if _get_kind(block).endswith(_RESULT)]
+    calls = [_read_call(block) for block in blocks if _get_kind(block).endswith(_CALL)]
     text = "".join(block.text("text") for block in blocks) if blocks else message.text("content")
-    thought = "\n\n".join(block.text("thinking") for block in blocks if _kind(block) in _THOUGHTS)
+    thought = "\n\n".join(block.text("thinking") for block in blocks if _get_kind(block) in _THOUGHTS)
     if role == "user":
         _add_results(collector, results)
     if text or calls or thought or not results:
@@ -60,33 +60,37 @@ def _add(collector: StepCollector, message: Record) -> None:
 def _add_results(collector: StepCollector, results: Sequence[Record]) -> None:
     for block in results:
         call_id = block.text("tool_use_id")
-        text = mark_as_error(_result_text(block)) if block.value.get("is_error") is True else _result_text(block)
+        text = (
+            mark_as_error(_format_result_text(block))
+            if block.value.get("is_error") is True
+            else _format_result_text(block)
+        )
         collector.add(block.location, "tool", text, name=collector.find_tool_name(call_id), call_id=call_id)
 
 
-def _result_text(block: Record) -> str:
+def _format_result_text(block: Record) -> str:
     """Return the result of a tool as text; results of server-side tools, such as pages, as JSON."""
     value = block.value.get("content")
-    texts = content_text(block) if isinstance(value, str | list) else ""
+    texts = join_content(block) if isinstance(value, str | list) else ""
     return texts or to_json_text(value)
 
 
-def _call(block: Record) -> ToolCall:
+def _read_call(block: Record) -> ToolCall:
     arguments = to_json_text(block.value.get("input"))
     return build_model(
         ToolCall, block.location, id=block.text("id"), name=block.require_name("name"), arguments=arguments
     )
 
 
-def _blocks(message: Record) -> list[Record]:
+def _list_blocks(message: Record) -> list[Record]:
     if not isinstance(message.value.get("content"), list):
         return []
     return message.records("content")
 
 
 def _is_anthropic_block(block: Record) -> bool:
-    return _kind(block).endswith((_CALL, _RESULT)) or _kind(block) in _THOUGHTS
+    return _get_kind(block).endswith((_CALL, _RESULT)) or _get_kind(block) in _THOUGHTS
 
 
-def _kind(block: Record) -> str:
+def _get_kind(block: Record) -> str:
     return block.text("type")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from services.reflector.adapters.importers.json_records import Record, build_model, content_text, to_json_text
+from services.reflector.adapters.importers.json_records import Record, build_model, join_content, to_json_text
 from services.reflector.adapters.importers.messages import find_query
 from services.reflector.adapters.importers.step_collector import StepCollector, build_recorded_trajectory
 from services.reflector.domain.errors import MalformedTrajectory
@@ -52,12 +52,12 @@ def read(record: Record, dataset: str) -> RecordedTrajectory:
 
 def _add_step(collector: StepCollector, step: Record, agent: str) -> None:
     role = step.choice("source", _ROLES)
-    calls = [_call(call) for call in step.records("tool_calls")]
+    calls = [_read_call(call) for call in step.records("tool_calls")]
     name = agent if role == "assistant" else ""
     collector.add(
         step.location,
         role,
-        content_text(step, "message"),
+        join_content(step, "message"),
         thought=step.text("reasoning_content"),
         name=name,
         calls=calls,
@@ -66,11 +66,15 @@ def _add_step(collector: StepCollector, step: Record, agent: str) -> None:
     for result in observation.records("results") if observation else ():
         call_id = result.text("source_call_id")
         collector.add(
-            result.location, "tool", _observation_text(result), name=collector.find_tool_name(call_id), call_id=call_id
+            result.location,
+            "tool",
+            _format_observation_text(result),
+            name=collector.find_tool_name(call_id),
+            call_id=call_id,
         )
 
 
-def _call(call: Record) -> ToolCall:
+def _read_call(call: Record) -> ToolCall:
     arguments = to_json_text(call.value.get("arguments"))
     return build_model(
         ToolCall,
@@ -81,9 +85,9 @@ def _call(call: Record) -> ToolCall:
     )
 
 
-def _observation_text(result: Record) -> str:
+def _format_observation_text(result: Record) -> str:
     """Return the content of a result, or the ids of subagents, whose steps are in files of their own."""
     if result.has("content"):
-        return content_text(result)
+        return join_content(result)
     subagents = result.records("subagent_trajectory_ref")
     return ", ".join(f"subagent {agent.text('session_id') or agent.text('trajectory_id')}" for agent in subagents)

@@ -55,7 +55,7 @@ def _read_each_record(read: Callable[[Record, str], RecordedTrajectory]) -> Runs
 
 # The first matching format is used: a format that others resemble comes after them.
 _READERS: Mapping[Format, _Reader] = {
-    "otel": _Reader(otel.check_format, otel.runs),
+    "otel": _Reader(otel.check_format, otel.read_runs),
     "atif": _Reader(atif.check_format, _read_each_record(atif.read)),
     "tau_bench": _Reader(tau_bench.check_format, _read_each_record(tau_bench.read)),
     "swe_agent": _Reader(swe_agent.check_format, _read_each_record(swe_agent.read)),
@@ -136,14 +136,14 @@ def split_records(content: bytes) -> Iterator[Record]:
         elif _are_messages(document):
             yield Record({"messages": document}, "trajectory")
         else:
-            yield from (_record(item, f"trajectories[{index}]") for index, item in enumerate(document))
+            yield from (_parse_record(item, f"trajectories[{index}]") for index, item in enumerate(document))
         return
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
-            yield _record(_parse_json(line, f"line {number}"), f"line {number}")
+            yield _parse_record(_parse_json(line, f"line {number}"), f"line {number}")
 
 
-def _record(document: object, location: str) -> Record:
+def _parse_record(document: object, location: str) -> Record:
     return Record({"messages": document} if isinstance(document, list) else document, location)
 
 

@@ -22,7 +22,7 @@ def check_format(record: Record) -> None:
 
 
 def read(record: Record, dataset: str) -> RecordedTrajectory:
-    """Return the trajectory of one trajectory. Raise MalformedTrajectory naming the field."""
+    """Return the trajectory of a record. Raise MalformedTrajectory naming the field."""
     record = _normalize_enums(_unwrap(record))
     steps = read_steps(record.records("steps"))
     for index, step in enumerate(record.records("steps")):
@@ -59,16 +59,16 @@ def _unwrap(record: Record) -> Record:
 
 def _normalize_enums(record: Record) -> Record:
     """Return the record with the contract's enum names replaced by those of this format."""
-    value = {**record.value, "status": _enum_word(record.value.get("status"), _STATUS)}
+    value = {**record.value, "status": _shorten_enum_name(record.value.get("status"), _STATUS)}
     if record.has("steps"):
         steps = (step.value for step in record.records("steps"))
-        value["steps"] = [{**step, "role": _enum_word(step.get("role"), _ROLE)} for step in steps]
+        value["steps"] = [{**step, "role": _shorten_enum_name(step.get("role"), _ROLE)} for step in steps]
     if record.has("signal"):
-        value["signal"] = _enum_word(record.value["signal"], _SIGNAL) or None
+        value["signal"] = _shorten_enum_name(record.value["signal"], _SIGNAL) or None
     return Record(value, record.location)
 
 
-def _enum_word(value: object, prefix: str) -> object:
+def _shorten_enum_name(value: object, prefix: str) -> object:
     """Return `success` for `TRAJECTORY_STATUS_SUCCESS`, "" for an unspecified value; other values unchanged."""
     if not isinstance(value, str) or not value.startswith(prefix):
         return value

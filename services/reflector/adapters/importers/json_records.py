@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from chassis.field_errors import describe_rule
 from services.reflector.domain.errors import MalformedTrajectory
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -104,7 +105,7 @@ class Record:
         return tuple(replace_surrogates(item) for item in value)
 
 
-def content_text(record: Record, name: str = "content") -> str:
+def join_content(record: Record, name: str = "content") -> str:
     """Return the content of a message: a text, or the joined texts of its parts; empty for null."""
     value = record.value.get(name)
     if not isinstance(value, list):
@@ -138,6 +139,4 @@ def build_model(model: type[Model], location: str, **fields: object) -> Model:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field_path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-        raise MalformedTrajectory(
-            f"{location}{field_path}", first.get("input"), first["msg"].removeprefix("Value error, ")
-        ) from error
+        raise MalformedTrajectory(f"{location}{field_path}", first.get("input"), describe_rule(first)) from error

@@ -5,7 +5,7 @@ Source of the format: langchain_core.messages and langchain_core.load, version 1
 
 from __future__ import annotations
 
-from services.reflector.adapters.importers.json_records import Record, build_model, content_text, to_json_text
+from services.reflector.adapters.importers.json_records import Record, build_model, join_content, to_json_text
 from services.reflector.adapters.importers.step_collector import build_recorded_trajectory, mark_as_error
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
@@ -30,7 +30,7 @@ def is_message(value: object) -> bool:
         return False
     if "lc" in value:
         return isinstance(value.get("kwargs"), dict)
-    return _kind(value) in {*_ROLES, "chat"} and ("data" in value or "content" in value)
+    return _get_kind(value) in {*_ROLES, "chat"} and ("data" in value or "content" in value)
 
 
 def check_format(record: Record) -> None:
@@ -44,16 +44,16 @@ def check_format(record: Record) -> None:
 def read(record: Record, dataset: str) -> RecordedTrajectory:
     """Return the trajectory of one conversation. Raise MalformedTrajectory naming message and field."""
     messages = enumerate(record.records("messages"))
-    return build_recorded_trajectory(record, dataset, tuple(_step(index, message) for index, message in messages))
+    return build_recorded_trajectory(record, dataset, tuple(_read_step(index, message) for index, message in messages))
 
 
-def _step(index: int, message: Record) -> Step:
+def _read_step(index: int, message: Record) -> Step:
     body = message.child("data") or message.child("kwargs") or message
-    kind = _kind(body.value) or _kind(message.value)
+    kind = _get_kind(body.value) or _get_kind(message.value)
     role = _ROLES.get(body.text("role") if kind == "chat" else kind)
     if role is None:
         raise MalformedTrajectory(body.field_path("type"), kind, f"must be one of {', '.join(_ROLES)}")
-    text = content_text(body)
+    text = join_content(body)
     return build_model(
         Step,
         message.location,
@@ -62,16 +62,18 @@ def _step(index: int, message: Record) -> Step:
         name=body.text("name"),
         content=mark_as_error(text) if role == "tool" and body.value.get("status") == "error" else text,
         # Invalid calls are calls of the agent too.
-        tool_calls=tuple(_call(call) for name in ("tool_calls", "invalid_tool_calls") for call in body.records(name)),
+        tool_calls=tuple(
+            _to_call(call) for name in ("tool_calls", "invalid_tool_calls") for call in body.records(name)
+        ),
         tool_call_id=body.text("tool_call_id"),
     )
 
 
-def _call(call: Record) -> ToolCall:
+def _to_call(call: Record) -> ToolCall:
     arguments = to_json_text(call.value.get("args"))
     return build_model(ToolCall, call.location, id=call.text("id"), name=call.require_name("name"), arguments=arguments)
 
 
-def _kind(value: dict[str, object]) -> str:
+def _get_kind(value: dict[str, object]) -> str:
     kind = value.get("type")
     return kind.removesuffix(_CHUNK).lower() if isinstance(kind, str) else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.reflector.adapters.importers.json_records import Record, build_model, content_text, to_json_text
+from services.reflector.adapters.importers.json_records import Record, build_model, join_content, to_json_text
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.trajectory import MAX_QUERY_CHARS, MAX_TEXT_CHARS, Role, Step, ToolCall
 
@@ -18,10 +18,10 @@ _ROLES: dict[str, Role] = {
 
 def read_steps(messages: list[Record]) -> tuple[Step, ...]:
     """Return the steps of `messages`, with equal positions. Raise MalformedTrajectory with message and field."""
-    return tuple(_step(index, message) for index, message in enumerate(messages))
+    return tuple(_read_step(index, message) for index, message in enumerate(messages))
 
 
-def _step(index: int, message: Record) -> Step:
+def _read_step(index: int, message: Record) -> Step:
     role = message.choice("role", _ROLES)
     return build_model(
         Step,
@@ -29,26 +29,26 @@ def _step(index: int, message: Record) -> Step:
         index=index,
         role=role,
         name=message.text("name"),
-        content=content_text(message),
-        tool_calls=_tool_calls(message),
+        content=join_content(message),
+        tool_calls=_read_tool_calls(message),
         tool_call_id=message.text("tool_call_id"),
     )
 
 
-def _tool_calls(message: Record) -> tuple[ToolCall, ...]:
-    calls = [_tool_call(call) for call in message.records("tool_calls")]
+def _read_tool_calls(message: Record) -> tuple[ToolCall, ...]:
+    calls = [_read_tool_call(call) for call in message.records("tool_calls")]
     if message.has("function_call"):
-        calls.append(_function(Record(message.value["function_call"], message.field_path("function_call")), ""))
+        calls.append(_read_function(Record(message.value["function_call"], message.field_path("function_call")), ""))
     return tuple(calls)
 
 
-def _tool_call(call: Record) -> ToolCall:
+def _read_tool_call(call: Record) -> ToolCall:
     if call.has("function"):
-        return _function(Record(call.value["function"], call.field_path("function")), call.text("id"))
-    return _function(call, call.text("id"))
+        return _read_function(Record(call.value["function"], call.field_path("function")), call.text("id"))
+    return _read_function(call, call.text("id"))
 
 
-def _function(function: Record, call_id: str) -> ToolCall:
+def _read_function(function: Record, call_id: str) -> ToolCall:
     arguments = to_json_text(function.value.get("arguments"))
     return build_model(ToolCall, function.location, id=call_id, name=function.require_name("name"), arguments=arguments)
 

@@ -40,7 +40,7 @@ def check_format(record: Record) -> None:
     record.require_list("resourceSpans")
 
 
-def runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
+def read_runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
     """Yield the trajectories of a file, in the order of their traces. Raise MalformedTrajectory with the span."""
     traces: dict[str, list[Span]] = {}
     for record in records:
@@ -48,10 +48,10 @@ def runs(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory
             traces.setdefault(span.trace, []).append(span)
     for trace, spans in traces.items():
         if any(span.text(_OPERATION) in {*_MODEL, _AGENT, _TOOL} for span in spans):
-            yield _run(trace, sorted(spans, key=lambda span: span.start), dataset)
+            yield _read_run(trace, sorted(spans, key=lambda span: span.start), dataset)
 
 
-def _run(trace: str, spans: Sequence[Span], dataset: str) -> RecordedTrajectory:
+def _read_run(trace: str, spans: Sequence[Span], dataset: str) -> RecordedTrajectory:
     location = f"trace {trace}"
     collector = _TraceSteps(location, spans).collector
     if not collector.steps:
@@ -69,11 +69,11 @@ def _run(trace: str, spans: Sequence[Span], dataset: str) -> RecordedTrajectory:
         generated_answer=collector.answer,
         status="success" if error is None else "failure",
         error_message=error[:MAX_QUERY_CHARS] if error else None,
-        created_at=_start_time(spans[0]),
+        created_at=_get_start_time(spans[0]),
     )
 
 
-def _start_time(span: Span) -> datetime:
+def _get_start_time(span: Span) -> datetime:
     try:
         return datetime.fromtimestamp(span.start / 1e9, UTC)
     except (ValueError, OverflowError, OSError) as error:
@@ -91,7 +91,7 @@ class _TraceSteps:
         calls = [span for span in spans if span.text(_OPERATION) in _MODEL and _has_messages(span)]
         # An agent's span repeats the messages of its model calls.
         speakers = calls or [span for span in spans if span.text(_OPERATION) == _AGENT and _has_messages(span)]
-        conversations = {span.id: _conversation(span) for span in speakers}
+        conversations = {span.id: _read_conversation(span) for span in speakers}
         parts = [
             part for messages in conversations.values() for message in messages for part in message.records("parts")
         ]
@@ -104,10 +104,10 @@ class _TraceSteps:
                 self._add_tool(span)
 
     def _add_new(self, span: Span, messages: Sequence[Record]) -> None:
-        agent = self._agent_of(span)
+        agent = self._find_agent(span)
         span_counts: Counter[str] = Counter()
         for message in messages:
-            key = _message_key(message)
+            key = _compute_message_key(message)
             span_counts[key] += 1
             if span_counts[key] > self._message_counts[key]:
                 self._message_counts[key] += 1
@@ -124,8 +124,8 @@ class _TraceSteps:
                 self.collector.add(
                     part.location, "tool", result, name=self.collector.find_tool_name(call_id), call_id=call_id
                 )
-        calls = [_call(part) for part in parts if part.text("type") == "tool_call"]
-        text, thought = _texts(parts, "text"), _texts(parts, "reasoning")
+        calls = [_read_call(part) for part in parts if part.text("type") == "tool_call"]
+        text, thought = _join_texts(parts, "text"), _join_texts(parts, "reasoning")
         if text or calls or thought:
             name = agent if role == "assistant" else ""
             self.collector.add(message.location, role, text, thought=thought, name=name, calls=calls)
@@ -138,13 +138,13 @@ class _TraceSteps:
         if not call_id or call_id not in self._requested:
             arguments = to_json_text(span.attributes.get("gen_ai.tool.call.arguments"))
             call = build_model(ToolCall, span.location, id=call_id, name=tool or "tool", arguments=arguments)
-            self.collector.add(span.location, "assistant", "", name=self._agent_of(span), calls=[call])
+            self.collector.add(span.location, "assistant", "", name=self._find_agent(span), calls=[call])
         result = to_json_text(span.attributes.get("gen_ai.tool.call.result"))
         if span.error is not None:
             result = mark_as_error(result or span.error)
         self.collector.add(span.location, "tool", result, name=tool, call_id=call_id)
 
-    def _agent_of(self, span: Span) -> str:
+    def _find_agent(self, span: Span) -> str:
         """Return the agent named by a span or by its nearest named ancestor; each span is visited once."""
         visited: list[str] = []
         ancestor: Span | None = span
@@ -164,16 +164,18 @@ def _has_messages(span: Span) -> bool:
     return any(span.attributes.get(name) for name in _CONTENTS)
 
 
-def _conversation(span: Span) -> list[Record]:
+def _read_conversation(span: Span) -> list[Record]:
     """Return the messages that one model call sent and received, with the instructions first."""
-    parts = _json(span, _INSTRUCTIONS)
+    parts = _parse_list(span, _INSTRUCTIONS)
     messages = [Record({"role": "system", "parts": parts}, f"{span.location}.{_INSTRUCTIONS}")] if parts else []
     for name in _CONTENTS:
-        messages += [Record(value, f"{span.location}.{name}[{index}]") for index, value in enumerate(_json(span, name))]
+        messages += [
+            Record(value, f"{span.location}.{name}[{index}]") for index, value in enumerate(_parse_list(span, name))
+        ]
     return messages
 
 
-def _json(span: Span, name: str) -> list[Value]:
+def _parse_list(span: Span, name: str) -> list[Value]:
     """Return an attribute that is a list or the JSON text of a list: some exporters have no structured attributes."""
     value = span.attributes.get(name)
     if isinstance(value, str) and value:
@@ -188,16 +190,16 @@ def _json(span: Span, name: str) -> list[Value]:
     return value
 
 
-def _call(part: Record) -> ToolCall:
+def _read_call(part: Record) -> ToolCall:
     arguments = to_json_text(part.value.get("arguments"))
     return build_model(ToolCall, part.location, id=part.text("id"), name=part.require_name("name"), arguments=arguments)
 
 
-def _texts(parts: Sequence[Record], kind: str) -> str:
+def _join_texts(parts: Sequence[Record], kind: str) -> str:
     return "\n\n".join(text for part in parts if part.text("type") == kind and (text := part.text("content")))
 
 
-def _message_key(message: Record) -> str:
+def _compute_message_key(message: Record) -> str:
     """Return a key that is equal for repeated messages: repetitions omit reasoning, and calls have ids."""
     parts = []
     for part in message.records("parts"):

@@ -41,14 +41,14 @@ def read_spans(record: Record) -> Iterator[Span]:
     for resource in record.records("resourceSpans"):
         for scope in resource.records("scopeSpans"):
             for span in scope.records("spans"):
-                yield _span(span)
+                yield _read_span(span)
 
 
-def _span(span: Record) -> Span:
-    attributes = _attributes(span)
+def _read_span(span: Record) -> Span:
+    attributes = _read_attributes(span)
     for event in span.records("events"):
         # An event of the span may hold the contents.
-        attributes = {**_attributes(event), **attributes}
+        attributes = {**_read_attributes(event), **attributes}
     status = span.child("status")
     error = None
     if status is not None and status.value.get("code") in _ERROR:
@@ -56,34 +56,34 @@ def _span(span: Record) -> Span:
         error = status.text("message") or (kind if isinstance(kind, str) else "") or "failed"
     return Span(
         location=span.location,
-        trace=_identity(span, "traceId"),
-        id=_identity(span, "spanId"),
+        trace=_read_identity(span, "traceId"),
+        id=_read_identity(span, "spanId"),
         parent=span.text("parentSpanId"),
-        start=_nanoseconds(span, "startTimeUnixNano"),
+        start=_read_nanoseconds(span, "startTimeUnixNano"),
         attributes=attributes,
         error=error,
     )
 
 
-def _identity(span: Record, name: str) -> str:
+def _read_identity(span: Record, name: str) -> str:
     text = span.text(name)
     if not text:
         raise span.error(name, "must name it")
     return text
 
 
-def _nanoseconds(span: Record, name: str) -> int:
+def _read_nanoseconds(span: Record, name: str) -> int:
     text = span.text(name, "0")
     if not text.isascii() or not text.isdigit() or len(text) > _MAX_DIGITS:
         raise MalformedTrajectory(span.field_path(name), text, "must be nanoseconds since 1970")
     return int(text)
 
 
-def _attributes(owner: Record) -> dict[str, Value]:
-    return {pair.text("key"): _value(pair.child("value"), 0) for pair in owner.records("attributes")}
+def _read_attributes(owner: Record) -> dict[str, Value]:
+    return {pair.text("key"): _read_value(pair.child("value"), 0) for pair in owner.records("attributes")}
 
 
-def _value(value: Record | None, level: int) -> Value:
+def _read_value(value: Record | None, level: int) -> Value:
     """Return the value of an AnyValue, None for an unsupported kind."""
     if value is None:
         return None
@@ -92,7 +92,7 @@ def _value(value: Record | None, level: int) -> Value:
     if value.has("stringValue"):
         return value.text("stringValue")
     if (array := value.child("arrayValue")) is not None:
-        return [_value(item, level + 1) for item in array.records("values")]
+        return [_read_value(item, level + 1) for item in array.records("values")]
     if (pairs := value.child("kvlistValue")) is not None:
-        return {pair.text("key"): _value(pair.child("value"), level + 1) for pair in pairs.records("values")}
+        return {pair.text("key"): _read_value(pair.child("value"), level + 1) for pair in pairs.records("values")}
     return next((value.value[name] for name in ("boolValue", "intValue", "doubleValue") if value.has(name)), None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 
-from services.reflector.adapters.importers.json_records import Record, build_model, content_text
+from services.reflector.adapters.importers.json_records import Record, build_model, join_content
 from services.reflector.adapters.importers.step_collector import StepCollector, build_recorded_trajectory
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
@@ -57,7 +57,7 @@ def _add_task(collector: StepCollector, record: Record) -> None:
         role = message.text("role")
         if role not in ("system", "user"):
             break
-        collector.add(message.location, "system" if role == "system" else "user", content_text(message))
+        collector.add(message.location, "system" if role == "system" else "user", join_content(message))
 
 
 def _add_turn(collector: StepCollector, turn: Record) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from services.reflector.adapters.importers.json_records import Record, build_model, content_text
+from services.reflector.adapters.importers.json_records import Record, build_model, join_content
 from services.reflector.adapters.importers.messages import find_last_answer, find_query
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 from services.reflector.domain.trajectory import Role, Step, Trajectory
@@ -27,7 +27,7 @@ def check_format(record: Record) -> None:
 
 def read(record: Record, dataset: str) -> RecordedTrajectory:
     """Return the trajectory of one log. Raise MalformedTrajectory naming the field."""
-    steps = tuple(_step(index, turn) for index, turn in enumerate(record.records("history")))
+    steps = tuple(_read_step(index, turn) for index, turn in enumerate(record.records("history")))
     spoken = tuple(step for step in steps if step.content.strip() != _END_MARK)
     trajectory = build_model(
         Trajectory,
@@ -45,17 +45,19 @@ def read(record: Record, dataset: str) -> RecordedTrajectory:
     return RecordedTrajectory(trajectory, ground_truth=record.text("ground_truth"))
 
 
-def _speaker_of(turn: Record) -> str:
+def _find_speaker(turn: Record) -> str:
     """Return the speaker: `name`, or else `role` without a suffix in brackets."""
     return turn.text("name").strip() or _ASIDE.sub("", turn.text("role")).strip()
 
 
-def _step(index: int, turn: Record) -> Step:
-    content, speaker = content_text(turn), _speaker_of(turn)
-    return build_model(Step, turn.location, index=index, role=_role(speaker, content), name=speaker, content=content)
+def _read_step(index: int, turn: Record) -> Step:
+    content, speaker = join_content(turn), _find_speaker(turn)
+    return build_model(
+        Step, turn.location, index=index, role=_classify_role(speaker, content), name=speaker, content=content
+    )
 
 
-def _role(speaker: str, content: str) -> Role:
+def _classify_role(speaker: str, content: str) -> Role:
     if _EXECUTION.match(content):
         return "tool"
     if speaker.lower() in _PEOPLE:

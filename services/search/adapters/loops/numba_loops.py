@@ -46,9 +46,25 @@ def count_admitted(rows, regions, mask):
 
 @_compile
 def rank_rows(
-    units, codes, bounds, order, rows, counts, regions, weights, lengths, shortest, longer, query, mask, alpha, count
+    units,
+    codes,
+    bounds,
+    order,
+    rows,
+    counts,
+    regions,
+    weights,
+    lengths,
+    shortest,
+    longer,
+    attainable,
+    query,
+    mask,
+    alpha,
+    rise,
+    count,
 ):
-    """Return the best rows, their scores and the spread of the cosines.
+    """Return the best rows, their scores, the spread of the cosines and the weight of the vector score.
 
     One pass over the codes, then the exact products of the rows that may matter.
     """
@@ -58,17 +74,18 @@ def rank_rows(
     query_codes, scale, error = _encode_query(query)
     # The largest error of a product of codes, besides the row's own error.
     tolerance = np.float32(error + ROUNDING)
-    products, below, above = _coarse_products(codes, bounds, tolerance, query_codes, scale, mask)
+    products, below, above = _compute_coarse_products(codes, bounds, tolerance, query_codes, scale, mask)
     chosen = np.empty(len(order), np.int64)
     size = _choose_outermost(products, bounds, tolerance, below, above, mask, chosen)
-    low_v, high_v = _find_range(_inner_products(units, chosen[:size], query), ALL_ROWS)
+    low_v, high_v = _find_range(_compute_inner_products(units, chosen[:size], query), ALL_ROWS)
     low_b, high_b = _find_range(bm25, mask)
+    alpha = _choose_alpha(alpha, rise, high_b, attainable)
     slope_v = alpha / (high_v - low_v) if high_v - low_v > EQUAL_WITHIN else 0.0
     slope_b = (1.0 - alpha) / (high_b - low_b) if high_b - low_b > EQUAL_WITHIN else 0.0
     size = _choose_within_reach(
         products, bounds, tolerance, bm25, (low_v, low_b), (slope_v, slope_b), mask, count, chosen
     )
-    cosine, lexical = _inner_products(units, chosen[:size], query), bm25[chosen[:size]]
+    cosine, lexical = _compute_inner_products(units, chosen[:size], query), bm25[chosen[:size]]
     combined = _combine(cosine, lexical, alpha, low_v, high_v, low_b, high_b)
     positions = _sort_highest(combined, order[chosen[:size]], count)
     scores = np.empty((5, len(positions)))
@@ -79,7 +96,7 @@ def rank_rows(
         scores[2, number] = combined[position]
         scores[3, number] = vector
         scores[4, number] = lexical[position]
-    return chosen[positions], scores, high_v - low_v if len(positions) else 0.0
+    return chosen[positions], scores, high_v - low_v if len(positions) else 0.0, alpha
 
 
 @_compile
@@ -129,6 +146,13 @@ def select_best_by_words(rows, counts, regions, weights, lengths, shortest, long
 
 
 @_compile
+def _choose_alpha(alpha, rise, best, attainable):
+    """See `Fusion.choose_alpha`."""
+    coverage = min(1.0, best / attainable) if best > 0.0 and attainable > 0.0 else 0.0
+    return alpha + rise * (1.0 - coverage)
+
+
+@_compile
 def _add_list(scores, rows, counts, region, weight, lengths, shortest, longer):
     """Add the BM25 scores of one list."""
     for position in range(region[0], region[0] + region[1]):
@@ -167,7 +191,7 @@ def _store_codes(query, scale, codes):
 
 
 @_compile
-def _coarse_products(codes, bounds, tolerance, query_codes, query_scale, mask):
+def _compute_coarse_products(codes, bounds, tolerance, query_codes, query_scale, mask):
     """Return the products, and of the exact products of admitted rows: bounds of the lowest and the highest."""
     rows, dimension = codes.shape
     whole = dimension - dimension % BLOCK
@@ -267,7 +291,7 @@ def _find_full_range(values):
 
 
 @_reorder
-def _inner_product(vector, query):
+def _compute_inner_product(vector, query):
     product = np.float32(0.0)
     for i in range(len(query)):
         product += vector[i] * query[i]
@@ -275,10 +299,10 @@ def _inner_product(vector, query):
 
 
 @_compile
-def _inner_products(vectors, rows, query):
+def _compute_inner_products(vectors, rows, query):
     products = np.empty(len(rows), np.float32)
     for position in range(len(rows)):
-        products[position] = _inner_product(vectors[rows[position]], query)
+        products[position] = _compute_inner_product(vectors[rows[position]], query)
     return products
 
 
@@ -330,23 +354,42 @@ def _comes_before(scores, order, position, other):
     return scores[position] > scores[other] or (scores[position] == scores[other] and order[position] < order[other])
 
 
-def _readonly_array(dtype, dimensions):
+def _build_readonly_array(dtype, dimensions):
     """Return the type of a read-only array, such as those of a snapshot."""
     return types.Array(dtype, dimensions, "C", readonly=True)
 
 
-_lists = (_readonly_array(types.int32, 1), _readonly_array(types.int32, 1), _readonly_array(types.int64, 2))
-_words = (*_lists, _readonly_array(types.float64, 1), _readonly_array(types.int32, 1), types.float64, types.float64)
-_mask = _readonly_array(types.boolean, 1)
+_lists = (
+    _build_readonly_array(types.int32, 1),
+    _build_readonly_array(types.int32, 1),
+    _build_readonly_array(types.int64, 2),
+)
+_words = (
+    *_lists,
+    _build_readonly_array(types.float64, 1),
+    _build_readonly_array(types.int32, 1),
+    types.float64,
+    types.float64,
+)
+_mask = _build_readonly_array(types.boolean, 1)
 _vectors = (
-    _readonly_array(types.float32, 2),
-    _readonly_array(types.int8, 2),
-    _readonly_array(types.float32, 2),
-    _readonly_array(types.int64, 1),
+    _build_readonly_array(types.float32, 2),
+    _build_readonly_array(types.int8, 2),
+    _build_readonly_array(types.float32, 2),
+    _build_readonly_array(types.int64, 1),
 )
 
 SIGNATURES: dict[Any, tuple[Any, ...]] = {
-    rank_rows: (*_vectors, *_words, _readonly_array(types.float32, 1), _mask, types.float64, types.int64),
+    rank_rows: (
+        *_vectors,
+        *_words,
+        types.float64,
+        _build_readonly_array(types.float32, 1),
+        _mask,
+        types.float64,
+        types.float64,
+        types.int64,
+    ),
     select_best_by_words: (*_words, _mask, types.int64),
     count_admitted: (_lists[0], _lists[2], _mask),
 }

@@ -14,12 +14,12 @@ from sqlalchemy import Connection, insert, select, update
 from services.search.adapters.sql.queries import (
     delete_collection,
     encode_vectors,
+    filter_collection,
     lock_collection,
     select_collection,
     select_documents,
     update_counts,
     upsert_documents,
-    where_collection,
 )
 from services.search.adapters.sql.schema import collection as collections
 from services.search.adapters.sql.schema import document as documents
@@ -36,7 +36,7 @@ def begin_generation(connection: Connection, collection: Collection, model: str)
     abandon_generation(connection, locked)
     row = connection.execute(select(collections).where(collections.c.number == locked.number)).one()._asdict()
     del row["number"]
-    name = _generation_name(locked)
+    name = _choose_generation_name(locked)
     empty = {"dimension": 0, "revision": 0, "documents": 0, "chunks": 0}
     connection.execute(
         insert(collections), {**row, "key": secrets.token_hex(16), "name": name, "model": model, **empty}
@@ -58,7 +58,7 @@ def copy_documents(
     newer = {document.document_id: document for document in document_revisions if document.revision > locked.revision}
     if not newer:
         return locked
-    query = where_collection(select(documents), collection).where(documents.c.id.in_(list(newer)))
+    query = filter_collection(select(documents), collection).where(documents.c.id.in_(list(newer)))
     rows = [
         {**row._asdict(), "collection": locked.number, "vectors": _encode_new_vectors(newer[row.id])}
         for row in connection.execute(query)
@@ -98,12 +98,12 @@ def abandon_generation(connection: Connection, collection: Collection) -> None:
 
 def _find_generation(connection: Connection, collection: Collection) -> Collection | None:
     try:
-        return select_collection(connection, _generation_name(collection), lock=True)
+        return select_collection(connection, _choose_generation_name(collection), lock=True)
     except CollectionNotFound:
         return None
 
 
-def _generation_name(collection: Collection) -> str:
+def _choose_generation_name(collection: Collection) -> str:
     """Return the name of the next generation, which sorts after all names that a list returns."""
     return f"~{collection.key}"
 

@@ -69,7 +69,7 @@ def to_collection(row: Row[Any]) -> Collection:
     )
 
 
-def where_collection(query: Select[Any], collection: Collection) -> Select[Any]:
+def filter_collection(query: Select[Any], collection: Collection) -> Select[Any]:
     """Restrict a query to the documents of one collection."""
     return query.where(documents.c.collection == collection.number)
 
@@ -161,7 +161,9 @@ def write_documents(connection: Connection, locked: Collection, chunked: Sequenc
     ]
     if changed:
         numbered = enumerate(changed, locked.revision + 1)
-        upsert_documents(connection, [_document_row(document, locked.number, number) for number, document in numbered])
+        upsert_documents(
+            connection, [_build_document_row(document, locked.number, number) for number, document in numbered]
+        )
     replaced = [row for document in changed if (row := present.get(document.document.id)) is not None]
     chunks = sum(len(document.spans) for document in changed)
     update_counts(
@@ -184,7 +186,7 @@ def _check_dimension(locked: Collection, changed: Sequence[ChunkedDocument]) -> 
     return int(changed[0].vectors.shape[1]) if changed else locked.dimension
 
 
-def _document_row(chunked: ChunkedDocument, number: int, revision: int) -> dict[str, object]:
+def _build_document_row(chunked: ChunkedDocument, number: int, revision: int) -> dict[str, object]:
     return {
         "collection": number,
         "id": chunked.document.id,
@@ -223,7 +225,7 @@ def select_passages(connection: Connection, collection: Collection, refs: Sequen
     """Return the texts of chunks; of long documents only these parts are read."""
     rows: dict[tuple[str, int], Row[Any]] = {}
     ids = list(dict.fromkeys(ref.document_id for ref in refs))
-    query = where_collection(_PASSAGES, collection)
+    query = filter_collection(_PASSAGES, collection)
     for start in range(0, len(ids), IDS_PER_STATEMENT):
         some = connection.execute(query.where(documents.c.id.in_(ids[start : start + IDS_PER_STATEMENT])))
         rows |= {(row.id, row.revision): row for row in some}
@@ -242,4 +244,4 @@ def select_passages(connection: Connection, collection: Collection, refs: Sequen
 
 def _select_part(connection: Connection, collection: Collection, document_id: str, span: TextSpan) -> str:
     part = select(func.substr(documents.c.text, span.start + 1, span.end - span.start))
-    return connection.execute(where_collection(part, collection).where(documents.c.id == document_id)).scalar() or ""
+    return connection.execute(filter_collection(part, collection).where(documents.c.id == document_id)).scalar() or ""

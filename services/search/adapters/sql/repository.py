@@ -16,6 +16,7 @@ from services.search.adapters.sql.queries import (
     DELETE_DOCUMENT,
     SUMMARY_COLUMNS,
     delete_collection,
+    filter_collection,
     lock_collection,
     select_collection,
     select_documents,
@@ -24,7 +25,6 @@ from services.search.adapters.sql.queries import (
     to_document_revision,
     to_summary,
     update_counts,
-    where_collection,
     write_documents,
 )
 from services.search.adapters.sql.schema import MIGRATIONS
@@ -48,12 +48,12 @@ REVISIONS_AT_ONCE = 256
 READER_THREADS = 2
 
 
-def collection_database(location: str) -> Database:
+def open_collection_database(location: str) -> Database:
     """Return the database of collections. Raises the errors of `Database`."""
     return Database(location, MIGRATIONS, service="search", store="document store", reader_threads=READER_THREADS)
 
 
-def embedding_database(location: str) -> Database:
+def open_embedding_database(location: str) -> Database:
     """Return the same database for the cache of embeddings, which need not survive a power failure."""
     return Database(location, MIGRATIONS, service="search", store="embedding cache", reader_threads=1, durable=False)
 
@@ -149,7 +149,7 @@ class CollectionRepository:
 
         def work(connection: Connection) -> tuple[DocumentSummary, str]:
             collection = select_collection(connection, name)
-            query = where_collection(select(*SUMMARY_COLUMNS, documents.c.text), collection)
+            query = filter_collection(select(*SUMMARY_COLUMNS, documents.c.text), collection)
             row = connection.execute(query.where(documents.c.id == document_id)).first()
             if row is None or row.text is None:
                 raise DocumentNotFound(name, document_id)
@@ -161,7 +161,7 @@ class CollectionRepository:
         """Return documents whose id sorts after `after`, by id. Raises `CollectionNotFound`."""
 
         def work(connection: Connection) -> list[DocumentSummary]:
-            query = where_collection(select(*SUMMARY_COLUMNS), select_collection(connection, name))
+            query = filter_collection(select(*SUMMARY_COLUMNS), select_collection(connection, name))
             query = query.where(documents.c.id > after, documents.c.text.is_not(None))
             return [to_summary(row) for row in connection.execute(query.order_by(documents.c.id).limit(limit))]
 
@@ -169,7 +169,7 @@ class CollectionRepository:
 
     async def read_revisions(self, collection: Collection, after: int) -> list[DocumentRevision]:
         """Return some of the documents written or deleted after revision `after`, oldest first."""
-        query = where_collection(select(documents), collection).where(documents.c.revision > after)
+        query = filter_collection(select(documents), collection).where(documents.c.revision > after)
         query = query.order_by(documents.c.revision).limit(REVISIONS_AT_ONCE)
         return await self._database.read(
             lambda connection: [to_document_revision(row) for row in connection.execute(query)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
-from libs.embedding.store import embedding_table
+from libs.embedding.store import define_embedding_table
 from libs.storage.migrations import Migrations
 from libs.storage.timestamps import Timestamp
 
@@ -21,7 +21,7 @@ MIGRATIONS = Migrations(Path(__file__).with_name("migrations"), "search_schema_v
 # Ids and names are sorted by code points in both databases, so that a page ends at the same place in both.
 _SORTED = Text().with_variant(Text(collation="C"), "postgresql")
 
-embeddings = embedding_table(metadata)
+embeddings = define_embedding_table(metadata)
 
 collection = Table(
     "collection",

@@ -58,7 +58,12 @@ def encode_response(
 ) -> pb.SearchResponse:
     """Return the message of a response; with `results` only of these."""
     message = pb.SearchResponse(
-        revision=max(response.revision, 0), embedding_model=response.model, approximate=response.ranking.preselected
+        revision=max(response.revision, 0),
+        embedding_model=response.model,
+        approximate=response.ranking.preselected,
+        alpha=response.ranking.alpha,
+        nothing_matched=not response.has_match,
+        similarity_limit=response.similarity_limit,
     )
     write_results(message.results, response.ranking.results if results is None else results)
     return message

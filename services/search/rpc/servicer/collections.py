@@ -115,6 +115,7 @@ class CollectionServicer(collection_service_pb2_grpc.CollectionServiceServicer):
             revision=ranked.revision,
             embedding_model=ranked.model,
             approximate=ranked.ranking.preselected,
+            alpha=ranked.ranking.alpha,
             next_page_token=encode_cursor(request, found.page.next_cursor),
         )
         for scored, passage in found.results:

@@ -43,16 +43,27 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         """Rank the bullets of a dataset."""
         query = convert.decode_query(request.query)
         if not request.page_size:
-            (response,) = await self._search(request.dataset, [query], request.min_revision)
+            (response,) = await self._search(
+                request.dataset, [query], request.min_revision, allow_missing=request.allow_missing
+            )
             return convert.encode_response(response)
         cursor = decode_cursor(request)
-        page = await self._search.get_page(request.dataset, query, request.min_revision, request.page_size, cursor)
+        page = await self._search.get_page(
+            request.dataset,
+            query,
+            request.min_revision,
+            request.page_size,
+            cursor,
+            allow_missing=request.allow_missing,
+        )
         return convert.encode_page(request, page)
 
     async def BatchSearch(self, request: pb.BatchSearchRequest, context: Any) -> pb.BatchSearchResponse:
         """Rank the bullets of a dataset for many queries at one revision."""
         queries = [convert.decode_query(query) for query in request.queries]
-        responses = await self._search(request.dataset, queries, request.min_revision)
+        responses = await self._search(
+            request.dataset, queries, request.min_revision, allow_missing=request.allow_missing
+        )
         return pb.BatchSearchResponse(responses=[convert.encode_response(response) for response in responses])
 
     async def RankBullets(self, request: pb.RankBulletsRequest, context: Any) -> pb.RankBulletsResponse:
@@ -64,13 +75,15 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
                 # Ten thousand bullets take a while: other calls run in between.
                 await asyncio.sleep(0)
         ranking = await self._rank_bullets(convert.decode_query(request.query), bullets)
-        response = pb.RankBulletsResponse(embedding_model=self._embedder.model.model_id)
+        response = pb.RankBulletsResponse(embedding_model=self._embedder.model.model_id, alpha=ranking.alpha)
         convert.write_results(response.results, ranking.results)
         return response
 
     async def GetIndexStatus(self, request: pb.GetIndexStatusRequest, context: Any) -> pb.GetIndexStatusResponse:
         """Return the state of the index of a dataset."""
         index = self._indexes.get_index(request.dataset)
+        if not request.allow_missing:
+            await index.require_dataset()
         response = pb.GetIndexStatusResponse(
             revision=max(index.revision, 0),
             bullets=index.bullets,

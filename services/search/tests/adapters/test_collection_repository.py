@@ -15,7 +15,7 @@ from sqlalchemy import event
 from libs.storage.database import Database
 from libs.storage.errors import StoreCorrupt, StoreFull
 from services.search.adapters.sql.queries import INLINE_CHARACTERS
-from services.search.adapters.sql.repository import CollectionRepository, collection_database
+from services.search.adapters.sql.repository import CollectionRepository, open_collection_database
 from services.search.domain.chunking import Chunking, TextSpan
 from services.search.domain.collection import Backend, ChunkedDocument, ChunkRef, Collection, Document
 from services.search.domain.collection_errors import CollectionNotFound, InvalidDocument
@@ -32,7 +32,7 @@ def chunk(name: str, text: str = "some text", dimension: int = 4) -> ChunkedDocu
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = collection_database(str(tmp_path / "search.db"))
+    database = open_collection_database(str(tmp_path / "search.db"))
     await database.open()
     yield database
     await database.close()
@@ -146,7 +146,7 @@ def limited_to(pages: int) -> Callable[[Any], Any]:
 
 
 async def test_a_damaged_file_is_data_loss(tmp_path: Path) -> None:
-    database = collection_database(str(tmp_path / "search.db"))
+    database = open_collection_database(str(tmp_path / "search.db"))
     await database.open()
     store = CollectionRepository(database)
     await create_collection(store)
@@ -157,7 +157,7 @@ async def test_a_damaged_file_is_data_loss(tmp_path: Path) -> None:
     with (tmp_path / "search.db").open("r+b") as file:
         file.seek((page - 1) * 4096)
         file.write(b"\xff" * 4096)
-    again = collection_database(str(tmp_path / "search.db"))
+    again = open_collection_database(str(tmp_path / "search.db"))
     await again.open()
     with pytest.raises(StoreCorrupt, match="is damaged"):
         await CollectionRepository(again).get("c")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from services.search.adapters.sql.repository import CollectionRepository, collection_database
+from services.search.adapters.sql.repository import CollectionRepository, open_collection_database
 from services.search.domain.chunking import Chunking, TextSpan
 from services.search.domain.collection import Backend, ChunkedDocument, Collection, Document, DocumentRevision
 from services.search.domain.collection_errors import CollectionNotFound
@@ -16,7 +16,7 @@ from services.search.domain.collection_errors import CollectionNotFound
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[CollectionRepository]:
-    database = collection_database(str(tmp_path / "search.db"))
+    database = open_collection_database(str(tmp_path / "search.db"))
     await database.open()
     yield CollectionRepository(database)
     await database.close()

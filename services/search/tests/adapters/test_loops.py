@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from services.search.adapters.loops import LoopsLoader, load_loops, numba_loops
 from services.search.domain import fusion, vectors
 from services.search.domain.fusion import Fusion
-from services.search.domain.loops import NUMPY_LOOPS, VectorRows, WeightedTerms, score_words, score_words_of
+from services.search.domain.loops import NUMPY_LOOPS, VectorRows, WeightedTerms, score_rows, score_words
 from services.search.domain.postings import Postings
 from services.search.domain.vectors import quantize, scale_to_unit
 from services.search.domain.view import LoopsInUse
@@ -34,24 +34,32 @@ def rows(draw: st.DrawFn) -> tuple[VectorRows, WeightedTerms, np.ndarray, np.nda
     lists = postings.view()
     weights = rng.random(len(lists.regions)) * draw(st.sampled_from([1.0, 9.0]))
     lengths = np.array([len(text) for text in texts], np.int32)
-    words = WeightedTerms(lists.rows, lists.counts, lists.regions, weights, lengths, 0.4, 0.1)
+    words = WeightedTerms(
+        lists.rows, lists.counts, lists.regions, weights, lengths, 0.4, 0.1, draw(st.floats(0.0, 9.0))
+    )
     mask = rng.random(count) < 0.7 if draw(st.booleans()) else None
     query = unit32(rng.normal(size=width))
     return VectorRows(units, *quantize(units), rng.permutation(count)), words, query, mask
 
 
-@given(rows(), st.integers(1, 20), st.sampled_from([0.0, 0.4, 1.0]), st.sampled_from(["minmax", "rrf"]))
+@given(
+    rows(),
+    st.integers(1, 20),
+    st.sampled_from([(0.0, 0.0), (0.4, 0.0), (0.5, 0.5), (1.0, 0.0)]),
+    st.sampled_from(["minmax", "rrf"]),
+)
 @settings(max_examples=300, deadline=None)
-def test_rank_rows(case: Any, count: int, alpha: float, method: str) -> None:  # S-19 to S-34
+def test_rank_rows(case: Any, count: int, weight: tuple[float, float], method: str) -> None:  # S-19 to S-34
     vector_rows, words, query, mask = case
     if mask is not None and not mask.any():
         return
     numpy_ranking, numba_ranking = (
-        loops.rank_rows(vector_rows, words, query, mask, Fusion(alpha, method), count)
+        loops.rank_rows(vector_rows, words, query, mask, Fusion(weight[0], method, weight[1]), count)
         for loops in (NUMPY_LOOPS, COMPILED)
     )
     assert numba_ranking.scores == pytest.approx(numpy_ranking.scores, abs=1e-5) or _are_tied(numpy_ranking.scores)
     assert numba_ranking.scores[2] == pytest.approx(numpy_ranking.scores[2], abs=1e-5)
+    assert numba_ranking.alpha == pytest.approx(numpy_ranking.alpha, abs=1e-12)
     assert mask is None or mask[numba_ranking.rows].all()
     assert len(set(numba_ranking.rows.tolist())) == len(numpy_ranking.rows)
 
@@ -88,7 +96,7 @@ def test_count_admitted(case: Any) -> None:
 def test_scores_of_some_rows_are_those_of_all(case: Any, some: list[int]) -> None:
     _, words, _, _ = case
     chosen = np.array([row for row in some if row < len(words.lengths)], np.int64)
-    matches, parts = score_words_of(words, chosen)
+    matches, parts = score_rows(words, chosen)
     assert parts.sum(axis=0) == pytest.approx(score_words(words)[chosen], abs=1e-9)
     assert (parts[~matches] == 0.0).all()
 
@@ -98,7 +106,7 @@ def test_a_negative_weight_is_counted() -> None:  # S-22
     postings.append(0, [["a"], ["a", "b"], ["b"]])
     lists = postings.view()
     lengths = np.array([1, 2, 1], np.int32)
-    words = WeightedTerms(lists.rows, lists.counts, lists.regions, np.array([2.0, -1.0]), lengths, 0.4, 0.1)
+    words = WeightedTerms(lists.rows, lists.counts, lists.regions, np.array([2.0, -1.0]), lengths, 0.4, 0.1, 1.0)
     assert COMPILED.select_best_by_words(words, None, 1).tolist() == [0]
 
 
@@ -110,7 +118,7 @@ def test_arrays_that_are_read_only_need_no_other_loops() -> None:
     for array in arrays:
         array.flags.writeable = False
     ranked = COMPILED.rank_rows(
-        VectorRows(*arrays[:4]), WeightedTerms(*arrays[4:], 0.4, 0.1), units[3], None, Fusion(1.0), 1
+        VectorRows(*arrays[:4]), WeightedTerms(*arrays[4:], 0.4, 0.1, 1.0), units[3], None, Fusion(1.0), 1
     )
     assert ranked.rows.tolist() == [3]
     assert len(numba_loops.rank_rows.signatures) == 1

@@ -101,7 +101,7 @@ class EnginesAgree(RuleBasedStateMachine):
         sections=st.sampled_from([[], ["rules"], ["facts", "nope"]]),
         attributes=st.sampled_from([(), (("lang", "en"),), (("lang", "ja"), ("part", "1")), (("part", "2"),)]),
         min_confidence=st.sampled_from([0.0, 0.3, 0.5, 1.0]),
-        alpha=st.sampled_from([0.0, 0.3, 0.5, 1.0]),
+        weight=st.sampled_from([(0.0, 0.0), (0.3, 0.0), (0.5, 0.5), (1.0, 0.0)]),
         method=st.sampled_from(["minmax", "rrf"]),
         top_k=st.integers(1, 12),
         smoothed=st.booleans(),
@@ -113,18 +113,19 @@ class EnginesAgree(RuleBasedStateMachine):
         sections: list[str],
         attributes: tuple[tuple[str, str], ...],
         min_confidence: float,
-        alpha: float,
+        weight: tuple[float, float],
         method: str,
         top_k: int,
         smoothed: bool,
     ) -> None:
         admitted = CandidateFilter(frozenset(sections), min_confidence, attributes, smoothed)
-        query = (words.split(), unit32(np.array(vector)), admitted, Fusion(alpha, method), top_k, True)
+        query = (words.split(), unit32(np.array(vector)), admitted, Fusion(weight[0], method, weight[1]), top_k, True)
         expected = self.reference.view.search(*query)
         of_item = {result.item: result for result in expected.results}
         for index in self.indexes:
             ranking = index.view.search(*query)
             assert ranking.candidates == expected.candidates
+            assert ranking.alpha == pytest.approx(expected.alpha, abs=1e-9)
             combined = [result.combined_score for result in ranking.results]
             assert combined == pytest.approx([result.combined_score for result in expected.results], abs=1e-6)
             assert _groups(ranking.results) == _groups(expected.results)

@@ -27,15 +27,20 @@ terms = st.lists(st.builds(TermScore, texts, numbers), max_size=3).map(tuple)
 scored = st.builds(Scored, bullets, numbers, numbers, numbers, numbers, numbers, terms)
 
 
-@given(st.lists(scored, max_size=4), st.integers(-1, 9), st.booleans())
+@given(st.lists(scored, max_size=4), st.integers(-1, 9), st.booleans(), st.floats(0, 1))
 @settings(max_examples=200)
-def test_a_response_has_all_results(expected: list[Scored], revision: int, approximate: bool) -> None:  # type: ignore[type-arg]
+def test_a_response_has_all_results(
+    expected: list[Scored],  # type: ignore[type-arg]
+    revision: int,
+    approximate: bool,
+    limit: float,
+) -> None:
     scores = np.array([scored_bullet[1:6] for scored_bullet in expected], np.float64).reshape(-1, 5).T
     results = Results(
         [scored_bullet.item for scored_bullet in expected], scores, [scored_bullet.terms for scored_bullet in expected]
     )
     assert (list(results), list(results[1:]), list(results[:1:-1])) == (expected, expected[1:], expected[:1:-1])
-    response = RankingResponse(Ranking(results, 9, 0.5, approximate), revision, "model")
+    response = RankingResponse(Ranking(results, 9, 0.5, approximate), revision, "model", limit)
     assert encode_response(response) == search_service_pb2.SearchResponse(
         results=[
             search_pb2.SearchResult(
@@ -53,4 +58,7 @@ def test_a_response_has_all_results(expected: list[Scored], revision: int, appro
         revision=max(revision, 0),
         embedding_model="model",
         approximate=approximate,
+        alpha=0.5,
+        nothing_matched=not any(item.raw_bm25 != 0 or item.raw_cosine >= limit for item in expected),
+        similarity_limit=limit,
     )

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chassis.server.cpu import CpuPool
-from services.search.adapters.sql.repository import CollectionRepository, collection_database
+from services.search.adapters.sql.repository import CollectionRepository, open_collection_database
 from services.search.domain.chunking import Chunking, TextSpan
 from services.search.domain.collection import Backend, ClientChunk, Document, DocumentRevision
 from services.search.usecases import load_documents
@@ -106,7 +106,7 @@ async def test_a_full_disk_fails_the_documents_of_its_batch_and_no_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(load_documents, "BATCH_DOCUMENTS", 2)
-    database, pool = collection_database(str(tmp_path / "search.db")), CpuPool("cut", workers=1)
+    database, pool = open_collection_database(str(tmp_path / "search.db")), CpuPool("cut", workers=1)
     await database.open()
     store = CollectionRepository(database)
     embedders = cast(Embedders, None)  # the documents have vectors

@@ -12,9 +12,9 @@ import pytest
 from chassis.server.cpu import CpuPool
 from libs.embedding.embedder import TextEmbedder
 from libs.embedding.errors import EmbeddingFailed
-from libs.embedding.model import Float32s
+from libs.embedding.model import Float32s, Languages
 from libs.embedding.remote import STRICTEST
-from services.search.adapters.sql.repository import CollectionRepository, collection_database
+from services.search.adapters.sql.repository import CollectionRepository, open_collection_database
 from services.search.domain.chunking import Chunking, TextSpan
 from services.search.domain.collection import Backend, ChunkedDocument, Collection, Document, DocumentRevision
 from services.search.domain.collection_errors import RETRY_AFTER_SECONDS, EmbedderChanged
@@ -32,7 +32,7 @@ from services.search.usecases.search_collection import SearchCollection
 class Embedder:
     """Return the length of a text; call the functions of `before` first."""
 
-    model_id, trust, only_latin, thresholds = "new", 1.0, False, STRICTEST
+    model_id, trust, languages, thresholds = "new", 1.0, Languages.SEVERAL, STRICTEST
 
     def __init__(self) -> None:
         self.before: list[Callable[[], Awaitable[object]]] = []
@@ -103,7 +103,7 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    database = collection_database(str(tmp_path / "search.db"))
+    database = open_collection_database(str(tmp_path / "search.db"))
     await database.open()
     yield World(CollectionRepository(database))
     await database.close()

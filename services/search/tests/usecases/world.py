@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 
 import numpy as np
 
-from chassis.errors import OutOfRange
+from chassis.errors import NotFound, OutOfRange
 from chassis.server.cpu import CpuPool
 from libs.embedding.embedder import TextEmbedder
-from libs.embedding.model import Float32s
+from libs.embedding.model import Float32s, Languages
 from libs.embedding.remote import STRICTEST
 from services.search.domain.bullet import IndexedBullet
 from services.search.domain.feed import (
@@ -43,6 +43,7 @@ class Playbooks:
         self.grew = asyncio.Event()
         self.failures: list[Exception] = []
         self.watches: list[int | None] = []
+        self.exists = True
         self.sends: Callable[[CommittedRevision], Event] = lambda event: event
 
     def commit(self, *changes: BulletChange) -> None:
@@ -80,13 +81,17 @@ class Playbooks:
             if self.failures:
                 raise self.failures.pop(0)
 
+    async def require_dataset(self, dataset: str) -> None:
+        if not self.exists:
+            raise NotFound(f"{dataset} does not exist")
+
 
 class Lengths:
     """An embedding model of two dimensions that records texts, and fails on demand."""
 
     model_id = "lengths"
     trust = 0.5
-    only_latin = True
+    languages = Languages.LATIN
     thresholds = STRICTEST
 
     def __init__(self) -> None:
@@ -123,8 +128,12 @@ class MemorySnapshots:
     def save(self, dataset: str, snapshot: IndexSnapshot[IndexedBullet]) -> None:
         self.snapshots[dataset] = snapshot
 
+    def delete_before(self, dataset: str, revision: int) -> None:
+        if dataset in self.snapshots and self.snapshots[dataset].revision < revision:
+            self.delete(dataset)
+
     def delete(self, dataset: str) -> None:
-        del self.snapshots[dataset]
+        self.snapshots.pop(dataset, None)
 
 
 class World:

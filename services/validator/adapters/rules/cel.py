@@ -61,9 +61,9 @@ class CelExpression:
             tree = environment.compile(text)
         except (CELParseError, RecursionError, ValueError) as error:
             reason = str(error).strip().splitlines()
-            raise ExpressionInvalid(shorten(reason[0]) if reason else "it does not parse") from None
-        if _depth(tree) > MAX_NESTING:
-            raise ExpressionInvalid(f"it is nested deeper than {MAX_NESTING} levels")
+            raise ExpressionInvalid(shorten(reason[0]) if reason else "not a CEL expression") from None
+        if _compute_depth(tree) > MAX_NESTING:
+            raise ExpressionInvalid(f"nested deeper than {MAX_NESTING} levels")
         self._runner = _BudgetedRunner(environment, tree)
 
     def holds(self, variables: Context, budget: RuleBudget) -> str:
@@ -81,7 +81,7 @@ class CelExpression:
         return "must give true or false"
 
 
-def _depth(tree: lark.Tree[Any]) -> int:
+def _compute_depth(tree: lark.Tree[Any]) -> int:
     """Return the levels of operators and calls; levels with a single child are grammar, not nesting."""
     deepest = 0
     pending: list[tuple[lark.Tree[Any], int]] = [(tree, 0)]

@@ -51,16 +51,18 @@ class CompiledSchema:
         try:
             schema = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise SchemaInvalid(f"it is not JSON: {shorten(str(error))}") from None
+            raise SchemaInvalid(f"not JSON: {shorten(str(error))}") from None
         if not isinstance(schema, dict):
-            raise SchemaInvalid("it must be an object")
+            raise SchemaInvalid("must be an object")
         _refuse_keywords(schema)
         try:
             Draft202012Validator.check_schema(schema)
         except SchemaError as error:
-            raise SchemaInvalid(f"{build_pointer(*error.absolute_path) or 'it'}: {shorten(error.message)}") from None
+            raise SchemaInvalid(
+                f"{build_pointer(*error.absolute_path) or 'the schema'}: {shorten(error.message)}"
+            ) from None
         except RecursionError:
-            raise SchemaInvalid("it is nested too deeply") from None
+            raise SchemaInvalid("nested too deeply") from None
         self._validator = _Validator(schema, registry=Registry())
 
     def findings(self, report: object, budget: RuleBudget) -> list[Finding]:
@@ -69,7 +71,7 @@ class CompiledSchema:
         found: list[Finding] = []
         try:
             for error in self._validator.iter_errors(report):
-                found.append(_finding(error))
+                found.append(_build_finding(error))
                 if len(found) >= MAX_FINDINGS_PER_RULE:
                     break
         except (RuleTooExpensive, RecursionError):
@@ -82,7 +84,7 @@ class CompiledSchema:
 
 
 def _refuse_keywords(schema: Mapping[str, Any]) -> None:
-    """Raises SchemaInvalid for a keyword that is not taken, wherever a schema may stand."""
+    """Raises SchemaInvalid for an unsupported keyword in the schema or a schema inside it."""
     pending: list[object] = [schema]
     while pending:
         node = pending.pop()
@@ -92,27 +94,27 @@ def _refuse_keywords(schema: Mapping[str, Any]) -> None:
             continue
         for keyword, value in node.items():
             if keyword in REFUSED:
-                raise SchemaInvalid(f"the keyword {keyword} is not taken")
+                raise SchemaInvalid(f"the keyword {keyword} is not supported")
             if keyword == "$schema" and value != DIALECT:
                 raise SchemaInvalid(f"$schema must be {DIALECT}")
             if keyword == "$ref" and not (isinstance(value, str) and value.startswith("#")):
                 raise SchemaInvalid("$ref must stay inside the schema and start with #")
             if keyword == "pattern":
-                _compiled_pattern(value)
+                _compile_pattern(value)
             if keyword in _NAMES_INSIDE and isinstance(value, dict):
                 pending.extend(value.values())
             elif keyword not in _VALUES_INSIDE:
                 pending.append(value)
 
 
-def _compiled_pattern(pattern: object) -> Any:
+def _compile_pattern(pattern: object) -> Any:
     try:
         return re2.compile(pattern)
     except (re2.error, TypeError, ValueError):
         raise SchemaInvalid(f"pattern {shorten(display_text(pattern))} is no RE2 expression") from None
 
 
-def _finding(error: ValidationError) -> Finding:
+def _build_finding(error: ValidationError) -> Finding:
     pointer = build_pointer(*error.absolute_path)
     keyword = str(error.validator)
     allowed: tuple[str, ...] = ()

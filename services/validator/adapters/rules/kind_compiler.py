@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from chassis.errors import Violation as FieldViolation
-from libs.prompts.labels import Language
+from libs.prompts.language import Language
 from services.validator.adapters.rules.budget import RuleBudget
 from services.validator.adapters.rules.cel import CelExpression, ExpressionInvalid, to_cel
 from services.validator.adapters.rules.json_schema import CompiledSchema, SchemaInvalid
@@ -44,8 +44,8 @@ ANY_OBJECT = '{"type": "object"}'
 def compile_kind(definition: KindDefinition, limits: RuleLimits) -> ReportKind:
     """Return the kind. Raises KindInvalid with the fault of the schema and every rule that does not compile."""
     faults: list[FieldViolation] = []
-    schema = _schema(definition.json_schema, faults)
-    expressions = _expressions(definition.rules, faults)
+    schema = _compile_schema(definition.json_schema, faults)
+    expressions = _compile_expressions(definition.rules, faults)
     if faults:
         details = "; ".join(f"{fault.field}: {fault.description}" for fault in faults)
         raise KindInvalid(f"report kind '{definition.name}' cannot be used: {details}", violations=faults)
@@ -61,7 +61,7 @@ def compile_kind(definition: KindDefinition, limits: RuleLimits) -> ReportKind:
     )
 
 
-def _schema(text: str, faults: list[FieldViolation]) -> CompiledSchema:
+def _compile_schema(text: str, faults: list[FieldViolation]) -> CompiledSchema:
     try:
         return CompiledSchema(text or ANY_OBJECT)
     except SchemaInvalid as error:
@@ -69,7 +69,7 @@ def _schema(text: str, faults: list[FieldViolation]) -> CompiledSchema:
         return CompiledSchema(ANY_OBJECT)
 
 
-def _expressions(rules: Sequence[Rule], faults: list[FieldViolation]) -> Mapping[str, CelExpression]:
+def _compile_expressions(rules: Sequence[Rule], faults: list[FieldViolation]) -> Mapping[str, CelExpression]:
     expressions: dict[str, CelExpression] = {}
     for index, rule in enumerate(rules):
         if not isinstance(rule.check, Expression):
@@ -97,14 +97,14 @@ class _CompiledRules:
             return ValidationResult((Finding("REPORT_NOT_OBJECT", "report must be an object", ""),))
         found = self.schema.findings(report, RuleBudget(self.limits))
         checked = RuleInput(report, [item for item in valid_node_ids if isinstance(item, str)], words)
-        variables = cache(lambda: _variables(checked))
+        variables = cache(lambda: _build_variables(checked))
         for rule in self.rules:
-            broken = self._violations(rule, checked, variables)
+            broken = self._find_violations(rule, checked, variables)
             found.extend(build_finding(rule, violation) for violation in islice(broken, MAX_FINDINGS_PER_RULE))
         errors = [finding for finding in found if finding.severity is Severity.ERROR]
         return ValidationResult((*errors, *(finding for finding in found if finding.severity is Severity.WARNING)))
 
-    def _violations(
+    def _find_violations(
         self, rule: Rule, checked: RuleInput, variables: Callable[[], dict[str, Any] | None]
     ) -> Iterator[RuleViolation]:
         if not isinstance(rule.check, Expression):
@@ -119,14 +119,14 @@ class _CompiledRules:
             if value is MISSING:
                 continue
             this = shared["report"] if value is checked.report else to_cel(value)
-            why = expression.holds({**shared, "this": this}, budget)
-            if why:
-                yield RuleViolation(pointer, f"breaks rule {rule.code}: {rule.check.expression} {why}")
+            reason = expression.holds({**shared, "this": this}, budget)
+            if reason:
+                yield RuleViolation(pointer, f"breaks rule {rule.code}: {rule.check.expression} {reason}")
             if budget.spent:
                 return
 
 
-def _variables(checked: RuleInput) -> dict[str, Any] | None:
+def _build_variables(checked: RuleInput) -> dict[str, Any] | None:
     """Return the variables of expressions; None for a report that is nested too deeply."""
     try:
         return {"report": to_cel(checked.report), "valid_node_ids": to_cel(list(checked.valid_node_ids))}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chassis.server.messages import decode, encode
+from hansei.playbook.v1.usage_pb2 import ModelUsage
 from hansei.validator.v1 import evaluation_pb2 as pb
 from hansei.validator.v1 import evaluator_service_pb2 as service_pb
 from services.validator.domain.comparisons import Comparison, Preference, RankingOptions
@@ -66,11 +67,11 @@ def decode_round_rules(request: service_pb.DecideRoundRequest) -> RoundRules:
     return RoundRules(request.min_rounds, request.max_rounds, request.judge_on_final_round)
 
 
-def encode_decision(decision: RoundDecision | None) -> service_pb.DecideRoundResponse:
-    """Return the message of a decision; None means that a judgement is required."""
+def encode_decision(decision: RoundDecision | None, usage: ModelUsage) -> service_pb.DecideRoundResponse:
+    """Return the message of a decision with its usage; None means that a judgement is required."""
     if decision is None:
-        return service_pb.DecideRoundResponse(judgment_required=True)
-    return encode(decision, service_pb.DecideRoundResponse, should_continue=not decision.exit_reason)
+        return service_pb.DecideRoundResponse(judgment_required=True, usage=usage)
+    return encode(decision, service_pb.DecideRoundResponse, should_continue=not decision.exit_reason, usage=usage)
 
 
 def decode_task(task: service_pb.ComparisonTask) -> ComparisonTask:

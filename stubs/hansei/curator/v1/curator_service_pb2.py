@@ -27,10 +27,11 @@ from google.api import field_behavior_pb2 as google_dot_api_dot_field__behavior_
 from hansei.playbook.v1 import playbook_pb2 as hansei_dot_playbook_dot_v1_dot_playbook__pb2
 from hansei.playbook.v1 import review_pb2 as hansei_dot_playbook_dot_v1_dot_review__pb2
 from hansei.playbook.v1 import rules_pb2 as hansei_dot_playbook_dot_v1_dot_rules__pb2
+from hansei.playbook.v1 import usage_pb2 as hansei_dot_playbook_dot_v1_dot_usage__pb2
 from hansei.reflector.v1 import trajectory_pb2 as hansei_dot_reflector_dot_v1_dot_trajectory__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'hansei/curator/v1/curator_service.proto\x12\x11hansei.curator.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a!hansei/playbook/v1/playbook.proto\x1a\x1fhansei/playbook/v1/review.proto\x1a\x1ehansei/playbook/v1/rules.proto\x1a$hansei/reflector/v1/trajectory.proto\"\x82\x02\n\rCurateRequest\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12L\n\x11reflection_result\x18\x02 \x01(\x0b\x32%.hansei.reflector.v1.ReflectionResultB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\x12 \n\x07\x64\x61taset\x18\x03 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\x1c\n\x06\x61uthor\x18\x04 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80\x02\x12+\n\x11prepared_revision\x18\x05 \x01(\x03\x42\x0b\xe2\x41\x01\x01\xbaH\x04\"\x02(\x00H\x00\x88\x01\x01\x42\x14\n\x12_prepared_revision\"{\n\x0e\x43urationResult\x12)\n\x06\x64\x65ltas\x18\x01 \x03(\x0b\x32\x19.hansei.playbook.v1.Delta\x12\x16\n\x0e\x62ullets_before\x18\x02 \x01(\x05\x12\x15\n\rbullets_after\x18\x03 \x01(\x05\x12\x0f\n\x07summary\x18\x04 \x01(\t\"\xca\x02\n\x0e\x43urateResponse\x12\x31\n\x06result\x18\x01 \x01(\x0b\x32!.hansei.curator.v1.CurationResult\x12\r\n\x05saved\x18\x02 \x01(\x08\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x10\n\x08revision\x18\x04 \x01(\x03\x12\x31\n\noperations\x18\x05 \x03(\x0b\x32\x1d.hansei.playbook.v1.Operation\x12.\n\x05votes\x18\x06 \x03(\x0b\x32\x1f.hansei.playbook.v1.VoteOutcome\x12/\n\tconflicts\x18\x07 \x03(\x0b\x32\x1c.hansei.playbook.v1.Conflict\x12\x32\n\x07pending\x18\x08 \x03(\x0b\x32!.hansei.playbook.v1.PendingChange\x12\r\n\x05model\x18\t \x01(\t\"\x7f\n\x16PrepareCurationRequest\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12 \n\x07\x64\x61taset\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12!\n\nbullet_ids\x18\x03 \x03(\tB\r\xe2\x41\x01\x01\xbaH\x06\x92\x01\x03\x10\xe8\x07\"\x91\x01\n\x17PrepareCurationResponse\x12\x37\n\tcommitted\x18\x01 \x01(\x0b\x32$.hansei.curator.v1.CommittedCuration\x12+\n\x07\x62ullets\x18\x02 \x03(\x0b\x32\x1a.hansei.playbook.v1.Bullet\x12\x10\n\x08revision\x18\x03 \x01(\x03\"\x8a\x01\n\x11\x43ommittedCuration\x12@\n\x11reflection_result\x18\x01 \x01(\x0b\x32%.hansei.reflector.v1.ReflectionResult\x12\x33\n\x08response\x18\x02 \x01(\x0b\x32!.hansei.curator.v1.CurateResponse\"X\n\x12GetCurationRequest\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12 \n\x07\x64\x61taset\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\"\x8c\x01\n\x13GetCurationResponse\x12@\n\x11reflection_result\x18\x01 \x01(\x0b\x32%.hansei.reflector.v1.ReflectionResult\x12\x33\n\x08response\x18\x02 \x01(\x0b\x32!.hansei.curator.v1.CurateResponse2\xa7\x02\n\x0e\x43uratorService\x12M\n\x06\x43urate\x12 .hansei.curator.v1.CurateRequest\x1a!.hansei.curator.v1.CurateResponse\x12h\n\x0fPrepareCuration\x12).hansei.curator.v1.PrepareCurationRequest\x1a*.hansei.curator.v1.PrepareCurationResponse\x12\\\n\x0bGetCuration\x12%.hansei.curator.v1.GetCurationRequest\x1a&.hansei.curator.v1.GetCurationResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'hansei/curator/v1/curator_service.proto\x12\x11hansei.curator.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a!hansei/playbook/v1/playbook.proto\x1a\x1fhansei/playbook/v1/review.proto\x1a\x1ehansei/playbook/v1/rules.proto\x1a\x1ehansei/playbook/v1/usage.proto\x1a$hansei/reflector/v1/trajectory.proto\"\x82\x02\n\rCurateRequest\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12L\n\x11reflection_result\x18\x02 \x01(\x0b\x32%.hansei.reflector.v1.ReflectionResultB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\x12 \n\x07\x64\x61taset\x18\x03 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\x1c\n\x06\x61uthor\x18\x04 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80\x02\x12+\n\x11prepared_revision\x18\x05 \x01(\x03\x42\x0b\xe2\x41\x01\x01\xbaH\x04\"\x02(\x00H\x00\x88\x01\x01\x42\x14\n\x12_prepared_revision\"{\n\x0e\x43urationResult\x12)\n\x06\x64\x65ltas\x18\x01 \x03(\x0b\x32\x19.hansei.playbook.v1.Delta\x12\x16\n\x0e\x62ullets_before\x18\x02 \x01(\x05\x12\x15\n\rbullets_after\x18\x03 \x01(\x05\x12\x0f\n\x07summary\x18\x04 \x01(\t\"\xf9\x02\n\x0e\x43urateResponse\x12\x31\n\x06result\x18\x01 \x01(\x0b\x32!.hansei.curator.v1.CurationResult\x12\r\n\x05saved\x18\x02 \x01(\x08\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x10\n\x08revision\x18\x04 \x01(\x03\x12\x31\n\noperations\x18\x05 \x03(\x0b\x32\x1d.hansei.playbook.v1.Operation\x12.\n\x05votes\x18\x06 \x03(\x0b\x32\x1f.hansei.playbook.v1.VoteOutcome\x12/\n\tconflicts\x18\x07 \x03(\x0b\x32\x1c.hansei.playbook.v1.Conflict\x12\x32\n\x07pending\x18\x08 \x03(\x0b\x32!.hansei.playbook.v1.PendingChange\x12\r\n\x05model\x18\t \x01(\t\x12-\n\x05usage\x18\n \x01(\x0b\x32\x1e.hansei.playbook.v1.ModelUsage\"\x7f\n\x16PrepareCurationRequest\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12 \n\x07\x64\x61taset\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12!\n\nbullet_ids\x18\x03 \x03(\tB\r\xe2\x41\x01\x01\xbaH\x06\x92\x01\x03\x10\xe8\x07\"\x91\x01\n\x17PrepareCurationResponse\x12\x37\n\tcommitted\x18\x01 \x01(\x0b\x32$.hansei.curator.v1.CommittedCuration\x12+\n\x07\x62ullets\x18\x02 \x03(\x0b\x32\x1a.hansei.playbook.v1.Bullet\x12\x10\n\x08revision\x18\x03 \x01(\x03\"\x8a\x01\n\x11\x43ommittedCuration\x12@\n\x11reflection_result\x18\x01 \x01(\x0b\x32%.hansei.reflector.v1.ReflectionResult\x12\x33\n\x08response\x18\x02 \x01(\x0b\x32!.hansei.curator.v1.CurateResponse\"X\n\x12GetCurationRequest\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12 \n\x07\x64\x61taset\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\"\x8c\x01\n\x13GetCurationResponse\x12@\n\x11reflection_result\x18\x01 \x01(\x0b\x32%.hansei.reflector.v1.ReflectionResult\x12\x33\n\x08response\x18\x02 \x01(\x0b\x32!.hansei.curator.v1.CurateResponse2\xa7\x02\n\x0e\x43uratorService\x12M\n\x06\x43urate\x12 .hansei.curator.v1.CurateRequest\x1a!.hansei.curator.v1.CurateResponse\x12h\n\x0fPrepareCuration\x12).hansei.curator.v1.PrepareCurationRequest\x1a*.hansei.curator.v1.PrepareCurationResponse\x12\\\n\x0bGetCuration\x12%.hansei.curator.v1.GetCurationRequest\x1a&.hansei.curator.v1.GetCurationResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -57,22 +58,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETCURATIONREQUEST'].fields_by_name['request_id']._serialized_options = b'\342A\001\002\272H\005r\003\260\001\001'
   _globals['_GETCURATIONREQUEST'].fields_by_name['dataset']._loaded_options = None
   _globals['_GETCURATIONREQUEST'].fields_by_name['dataset']._serialized_options = b'\342A\001\002\272H\010r\006\300\263\256\261\002\001'
-  _globals['_CURATEREQUEST']._serialized_start=263
-  _globals['_CURATEREQUEST']._serialized_end=521
-  _globals['_CURATIONRESULT']._serialized_start=523
-  _globals['_CURATIONRESULT']._serialized_end=646
-  _globals['_CURATERESPONSE']._serialized_start=649
-  _globals['_CURATERESPONSE']._serialized_end=979
-  _globals['_PREPARECURATIONREQUEST']._serialized_start=981
-  _globals['_PREPARECURATIONREQUEST']._serialized_end=1108
-  _globals['_PREPARECURATIONRESPONSE']._serialized_start=1111
-  _globals['_PREPARECURATIONRESPONSE']._serialized_end=1256
-  _globals['_COMMITTEDCURATION']._serialized_start=1259
-  _globals['_COMMITTEDCURATION']._serialized_end=1397
-  _globals['_GETCURATIONREQUEST']._serialized_start=1399
-  _globals['_GETCURATIONREQUEST']._serialized_end=1487
-  _globals['_GETCURATIONRESPONSE']._serialized_start=1490
-  _globals['_GETCURATIONRESPONSE']._serialized_end=1630
-  _globals['_CURATORSERVICE']._serialized_start=1633
-  _globals['_CURATORSERVICE']._serialized_end=1928
+  _globals['_CURATEREQUEST']._serialized_start=295
+  _globals['_CURATEREQUEST']._serialized_end=553
+  _globals['_CURATIONRESULT']._serialized_start=555
+  _globals['_CURATIONRESULT']._serialized_end=678
+  _globals['_CURATERESPONSE']._serialized_start=681
+  _globals['_CURATERESPONSE']._serialized_end=1058
+  _globals['_PREPARECURATIONREQUEST']._serialized_start=1060
+  _globals['_PREPARECURATIONREQUEST']._serialized_end=1187
+  _globals['_PREPARECURATIONRESPONSE']._serialized_start=1190
+  _globals['_PREPARECURATIONRESPONSE']._serialized_end=1335
+  _globals['_COMMITTEDCURATION']._serialized_start=1338
+  _globals['_COMMITTEDCURATION']._serialized_end=1476
+  _globals['_GETCURATIONREQUEST']._serialized_start=1478
+  _globals['_GETCURATIONREQUEST']._serialized_end=1566
+  _globals['_GETCURATIONRESPONSE']._serialized_start=1569
+  _globals['_GETCURATIONRESPONSE']._serialized_end=1709
+  _globals['_CURATORSERVICE']._serialized_start=1712
+  _globals['_CURATORSERVICE']._serialized_end=2007
 # @@protoc_insertion_point(module_scope)

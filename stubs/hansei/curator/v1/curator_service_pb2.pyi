@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from hansei.playbook.v1 import playbook_pb2 as _playbook_pb2
 from hansei.playbook.v1 import review_pb2 as _review_pb2
+from hansei.playbook.v1 import usage_pb2 as _usage_pb2
 from hansei.reflector.v1 import trajectory_pb2 as _trajectory_pb2
 import builtins as _builtins
 import sys
@@ -116,6 +117,7 @@ class CurateResponse(_message.Message):
     CONFLICTS_FIELD_NUMBER: _builtins.int
     PENDING_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
     saved: _builtins.bool
     """Whether it was committed."""
     error: _builtins.str
@@ -144,6 +146,10 @@ class CurateResponse(_message.Message):
     def pending(self) -> _containers.RepeatedCompositeFieldContainer[_review_pb2.PendingChange]:
         """Deltas that wait for review."""
 
+    @_builtins.property
+    def usage(self) -> _usage_pb2.ModelUsage:
+        """What its model calls used. A repeated request returns the usage of the first, as all of its response."""
+
     def __init__(
         self,
         *,
@@ -156,10 +162,11 @@ class CurateResponse(_message.Message):
         conflicts: _abc.Iterable[_playbook_pb2.Conflict] | None = ...,
         pending: _abc.Iterable[_review_pb2.PendingChange] | None = ...,
         model: _builtins.str = ...,
+        usage: _usage_pb2.ModelUsage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["result", b"result", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conflicts", b"conflicts", "error", b"error", "model", b"model", "operations", b"operations", "pending", b"pending", "result", b"result", "revision", b"revision", "saved", b"saved", "votes", b"votes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conflicts", b"conflicts", "error", b"error", "model", b"model", "operations", b"operations", "pending", b"pending", "result", b"result", "revision", b"revision", "saved", b"saved", "usage", b"usage", "votes", b"votes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -27,11 +27,12 @@ from google.api import annotations_pb2 as google_dot_api_dot_annotations__pb2
 from google.api import field_behavior_pb2 as google_dot_api_dot_field__behavior__pb2
 from hansei.curator.v1 import curator_service_pb2 as hansei_dot_curator_dot_v1_dot_curator__service__pb2
 from hansei.playbook.v1 import rules_pb2 as hansei_dot_playbook_dot_v1_dot_rules__pb2
+from hansei.playbook.v1 import usage_pb2 as hansei_dot_playbook_dot_v1_dot_usage__pb2
 from hansei.reflector.v1 import trajectory_pb2 as hansei_dot_reflector_dot_v1_dot_trajectory__pb2
 from hansei.search.v1 import search_pb2 as hansei_dot_search_dot_v1_dot_search__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'hansei/gateway/v1/gateway_service.proto\x12\x11hansei.gateway.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\'hansei/curator/v1/curator_service.proto\x1a\x1ehansei/playbook/v1/rules.proto\x1a$hansei/reflector/v1/trajectory.proto\x1a\x1dhansei/search/v1/search.proto\"\x95\x03\n\x0cLearnRequest\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12?\n\ntrajectory\x18\x02 \x01(\x0b\x32\x1f.hansei.reflector.v1.TrajectoryB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\x12#\n\x0cground_truth\x18\x03 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xc0\x84=\x12\"\n\x0btest_report\x18\x04 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xc0\x84=\x12 \n\x07\x64\x61taset\x18\x05 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\x63\n\x0emax_iterations\x18\x06 \x01(\x05\x42\x46\xe2\x41\x01\x01\xbaH?\x1a\x02\x18\n\xba\x01\x38\n\x0emax_iterations\x12\x1bmax_iterations must be >= 1\x1a\tthis >= 1H\x00\x88\x01\x01\x12?\n\x08siblings\x18\x07 \x03(\x0b\x32\x1f.hansei.reflector.v1.TrajectoryB\x0c\xe2\x41\x01\x01\xbaH\x05\x92\x01\x02\x10\x14\x42\x11\n\x0f_max_iterations\"\x98\x01\n\rLearnResponse\x12\x39\n\nreflection\x18\x01 \x01(\x0b\x32%.hansei.reflector.v1.ReflectionResult\x12\x33\n\x08\x63uration\x18\x02 \x01(\x0b\x32!.hansei.curator.v1.CurateResponse\x12\x17\n\x0f\x61lready_learned\x18\x04 \x01(\x08\"V\n\x18LearnWithProgressRequest\x12:\n\x05learn\x18\x01 \x01(\x0b\x32\x1f.hansei.gateway.v1.LearnRequestB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\"\x8e\x01\n\x19LearnWithProgressResponse\x12,\n\x05stage\x18\x01 \x01(\x0e\x32\x1d.hansei.gateway.v1.LearnStage\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x32\n\x08response\x18\x03 \x01(\x0b\x32 .hansei.gateway.v1.LearnResponse\"\x8a\x01\n\x12RunWorkflowRequest\x12\x1e\n\x05query\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\x10\x01\x18\xa0\x8d\x06\x12%\n\x07\x64\x61taset\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x01\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01H\x00\x88\x01\x01\x12!\n\x0cmin_revision\x18\x03 \x01(\x03\x42\x0b\xe2\x41\x01\x01\xbaH\x04\"\x02(\x00\x42\n\n\x08_dataset\"\xa2\x01\n\x13RunWorkflowResponse\x12\x14\n\x0cllm_response\x18\x01 \x01(\t\x12\x1c\n\x14search_results_count\x18\x02 \x01(\x05\x12\x36\n\x0esearch_results\x18\x03 \x03(\x0b\x32\x1e.hansei.search.v1.SearchResult\x12\r\n\x05model\x18\x04 \x01(\t\x12\x10\n\x08revision\x18\x05 \x01(\x03\"\xa9\x01\n\rAnswerRequest\x12\x1e\n\x05query\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\x10\x01\x18\xa0\x8d\x06\x12%\n\x07\x64\x61taset\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x01\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01H\x00\x88\x01\x01\x12!\n\x0cmin_revision\x18\x03 \x01(\x03\x42\x0b\xe2\x41\x01\x01\xbaH\x04\"\x02(\x00\x12\"\n\x0binstruction\x18\x04 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xa0\x8d\x06\x42\n\n\x08_dataset\"\x9e\x01\n\x0e\x41nswerResponse\x12\x33\n\ntrajectory\x18\x01 \x01(\x0b\x32\x1f.hansei.reflector.v1.Trajectory\x12\x36\n\x0esearch_results\x18\x02 \x03(\x0b\x32\x1e.hansei.search.v1.SearchResult\x12\r\n\x05model\x18\x03 \x01(\t\x12\x10\n\x08revision\x18\x04 \x01(\x03*\x8e\x01\n\nLearnStage\x12\x1b\n\x17LEARN_STAGE_UNSPECIFIED\x10\x00\x12\x16\n\x12LEARN_STAGE_LOADED\x10\x01\x12\x19\n\x15LEARN_STAGE_REFLECTED\x10\x02\x12\x17\n\x13LEARN_STAGE_CURATED\x10\x03\x12\x17\n\x13LEARN_STAGE_SKIPPED\x10\x04\x32\xca\x03\n\x0eGatewayService\x12`\n\x05Learn\x12\x1f.hansei.gateway.v1.LearnRequest\x1a .hansei.gateway.v1.LearnResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\"\t/v1/learn:\x01*\x12\x91\x01\n\x11LearnWithProgress\x12+.hansei.gateway.v1.LearnWithProgressRequest\x1a,.hansei.gateway.v1.LearnWithProgressResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\"\x10/v1/learn/events:\x05learn0\x01\x12\\\n\x0bRunWorkflow\x12%.hansei.gateway.v1.RunWorkflowRequest\x1a&.hansei.gateway.v1.RunWorkflowResponse\x12\x64\n\x06\x41nswer\x12 .hansei.gateway.v1.AnswerRequest\x1a!.hansei.gateway.v1.AnswerResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\"\n/v1/answer:\x01*b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'hansei/gateway/v1/gateway_service.proto\x12\x11hansei.gateway.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\'hansei/curator/v1/curator_service.proto\x1a\x1ehansei/playbook/v1/rules.proto\x1a\x1ehansei/playbook/v1/usage.proto\x1a$hansei/reflector/v1/trajectory.proto\x1a\x1dhansei/search/v1/search.proto\"\x95\x03\n\x0cLearnRequest\x12 \n\nrequest_id\x18\x01 \x01(\tB\x0c\xe2\x41\x01\x02\xbaH\x05r\x03\xb0\x01\x01\x12?\n\ntrajectory\x18\x02 \x01(\x0b\x32\x1f.hansei.reflector.v1.TrajectoryB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\x12#\n\x0cground_truth\x18\x03 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xc0\x84=\x12\"\n\x0btest_report\x18\x04 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xc0\x84=\x12 \n\x07\x64\x61taset\x18\x05 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\x63\n\x0emax_iterations\x18\x06 \x01(\x05\x42\x46\xe2\x41\x01\x01\xbaH?\x1a\x02\x18\n\xba\x01\x38\n\x0emax_iterations\x12\x1bmax_iterations must be >= 1\x1a\tthis >= 1H\x00\x88\x01\x01\x12?\n\x08siblings\x18\x07 \x03(\x0b\x32\x1f.hansei.reflector.v1.TrajectoryB\x0c\xe2\x41\x01\x01\xbaH\x05\x92\x01\x02\x10\x14\x42\x11\n\x0f_max_iterations\"\xc7\x01\n\rLearnResponse\x12\x39\n\nreflection\x18\x01 \x01(\x0b\x32%.hansei.reflector.v1.ReflectionResult\x12\x33\n\x08\x63uration\x18\x02 \x01(\x0b\x32!.hansei.curator.v1.CurateResponse\x12-\n\x05usage\x18\x03 \x01(\x0b\x32\x1e.hansei.playbook.v1.ModelUsage\x12\x17\n\x0f\x61lready_learned\x18\x04 \x01(\x08\"V\n\x18LearnWithProgressRequest\x12:\n\x05learn\x18\x01 \x01(\x0b\x32\x1f.hansei.gateway.v1.LearnRequestB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\"\x8e\x01\n\x19LearnWithProgressResponse\x12,\n\x05stage\x18\x01 \x01(\x0e\x32\x1d.hansei.gateway.v1.LearnStage\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x32\n\x08response\x18\x03 \x01(\x0b\x32 .hansei.gateway.v1.LearnResponse\"\x8a\x01\n\x12RunWorkflowRequest\x12\x1e\n\x05query\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\x10\x01\x18\xa0\x8d\x06\x12%\n\x07\x64\x61taset\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x01\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01H\x00\x88\x01\x01\x12!\n\x0cmin_revision\x18\x03 \x01(\x03\x42\x0b\xe2\x41\x01\x01\xbaH\x04\"\x02(\x00\x42\n\n\x08_dataset\"\xd1\x01\n\x13RunWorkflowResponse\x12\x14\n\x0cllm_response\x18\x01 \x01(\t\x12\x1c\n\x14search_results_count\x18\x02 \x01(\x05\x12\x36\n\x0esearch_results\x18\x03 \x03(\x0b\x32\x1e.hansei.search.v1.SearchResult\x12\r\n\x05model\x18\x04 \x01(\t\x12\x10\n\x08revision\x18\x05 \x01(\x03\x12-\n\x05usage\x18\x06 \x01(\x0b\x32\x1e.hansei.playbook.v1.ModelUsage\"\xa9\x01\n\rAnswerRequest\x12\x1e\n\x05query\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\x10\x01\x18\xa0\x8d\x06\x12%\n\x07\x64\x61taset\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x01\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01H\x00\x88\x01\x01\x12!\n\x0cmin_revision\x18\x03 \x01(\x03\x42\x0b\xe2\x41\x01\x01\xbaH\x04\"\x02(\x00\x12\"\n\x0binstruction\x18\x04 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xa0\x8d\x06\x42\n\n\x08_dataset\"\xcd\x01\n\x0e\x41nswerResponse\x12\x33\n\ntrajectory\x18\x01 \x01(\x0b\x32\x1f.hansei.reflector.v1.Trajectory\x12\x36\n\x0esearch_results\x18\x02 \x03(\x0b\x32\x1e.hansei.search.v1.SearchResult\x12\r\n\x05model\x18\x03 \x01(\t\x12\x10\n\x08revision\x18\x04 \x01(\x03\x12-\n\x05usage\x18\x05 \x01(\x0b\x32\x1e.hansei.playbook.v1.ModelUsage*\x8e\x01\n\nLearnStage\x12\x1b\n\x17LEARN_STAGE_UNSPECIFIED\x10\x00\x12\x16\n\x12LEARN_STAGE_LOADED\x10\x01\x12\x19\n\x15LEARN_STAGE_REFLECTED\x10\x02\x12\x17\n\x13LEARN_STAGE_CURATED\x10\x03\x12\x17\n\x13LEARN_STAGE_SKIPPED\x10\x04\x32\xca\x03\n\x0eGatewayService\x12`\n\x05Learn\x12\x1f.hansei.gateway.v1.LearnRequest\x1a .hansei.gateway.v1.LearnResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\"\t/v1/learn:\x01*\x12\x91\x01\n\x11LearnWithProgress\x12+.hansei.gateway.v1.LearnWithProgressRequest\x1a,.hansei.gateway.v1.LearnWithProgressResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\"\x10/v1/learn/events:\x05learn0\x01\x12\\\n\x0bRunWorkflow\x12%.hansei.gateway.v1.RunWorkflowRequest\x1a&.hansei.gateway.v1.RunWorkflowResponse\x12\x64\n\x06\x41nswer\x12 .hansei.gateway.v1.AnswerRequest\x1a!.hansei.gateway.v1.AnswerResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\"\n/v1/answer:\x01*b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -74,24 +75,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GATEWAYSERVICE'].methods_by_name['LearnWithProgress']._serialized_options = b'\202\323\344\223\002\031\"\020/v1/learn/events:\005learn'
   _globals['_GATEWAYSERVICE'].methods_by_name['Answer']._loaded_options = None
   _globals['_GATEWAYSERVICE'].methods_by_name['Answer']._serialized_options = b'\202\323\344\223\002\017\"\n/v1/answer:\001*'
-  _globals['_LEARNSTAGE']._serialized_start=1732
-  _globals['_LEARNSTAGE']._serialized_end=1874
-  _globals['_LEARNREQUEST']._serialized_start=297
-  _globals['_LEARNREQUEST']._serialized_end=702
-  _globals['_LEARNRESPONSE']._serialized_start=705
-  _globals['_LEARNRESPONSE']._serialized_end=857
-  _globals['_LEARNWITHPROGRESSREQUEST']._serialized_start=859
-  _globals['_LEARNWITHPROGRESSREQUEST']._serialized_end=945
-  _globals['_LEARNWITHPROGRESSRESPONSE']._serialized_start=948
-  _globals['_LEARNWITHPROGRESSRESPONSE']._serialized_end=1090
-  _globals['_RUNWORKFLOWREQUEST']._serialized_start=1093
-  _globals['_RUNWORKFLOWREQUEST']._serialized_end=1231
-  _globals['_RUNWORKFLOWRESPONSE']._serialized_start=1234
-  _globals['_RUNWORKFLOWRESPONSE']._serialized_end=1396
-  _globals['_ANSWERREQUEST']._serialized_start=1399
-  _globals['_ANSWERREQUEST']._serialized_end=1568
-  _globals['_ANSWERRESPONSE']._serialized_start=1571
-  _globals['_ANSWERRESPONSE']._serialized_end=1729
-  _globals['_GATEWAYSERVICE']._serialized_start=1877
-  _globals['_GATEWAYSERVICE']._serialized_end=2335
+  _globals['_LEARNSTAGE']._serialized_start=1905
+  _globals['_LEARNSTAGE']._serialized_end=2047
+  _globals['_LEARNREQUEST']._serialized_start=329
+  _globals['_LEARNREQUEST']._serialized_end=734
+  _globals['_LEARNRESPONSE']._serialized_start=737
+  _globals['_LEARNRESPONSE']._serialized_end=936
+  _globals['_LEARNWITHPROGRESSREQUEST']._serialized_start=938
+  _globals['_LEARNWITHPROGRESSREQUEST']._serialized_end=1024
+  _globals['_LEARNWITHPROGRESSRESPONSE']._serialized_start=1027
+  _globals['_LEARNWITHPROGRESSRESPONSE']._serialized_end=1169
+  _globals['_RUNWORKFLOWREQUEST']._serialized_start=1172
+  _globals['_RUNWORKFLOWREQUEST']._serialized_end=1310
+  _globals['_RUNWORKFLOWRESPONSE']._serialized_start=1313
+  _globals['_RUNWORKFLOWRESPONSE']._serialized_end=1522
+  _globals['_ANSWERREQUEST']._serialized_start=1525
+  _globals['_ANSWERREQUEST']._serialized_end=1694
+  _globals['_ANSWERRESPONSE']._serialized_start=1697
+  _globals['_ANSWERRESPONSE']._serialized_end=1902
+  _globals['_GATEWAYSERVICE']._serialized_start=2050
+  _globals['_GATEWAYSERVICE']._serialized_end=2508
 # @@protoc_insertion_point(module_scope)

@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from hansei.curator.v1 import curator_service_pb2 as _curator_service_pb2
+from hansei.playbook.v1 import usage_pb2 as _usage_pb2
 from hansei.reflector.v1 import trajectory_pb2 as _trajectory_pb2
 from hansei.search.v1 import search_pb2 as _search_pb2
 import builtins as _builtins
@@ -114,6 +115,7 @@ class LearnResponse(_message.Message):
 
     REFLECTION_FIELD_NUMBER: _builtins.int
     CURATION_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
     ALREADY_LEARNED_FIELD_NUMBER: _builtins.int
     already_learned: _builtins.bool
     """Whether the same request was committed before, so that this one changed nothing."""
@@ -125,16 +127,23 @@ class LearnResponse(_message.Message):
     def curation(self) -> _curator_service_pb2.CurateResponse:
         """What became of it; unset when the reflection failed completely (G-43)."""
 
+    @_builtins.property
+    def usage(self) -> _usage_pb2.ModelUsage:
+        """What the model calls of reflector and curator used for this request. Zero with `already_learned`: a repetition calls
+        no model; `curation.usage` then still holds what the curator used the first time.
+        """
+
     def __init__(
         self,
         *,
         reflection: _trajectory_pb2.ReflectionResult | None = ...,
         curation: _curator_service_pb2.CurateResponse | None = ...,
+        usage: _usage_pb2.ModelUsage | None = ...,
         already_learned: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["curation", b"curation", "reflection", b"reflection"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["curation", b"curation", "reflection", b"reflection", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_learned", b"already_learned", "curation", b"curation", "reflection", b"reflection"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_learned", b"already_learned", "curation", b"curation", "reflection", b"reflection", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -239,6 +248,7 @@ class RunWorkflowResponse(_message.Message):
     SEARCH_RESULTS_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
     llm_response: _builtins.str
     """The answer."""
     search_results_count: _builtins.int
@@ -251,6 +261,10 @@ class RunWorkflowResponse(_message.Message):
     def search_results(self) -> _containers.RepeatedCompositeFieldContainer[_search_pb2.SearchResult]:
         """The bullets, with their scores."""
 
+    @_builtins.property
+    def usage(self) -> _usage_pb2.ModelUsage:
+        """What the model calls of the generator used."""
+
     def __init__(
         self,
         *,
@@ -259,10 +273,11 @@ class RunWorkflowResponse(_message.Message):
         search_results: _abc.Iterable[_search_pb2.SearchResult] | None = ...,
         model: _builtins.str = ...,
         revision: _builtins.int = ...,
+        usage: _usage_pb2.ModelUsage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["llm_response", b"llm_response", "model", b"model", "revision", b"revision", "search_results", b"search_results", "search_results_count", b"search_results_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["llm_response", b"llm_response", "model", b"model", "revision", b"revision", "search_results", b"search_results", "search_results_count", b"search_results_count", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -314,6 +329,7 @@ class AnswerResponse(_message.Message):
     SEARCH_RESULTS_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The model that answered; `offline` for the extractive mode."""
     revision: _builtins.int
@@ -326,6 +342,10 @@ class AnswerResponse(_message.Message):
     def search_results(self) -> _containers.RepeatedCompositeFieldContainer[_search_pb2.SearchResult]:
         """The bullets in the prompt, with their scores."""
 
+    @_builtins.property
+    def usage(self) -> _usage_pb2.ModelUsage:
+        """What the model calls of the generator used, also when the generation failed."""
+
     def __init__(
         self,
         *,
@@ -333,10 +353,11 @@ class AnswerResponse(_message.Message):
         search_results: _abc.Iterable[_search_pb2.SearchResult] | None = ...,
         model: _builtins.str = ...,
         revision: _builtins.int = ...,
+        usage: _usage_pb2.ModelUsage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["trajectory", b"trajectory"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["trajectory", b"trajectory", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "revision", b"revision", "search_results", b"search_results", "trajectory", b"trajectory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "revision", b"revision", "search_results", b"search_results", "trajectory", b"trajectory", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

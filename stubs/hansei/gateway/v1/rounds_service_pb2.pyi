@@ -10,6 +10,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from hansei.playbook.v1 import usage_pb2 as _usage_pb2
 from hansei.reflector.v1 import trajectory_pb2 as _trajectory_pb2
 from hansei.validator.v1 import evaluation_pb2 as _evaluation_pb2
 from hansei.validator.v1 import leaderboard_service_pb2 as _leaderboard_service_pb2
@@ -264,6 +265,7 @@ class RoundState(_message.Message):
     IMPROVEMENT_JUDGMENT_FIELD_NUMBER: _builtins.int
     ROUND_STARTED_AT_FIELD_NUMBER: _builtins.int
     ROUND_ENDED_AT_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
     round_number: _builtins.int
     """From 1."""
     submission_content: _builtins.str
@@ -286,6 +288,10 @@ class RoundState(_message.Message):
     def round_ended_at(self) -> _timestamp_pb2.Timestamp:
         """When its score was there."""
 
+    @_builtins.property
+    def usage(self) -> _usage_pb2.ModelUsage:
+        """What the model calls of the submission, the scores and, once it is there, the judgement used."""
+
     def __init__(
         self,
         *,
@@ -296,10 +302,11 @@ class RoundState(_message.Message):
         improvement_judgment: _evaluation_pb2.ImprovementJudgment | None = ...,
         round_started_at: _timestamp_pb2.Timestamp | None = ...,
         round_ended_at: _timestamp_pb2.Timestamp | None = ...,
+        usage: _usage_pb2.ModelUsage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["improvement_judgment", b"improvement_judgment", "round_ended_at", b"round_ended_at", "round_started_at", b"round_started_at", "score_details", b"score_details"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["improvement_judgment", b"improvement_judgment", "round_ended_at", b"round_ended_at", "round_started_at", b"round_started_at", "score_details", b"score_details", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["evaluation_score", b"evaluation_score", "improvement_judgment", b"improvement_judgment", "round_ended_at", b"round_ended_at", "round_number", b"round_number", "round_started_at", b"round_started_at", "score_details", b"score_details", "submission_content", b"submission_content"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["evaluation_score", b"evaluation_score", "improvement_judgment", b"improvement_judgment", "round_ended_at", b"round_ended_at", "round_number", b"round_number", "round_started_at", b"round_started_at", "score_details", b"score_details", "submission_content", b"submission_content", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -318,6 +325,7 @@ class TeamResult(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     ROUNDS_FIELD_NUMBER: _builtins.int
     BEST_ROUND_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
     team_id: _builtins.str
     """The team."""
     team_name: _builtins.str
@@ -334,6 +342,10 @@ class TeamResult(_message.Message):
     def best_round(self) -> Global___RoundState:
         """The round with the highest score, the later one of equals. Absent when FAILED."""
 
+    @_builtins.property
+    def usage(self) -> _usage_pb2.ModelUsage:
+        """What the model calls of all rounds used, unfinished ones included. Calls that a failure or a timeout ended are missing."""
+
     def __init__(
         self,
         *,
@@ -344,10 +356,11 @@ class TeamResult(_message.Message):
         error: _builtins.str = ...,
         rounds: _builtins.int = ...,
         best_round: Global___RoundState | None = ...,
+        usage: _usage_pb2.ModelUsage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["best_round", b"best_round"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["best_round", b"best_round", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["best_round", b"best_round", "error", b"error", "exit_reason", b"exit_reason", "rounds", b"rounds", "status", b"status", "team_id", b"team_id", "team_name", b"team_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["best_round", b"best_round", "error", b"error", "exit_reason", b"exit_reason", "rounds", b"rounds", "status", b"status", "team_id", b"team_id", "team_name", b"team_name", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -364,6 +377,7 @@ class RoundsResult(_message.Message):
     BEST_SUBMISSION_FIELD_NUMBER: _builtins.int
     TEAMS_FIELD_NUMBER: _builtins.int
     RANKING_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
     status: Global___RoundsStatus.ValueType
     """FAILED when all teams failed."""
     best_team_id: _builtins.str
@@ -378,6 +392,10 @@ class RoundsResult(_message.Message):
     def ranking(self) -> _containers.RepeatedCompositeFieldContainer[_leaderboard_service_pb2.RankingRow]:
         """The final ranking."""
 
+    @_builtins.property
+    def usage(self) -> _usage_pb2.ModelUsage:
+        """The sum of the teams' usage."""
+
     def __init__(
         self,
         *,
@@ -386,10 +404,11 @@ class RoundsResult(_message.Message):
         best_submission: _builtins.str | None = ...,
         teams: _abc.Iterable[Global___TeamResult] | None = ...,
         ranking: _abc.Iterable[_leaderboard_service_pb2.RankingRow] | None = ...,
+        usage: _usage_pb2.ModelUsage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_submission", b"_best_submission", "_best_team_id", b"_best_team_id", "best_submission", b"best_submission", "best_team_id", b"best_team_id"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_submission", b"_best_submission", "_best_team_id", b"_best_team_id", "best_submission", b"best_submission", "best_team_id", b"best_team_id", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_submission", b"_best_submission", "_best_team_id", b"_best_team_id", "best_submission", b"best_submission", "best_team_id", b"best_team_id", "ranking", b"ranking", "status", b"status", "teams", b"teams"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_submission", b"_best_submission", "_best_team_id", b"_best_team_id", "best_submission", b"best_submission", "best_team_id", b"best_team_id", "ranking", b"ranking", "status", b"status", "teams", b"teams", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__best_submission: _TypeAlias = _typing.Literal["best_submission"]  # noqa: Y015
     _WhichOneofArgType__best_submission: _TypeAlias = _typing.Literal["_best_submission", b"_best_submission"]  # noqa: Y015

@@ -26,10 +26,11 @@ from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from google.api import field_behavior_pb2 as google_dot_api_dot_field__behavior__pb2
 from hansei.playbook.v1 import playbook_pb2 as hansei_dot_playbook_dot_v1_dot_playbook__pb2
 from hansei.playbook.v1 import rules_pb2 as hansei_dot_playbook_dot_v1_dot_rules__pb2
+from hansei.playbook.v1 import usage_pb2 as hansei_dot_playbook_dot_v1_dot_usage__pb2
 from hansei.reflector.v1 import trajectory_pb2 as hansei_dot_reflector_dot_v1_dot_trajectory__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)hansei/planner/v1/generator_service.proto\x12\x11hansei.planner.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a!hansei/playbook/v1/playbook.proto\x1a\x1ehansei/playbook/v1/rules.proto\x1a$hansei/reflector/v1/trajectory.proto\"\xf2\x01\n\x0fGenerateRequest\x12\x1e\n\x05query\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\x10\x01\x18\xa0\x8d\x06\x12 \n\x07\x64\x61taset\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12:\n\x07\x62ullets\x18\x03 \x03(\x0b\x32\x1a.hansei.playbook.v1.BulletB\r\xe2\x41\x01\x01\xbaH\x06\x92\x01\x03\x10\xe8\x07\x12=\n\x05style\x18\x04 \x01(\x0e\x32 .hansei.planner.v1.GenerateStyleB\x0c\xe2\x41\x01\x01\xbaH\x05\x82\x01\x02\x10\x01\x12\"\n\x0binstruction\x18\x05 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xa0\x8d\x06\"\x84\x01\n\x10GenerateResponse\x12\x33\n\ntrajectory\x18\x01 \x01(\x0b\x32\x1f.hansei.reflector.v1.Trajectory\x12\r\n\x05model\x18\x02 \x01(\t\x12,\n\x05usage\x18\x03 \x01(\x0b\x32\x1d.hansei.planner.v1.TokenUsage\"]\n\nTokenUsage\x12\x14\n\x0cinput_tokens\x18\x01 \x01(\x03\x12\x15\n\routput_tokens\x18\x02 \x01(\x03\x12\x15\n\x08\x63ost_usd\x18\x03 \x01(\x01H\x00\x88\x01\x01\x42\x0b\n\t_cost_usd*c\n\rGenerateStyle\x12\x1e\n\x1aGENERATE_STYLE_UNSPECIFIED\x10\x00\x12\x18\n\x14GENERATE_STYLE_CITED\x10\x01\x12\x18\n\x14GENERATE_STYLE_PLAIN\x10\x02\x32g\n\x10GeneratorService\x12S\n\x08Generate\x12\".hansei.planner.v1.GenerateRequest\x1a#.hansei.planner.v1.GenerateResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)hansei/planner/v1/generator_service.proto\x12\x11hansei.planner.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a!hansei/playbook/v1/playbook.proto\x1a\x1ehansei/playbook/v1/rules.proto\x1a\x1ehansei/playbook/v1/usage.proto\x1a$hansei/reflector/v1/trajectory.proto\"\xf2\x01\n\x0fGenerateRequest\x12\x1e\n\x05query\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\x10\x01\x18\xa0\x8d\x06\x12 \n\x07\x64\x61taset\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12:\n\x07\x62ullets\x18\x03 \x03(\x0b\x32\x1a.hansei.playbook.v1.BulletB\r\xe2\x41\x01\x01\xbaH\x06\x92\x01\x03\x10\xe8\x07\x12=\n\x05style\x18\x04 \x01(\x0e\x32 .hansei.planner.v1.GenerateStyleB\x0c\xe2\x41\x01\x01\xbaH\x05\x82\x01\x02\x10\x01\x12\"\n\x0binstruction\x18\x05 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xa0\x8d\x06\"\xbd\x01\n\x10GenerateResponse\x12\x33\n\ntrajectory\x18\x01 \x01(\x0b\x32\x1f.hansei.reflector.v1.Trajectory\x12\r\n\x05model\x18\x02 \x01(\t\x12\x30\n\x05usage\x18\x03 \x01(\x0b\x32\x1d.hansei.planner.v1.TokenUsageB\x02\x18\x01\x12\x33\n\x0bmodel_usage\x18\x04 \x01(\x0b\x32\x1e.hansei.playbook.v1.ModelUsage\"]\n\nTokenUsage\x12\x14\n\x0cinput_tokens\x18\x01 \x01(\x03\x12\x15\n\routput_tokens\x18\x02 \x01(\x03\x12\x15\n\x08\x63ost_usd\x18\x03 \x01(\x01H\x00\x88\x01\x01\x42\x0b\n\t_cost_usd*c\n\rGenerateStyle\x12\x1e\n\x1aGENERATE_STYLE_UNSPECIFIED\x10\x00\x12\x18\n\x14GENERATE_STYLE_CITED\x10\x01\x12\x18\n\x14GENERATE_STYLE_PLAIN\x10\x02\x32g\n\x10GeneratorService\x12S\n\x08Generate\x12\".hansei.planner.v1.GenerateRequest\x1a#.hansei.planner.v1.GenerateResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -46,14 +47,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GENERATEREQUEST'].fields_by_name['style']._serialized_options = b'\342A\001\001\272H\005\202\001\002\020\001'
   _globals['_GENERATEREQUEST'].fields_by_name['instruction']._loaded_options = None
   _globals['_GENERATEREQUEST'].fields_by_name['instruction']._serialized_options = b'\342A\001\001\272H\006r\004\030\240\215\006'
-  _globals['_GENERATESTYLE']._serialized_start=706
-  _globals['_GENERATESTYLE']._serialized_end=805
-  _globals['_GENERATEREQUEST']._serialized_start=232
-  _globals['_GENERATEREQUEST']._serialized_end=474
-  _globals['_GENERATERESPONSE']._serialized_start=477
-  _globals['_GENERATERESPONSE']._serialized_end=609
-  _globals['_TOKENUSAGE']._serialized_start=611
-  _globals['_TOKENUSAGE']._serialized_end=704
-  _globals['_GENERATORSERVICE']._serialized_start=807
-  _globals['_GENERATORSERVICE']._serialized_end=910
+  _globals['_GENERATERESPONSE'].fields_by_name['usage']._loaded_options = None
+  _globals['_GENERATERESPONSE'].fields_by_name['usage']._serialized_options = b'\030\001'
+  _globals['_GENERATESTYLE']._serialized_start=795
+  _globals['_GENERATESTYLE']._serialized_end=894
+  _globals['_GENERATEREQUEST']._serialized_start=264
+  _globals['_GENERATEREQUEST']._serialized_end=506
+  _globals['_GENERATERESPONSE']._serialized_start=509
+  _globals['_GENERATERESPONSE']._serialized_end=698
+  _globals['_TOKENUSAGE']._serialized_start=700
+  _globals['_TOKENUSAGE']._serialized_end=793
+  _globals['_GENERATORSERVICE']._serialized_start=896
+  _globals['_GENERATORSERVICE']._serialized_end=999
 # @@protoc_insertion_point(module_scope)

@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from hansei.playbook.v1 import playbook_pb2 as _playbook_pb2
+from hansei.playbook.v1 import usage_pb2 as _usage_pb2
 from hansei.reflector.v1 import trajectory_pb2 as _trajectory_pb2
 import builtins as _builtins
 import sys
@@ -18,6 +19,11 @@ if sys.version_info >= (3, 11):
     from typing import TypeAlias as _TypeAlias, Never as _Never
 else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
+
+if sys.version_info >= (3, 13):
+    from warnings import deprecated as _deprecated
+else:
+    from typing_extensions import deprecated as _deprecated
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -94,6 +100,7 @@ class GenerateResponse(_message.Message):
     TRAJECTORY_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
+    MODEL_USAGE_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The model that answered; `offline` for the extractive mode."""
     @_builtins.property
@@ -101,8 +108,13 @@ class GenerateResponse(_message.Message):
         """The attempt: answer, reasoning, used and cited bullets."""
 
     @_builtins.property
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
     def usage(self) -> Global___TokenUsage:
-        """Tokens the call took; unset when the model did not say."""
+        """Tokens that the calls took. Unset without a call, and when the provider did not report them. Use `model_usage`."""
+
+    @_builtins.property
+    def model_usage(self) -> _usage_pb2.ModelUsage:
+        """What the model calls used, also when the generation failed."""
 
     def __init__(
         self,
@@ -110,10 +122,11 @@ class GenerateResponse(_message.Message):
         trajectory: _trajectory_pb2.Trajectory | None = ...,
         model: _builtins.str = ...,
         usage: Global___TokenUsage | None = ...,
+        model_usage: _usage_pb2.ModelUsage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["trajectory", b"trajectory", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["model_usage", b"model_usage", "trajectory", b"trajectory", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "trajectory", b"trajectory", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "model_usage", b"model_usage", "trajectory", b"trajectory", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

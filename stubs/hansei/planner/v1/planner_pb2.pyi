@@ -734,6 +734,7 @@ class InterventionResponse(_message.Message):
     TIMEOUT_REACHED_FIELD_NUMBER: _builtins.int
     RESPONSE_TIME_MS_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
+    REMOVE_STEP_FIELD_NUMBER: _builtins.int
     action: Global___InterventionAction.ValueType
     """The decision. Unspecified: it is parsed from `user_input` or `selected_option`."""
     user_input: _builtins.str
@@ -744,6 +745,10 @@ class InterventionResponse(_message.Message):
     """Whether nobody answered in time."""
     response_time_ms: _builtins.int
     """Milliseconds from the question to the answer. Unset: not measured."""
+    remove_step: _builtins.bool
+    """With SKIP: takes the step and all references to it out of the plan, so that the steps that depend on it run without
+    it. Default: they are skipped, too.
+    """
     @_builtins.property
     def modified_plan(self) -> Global___Plan:
         """The plan to continue with, for MODIFY. Unset: one is made from `user_input`."""
@@ -762,10 +767,11 @@ class InterventionResponse(_message.Message):
         timeout_reached: _builtins.bool = ...,
         response_time_ms: _builtins.int | None = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
+        remove_step: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_response_time_ms", b"_response_time_ms", "_selected_option", b"_selected_option", "_user_input", b"_user_input", "created_at", b"created_at", "modified_plan", b"modified_plan", "response_time_ms", b"response_time_ms", "selected_option", b"selected_option", "user_input", b"user_input"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_response_time_ms", b"_response_time_ms", "_selected_option", b"_selected_option", "_user_input", b"_user_input", "action", b"action", "created_at", b"created_at", "modified_plan", b"modified_plan", "response_time_ms", b"response_time_ms", "selected_option", b"selected_option", "timeout_reached", b"timeout_reached", "user_input", b"user_input"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_response_time_ms", b"_response_time_ms", "_selected_option", b"_selected_option", "_user_input", b"_user_input", "action", b"action", "created_at", b"created_at", "modified_plan", b"modified_plan", "remove_step", b"remove_step", "response_time_ms", b"response_time_ms", "selected_option", b"selected_option", "timeout_reached", b"timeout_reached", "user_input", b"user_input"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__response_time_ms: _TypeAlias = _typing.Literal["response_time_ms"]  # noqa: Y015
     _WhichOneofArgType__response_time_ms: _TypeAlias = _typing.Literal["_response_time_ms", b"_response_time_ms"]  # noqa: Y015
@@ -792,12 +798,19 @@ class Budget(_message.Message):
     MAX_COST_MICRO_USD_FIELD_NUMBER: _builtins.int
     MAX_WALL_TIME_FIELD_NUMBER: _builtins.int
     MAX_TOOL_CALLS_FIELD_NUMBER: _builtins.int
+    ALLOW_UNKNOWN_PRICE_FIELD_NUMBER: _builtins.int
     max_tokens: _builtins.int
     """Model tokens."""
     max_cost_micro_usd: _builtins.int
-    """Money, in millionths of a US dollar."""
+    """Money, in millionths of a US dollar. INVALID_ARGUMENT `PRICE_UNKNOWN`: the price of the planner's model is unknown,
+    and `allow_unknown_price` is not set.
+    """
     max_tool_calls: _builtins.int
     """Tool calls, fallbacks and retries included."""
+    allow_unknown_price: _builtins.bool
+    """Accepts a limit of money although the price of the planner's model is unknown; then only tools that report a cost
+    count. Default: false.
+    """
     @_builtins.property
     def max_wall_time(self) -> _duration_pb2.Duration:
         """Time from the start, pauses left out."""
@@ -809,10 +822,11 @@ class Budget(_message.Message):
         max_cost_micro_usd: _builtins.int = ...,
         max_wall_time: _duration_pb2.Duration | None = ...,
         max_tool_calls: _builtins.int = ...,
+        allow_unknown_price: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["max_wall_time", b"max_wall_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_cost_micro_usd", b"max_cost_micro_usd", "max_tokens", b"max_tokens", "max_tool_calls", b"max_tool_calls", "max_wall_time", b"max_wall_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_unknown_price", b"allow_unknown_price", "max_cost_micro_usd", b"max_cost_micro_usd", "max_tokens", b"max_tokens", "max_tool_calls", b"max_tool_calls", "max_wall_time", b"max_wall_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -872,6 +886,8 @@ class ExecutionResult(_message.Message):
     TOTAL_COST_USD_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    HAS_CRITICAL_STEP_FIELD_NUMBER: _builtins.int
+    CHECKED_CONFIDENCE_FIELD_NUMBER: _builtins.int
     plan_id: _builtins.str
     """Id of the plan and of its execution."""
     original_query: _builtins.str
@@ -892,6 +908,10 @@ class ExecutionResult(_message.Message):
     """US dollars. Unset: no price is known."""
     reason: _builtins.str
     """Why the execution ended early: a limit, or a failed replan. Empty: it ran to its end or was cancelled."""
+    has_critical_step: _builtins.bool
+    """Whether the confidence in a step is below 0.3."""
+    checked_confidence: _builtins.float
+    """The mean confidence of the steps, times 0.7 if one is critical."""
     @_builtins.property
     def step_results(self) -> _containers.RepeatedCompositeFieldContainer[Global___StepResult]:
         """Results of the final plan's steps, in plan order."""
@@ -915,10 +935,12 @@ class ExecutionResult(_message.Message):
         total_cost_usd: _builtins.float | None = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
         reason: _builtins.str = ...,
+        has_critical_step: _builtins.bool = ...,
+        checked_confidence: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_final_answer", b"_final_answer", "_total_cost_usd", b"_total_cost_usd", "_total_execution_time_ms", b"_total_execution_time_ms", "_total_token_usage", b"_total_token_usage", "created_at", b"created_at", "final_answer", b"final_answer", "total_cost_usd", b"total_cost_usd", "total_execution_time_ms", b"total_execution_time_ms", "total_token_usage", b"total_token_usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_final_answer", b"_final_answer", "_total_cost_usd", b"_total_cost_usd", "_total_execution_time_ms", b"_total_execution_time_ms", "_total_token_usage", b"_total_token_usage", "created_at", b"created_at", "final_answer", b"final_answer", "original_query", b"original_query", "overall_confidence", b"overall_confidence", "overall_status", b"overall_status", "plan_id", b"plan_id", "reason", b"reason", "replan_count", b"replan_count", "step_results", b"step_results", "total_cost_usd", b"total_cost_usd", "total_execution_time_ms", b"total_execution_time_ms", "total_token_usage", b"total_token_usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_final_answer", b"_final_answer", "_total_cost_usd", b"_total_cost_usd", "_total_execution_time_ms", b"_total_execution_time_ms", "_total_token_usage", b"_total_token_usage", "checked_confidence", b"checked_confidence", "created_at", b"created_at", "final_answer", b"final_answer", "has_critical_step", b"has_critical_step", "original_query", b"original_query", "overall_confidence", b"overall_confidence", "overall_status", b"overall_status", "plan_id", b"plan_id", "reason", b"reason", "replan_count", b"replan_count", "step_results", b"step_results", "total_cost_usd", b"total_cost_usd", "total_execution_time_ms", b"total_execution_time_ms", "total_token_usage", b"total_token_usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__final_answer: _TypeAlias = _typing.Literal["final_answer"]  # noqa: Y015
     _WhichOneofArgType__final_answer: _TypeAlias = _typing.Literal["_final_answer", b"_final_answer"]  # noqa: Y015

@@ -918,6 +918,52 @@ class GetThresholdsRequest(_message.Message):
 Global___GetThresholdsRequest: _TypeAlias = GetThresholdsRequest  # noqa: Y015
 
 @_typing.final
+class ResetThresholdsRequest(_message.Message):
+    """A request to forget all feedback."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """UUID of this request; a replay resets nothing again."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResetThresholdsRequest: _TypeAlias = ResetThresholdsRequest  # noqa: Y015
+
+@_typing.final
+class ResetThresholdsResponse(_message.Message):
+    """The effect of a reset."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THRESHOLDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def thresholds(self) -> _planner_pb2.Thresholds:
+        """The thresholds of the next decision."""
+
+    def __init__(
+        self,
+        *,
+        thresholds: _planner_pb2.Thresholds | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["thresholds", b"thresholds"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["thresholds", b"thresholds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResetThresholdsResponse: _TypeAlias = ResetThresholdsResponse  # noqa: Y015
+
+@_typing.final
 class GetThresholdsResponse(_message.Message):
     """The thresholds in force."""
 

@@ -111,6 +111,11 @@ class PlannerServiceStub:
                 request_serializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.GetThresholdsRequest.SerializeToString,
                 response_deserializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.GetThresholdsResponse.FromString,
                 _registered_method=True)
+        self.ResetThresholds = channel.unary_unary(
+                '/hansei.planner.v1.PlannerService/ResetThresholds',
+                request_serializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.ResetThresholdsRequest.SerializeToString,
+                response_deserializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.ResetThresholdsResponse.FromString,
+                _registered_method=True)
 
 
 class PlannerServiceServicer:
@@ -223,6 +228,14 @@ class PlannerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ResetThresholds(self, request, context):
+        """Restores the configured thresholds and forgets all feedback. In mode guaranteed the threshold follows the labels of
+        audits and stays.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PlannerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -300,6 +313,11 @@ def add_PlannerServiceServicer_to_server(servicer, server):
                     servicer.GetThresholds,
                     request_deserializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.GetThresholdsRequest.FromString,
                     response_serializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.GetThresholdsResponse.SerializeToString,
+            ),
+            'ResetThresholds': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResetThresholds,
+                    request_deserializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.ResetThresholdsRequest.FromString,
+                    response_serializer=hansei_dot_planner_dot_v1_dot_planner__service__pb2.ResetThresholdsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -709,6 +727,33 @@ class PlannerService:
             '/hansei.planner.v1.PlannerService/GetThresholds',
             hansei_dot_planner_dot_v1_dot_planner__service__pb2.GetThresholdsRequest.SerializeToString,
             hansei_dot_planner_dot_v1_dot_planner__service__pb2.GetThresholdsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResetThresholds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hansei.planner.v1.PlannerService/ResetThresholds',
+            hansei_dot_planner_dot_v1_dot_planner__service__pb2.ResetThresholdsRequest.SerializeToString,
+            hansei_dot_planner_dot_v1_dot_planner__service__pb2.ResetThresholdsResponse.FromString,
             options,
             channel_credentials,
             insecure,

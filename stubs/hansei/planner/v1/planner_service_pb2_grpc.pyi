@@ -65,6 +65,10 @@ class PlannerServiceStub:
     """Tells whether a confidence was justified; the thresholds of the next decision follow from it."""
     GetThresholds: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.GetThresholdsRequest, _planner_service_pb2.GetThresholdsResponse]
     """Returns the current thresholds and the number of feedback records behind them."""
+    ResetThresholds: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.ResetThresholdsRequest, _planner_service_pb2.ResetThresholdsResponse]
+    """Restores the configured thresholds and forgets all feedback. In mode guaranteed the threshold follows the labels of
+    audits and stays.
+    """
 
 @_typing.type_check_only
 class PlannerServiceAsyncStub(PlannerServiceStub):
@@ -103,6 +107,10 @@ class PlannerServiceAsyncStub(PlannerServiceStub):
     """Tells whether a confidence was justified; the thresholds of the next decision follow from it."""
     GetThresholds: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.GetThresholdsRequest, _planner_service_pb2.GetThresholdsResponse]  # type: ignore[assignment]
     """Returns the current thresholds and the number of feedback records behind them."""
+    ResetThresholds: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.ResetThresholdsRequest, _planner_service_pb2.ResetThresholdsResponse]  # type: ignore[assignment]
+    """Restores the configured thresholds and forgets all feedback. In mode guaranteed the threshold follows the labels of
+    audits and stays.
+    """
 
 class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
     """Plans and their executions. The id of an execution is the id of its plan: no plan runs twice. A plan looks only in
@@ -228,5 +236,15 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_planner_service_pb2.GetThresholdsResponse, _abc.Awaitable[_planner_service_pb2.GetThresholdsResponse]]:
         """Returns the current thresholds and the number of feedback records behind them."""
+
+    @_abc_1.abstractmethod
+    def ResetThresholds(
+        self,
+        request: _planner_service_pb2.ResetThresholdsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_planner_service_pb2.ResetThresholdsResponse, _abc.Awaitable[_planner_service_pb2.ResetThresholdsResponse]]:
+        """Restores the configured thresholds and forgets all feedback. In mode guaranteed the threshold follows the labels of
+        audits and stays.
+        """
 
 def add_PlannerServiceServicer_to_server(servicer: PlannerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -124,6 +124,8 @@ class _RevisionKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Revision
     """The approval of pending changes."""
     REVISION_KIND_UPKEEP: _RevisionKind.ValueType  # 8
     """Retirement, de-duplication or eviction by the dataset's policy."""
+    REVISION_KIND_DELETE: _RevisionKind.ValueType  # 9
+    """The deletion of the dataset: no bullet is left, and the revisions before are erased."""
 
 class RevisionKind(_RevisionKind, metaclass=_RevisionKindEnumTypeWrapper):
     """What kind of act made a revision."""
@@ -146,6 +148,8 @@ REVISION_KIND_REVIEW: RevisionKind.ValueType  # 7
 """The approval of pending changes."""
 REVISION_KIND_UPKEEP: RevisionKind.ValueType  # 8
 """Retirement, de-duplication or eviction by the dataset's policy."""
+REVISION_KIND_DELETE: RevisionKind.ValueType  # 9
+"""The deletion of the dataset: no bullet is left, and the revisions before are erased."""
 Global___RevisionKind: _TypeAlias = RevisionKind  # noqa: Y015
 
 @_typing.final

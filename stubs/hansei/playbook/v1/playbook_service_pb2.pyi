@@ -83,10 +83,13 @@ class GetPlaybookRequest(_message.Message):
     DATASET_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     TIME_FIELD_NUMBER: _builtins.int
+    ALLOW_MISSING_FIELD_NUMBER: _builtins.int
     dataset: _builtins.str
     """The dataset."""
     revision: _builtins.int
     """As of this revision; 0 is the empty playbook. Beyond the newest is OUT_OF_RANGE."""
+    allow_missing: _builtins.bool
+    """True: a dataset that does not exist reads as an empty playbook at revision 0. False: NOT_FOUND, with similar names."""
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
         """As of this time."""
@@ -97,10 +100,11 @@ class GetPlaybookRequest(_message.Message):
         dataset: _builtins.str = ...,
         revision: _builtins.int = ...,
         time: _timestamp_pb2.Timestamp | None = ...,
+        allow_missing: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "revision", b"revision", "time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "dataset", b"dataset", "revision", b"revision", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_missing", b"allow_missing", "at", b"at", "dataset", b"dataset", "revision", b"revision", "time", b"time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_at: _TypeAlias = _typing.Literal["revision", "time"]  # noqa: Y015
     _WhichOneofArgType_at: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
@@ -219,22 +223,26 @@ class ListDatasetsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     PREFIX_FIELD_NUMBER: _builtins.int
+    DELETED_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """Most datasets a page; 0 means 100, more than 1,000 is refused."""
     page_token: _builtins.str
     """From the previous page's `next_page_token`; empty for the first page."""
     prefix: _builtins.str
     """Only datasets whose names begin with this; empty means all."""
+    deleted: _builtins.bool
+    """True: only datasets that were deleted, also if there is a new dataset of the name. False: datasets that exist."""
     def __init__(
         self,
         *,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         prefix: _builtins.str = ...,
+        deleted: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "prefix", b"prefix"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted", b"deleted", "page_size", b"page_size", "page_token", b"page_token", "prefix", b"prefix"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -278,15 +286,25 @@ class Dataset(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     BULLETS_FIELD_NUMBER: _builtins.int
     UPDATED_AT_FIELD_NUMBER: _builtins.int
+    DELETED_AT_FIELD_NUMBER: _builtins.int
+    DELETED_REVISION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name."""
     revision: _builtins.int
     """Its newest revision."""
     bullets: _builtins.int
     """Number of its bullets, retired ones included."""
+    deleted_revision: _builtins.int
+    """The revision of that deletion, before which nothing can be read; 0: never. If it equals `revision`, there is no
+    dataset of this name now.
+    """
     @_builtins.property
     def updated_at(self) -> _timestamp_pb2.Timestamp:
         """When it was last changed; unset at revision 0."""
+
+    @_builtins.property
+    def deleted_at(self) -> _timestamp_pb2.Timestamp:
+        """When a dataset of this name was last deleted; unset: never."""
 
     def __init__(
         self,
@@ -295,10 +313,12 @@ class Dataset(_message.Message):
         revision: _builtins.int = ...,
         bullets: _builtins.int = ...,
         updated_at: _timestamp_pb2.Timestamp | None = ...,
+        deleted_at: _timestamp_pb2.Timestamp | None = ...,
+        deleted_revision: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["updated_at", b"updated_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deleted_at", b"deleted_at", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bullets", b"bullets", "name", b"name", "revision", b"revision", "updated_at", b"updated_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bullets", b"bullets", "deleted_at", b"deleted_at", "deleted_revision", b"deleted_revision", "name", b"name", "revision", b"revision", "updated_at", b"updated_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -311,16 +331,20 @@ class GetDatasetRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     DATASET_FIELD_NUMBER: _builtins.int
+    ALLOW_MISSING_FIELD_NUMBER: _builtins.int
     dataset: _builtins.str
     """The dataset."""
+    allow_missing: _builtins.bool
+    """True: a dataset that does not exist reads as an empty one at revision 0. False: NOT_FOUND, with similar names."""
     def __init__(
         self,
         *,
         dataset: _builtins.str = ...,
+        allow_missing: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_missing", b"allow_missing", "dataset", b"dataset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -342,7 +366,7 @@ class GetDatasetResponse(_message.Message):
     """The number of changes that wait for review."""
     @_builtins.property
     def dataset(self) -> Global___Dataset:
-        """Its newest revision, and the number of its bullets; revision 0 when it was never written to."""
+        """Its newest revision, and the number of its bullets; revision 0 when it has no revision yet."""
 
     @_builtins.property
     def policy(self) -> _review_pb2.DatasetPolicy:
@@ -363,6 +387,72 @@ class GetDatasetResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetDatasetResponse: _TypeAlias = GetDatasetResponse  # noqa: Y015
+
+@_typing.final
+class DeleteDatasetRequest(_message.Message):
+    """Request of DeleteDataset."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    DATASET_FIELD_NUMBER: _builtins.int
+    AUTHOR_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """UUID of this deletion. A repeat returns the stored answer and changes nothing."""
+    dataset: _builtins.str
+    """The dataset."""
+    author: _builtins.str
+    """The author of the deletion; empty means `api`."""
+    reason: _builtins.str
+    """Why, in a sentence. The tombstone keeps it."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        dataset: _builtins.str = ...,
+        author: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "dataset", b"dataset", "reason", b"reason", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteDatasetRequest: _TypeAlias = DeleteDatasetRequest  # noqa: Y015
+
+@_typing.final
+class DeleteDatasetResponse(_message.Message):
+    """Response of DeleteDataset."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: _builtins.int
+    DELETED_AT_FIELD_NUMBER: _builtins.int
+    BULLETS_FIELD_NUMBER: _builtins.int
+    revision: _builtins.int
+    """The revision of the deletion."""
+    bullets: _builtins.int
+    """Number of bullets that were erased."""
+    @_builtins.property
+    def deleted_at(self) -> _timestamp_pb2.Timestamp:
+        """When the dataset was deleted."""
+
+    def __init__(
+        self,
+        *,
+        revision: _builtins.int = ...,
+        deleted_at: _timestamp_pb2.Timestamp | None = ...,
+        bullets: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deleted_at", b"deleted_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bullets", b"bullets", "deleted_at", b"deleted_at", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteDatasetResponse: _TypeAlias = DeleteDatasetResponse  # noqa: Y015
 
 @_typing.final
 class GetSectionsRequest(_message.Message):
@@ -529,16 +619,21 @@ class WatchPlaybookRequest(_message.Message):
     SNAPSHOT_FIELD_NUMBER: _builtins.int
     EMBEDDING_MODEL_ID_FIELD_NUMBER: _builtins.int
     EMBEDDINGS_AFTER_REVISION_FIELD_NUMBER: _builtins.int
+    ALLOW_MISSING_FIELD_NUMBER: _builtins.int
     dataset: _builtins.str
     """The dataset."""
     from_revision: _builtins.int
-    """Revisions after this one are sent; 0 means from the beginning. Beyond the newest is OUT_OF_RANGE."""
+    """Revisions after this one are sent; 0 means from the beginning. Beyond the newest is OUT_OF_RANGE. A dataset that was
+    deleted begins at the revision of its deletion.
+    """
     snapshot: _builtins.bool
     """Begin with a snapshot of the playbook at the newest revision in place of the revisions up to it."""
     embedding_model_id: _builtins.str
     """Id of the embedding model whose vectors the events carry, where the store has them; empty means no vectors."""
     embeddings_after_revision: _builtins.int
     """In the snapshot, only bullets that changed after this revision carry vectors; 0 means all."""
+    allow_missing: _builtins.bool
+    """True: a dataset that does not exist is watched from revision 0 on. False: NOT_FOUND, with similar names."""
     def __init__(
         self,
         *,
@@ -547,10 +642,11 @@ class WatchPlaybookRequest(_message.Message):
         snapshot: _builtins.bool = ...,
         embedding_model_id: _builtins.str = ...,
         embeddings_after_revision: _builtins.int = ...,
+        allow_missing: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "embedding_model_id", b"embedding_model_id", "embeddings_after_revision", b"embeddings_after_revision", "from_revision", b"from_revision", "snapshot", b"snapshot"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_missing", b"allow_missing", "dataset", b"dataset", "embedding_model_id", b"embedding_model_id", "embeddings_after_revision", b"embeddings_after_revision", "from_revision", b"from_revision", "snapshot", b"snapshot"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -567,7 +663,9 @@ class WatchPlaybookResponse(_message.Message):
     PROGRESS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def revision(self) -> _playbook_pb2.Revision:
-        """A committed revision. Revisions arrive in order, without gap or repetition."""
+        """A committed revision. Revisions arrive in order, without gap or repetition; only one of the kind DELETE, which
+        removes all bullets, may come after a gap.
+        """
 
     @_builtins.property
     def snapshot(self) -> Global___PlaybookPart:

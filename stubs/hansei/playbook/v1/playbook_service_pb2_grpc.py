@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class PlaybookServiceStub:
-    """Owns every playbook. A dataset that was never written to reads as an empty playbook at revision 0.
+    """Owns every playbook. A dataset exists once it has a revision, pending changes or rules of its own. Reading one that does
+    not exist is NOT_FOUND with the reason DATASET_NOT_FOUND, unless the request has `allow_missing`.
     """
 
     def __init__(self, channel):
@@ -54,6 +55,11 @@ class PlaybookServiceStub:
                 '/hansei.playbook.v1.PlaybookService/GetDataset',
                 request_serializer=hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.GetDatasetRequest.SerializeToString,
                 response_deserializer=hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.GetDatasetResponse.FromString,
+                _registered_method=True)
+        self.DeleteDataset = channel.unary_unary(
+                '/hansei.playbook.v1.PlaybookService/DeleteDataset',
+                request_serializer=hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.DeleteDatasetRequest.SerializeToString,
+                response_deserializer=hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.DeleteDatasetResponse.FromString,
                 _registered_method=True)
         self.GetSections = channel.unary_unary(
                 '/hansei.playbook.v1.PlaybookService/GetSections',
@@ -133,7 +139,8 @@ class PlaybookServiceStub:
 
 
 class PlaybookServiceServicer:
-    """Owns every playbook. A dataset that was never written to reads as an empty playbook at revision 0.
+    """Owns every playbook. A dataset exists once it has a revision, pending changes or rules of its own. Reading one that does
+    not exist is NOT_FOUND with the reason DATASET_NOT_FOUND, unless the request has `allow_missing`.
     """
 
     def GetPlaybook(self, request, context):
@@ -159,6 +166,16 @@ class PlaybookServiceServicer:
 
     def GetDataset(self, request, context):
         """Reads the head of a dataset: its newest revision, how much it holds, and its rules. It reads no bullet.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteDataset(self, request, context):
+        """Deletes a dataset and erases its contents: bullets, revisions, votes, pending changes, rules, embeddings, and stored
+        responses. A tombstone stays, a revision of the kind DELETE, which the change feed sends. What is learned under the
+        name later is a new dataset, whose revisions count on. Exactly once per `request_id`. NOT_FOUND `DATASET_NOT_FOUND`:
+        the dataset does not exist, or was deleted before.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -293,6 +310,11 @@ def add_PlaybookServiceServicer_to_server(servicer, server):
                     request_deserializer=hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.GetDatasetRequest.FromString,
                     response_serializer=hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.GetDatasetResponse.SerializeToString,
             ),
+            'DeleteDataset': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteDataset,
+                    request_deserializer=hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.DeleteDatasetRequest.FromString,
+                    response_serializer=hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.DeleteDatasetResponse.SerializeToString,
+            ),
             'GetSections': grpc.unary_unary_rpc_method_handler(
                     servicer.GetSections,
                     request_deserializer=hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.GetSectionsRequest.FromString,
@@ -377,7 +399,8 @@ def add_PlaybookServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class PlaybookService:
-    """Owns every playbook. A dataset that was never written to reads as an empty playbook at revision 0.
+    """Owns every playbook. A dataset exists once it has a revision, pending changes or rules of its own. Reading one that does
+    not exist is NOT_FOUND with the reason DATASET_NOT_FOUND, unless the request has `allow_missing`.
     """
 
     @staticmethod
@@ -478,6 +501,33 @@ class PlaybookService:
             '/hansei.playbook.v1.PlaybookService/GetDataset',
             hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.GetDatasetRequest.SerializeToString,
             hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.GetDatasetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteDataset(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hansei.playbook.v1.PlaybookService/DeleteDataset',
+            hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.DeleteDatasetRequest.SerializeToString,
+            hansei_dot_playbook_dot_v1_dot_playbook__service__pb2.DeleteDatasetResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -27,7 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class PlaybookServiceStub:
-    """Owns every playbook. A dataset that was never written to reads as an empty playbook at revision 0."""
+    """Owns every playbook. A dataset exists once it has a revision, pending changes or rules of its own. Reading one that does
+    not exist is NOT_FOUND with the reason DATASET_NOT_FOUND, unless the request has `allow_missing`.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -41,6 +43,12 @@ class PlaybookServiceStub:
     """Lists the datasets that have a revision, sorted by name."""
     GetDataset: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.GetDatasetRequest, _playbook_service_pb2.GetDatasetResponse]
     """Reads the head of a dataset: its newest revision, how much it holds, and its rules. It reads no bullet."""
+    DeleteDataset: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.DeleteDatasetRequest, _playbook_service_pb2.DeleteDatasetResponse]
+    """Deletes a dataset and erases its contents: bullets, revisions, votes, pending changes, rules, embeddings, and stored
+    responses. A tombstone stays, a revision of the kind DELETE, which the change feed sends. What is learned under the
+    name later is a new dataset, whose revisions count on. Exactly once per `request_id`. NOT_FOUND `DATASET_NOT_FOUND`:
+    the dataset does not exist, or was deleted before.
+    """
     GetSections: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.GetSectionsRequest, _playbook_service_pb2.GetSectionsResponse]
     """Reads the sections that a dataset defines."""
     ApplyDeltas: _grpc.UnaryUnaryMultiCallable[_playbook_service_pb2.ApplyDeltasRequest, _playbook_service_pb2.ApplyDeltasResponse]
@@ -76,7 +84,9 @@ class PlaybookServiceStub:
 
 @_typing.type_check_only
 class PlaybookServiceAsyncStub(PlaybookServiceStub):
-    """Owns every playbook. A dataset that was never written to reads as an empty playbook at revision 0."""
+    """Owns every playbook. A dataset exists once it has a revision, pending changes or rules of its own. Reading one that does
+    not exist is NOT_FOUND with the reason DATASET_NOT_FOUND, unless the request has `allow_missing`.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetPlaybook: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.GetPlaybookRequest, _playbook_service_pb2.GetPlaybookResponse]  # type: ignore[assignment]
@@ -87,6 +97,12 @@ class PlaybookServiceAsyncStub(PlaybookServiceStub):
     """Lists the datasets that have a revision, sorted by name."""
     GetDataset: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.GetDatasetRequest, _playbook_service_pb2.GetDatasetResponse]  # type: ignore[assignment]
     """Reads the head of a dataset: its newest revision, how much it holds, and its rules. It reads no bullet."""
+    DeleteDataset: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.DeleteDatasetRequest, _playbook_service_pb2.DeleteDatasetResponse]  # type: ignore[assignment]
+    """Deletes a dataset and erases its contents: bullets, revisions, votes, pending changes, rules, embeddings, and stored
+    responses. A tombstone stays, a revision of the kind DELETE, which the change feed sends. What is learned under the
+    name later is a new dataset, whose revisions count on. Exactly once per `request_id`. NOT_FOUND `DATASET_NOT_FOUND`:
+    the dataset does not exist, or was deleted before.
+    """
     GetSections: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.GetSectionsRequest, _playbook_service_pb2.GetSectionsResponse]  # type: ignore[assignment]
     """Reads the sections that a dataset defines."""
     ApplyDeltas: _aio.UnaryUnaryMultiCallable[_playbook_service_pb2.ApplyDeltasRequest, _playbook_service_pb2.ApplyDeltasResponse]  # type: ignore[assignment]
@@ -121,7 +137,9 @@ class PlaybookServiceAsyncStub(PlaybookServiceStub):
     """Exports a playbook as a file sent in chunks."""
 
 class PlaybookServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Owns every playbook. A dataset that was never written to reads as an empty playbook at revision 0."""
+    """Owns every playbook. A dataset exists once it has a revision, pending changes or rules of its own. Reading one that does
+    not exist is NOT_FOUND with the reason DATASET_NOT_FOUND, unless the request has `allow_missing`.
+    """
 
     @_abc_1.abstractmethod
     def GetPlaybook(
@@ -154,6 +172,18 @@ class PlaybookServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_playbook_service_pb2.GetDatasetResponse, _abc.Awaitable[_playbook_service_pb2.GetDatasetResponse]]:
         """Reads the head of a dataset: its newest revision, how much it holds, and its rules. It reads no bullet."""
+
+    @_abc_1.abstractmethod
+    def DeleteDataset(
+        self,
+        request: _playbook_service_pb2.DeleteDatasetRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_playbook_service_pb2.DeleteDatasetResponse, _abc.Awaitable[_playbook_service_pb2.DeleteDatasetResponse]]:
+        """Deletes a dataset and erases its contents: bullets, revisions, votes, pending changes, rules, embeddings, and stored
+        responses. A tombstone stays, a revision of the kind DELETE, which the change feed sends. What is learned under the
+        name later is a new dataset, whose revisions count on. Exactly once per `request_id`. NOT_FOUND `DATASET_NOT_FOUND`:
+        the dataset does not exist, or was deleted before.
+        """
 
     @_abc_1.abstractmethod
     def GetSections(

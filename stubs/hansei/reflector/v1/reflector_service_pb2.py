@@ -27,10 +27,11 @@ from google.api import annotations_pb2 as google_dot_api_dot_annotations__pb2
 from google.api import field_behavior_pb2 as google_dot_api_dot_field__behavior__pb2
 from hansei.playbook.v1 import playbook_pb2 as hansei_dot_playbook_dot_v1_dot_playbook__pb2
 from hansei.playbook.v1 import rules_pb2 as hansei_dot_playbook_dot_v1_dot_rules__pb2
+from hansei.playbook.v1 import usage_pb2 as hansei_dot_playbook_dot_v1_dot_usage__pb2
 from hansei.reflector.v1 import trajectory_pb2 as hansei_dot_reflector_dot_v1_dot_trajectory__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+hansei/reflector/v1/reflector_service.proto\x12\x13hansei.reflector.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a!hansei/playbook/v1/playbook.proto\x1a\x1ehansei/playbook/v1/rules.proto\x1a$hansei/reflector/v1/trajectory.proto\"\xb2\x03\n\x0eReflectRequest\x12?\n\ntrajectory\x18\x01 \x01(\x0b\x32\x1f.hansei.reflector.v1.TrajectoryB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\x12#\n\x0cground_truth\x18\x02 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xc0\x84=\x12\"\n\x0btest_report\x18\x03 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xc0\x84=\x12 \n\x07\x64\x61taset\x18\x04 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\x63\n\x0emax_iterations\x18\x05 \x01(\x05\x42\x46\xe2\x41\x01\x01\xbaH?\x1a\x02\x18\n\xba\x01\x38\n\x0emax_iterations\x12\x1bmax_iterations must be >= 1\x1a\tthis >= 1H\x00\x88\x01\x01\x12;\n\x07\x62ullets\x18\x06 \x03(\x0b\x32\x1a.hansei.playbook.v1.BulletB\x0e\xe2\x41\x01\x01\xbaH\x07\x92\x01\x04\x10\xa0\x8d\x06\x12?\n\x08siblings\x18\x07 \x03(\x0b\x32\x1f.hansei.reflector.v1.TrajectoryB\x0c\xe2\x41\x01\x01\xbaH\x05\x92\x01\x02\x10\x14\x42\x11\n\x0f_max_iterations\"H\n\x0fReflectResponse\x12\x35\n\x06result\x18\x01 \x01(\x0b\x32%.hansei.reflector.v1.ReflectionResult\"\xa4\x01\n\x18ParseTrajectoriesRequest\x12!\n\x07\x63ontent\x18\x01 \x01(\x0c\x42\x10\xe2\x41\x01\x02\xbaH\tz\x07\x10\x01\x18\xc0\xc3\x93\x07\x12\x43\n\x06\x66ormat\x18\x02 \x01(\x0e\x32%.hansei.reflector.v1.TrajectoryFormatB\x0c\xe2\x41\x01\x01\xbaH\x05\x82\x01\x02\x10\x01\x12 \n\x07\x64\x61taset\x18\x03 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\"\x8f\x01\n\x19ParseTrajectoriesResponse\x12;\n\x0ctrajectories\x18\x01 \x03(\x0b\x32%.hansei.reflector.v1.ParsedTrajectory\x12\x35\n\x06\x66ormat\x18\x02 \x01(\x0e\x32%.hansei.reflector.v1.TrajectoryFormat\"r\n\x10ParsedTrajectory\x12\x33\n\ntrajectory\x18\x01 \x01(\x0b\x32\x1f.hansei.reflector.v1.Trajectory\x12\x14\n\x0cground_truth\x18\x02 \x01(\t\x12\x13\n\x0btest_report\x18\x03 \x01(\t*\xd1\x02\n\x10TrajectoryFormat\x12!\n\x1dTRAJECTORY_FORMAT_UNSPECIFIED\x10\x00\x12\x1c\n\x18TRAJECTORY_FORMAT_HANSEI\x10\x01\x12\x1c\n\x18TRAJECTORY_FORMAT_OPENAI\x10\x02\x12\x1f\n\x1bTRAJECTORY_FORMAT_TAU_BENCH\x10\x03\x12\"\n\x1eTRAJECTORY_FORMAT_WHO_AND_WHEN\x10\x04\x12\x1f\n\x1bTRAJECTORY_FORMAT_ANTHROPIC\x10\x05\x12\x1f\n\x1bTRAJECTORY_FORMAT_LANGCHAIN\x10\x06\x12\x1f\n\x1bTRAJECTORY_FORMAT_SWE_AGENT\x10\x07\x12\x1a\n\x16TRAJECTORY_FORMAT_ATIF\x10\x08\x12\x1a\n\x16TRAJECTORY_FORMAT_OTEL\x10\t2\x86\x02\n\x10ReflectorService\x12T\n\x07Reflect\x12#.hansei.reflector.v1.ReflectRequest\x1a$.hansei.reflector.v1.ReflectResponse\x12\x9b\x01\n\x11ParseTrajectories\x12-.hansei.reflector.v1.ParseTrajectoriesRequest\x1a..hansei.reflector.v1.ParseTrajectoriesResponse\"\'\x82\xd3\xe4\x93\x02!\"\x16/v1/trajectories/parse:\x07\x63ontentb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+hansei/reflector/v1/reflector_service.proto\x12\x13hansei.reflector.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a!hansei/playbook/v1/playbook.proto\x1a\x1ehansei/playbook/v1/rules.proto\x1a\x1ehansei/playbook/v1/usage.proto\x1a$hansei/reflector/v1/trajectory.proto\"\xb2\x03\n\x0eReflectRequest\x12?\n\ntrajectory\x18\x01 \x01(\x0b\x32\x1f.hansei.reflector.v1.TrajectoryB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\x12#\n\x0cground_truth\x18\x02 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xc0\x84=\x12\"\n\x0btest_report\x18\x03 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\xc0\x84=\x12 \n\x07\x64\x61taset\x18\x04 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\x63\n\x0emax_iterations\x18\x05 \x01(\x05\x42\x46\xe2\x41\x01\x01\xbaH?\x1a\x02\x18\n\xba\x01\x38\n\x0emax_iterations\x12\x1bmax_iterations must be >= 1\x1a\tthis >= 1H\x00\x88\x01\x01\x12;\n\x07\x62ullets\x18\x06 \x03(\x0b\x32\x1a.hansei.playbook.v1.BulletB\x0e\xe2\x41\x01\x01\xbaH\x07\x92\x01\x04\x10\xa0\x8d\x06\x12?\n\x08siblings\x18\x07 \x03(\x0b\x32\x1f.hansei.reflector.v1.TrajectoryB\x0c\xe2\x41\x01\x01\xbaH\x05\x92\x01\x02\x10\x14\x42\x11\n\x0f_max_iterations\"w\n\x0fReflectResponse\x12\x35\n\x06result\x18\x01 \x01(\x0b\x32%.hansei.reflector.v1.ReflectionResult\x12-\n\x05usage\x18\x02 \x01(\x0b\x32\x1e.hansei.playbook.v1.ModelUsage\"\xa4\x01\n\x18ParseTrajectoriesRequest\x12!\n\x07\x63ontent\x18\x01 \x01(\x0c\x42\x10\xe2\x41\x01\x02\xbaH\tz\x07\x10\x01\x18\xc0\xc3\x93\x07\x12\x43\n\x06\x66ormat\x18\x02 \x01(\x0e\x32%.hansei.reflector.v1.TrajectoryFormatB\x0c\xe2\x41\x01\x01\xbaH\x05\x82\x01\x02\x10\x01\x12 \n\x07\x64\x61taset\x18\x03 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\"\x8f\x01\n\x19ParseTrajectoriesResponse\x12;\n\x0ctrajectories\x18\x01 \x03(\x0b\x32%.hansei.reflector.v1.ParsedTrajectory\x12\x35\n\x06\x66ormat\x18\x02 \x01(\x0e\x32%.hansei.reflector.v1.TrajectoryFormat\"r\n\x10ParsedTrajectory\x12\x33\n\ntrajectory\x18\x01 \x01(\x0b\x32\x1f.hansei.reflector.v1.Trajectory\x12\x14\n\x0cground_truth\x18\x02 \x01(\t\x12\x13\n\x0btest_report\x18\x03 \x01(\t*\xd1\x02\n\x10TrajectoryFormat\x12!\n\x1dTRAJECTORY_FORMAT_UNSPECIFIED\x10\x00\x12\x1c\n\x18TRAJECTORY_FORMAT_HANSEI\x10\x01\x12\x1c\n\x18TRAJECTORY_FORMAT_OPENAI\x10\x02\x12\x1f\n\x1bTRAJECTORY_FORMAT_TAU_BENCH\x10\x03\x12\"\n\x1eTRAJECTORY_FORMAT_WHO_AND_WHEN\x10\x04\x12\x1f\n\x1bTRAJECTORY_FORMAT_ANTHROPIC\x10\x05\x12\x1f\n\x1bTRAJECTORY_FORMAT_LANGCHAIN\x10\x06\x12\x1f\n\x1bTRAJECTORY_FORMAT_SWE_AGENT\x10\x07\x12\x1a\n\x16TRAJECTORY_FORMAT_ATIF\x10\x08\x12\x1a\n\x16TRAJECTORY_FORMAT_OTEL\x10\t2\x86\x02\n\x10ReflectorService\x12T\n\x07Reflect\x12#.hansei.reflector.v1.ReflectRequest\x1a$.hansei.reflector.v1.ReflectResponse\x12\x9b\x01\n\x11ParseTrajectories\x12-.hansei.reflector.v1.ParseTrajectoriesRequest\x1a..hansei.reflector.v1.ParseTrajectoriesResponse\"\'\x82\xd3\xe4\x93\x02!\"\x16/v1/trajectories/parse:\x07\x63ontentb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -59,18 +60,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PARSETRAJECTORIESREQUEST'].fields_by_name['dataset']._serialized_options = b'\342A\001\002\272H\010r\006\300\263\256\261\002\001'
   _globals['_REFLECTORSERVICE'].methods_by_name['ParseTrajectories']._loaded_options = None
   _globals['_REFLECTORSERVICE'].methods_by_name['ParseTrajectories']._serialized_options = b'\202\323\344\223\002!\"\026/v1/trajectories/parse:\007content'
-  _globals['_TRAJECTORYFORMAT']._serialized_start=1206
-  _globals['_TRAJECTORYFORMAT']._serialized_end=1543
-  _globals['_REFLECTREQUEST']._serialized_start=266
-  _globals['_REFLECTREQUEST']._serialized_end=700
-  _globals['_REFLECTRESPONSE']._serialized_start=702
-  _globals['_REFLECTRESPONSE']._serialized_end=774
-  _globals['_PARSETRAJECTORIESREQUEST']._serialized_start=777
-  _globals['_PARSETRAJECTORIESREQUEST']._serialized_end=941
-  _globals['_PARSETRAJECTORIESRESPONSE']._serialized_start=944
-  _globals['_PARSETRAJECTORIESRESPONSE']._serialized_end=1087
-  _globals['_PARSEDTRAJECTORY']._serialized_start=1089
-  _globals['_PARSEDTRAJECTORY']._serialized_end=1203
-  _globals['_REFLECTORSERVICE']._serialized_start=1546
-  _globals['_REFLECTORSERVICE']._serialized_end=1808
+  _globals['_TRAJECTORYFORMAT']._serialized_start=1285
+  _globals['_TRAJECTORYFORMAT']._serialized_end=1622
+  _globals['_REFLECTREQUEST']._serialized_start=298
+  _globals['_REFLECTREQUEST']._serialized_end=732
+  _globals['_REFLECTRESPONSE']._serialized_start=734
+  _globals['_REFLECTRESPONSE']._serialized_end=853
+  _globals['_PARSETRAJECTORIESREQUEST']._serialized_start=856
+  _globals['_PARSETRAJECTORIESREQUEST']._serialized_end=1020
+  _globals['_PARSETRAJECTORIESRESPONSE']._serialized_start=1023
+  _globals['_PARSETRAJECTORIESRESPONSE']._serialized_end=1166
+  _globals['_PARSEDTRAJECTORY']._serialized_start=1168
+  _globals['_PARSEDTRAJECTORY']._serialized_end=1282
+  _globals['_REFLECTORSERVICE']._serialized_start=1625
+  _globals['_REFLECTORSERVICE']._serialized_end=1887
 # @@protoc_insertion_point(module_scope)

@@ -385,6 +385,46 @@ class Attribution(_message.Message):
 Global___Attribution: _TypeAlias = Attribution  # noqa: Y015
 
 @_typing.final
+class ObservedCall(_message.Message):
+    """One tool call of a run, as evidence for lessons that several tasks support."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    REPAIRED_BY_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    operation: _builtins.str
+    """The operation: the tool, or the command that it ran, such as `git commit`."""
+    arguments: _builtins.str
+    """The arguments: JSON whose long values are cut, or any text; empty for a call without arguments."""
+    error: _builtins.str
+    """The error without its variable parts; empty for a call that worked."""
+    repaired_by: _builtins.int
+    """The index in `calls` of the later call that repaired this one; unset for none."""
+    step: _builtins.int
+    """0-based index of its step."""
+    def __init__(
+        self,
+        *,
+        operation: _builtins.str = ...,
+        arguments: _builtins.str = ...,
+        error: _builtins.str = ...,
+        repaired_by: _builtins.int | None = ...,
+        step: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_repaired_by", b"_repaired_by", "repaired_by", b"repaired_by"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_repaired_by", b"_repaired_by", "arguments", b"arguments", "error", b"error", "operation", b"operation", "repaired_by", b"repaired_by", "step", b"step"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__repaired_by: _TypeAlias = _typing.Literal["repaired_by"]  # noqa: Y015
+    _WhichOneofArgType__repaired_by: _TypeAlias = _typing.Literal["_repaired_by", b"_repaired_by"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__repaired_by) -> _WhichOneofReturnType__repaired_by | None: ...
+
+Global___ObservedCall: _TypeAlias = ObservedCall  # noqa: Y015
+
+@_typing.final
 class ReflectionResult(_message.Message):
     """The result of a reflection on one trajectory (R-05)."""
 
@@ -401,6 +441,8 @@ class ReflectionResult(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     STATUS_FIELD_NUMBER: _builtins.int
     USED_BULLET_IDS_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
+    TASK_ID_FIELD_NUMBER: _builtins.int
     trajectory_query: _builtins.str
     """The run's query."""
     trajectory_dataset: _builtins.str
@@ -415,6 +457,8 @@ class ReflectionResult(_message.Message):
     """The model that reflected; `offline` for rules."""
     status: Global___TrajectoryStatus.ValueType
     """How the run ended."""
+    task_id: _builtins.str
+    """Names the task: runs of one task are not independent evidence; empty means that of the query."""
     @_builtins.property
     def insights(self) -> _containers.RepeatedCompositeFieldContainer[Global___Insight]:
         """The lessons; at most 200."""
@@ -431,6 +475,12 @@ class ReflectionResult(_message.Message):
     def used_bullet_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The bullets that were served to the run: a curator does not learn them again as new."""
 
+    @_builtins.property
+    def calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___ObservedCall]:
+        """The tool calls of the run in order, of which a curator counts what several tasks have in common; at most 200. Empty
+        when a model reflected.
+        """
+
     def __init__(
         self,
         *,
@@ -445,10 +495,12 @@ class ReflectionResult(_message.Message):
         model: _builtins.str = ...,
         status: Global___TrajectoryStatus.ValueType = ...,
         used_bullet_ids: _abc.Iterable[_builtins.str] | None = ...,
+        calls: _abc.Iterable[Global___ObservedCall] | None = ...,
+        task_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attribution", b"attribution"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attribution", b"attribution", "bullet_evaluations", b"bullet_evaluations", "insights", b"insights", "iteration_count", b"iteration_count", "model", b"model", "signal", b"signal", "status", b"status", "trajectory_dataset", b"trajectory_dataset", "trajectory_id", b"trajectory_id", "trajectory_query", b"trajectory_query", "used_bullet_ids", b"used_bullet_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attribution", b"attribution", "bullet_evaluations", b"bullet_evaluations", "calls", b"calls", "insights", b"insights", "iteration_count", b"iteration_count", "model", b"model", "signal", b"signal", "status", b"status", "task_id", b"task_id", "trajectory_dataset", b"trajectory_dataset", "trajectory_id", b"trajectory_id", "trajectory_query", b"trajectory_query", "used_bullet_ids", b"used_bullet_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

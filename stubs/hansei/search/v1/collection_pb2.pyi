@@ -296,7 +296,9 @@ class CollectionQuery(_message.Message):
     top_k: _builtins.int
     """Number of results, over all pages; unset means 10, at most 10,000."""
     alpha: _builtins.float
-    """Weight of the vector score, 0 to 1; unset means the service's default."""
+    """Weight of the vector score, 0 to 1. Unset: the service's default, which an embedding model for many languages lets
+    rise where the texts lack words of the query.
+    """
     fusion: _search_pb2.Fusion.ValueType
     """The fusion of the scores."""
     explain: _builtins.bool

@@ -613,6 +613,7 @@ class SearchCollectionResponse(_message.Message):
     EMBEDDING_MODEL_FIELD_NUMBER: _builtins.int
     APPROXIMATE_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    ALPHA_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """The revision of the index."""
     embedding_model: _builtins.str
@@ -621,6 +622,8 @@ class SearchCollectionResponse(_message.Message):
     """True when an approximate index preselected the candidates; false when every candidate was scored."""
     next_page_token: _builtins.str
     """Empty on the last page."""
+    alpha: _builtins.float
+    """The weight that the vector score had, 0 to 1: that of the query, or the one which the service chose for it."""
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[_collection_pb2.Passage]:
         """Best first; ties in the order the documents were written. Pages after the first leave out chunks that were
@@ -635,10 +638,11 @@ class SearchCollectionResponse(_message.Message):
         embedding_model: _builtins.str = ...,
         approximate: _builtins.bool = ...,
         next_page_token: _builtins.str = ...,
+        alpha: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approximate", b"approximate", "embedding_model", b"embedding_model", "next_page_token", b"next_page_token", "results", b"results", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alpha", b"alpha", "approximate", b"approximate", "embedding_model", b"embedding_model", "next_page_token", b"next_page_token", "results", b"results", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

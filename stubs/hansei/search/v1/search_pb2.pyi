@@ -97,7 +97,9 @@ class SearchQuery(_message.Message):
     give (helpful + 1) / (helpful + harmful + 2) of at least 0.3, so that one bad vote hides no bullet.
     """
     alpha: _builtins.float
-    """Weight of the vector score, 0 to 1; unset means the service's default."""
+    """Weight of the vector score, 0 to 1. Unset: the service's default, which an embedding model for many languages lets
+    rise where the texts lack words of the query.
+    """
     fusion: Global___Fusion.ValueType
     """The fusion of the scores."""
     explain: _builtins.bool

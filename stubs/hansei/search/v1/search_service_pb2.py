@@ -31,7 +31,7 @@ from hansei.playbook.v1 import rules_pb2 as hansei_dot_playbook_dot_v1_dot_rules
 from hansei.search.v1 import search_pb2 as hansei_dot_search_dot_v1_dot_search__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%hansei/search/v1/search_service.proto\x12\x10hansei.search.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!hansei/playbook/v1/playbook.proto\x1a\x1ehansei/playbook/v1/rules.proto\x1a\x1dhansei/search/v1/search.proto\"\xd3\x01\n\rSearchRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\x38\n\x05query\x18\x02 \x01(\x0b\x32\x1d.hansei.search.v1.SearchQueryB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\x12!\n\x0cmin_revision\x18\x03 \x01(\x03\x42\x0b\xe2\x41\x01\x01\xbaH\x04\"\x02(\x00\x12!\n\tpage_size\x18\x04 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12 \n\npage_token\x18\x05 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80\x08\"\x9a\x01\n\x0eSearchResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.hansei.search.v1.SearchResult\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x17\n\x0f\x65mbedding_model\x18\x03 \x01(\t\x12\x13\n\x0b\x61pproximate\x18\x04 \x01(\x08\x12\x17\n\x0fnext_page_token\x18\x05 \x01(\t\"\x9a\x01\n\x12\x42\x61tchSearchRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12?\n\x07queries\x18\x02 \x03(\x0b\x32\x1d.hansei.search.v1.SearchQueryB\x0f\xe2\x41\x01\x02\xbaH\x08\x92\x01\x05\x08\x01\x10\xe8\x07\x12!\n\x0cmin_revision\x18\x03 \x01(\x03\x42\x0b\xe2\x41\x01\x01\xbaH\x04\"\x02(\x00\"J\n\x13\x42\x61tchSearchResponse\x12\x33\n\tresponses\x18\x01 \x03(\x0b\x32 .hansei.search.v1.SearchResponse\"\x8a\x01\n\x12RankBulletsRequest\x12\x38\n\x05query\x18\x01 \x01(\x0b\x32\x1d.hansei.search.v1.SearchQueryB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\x12:\n\x07\x62ullets\x18\x02 \x03(\x0b\x32\x1a.hansei.playbook.v1.BulletB\r\xe2\x41\x01\x01\xbaH\x06\x92\x01\x03\x10\x90N\"_\n\x13RankBulletsResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.hansei.search.v1.SearchResult\x12\x17\n\x0f\x65mbedding_model\x18\x02 \x01(\t\"9\n\x15GetIndexStatusRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\"\xc1\x01\n\x16GetIndexStatusResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\x0f\n\x07\x62ullets\x18\x02 \x01(\x05\x12\x17\n\x0f\x65mbedding_model\x18\x03 \x01(\t\x12\x11\n\tdimension\x18\x04 \x01(\x05\x12\x11\n\ttokenizer\x18\x05 \x01(\t\x12\x12\n\nfeed_error\x18\x06 \x01(\t\x12\x31\n\rlast_event_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"u\n\x0c\x45mbedRequest\x12&\n\x05texts\x18\x01 \x03(\tB\x17\xe2\x41\x01\x02\xbaH\x10\x92\x01\r\x08\x01\x10\xe8\x07\"\x06r\x04\x18\xa0\x8d\x06\x12=\n\x07purpose\x18\x02 \x01(\x0e\x32\x1e.hansei.search.v1.EmbedPurposeB\x0c\xe2\x41\x01\x01\xbaH\x05\x82\x01\x02\x10\x01\"@\n\rEmbedResponse\x12/\n\nembeddings\x18\x01 \x03(\x0b\x32\x1b.hansei.search.v1.Embedding*b\n\x0c\x45mbedPurpose\x12\x1d\n\x19\x45MBED_PURPOSE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x45MBED_PURPOSE_DOCUMENT\x10\x01\x12\x17\n\x13\x45MBED_PURPOSE_QUERY\x10\x02\x32\x9f\x04\n\rSearchService\x12\x62\n\x06Search\x12\x1f.hansei.search.v1.SearchRequest\x1a .hansei.search.v1.SearchResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\"\n/v1/search:\x01*\x12w\n\x0b\x42\x61tchSearch\x12$.hansei.search.v1.BatchSearchRequest\x1a%.hansei.search.v1.BatchSearchResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\"\x10/v1/search/batch:\x01*\x12Z\n\x0bRankBullets\x12$.hansei.search.v1.RankBulletsRequest\x1a%.hansei.search.v1.RankBulletsResponse\x12\x8a\x01\n\x0eGetIndexStatus\x12\'.hansei.search.v1.GetIndexStatusRequest\x1a(.hansei.search.v1.GetIndexStatusResponse\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/v1/playbooks/{dataset}/index\x12H\n\x05\x45mbed\x12\x1e.hansei.search.v1.EmbedRequest\x1a\x1f.hansei.search.v1.EmbedResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%hansei/search/v1/search_service.proto\x12\x10hansei.search.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!hansei/playbook/v1/playbook.proto\x1a\x1ehansei/playbook/v1/rules.proto\x1a\x1dhansei/search/v1/search.proto\"\xf0\x01\n\rSearchRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\x38\n\x05query\x18\x02 \x01(\x0b\x32\x1d.hansei.search.v1.SearchQueryB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\x12!\n\x0cmin_revision\x18\x03 \x01(\x03\x42\x0b\xe2\x41\x01\x01\xbaH\x04\"\x02(\x00\x12!\n\tpage_size\x18\x04 \x01(\x05\x42\x0e\xe2\x41\x01\x01\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12 \n\npage_token\x18\x05 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\x80\x08\x12\x1b\n\rallow_missing\x18\x06 \x01(\x08\x42\x04\xe2\x41\x01\x01\"\xdc\x01\n\x0eSearchResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.hansei.search.v1.SearchResult\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x17\n\x0f\x65mbedding_model\x18\x03 \x01(\t\x12\x13\n\x0b\x61pproximate\x18\x04 \x01(\x08\x12\x17\n\x0fnext_page_token\x18\x05 \x01(\t\x12\r\n\x05\x61lpha\x18\x06 \x01(\x01\x12\x17\n\x0fnothing_matched\x18\x07 \x01(\x08\x12\x18\n\x10similarity_limit\x18\x08 \x01(\x01\"\xb7\x01\n\x12\x42\x61tchSearchRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12?\n\x07queries\x18\x02 \x03(\x0b\x32\x1d.hansei.search.v1.SearchQueryB\x0f\xe2\x41\x01\x02\xbaH\x08\x92\x01\x05\x08\x01\x10\xe8\x07\x12!\n\x0cmin_revision\x18\x03 \x01(\x03\x42\x0b\xe2\x41\x01\x01\xbaH\x04\"\x02(\x00\x12\x1b\n\rallow_missing\x18\x04 \x01(\x08\x42\x04\xe2\x41\x01\x01\"J\n\x13\x42\x61tchSearchResponse\x12\x33\n\tresponses\x18\x01 \x03(\x0b\x32 .hansei.search.v1.SearchResponse\"\x8a\x01\n\x12RankBulletsRequest\x12\x38\n\x05query\x18\x01 \x01(\x0b\x32\x1d.hansei.search.v1.SearchQueryB\n\xe2\x41\x01\x02\xbaH\x03\xc8\x01\x01\x12:\n\x07\x62ullets\x18\x02 \x03(\x0b\x32\x1a.hansei.playbook.v1.BulletB\r\xe2\x41\x01\x01\xbaH\x06\x92\x01\x03\x10\x90N\"n\n\x13RankBulletsResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.hansei.search.v1.SearchResult\x12\x17\n\x0f\x65mbedding_model\x18\x02 \x01(\t\x12\r\n\x05\x61lpha\x18\x03 \x01(\x01\"V\n\x15GetIndexStatusRequest\x12 \n\x07\x64\x61taset\x18\x01 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\xc0\xb3\xae\xb1\x02\x01\x12\x1b\n\rallow_missing\x18\x02 \x01(\x08\x42\x04\xe2\x41\x01\x01\"\xc1\x01\n\x16GetIndexStatusResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\x0f\n\x07\x62ullets\x18\x02 \x01(\x05\x12\x17\n\x0f\x65mbedding_model\x18\x03 \x01(\t\x12\x11\n\tdimension\x18\x04 \x01(\x05\x12\x11\n\ttokenizer\x18\x05 \x01(\t\x12\x12\n\nfeed_error\x18\x06 \x01(\t\x12\x31\n\rlast_event_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"u\n\x0c\x45mbedRequest\x12&\n\x05texts\x18\x01 \x03(\tB\x17\xe2\x41\x01\x02\xbaH\x10\x92\x01\r\x08\x01\x10\xe8\x07\"\x06r\x04\x18\xa0\x8d\x06\x12=\n\x07purpose\x18\x02 \x01(\x0e\x32\x1e.hansei.search.v1.EmbedPurposeB\x0c\xe2\x41\x01\x01\xbaH\x05\x82\x01\x02\x10\x01\"@\n\rEmbedResponse\x12/\n\nembeddings\x18\x01 \x03(\x0b\x32\x1b.hansei.search.v1.Embedding*b\n\x0c\x45mbedPurpose\x12\x1d\n\x19\x45MBED_PURPOSE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x45MBED_PURPOSE_DOCUMENT\x10\x01\x12\x17\n\x13\x45MBED_PURPOSE_QUERY\x10\x02\x32\x9f\x04\n\rSearchService\x12\x62\n\x06Search\x12\x1f.hansei.search.v1.SearchRequest\x1a .hansei.search.v1.SearchResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\"\n/v1/search:\x01*\x12w\n\x0b\x42\x61tchSearch\x12$.hansei.search.v1.BatchSearchRequest\x1a%.hansei.search.v1.BatchSearchResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\"\x10/v1/search/batch:\x01*\x12Z\n\x0bRankBullets\x12$.hansei.search.v1.RankBulletsRequest\x1a%.hansei.search.v1.RankBulletsResponse\x12\x8a\x01\n\x0eGetIndexStatus\x12\'.hansei.search.v1.GetIndexStatusRequest\x1a(.hansei.search.v1.GetIndexStatusResponse\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/v1/playbooks/{dataset}/index\x12H\n\x05\x45mbed\x12\x1e.hansei.search.v1.EmbedRequest\x1a\x1f.hansei.search.v1.EmbedResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -48,18 +48,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SEARCHREQUEST'].fields_by_name['page_size']._serialized_options = b'\342A\001\001\272H\007\032\005\030\350\007(\000'
   _globals['_SEARCHREQUEST'].fields_by_name['page_token']._loaded_options = None
   _globals['_SEARCHREQUEST'].fields_by_name['page_token']._serialized_options = b'\342A\001\001\272H\005r\003\030\200\010'
+  _globals['_SEARCHREQUEST'].fields_by_name['allow_missing']._loaded_options = None
+  _globals['_SEARCHREQUEST'].fields_by_name['allow_missing']._serialized_options = b'\342A\001\001'
   _globals['_BATCHSEARCHREQUEST'].fields_by_name['dataset']._loaded_options = None
   _globals['_BATCHSEARCHREQUEST'].fields_by_name['dataset']._serialized_options = b'\342A\001\002\272H\010r\006\300\263\256\261\002\001'
   _globals['_BATCHSEARCHREQUEST'].fields_by_name['queries']._loaded_options = None
   _globals['_BATCHSEARCHREQUEST'].fields_by_name['queries']._serialized_options = b'\342A\001\002\272H\010\222\001\005\010\001\020\350\007'
   _globals['_BATCHSEARCHREQUEST'].fields_by_name['min_revision']._loaded_options = None
   _globals['_BATCHSEARCHREQUEST'].fields_by_name['min_revision']._serialized_options = b'\342A\001\001\272H\004\"\002(\000'
+  _globals['_BATCHSEARCHREQUEST'].fields_by_name['allow_missing']._loaded_options = None
+  _globals['_BATCHSEARCHREQUEST'].fields_by_name['allow_missing']._serialized_options = b'\342A\001\001'
   _globals['_RANKBULLETSREQUEST'].fields_by_name['query']._loaded_options = None
   _globals['_RANKBULLETSREQUEST'].fields_by_name['query']._serialized_options = b'\342A\001\002\272H\003\310\001\001'
   _globals['_RANKBULLETSREQUEST'].fields_by_name['bullets']._loaded_options = None
   _globals['_RANKBULLETSREQUEST'].fields_by_name['bullets']._serialized_options = b'\342A\001\001\272H\006\222\001\003\020\220N'
   _globals['_GETINDEXSTATUSREQUEST'].fields_by_name['dataset']._loaded_options = None
   _globals['_GETINDEXSTATUSREQUEST'].fields_by_name['dataset']._serialized_options = b'\342A\001\002\272H\010r\006\300\263\256\261\002\001'
+  _globals['_GETINDEXSTATUSREQUEST'].fields_by_name['allow_missing']._loaded_options = None
+  _globals['_GETINDEXSTATUSREQUEST'].fields_by_name['allow_missing']._serialized_options = b'\342A\001\001'
   _globals['_EMBEDREQUEST'].fields_by_name['texts']._loaded_options = None
   _globals['_EMBEDREQUEST'].fields_by_name['texts']._serialized_options = b'\342A\001\002\272H\020\222\001\r\010\001\020\350\007\"\006r\004\030\240\215\006'
   _globals['_EMBEDREQUEST'].fields_by_name['purpose']._loaded_options = None
@@ -70,28 +76,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SEARCHSERVICE'].methods_by_name['BatchSearch']._serialized_options = b'\202\323\344\223\002\025\"\020/v1/search/batch:\001*'
   _globals['_SEARCHSERVICE'].methods_by_name['GetIndexStatus']._loaded_options = None
   _globals['_SEARCHSERVICE'].methods_by_name['GetIndexStatus']._serialized_options = b'\202\323\344\223\002\037\022\035/v1/playbooks/{dataset}/index'
-  _globals['_EMBEDPURPOSE']._serialized_start=1564
-  _globals['_EMBEDPURPOSE']._serialized_end=1662
+  _globals['_EMBEDPURPOSE']._serialized_start=1732
+  _globals['_EMBEDPURPOSE']._serialized_end=1830
   _globals['_SEARCHREQUEST']._serialized_start=283
-  _globals['_SEARCHREQUEST']._serialized_end=494
-  _globals['_SEARCHRESPONSE']._serialized_start=497
-  _globals['_SEARCHRESPONSE']._serialized_end=651
-  _globals['_BATCHSEARCHREQUEST']._serialized_start=654
-  _globals['_BATCHSEARCHREQUEST']._serialized_end=808
-  _globals['_BATCHSEARCHRESPONSE']._serialized_start=810
-  _globals['_BATCHSEARCHRESPONSE']._serialized_end=884
-  _globals['_RANKBULLETSREQUEST']._serialized_start=887
-  _globals['_RANKBULLETSREQUEST']._serialized_end=1025
-  _globals['_RANKBULLETSRESPONSE']._serialized_start=1027
-  _globals['_RANKBULLETSRESPONSE']._serialized_end=1122
-  _globals['_GETINDEXSTATUSREQUEST']._serialized_start=1124
-  _globals['_GETINDEXSTATUSREQUEST']._serialized_end=1181
-  _globals['_GETINDEXSTATUSRESPONSE']._serialized_start=1184
-  _globals['_GETINDEXSTATUSRESPONSE']._serialized_end=1377
-  _globals['_EMBEDREQUEST']._serialized_start=1379
-  _globals['_EMBEDREQUEST']._serialized_end=1496
-  _globals['_EMBEDRESPONSE']._serialized_start=1498
-  _globals['_EMBEDRESPONSE']._serialized_end=1562
-  _globals['_SEARCHSERVICE']._serialized_start=1665
-  _globals['_SEARCHSERVICE']._serialized_end=2208
+  _globals['_SEARCHREQUEST']._serialized_end=523
+  _globals['_SEARCHRESPONSE']._serialized_start=526
+  _globals['_SEARCHRESPONSE']._serialized_end=746
+  _globals['_BATCHSEARCHREQUEST']._serialized_start=749
+  _globals['_BATCHSEARCHREQUEST']._serialized_end=932
+  _globals['_BATCHSEARCHRESPONSE']._serialized_start=934
+  _globals['_BATCHSEARCHRESPONSE']._serialized_end=1008
+  _globals['_RANKBULLETSREQUEST']._serialized_start=1011
+  _globals['_RANKBULLETSREQUEST']._serialized_end=1149
+  _globals['_RANKBULLETSRESPONSE']._serialized_start=1151
+  _globals['_RANKBULLETSRESPONSE']._serialized_end=1261
+  _globals['_GETINDEXSTATUSREQUEST']._serialized_start=1263
+  _globals['_GETINDEXSTATUSREQUEST']._serialized_end=1349
+  _globals['_GETINDEXSTATUSRESPONSE']._serialized_start=1352
+  _globals['_GETINDEXSTATUSRESPONSE']._serialized_end=1545
+  _globals['_EMBEDREQUEST']._serialized_start=1547
+  _globals['_EMBEDREQUEST']._serialized_end=1664
+  _globals['_EMBEDRESPONSE']._serialized_start=1666
+  _globals['_EMBEDRESPONSE']._serialized_end=1730
+  _globals['_SEARCHSERVICE']._serialized_start=1833
+  _globals['_SEARCHSERVICE']._serialized_end=2376
 # @@protoc_insertion_point(module_scope)

@@ -57,6 +57,7 @@ class SearchRequest(_message.Message):
     MIN_REVISION_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    ALLOW_MISSING_FIELD_NUMBER: _builtins.int
     dataset: _builtins.str
     """The dataset."""
     min_revision: _builtins.int
@@ -69,6 +70,8 @@ class SearchRequest(_message.Message):
     """From the previous page's `next_page_token`, with the same query; empty for the first page. OUT_OF_RANGE when its
     ranking was evicted and the index has changed: begin a new search.
     """
+    allow_missing: _builtins.bool
+    """True: a dataset that does not exist gives no results. False: NOT_FOUND, with similar names."""
     @_builtins.property
     def query(self) -> _search_pb2.SearchQuery:
         """The query."""
@@ -81,10 +84,11 @@ class SearchRequest(_message.Message):
         min_revision: _builtins.int = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        allow_missing: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["query", b"query"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "min_revision", b"min_revision", "page_size", b"page_size", "page_token", b"page_token", "query", b"query"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_missing", b"allow_missing", "dataset", b"dataset", "min_revision", b"min_revision", "page_size", b"page_size", "page_token", b"page_token", "query", b"query"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -101,6 +105,9 @@ class SearchResponse(_message.Message):
     EMBEDDING_MODEL_FIELD_NUMBER: _builtins.int
     APPROXIMATE_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    ALPHA_FIELD_NUMBER: _builtins.int
+    NOTHING_MATCHED_FIELD_NUMBER: _builtins.int
+    SIMILARITY_LIMIT_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """The revision of the index."""
     embedding_model: _builtins.str
@@ -109,6 +116,16 @@ class SearchResponse(_message.Message):
     """True when an approximate index preselected the candidates; false when every candidate was scored."""
     next_page_token: _builtins.str
     """Empty on the last page, and without a page size."""
+    alpha: _builtins.float
+    """The weight that the vector score had, 0 to 1: that of the query, or the one which the service chose for it."""
+    nothing_matched: _builtins.bool
+    """True when nothing matches: no result of the ranking has a term of the query, and no `raw_cosine` reaches
+    `similarity_limit`. The results are then only those that differ least.
+    """
+    similarity_limit: _builtins.float
+    """Cosine from which a bullet without a term of the query may match, for this query and embedding model. 0 when the
+    model's limit is not measured; 1 when the model does not know the script of the query.
+    """
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[_search_pb2.SearchResult]:
         """Best first; ties in playbook order."""
@@ -121,10 +138,13 @@ class SearchResponse(_message.Message):
         embedding_model: _builtins.str = ...,
         approximate: _builtins.bool = ...,
         next_page_token: _builtins.str = ...,
+        alpha: _builtins.float = ...,
+        nothing_matched: _builtins.bool = ...,
+        similarity_limit: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approximate", b"approximate", "embedding_model", b"embedding_model", "next_page_token", b"next_page_token", "results", b"results", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alpha", b"alpha", "approximate", b"approximate", "embedding_model", b"embedding_model", "next_page_token", b"next_page_token", "nothing_matched", b"nothing_matched", "results", b"results", "revision", b"revision", "similarity_limit", b"similarity_limit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -139,10 +159,13 @@ class BatchSearchRequest(_message.Message):
     DATASET_FIELD_NUMBER: _builtins.int
     QUERIES_FIELD_NUMBER: _builtins.int
     MIN_REVISION_FIELD_NUMBER: _builtins.int
+    ALLOW_MISSING_FIELD_NUMBER: _builtins.int
     dataset: _builtins.str
     """The dataset."""
     min_revision: _builtins.int
     """Wait, within the deadline, until the index has this revision; 0 does not wait."""
+    allow_missing: _builtins.bool
+    """True: a dataset that does not exist gives no results. False: NOT_FOUND, with similar names."""
     @_builtins.property
     def queries(self) -> _containers.RepeatedCompositeFieldContainer[_search_pb2.SearchQuery]:
         """1 to 1,000 queries."""
@@ -153,10 +176,11 @@ class BatchSearchRequest(_message.Message):
         dataset: _builtins.str = ...,
         queries: _abc.Iterable[_search_pb2.SearchQuery] | None = ...,
         min_revision: _builtins.int = ...,
+        allow_missing: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "min_revision", b"min_revision", "queries", b"queries"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_missing", b"allow_missing", "dataset", b"dataset", "min_revision", b"min_revision", "queries", b"queries"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -224,8 +248,11 @@ class RankBulletsResponse(_message.Message):
 
     RESULTS_FIELD_NUMBER: _builtins.int
     EMBEDDING_MODEL_FIELD_NUMBER: _builtins.int
+    ALPHA_FIELD_NUMBER: _builtins.int
     embedding_model: _builtins.str
     """Id of the embedding model."""
+    alpha: _builtins.float
+    """The weight that the vector score had, 0 to 1: that of the query, or the one which the service chose for it."""
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[_search_pb2.SearchResult]:
         """Best first; ties in the order of the request."""
@@ -235,10 +262,11 @@ class RankBulletsResponse(_message.Message):
         *,
         results: _abc.Iterable[_search_pb2.SearchResult] | None = ...,
         embedding_model: _builtins.str = ...,
+        alpha: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["embedding_model", b"embedding_model", "results", b"results"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alpha", b"alpha", "embedding_model", b"embedding_model", "results", b"results"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -251,16 +279,20 @@ class GetIndexStatusRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     DATASET_FIELD_NUMBER: _builtins.int
+    ALLOW_MISSING_FIELD_NUMBER: _builtins.int
     dataset: _builtins.str
     """The dataset."""
+    allow_missing: _builtins.bool
+    """True: a dataset that does not exist has an empty index. False: NOT_FOUND, with similar names."""
     def __init__(
         self,
         *,
         dataset: _builtins.str = ...,
+        allow_missing: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_missing", b"allow_missing", "dataset", b"dataset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,10 +24,11 @@ _sym_db = _symbol_database.Default()
 
 from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from google.api import field_behavior_pb2 as google_dot_api_dot_field__behavior__pb2
+from hansei.playbook.v1 import usage_pb2 as hansei_dot_playbook_dot_v1_dot_usage__pb2
 from hansei.validator.v1 import evaluation_pb2 as hansei_dot_validator_dot_v1_dot_evaluation__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+hansei/validator/v1/evaluator_service.proto\x12\x13hansei.validator.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a$hansei/validator/v1/evaluation.proto\"\xd6\x02\n\x0f\x45valuateRequest\x12!\n\nuser_query\x18\x01 \x01(\tB\r\xe2\x41\x01\x02\xbaH\x06r\x04\x18\xc0\x9a\x0c\x12!\n\nsubmission\x18\x02 \x01(\tB\r\xe2\x41\x01\x02\xbaH\x06r\x04\x18\xa0\xc2\x1e\x12\"\n\x0c\x65xecution_id\x18\x03 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\xc8\x01\x12\x1d\n\x07team_id\x18\x04 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\xc8\x01\x12&\n\x0cround_number\x18\x05 \x01(\x05\x42\x0b\xe2\x41\x01\x01\xbaH\x04\x1a\x02(\x01H\x00\x88\x01\x01\x12;\n\x06\x63onfig\x18\x06 \x01(\x0b\x32%.hansei.validator.v1.EvaluationConfigB\x04\xe2\x41\x01\x01\x12\x44\n\x10repeated_scoring\x18\x07 \x01(\x0b\x32$.hansei.validator.v1.RepeatedScoringB\x04\xe2\x41\x01\x01\x42\x0f\n\r_round_number\"I\n\x10\x45valuateResponse\x12\x35\n\x06result\x18\x01 \x01(\x0b\x32%.hansei.validator.v1.EvaluationResult\"c\n\x0cJudgeRequest\x12\'\n\x10\x66ormatted_prompt\x18\x01 \x01(\tB\r\xe2\x41\x01\x02\xbaH\x06r\x04\x18\x80\x89z\x12 \n\x05model\x18\x02 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\xc8\x01H\x00\x88\x01\x01\x42\x08\n\x06_model\"K\n\rJudgeResponse\x12:\n\x08judgment\x18\x01 \x01(\x0b\x32(.hansei.validator.v1.ImprovementJudgment\"\xee\x02\n\x12\x44\x65\x63ideRoundRequest\x12!\n\x0cround_number\x18\x01 \x01(\x05\x42\x0b\xe2\x41\x01\x02\xbaH\x04\x1a\x02(\x01\x12\x1f\n\nmin_rounds\x18\x02 \x01(\x05\x42\x0b\xe2\x41\x01\x02\xbaH\x04\x1a\x02(\x01\x12\x1f\n\nmax_rounds\x18\x03 \x01(\x05\x42\x0b\xe2\x41\x01\x02\xbaH\x04\x1a\x02(\x01\x12\"\n\x14judge_on_final_round\x18\x04 \x01(\x08\x42\x04\xe2\x41\x01\x01\x12,\n\x10\x66ormatted_prompt\x18\x05 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\x80\x89zH\x00\x88\x01\x01\x12 \n\x05model\x18\x06 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\xc8\x01H\x01\x88\x01\x01:`\xbaH]\x1a[\n\x13\x64\x65\x63ide_round.bounds\x12 min_rounds must be <= max_rounds\x1a\"this.min_rounds <= this.max_roundsB\x13\n\x11_formatted_promptB\x08\n\x06_model\"\x9a\x01\n\x13\x44\x65\x63ideRoundResponse\x12\x19\n\x11judgment_required\x18\x01 \x01(\x08\x12\x17\n\x0fshould_continue\x18\x02 \x01(\x08\x12\x13\n\x0b\x65xit_reason\x18\x03 \x01(\t\x12:\n\x08judgment\x18\x04 \x01(\x0b\x32(.hansei.validator.v1.ImprovementJudgment\"\xa6\x01\n\x0e\x43omparisonTask\x12\x1f\n\x07task_id\x18\x01 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\xc8\x01\x12#\n\nuser_query\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\x10\x01\x18\xc0\x9a\x0c\x12N\n\x0bsubmissions\x18\x03 \x03(\x0b\x32).hansei.validator.v1.ContestantSubmissionB\x0e\xe2\x41\x01\x02\xbaH\x07\x92\x01\x04\x08\x02\x10\x32\"T\n\x14\x43ontestantSubmission\x12\x1a\n\x02id\x18\x01 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\xc8\x01\x12 \n\x07\x63ontent\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\x10\x01\x18\xc0\x9a\x0c\"\xf1\x01\n\x19\x43ompareSubmissionsRequest\x12\x42\n\x05tasks\x18\x01 \x03(\x0b\x32#.hansei.validator.v1.ComparisonTaskB\x0e\xe2\x41\x01\x02\xbaH\x07\x92\x01\x04\x08\x01\x10\x64\x12:\n\x07ranking\x18\x02 \x01(\x0b\x32#.hansei.validator.v1.RankingOptionsB\x04\xe2\x41\x01\x01\x12 \n\x05model\x18\x03 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\xc8\x01H\x00\x88\x01\x01\x12(\n\x0fmax_comparisons\x18\x04 \x01(\x05\x42\x0f\xe2\x41\x01\x01\xbaH\x08\x1a\x06\x18\xa0\x9c\x01(\x00\x42\x08\n\x06_model\"\xa7\x01\n\x1a\x43ompareSubmissionsResponse\x12\x34\n\x0b\x63omparisons\x18\x01 \x03(\x0b\x32\x1f.hansei.validator.v1.Comparison\x12\x37\n\x07ranking\x18\x02 \x01(\x0b\x32&.hansei.validator.v1.ComparisonRanking\x12\x1a\n\x12not_ranked_because\x18\x03 \x01(\t\"\x9c\x01\n\x16RankComparisonsRequest\x12\x46\n\x0b\x63omparisons\x18\x01 \x03(\x0b\x32\x1f.hansei.validator.v1.ComparisonB\x10\xe2\x41\x01\x02\xbaH\t\x92\x01\x06\x08\x01\x10\xa0\x9c\x01\x12:\n\x07options\x18\x02 \x01(\x0b\x32#.hansei.validator.v1.RankingOptionsB\x04\xe2\x41\x01\x01\"R\n\x17RankComparisonsResponse\x12\x37\n\x07ranking\x18\x01 \x01(\x0b\x32&.hansei.validator.v1.ComparisonRanking2\x82\x04\n\x10\x45valuatorService\x12W\n\x08\x45valuate\x12$.hansei.validator.v1.EvaluateRequest\x1a%.hansei.validator.v1.EvaluateResponse\x12N\n\x05Judge\x12!.hansei.validator.v1.JudgeRequest\x1a\".hansei.validator.v1.JudgeResponse\x12`\n\x0b\x44\x65\x63ideRound\x12\'.hansei.validator.v1.DecideRoundRequest\x1a(.hansei.validator.v1.DecideRoundResponse\x12u\n\x12\x43ompareSubmissions\x12..hansei.validator.v1.CompareSubmissionsRequest\x1a/.hansei.validator.v1.CompareSubmissionsResponse\x12l\n\x0fRankComparisons\x12+.hansei.validator.v1.RankComparisonsRequest\x1a,.hansei.validator.v1.RankComparisonsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+hansei/validator/v1/evaluator_service.proto\x12\x13hansei.validator.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1ehansei/playbook/v1/usage.proto\x1a$hansei/validator/v1/evaluation.proto\"\xd6\x02\n\x0f\x45valuateRequest\x12!\n\nuser_query\x18\x01 \x01(\tB\r\xe2\x41\x01\x02\xbaH\x06r\x04\x18\xc0\x9a\x0c\x12!\n\nsubmission\x18\x02 \x01(\tB\r\xe2\x41\x01\x02\xbaH\x06r\x04\x18\xa0\xc2\x1e\x12\"\n\x0c\x65xecution_id\x18\x03 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\xc8\x01\x12\x1d\n\x07team_id\x18\x04 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\xc8\x01\x12&\n\x0cround_number\x18\x05 \x01(\x05\x42\x0b\xe2\x41\x01\x01\xbaH\x04\x1a\x02(\x01H\x00\x88\x01\x01\x12;\n\x06\x63onfig\x18\x06 \x01(\x0b\x32%.hansei.validator.v1.EvaluationConfigB\x04\xe2\x41\x01\x01\x12\x44\n\x10repeated_scoring\x18\x07 \x01(\x0b\x32$.hansei.validator.v1.RepeatedScoringB\x04\xe2\x41\x01\x01\x42\x0f\n\r_round_number\"x\n\x10\x45valuateResponse\x12\x35\n\x06result\x18\x01 \x01(\x0b\x32%.hansei.validator.v1.EvaluationResult\x12-\n\x05usage\x18\x02 \x01(\x0b\x32\x1e.hansei.playbook.v1.ModelUsage\"c\n\x0cJudgeRequest\x12\'\n\x10\x66ormatted_prompt\x18\x01 \x01(\tB\r\xe2\x41\x01\x02\xbaH\x06r\x04\x18\x80\x89z\x12 \n\x05model\x18\x02 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\xc8\x01H\x00\x88\x01\x01\x42\x08\n\x06_model\"z\n\rJudgeResponse\x12:\n\x08judgment\x18\x01 \x01(\x0b\x32(.hansei.validator.v1.ImprovementJudgment\x12-\n\x05usage\x18\x02 \x01(\x0b\x32\x1e.hansei.playbook.v1.ModelUsage\"\xee\x02\n\x12\x44\x65\x63ideRoundRequest\x12!\n\x0cround_number\x18\x01 \x01(\x05\x42\x0b\xe2\x41\x01\x02\xbaH\x04\x1a\x02(\x01\x12\x1f\n\nmin_rounds\x18\x02 \x01(\x05\x42\x0b\xe2\x41\x01\x02\xbaH\x04\x1a\x02(\x01\x12\x1f\n\nmax_rounds\x18\x03 \x01(\x05\x42\x0b\xe2\x41\x01\x02\xbaH\x04\x1a\x02(\x01\x12\"\n\x14judge_on_final_round\x18\x04 \x01(\x08\x42\x04\xe2\x41\x01\x01\x12,\n\x10\x66ormatted_prompt\x18\x05 \x01(\tB\r\xe2\x41\x01\x01\xbaH\x06r\x04\x18\x80\x89zH\x00\x88\x01\x01\x12 \n\x05model\x18\x06 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\xc8\x01H\x01\x88\x01\x01:`\xbaH]\x1a[\n\x13\x64\x65\x63ide_round.bounds\x12 min_rounds must be <= max_rounds\x1a\"this.min_rounds <= this.max_roundsB\x13\n\x11_formatted_promptB\x08\n\x06_model\"\xc9\x01\n\x13\x44\x65\x63ideRoundResponse\x12\x19\n\x11judgment_required\x18\x01 \x01(\x08\x12\x17\n\x0fshould_continue\x18\x02 \x01(\x08\x12\x13\n\x0b\x65xit_reason\x18\x03 \x01(\t\x12:\n\x08judgment\x18\x04 \x01(\x0b\x32(.hansei.validator.v1.ImprovementJudgment\x12-\n\x05usage\x18\x05 \x01(\x0b\x32\x1e.hansei.playbook.v1.ModelUsage\"\xa6\x01\n\x0e\x43omparisonTask\x12\x1f\n\x07task_id\x18\x01 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\xc8\x01\x12#\n\nuser_query\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\x10\x01\x18\xc0\x9a\x0c\x12N\n\x0bsubmissions\x18\x03 \x03(\x0b\x32).hansei.validator.v1.ContestantSubmissionB\x0e\xe2\x41\x01\x02\xbaH\x07\x92\x01\x04\x08\x02\x10\x32\"T\n\x14\x43ontestantSubmission\x12\x1a\n\x02id\x18\x01 \x01(\tB\x0e\xe2\x41\x01\x02\xbaH\x07r\x05\x10\x01\x18\xc8\x01\x12 \n\x07\x63ontent\x18\x02 \x01(\tB\x0f\xe2\x41\x01\x02\xbaH\x08r\x06\x10\x01\x18\xc0\x9a\x0c\"\xf1\x01\n\x19\x43ompareSubmissionsRequest\x12\x42\n\x05tasks\x18\x01 \x03(\x0b\x32#.hansei.validator.v1.ComparisonTaskB\x0e\xe2\x41\x01\x02\xbaH\x07\x92\x01\x04\x08\x01\x10\x64\x12:\n\x07ranking\x18\x02 \x01(\x0b\x32#.hansei.validator.v1.RankingOptionsB\x04\xe2\x41\x01\x01\x12 \n\x05model\x18\x03 \x01(\tB\x0c\xe2\x41\x01\x01\xbaH\x05r\x03\x18\xc8\x01H\x00\x88\x01\x01\x12(\n\x0fmax_comparisons\x18\x04 \x01(\x05\x42\x0f\xe2\x41\x01\x01\xbaH\x08\x1a\x06\x18\xa0\x9c\x01(\x00\x42\x08\n\x06_model\"\xd6\x01\n\x1a\x43ompareSubmissionsResponse\x12\x34\n\x0b\x63omparisons\x18\x01 \x03(\x0b\x32\x1f.hansei.validator.v1.Comparison\x12\x37\n\x07ranking\x18\x02 \x01(\x0b\x32&.hansei.validator.v1.ComparisonRanking\x12\x1a\n\x12not_ranked_because\x18\x03 \x01(\t\x12-\n\x05usage\x18\x04 \x01(\x0b\x32\x1e.hansei.playbook.v1.ModelUsage\"\x9c\x01\n\x16RankComparisonsRequest\x12\x46\n\x0b\x63omparisons\x18\x01 \x03(\x0b\x32\x1f.hansei.validator.v1.ComparisonB\x10\xe2\x41\x01\x02\xbaH\t\x92\x01\x06\x08\x01\x10\xa0\x9c\x01\x12:\n\x07options\x18\x02 \x01(\x0b\x32#.hansei.validator.v1.RankingOptionsB\x04\xe2\x41\x01\x01\"R\n\x17RankComparisonsResponse\x12\x37\n\x07ranking\x18\x01 \x01(\x0b\x32&.hansei.validator.v1.ComparisonRanking2\x82\x04\n\x10\x45valuatorService\x12W\n\x08\x45valuate\x12$.hansei.validator.v1.EvaluateRequest\x1a%.hansei.validator.v1.EvaluateResponse\x12N\n\x05Judge\x12!.hansei.validator.v1.JudgeRequest\x1a\".hansei.validator.v1.JudgeResponse\x12`\n\x0b\x44\x65\x63ideRound\x12\'.hansei.validator.v1.DecideRoundRequest\x1a(.hansei.validator.v1.DecideRoundResponse\x12u\n\x12\x43ompareSubmissions\x12..hansei.validator.v1.CompareSubmissionsRequest\x1a/.hansei.validator.v1.CompareSubmissionsResponse\x12l\n\x0fRankComparisons\x12+.hansei.validator.v1.RankComparisonsRequest\x1a,.hansei.validator.v1.RankComparisonsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -88,30 +89,30 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RANKCOMPARISONSREQUEST'].fields_by_name['comparisons']._serialized_options = b'\342A\001\002\272H\t\222\001\006\010\001\020\240\234\001'
   _globals['_RANKCOMPARISONSREQUEST'].fields_by_name['options']._loaded_options = None
   _globals['_RANKCOMPARISONSREQUEST'].fields_by_name['options']._serialized_options = b'\342A\001\001'
-  _globals['_EVALUATEREQUEST']._serialized_start=169
-  _globals['_EVALUATEREQUEST']._serialized_end=511
-  _globals['_EVALUATERESPONSE']._serialized_start=513
-  _globals['_EVALUATERESPONSE']._serialized_end=586
-  _globals['_JUDGEREQUEST']._serialized_start=588
-  _globals['_JUDGEREQUEST']._serialized_end=687
-  _globals['_JUDGERESPONSE']._serialized_start=689
-  _globals['_JUDGERESPONSE']._serialized_end=764
-  _globals['_DECIDEROUNDREQUEST']._serialized_start=767
-  _globals['_DECIDEROUNDREQUEST']._serialized_end=1133
-  _globals['_DECIDEROUNDRESPONSE']._serialized_start=1136
-  _globals['_DECIDEROUNDRESPONSE']._serialized_end=1290
-  _globals['_COMPARISONTASK']._serialized_start=1293
-  _globals['_COMPARISONTASK']._serialized_end=1459
-  _globals['_CONTESTANTSUBMISSION']._serialized_start=1461
-  _globals['_CONTESTANTSUBMISSION']._serialized_end=1545
-  _globals['_COMPARESUBMISSIONSREQUEST']._serialized_start=1548
-  _globals['_COMPARESUBMISSIONSREQUEST']._serialized_end=1789
-  _globals['_COMPARESUBMISSIONSRESPONSE']._serialized_start=1792
-  _globals['_COMPARESUBMISSIONSRESPONSE']._serialized_end=1959
-  _globals['_RANKCOMPARISONSREQUEST']._serialized_start=1962
-  _globals['_RANKCOMPARISONSREQUEST']._serialized_end=2118
-  _globals['_RANKCOMPARISONSRESPONSE']._serialized_start=2120
-  _globals['_RANKCOMPARISONSRESPONSE']._serialized_end=2202
-  _globals['_EVALUATORSERVICE']._serialized_start=2205
-  _globals['_EVALUATORSERVICE']._serialized_end=2719
+  _globals['_EVALUATEREQUEST']._serialized_start=201
+  _globals['_EVALUATEREQUEST']._serialized_end=543
+  _globals['_EVALUATERESPONSE']._serialized_start=545
+  _globals['_EVALUATERESPONSE']._serialized_end=665
+  _globals['_JUDGEREQUEST']._serialized_start=667
+  _globals['_JUDGEREQUEST']._serialized_end=766
+  _globals['_JUDGERESPONSE']._serialized_start=768
+  _globals['_JUDGERESPONSE']._serialized_end=890
+  _globals['_DECIDEROUNDREQUEST']._serialized_start=893
+  _globals['_DECIDEROUNDREQUEST']._serialized_end=1259
+  _globals['_DECIDEROUNDRESPONSE']._serialized_start=1262
+  _globals['_DECIDEROUNDRESPONSE']._serialized_end=1463
+  _globals['_COMPARISONTASK']._serialized_start=1466
+  _globals['_COMPARISONTASK']._serialized_end=1632
+  _globals['_CONTESTANTSUBMISSION']._serialized_start=1634
+  _globals['_CONTESTANTSUBMISSION']._serialized_end=1718
+  _globals['_COMPARESUBMISSIONSREQUEST']._serialized_start=1721
+  _globals['_COMPARESUBMISSIONSREQUEST']._serialized_end=1962
+  _globals['_COMPARESUBMISSIONSRESPONSE']._serialized_start=1965
+  _globals['_COMPARESUBMISSIONSRESPONSE']._serialized_end=2179
+  _globals['_RANKCOMPARISONSREQUEST']._serialized_start=2182
+  _globals['_RANKCOMPARISONSREQUEST']._serialized_end=2338
+  _globals['_RANKCOMPARISONSRESPONSE']._serialized_start=2340
+  _globals['_RANKCOMPARISONSRESPONSE']._serialized_end=2422
+  _globals['_EVALUATORSERVICE']._serialized_start=2425
+  _globals['_EVALUATORSERVICE']._serialized_end=2939
 # @@protoc_insertion_point(module_scope)

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from hansei.playbook.v1 import usage_pb2 as _usage_pb2
 from hansei.validator.v1 import evaluation_pb2 as _evaluation_pb2
 import builtins as _builtins
 import sys
@@ -78,18 +79,24 @@ class EvaluateResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RESULT_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def result(self) -> _evaluation_pb2.EvaluationResult:
         """The scores."""
+
+    @_builtins.property
+    def usage(self) -> _usage_pb2.ModelUsage:
+        """What the judge's calls used, repeated ones included."""
 
     def __init__(
         self,
         *,
         result: _evaluation_pb2.EvaluationResult | None = ...,
+        usage: _usage_pb2.ModelUsage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["result", b"result", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["result", b"result", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -130,18 +137,24 @@ class JudgeResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     JUDGMENT_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def judgment(self) -> _evaluation_pb2.ImprovementJudgment:
         """The judgement."""
+
+    @_builtins.property
+    def usage(self) -> _usage_pb2.ModelUsage:
+        """What the judge's calls used."""
 
     def __init__(
         self,
         *,
         judgment: _evaluation_pb2.ImprovementJudgment | None = ...,
+        usage: _usage_pb2.ModelUsage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["judgment", b"judgment"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["judgment", b"judgment", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["judgment", b"judgment"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["judgment", b"judgment", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -206,6 +219,7 @@ class DecideRoundResponse(_message.Message):
     SHOULD_CONTINUE_FIELD_NUMBER: _builtins.int
     EXIT_REASON_FIELD_NUMBER: _builtins.int
     JUDGMENT_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
     judgment_required: _builtins.bool
     """True: nothing is decided yet. Send the request again with a prompt."""
     should_continue: _builtins.bool
@@ -216,6 +230,10 @@ class DecideRoundResponse(_message.Message):
     def judgment(self) -> _evaluation_pb2.ImprovementJudgment:
         """The judgement to be recorded for the round. Absent when nothing judged it."""
 
+    @_builtins.property
+    def usage(self) -> _usage_pb2.ModelUsage:
+        """What the judge's calls used. Zero without a judgement."""
+
     def __init__(
         self,
         *,
@@ -223,10 +241,11 @@ class DecideRoundResponse(_message.Message):
         should_continue: _builtins.bool = ...,
         exit_reason: _builtins.str = ...,
         judgment: _evaluation_pb2.ImprovementJudgment | None = ...,
+        usage: _usage_pb2.ModelUsage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["judgment", b"judgment"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["judgment", b"judgment", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["exit_reason", b"exit_reason", "judgment", b"judgment", "judgment_required", b"judgment_required", "should_continue", b"should_continue"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["exit_reason", b"exit_reason", "judgment", b"judgment", "judgment_required", b"judgment_required", "should_continue", b"should_continue", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -339,6 +358,7 @@ class CompareSubmissionsResponse(_message.Message):
     COMPARISONS_FIELD_NUMBER: _builtins.int
     RANKING_FIELD_NUMBER: _builtins.int
     NOT_RANKED_BECAUSE_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
     not_ranked_because: _builtins.str
     """Why there is no ranking. Empty when there is one."""
     @_builtins.property
@@ -349,16 +369,21 @@ class CompareSubmissionsResponse(_message.Message):
     def ranking(self) -> _evaluation_pb2.ComparisonRanking:
         """The ranking. Absent when the comparisons do not determine it."""
 
+    @_builtins.property
+    def usage(self) -> _usage_pb2.ModelUsage:
+        """What the judge's calls used."""
+
     def __init__(
         self,
         *,
         comparisons: _abc.Iterable[_evaluation_pb2.Comparison] | None = ...,
         ranking: _evaluation_pb2.ComparisonRanking | None = ...,
         not_ranked_because: _builtins.str = ...,
+        usage: _usage_pb2.ModelUsage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ranking", b"ranking"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ranking", b"ranking", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparisons", b"comparisons", "not_ranked_because", b"not_ranked_because", "ranking", b"ranking"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparisons", b"comparisons", "not_ranked_because", b"not_ranked_because", "ranking", b"ranking", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

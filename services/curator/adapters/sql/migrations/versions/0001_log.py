@@ -22,62 +22,62 @@ def upgrade() -> None:
     _embedding_table()
 
 
-def _text(name: str) -> sa.Column[Any]:
+def _add_text(name: str) -> sa.Column[Any]:
     return sa.Column(name, sa.Text, nullable=False)
 
 
-def _big(name: str) -> sa.Column[Any]:
+def _add_big(name: str) -> sa.Column[Any]:
     return sa.Column(name, sa.BigInteger, nullable=False)
 
 
-def _bytes(name: str) -> sa.Column[Any]:
+def _add_bytes(name: str) -> sa.Column[Any]:
     return sa.Column(name, sa.LargeBinary, nullable=False)
 
 
-def _int(name: str) -> sa.Column[Any]:
+def _add_int(name: str) -> sa.Column[Any]:
     return sa.Column(name, sa.Integer, nullable=False)
 
 
 def _log_tables() -> None:
     op.create_table(
         "dataset",
-        _text("name"),
-        _big("revision"),
-        _int("bullets"),
-        _int("retired"),
-        _big("next_slot"),
-        _big("committed"),
-        _text("created_at"),
-        _text("updated_at"),
+        _add_text("name"),
+        _add_big("revision"),
+        _add_int("bullets"),
+        _add_int("retired"),
+        _add_big("next_slot"),
+        _add_big("committed"),
+        _add_text("created_at"),
+        _add_text("updated_at"),
         sa.Column("policy", sa.Text),
         sa.PrimaryKeyConstraint("name"),
     )
     op.create_table(
         "revision",
-        _text("dataset"),
-        _big("number"),
-        _big("committed"),
-        _text("kind"),
-        _text("author"),
-        _text("reason"),
-        _text("request_id"),
-        _text("source_trajectory"),
-        _text("model"),
-        _text("summary"),
-        _int("bullets_before"),
-        _int("bullets_after"),
-        _text("report"),
+        _add_text("dataset"),
+        _add_big("number"),
+        _add_big("committed"),
+        _add_text("kind"),
+        _add_text("author"),
+        _add_text("reason"),
+        _add_text("request_id"),
+        _add_text("source_trajectory"),
+        _add_text("model"),
+        _add_text("summary"),
+        _add_int("bullets_before"),
+        _add_int("bullets_after"),
+        _add_text("report"),
         sa.PrimaryKeyConstraint("dataset", "number"),
     )
     op.create_index("revision_committed", "revision", ["dataset", "committed"])
     op.create_index("revision_trajectory", "revision", ["dataset", "source_trajectory"])
     op.create_table(
         "change",
-        _text("dataset"),
-        _big("revision"),
-        _big("slot"),
-        _text("bullet_id"),
-        _int("position"),
+        _add_text("dataset"),
+        _add_big("revision"),
+        _add_big("slot"),
+        _add_text("bullet_id"),
+        _add_int("position"),
         sa.Column("before", sa.Text),
         sa.Column("after", sa.Text),
         sa.PrimaryKeyConstraint("dataset", "revision", "slot"),
@@ -89,15 +89,15 @@ def _log_tables() -> None:
 def _vote_table() -> None:
     op.create_table(
         "vote",
-        _text("dataset"),
-        _big("slot"),
-        _text("trajectory"),
-        _int("round"),
-        _big("cast_in"),
+        _add_text("dataset"),
+        _add_big("slot"),
+        _add_text("trajectory"),
+        _add_int("round"),
+        _add_big("cast_in"),
         sa.Column("withdrawn_in", sa.BigInteger),
-        _int("helpful"),
-        _int("harmful"),
-        _text("reason"),
+        _add_int("helpful"),
+        _add_int("harmful"),
+        _add_text("reason"),
         sa.PrimaryKeyConstraint("dataset", "slot", "trajectory", "round", "cast_in"),
     )
     standing = sa.text("withdrawn_in IS NULL")
@@ -117,13 +117,13 @@ def _vote_table() -> None:
 def _other_tables() -> None:
     op.create_table(
         "bullet",
-        _text("dataset"),
-        _big("slot"),
-        _text("bullet_id"),
+        _add_text("dataset"),
+        _add_big("slot"),
+        _add_text("bullet_id"),
         sa.Column("number", sa.BigInteger),
-        _text("fingerprint"),
-        _int("tokens"),
-        _text("body"),
+        _add_text("fingerprint"),
+        _add_int("tokens"),
+        _add_text("body"),
         sa.PrimaryKeyConstraint("dataset", "slot"),
     )
     op.create_index("bullet_id", "bullet", ["dataset", "bullet_id", "slot"])
@@ -131,23 +131,23 @@ def _other_tables() -> None:
     op.create_index("bullet_fingerprint", "bullet", ["dataset", "fingerprint", "slot"])
     op.create_table(
         "request",
-        _text("request_id"),
-        _text("method"),
-        _bytes("digest"),
-        _bytes("payload"),
-        _bytes("response"),
-        _big("stored_at"),
+        _add_text("request_id"),
+        _add_text("method"),
+        _add_bytes("digest"),
+        _add_bytes("payload"),
+        _add_bytes("response"),
+        _add_big("stored_at"),
         sa.PrimaryKeyConstraint("request_id"),
     )
     op.create_index("request_stored_at", "request", ["stored_at"])
     op.create_table(
         "pending",
-        _text("id"),
-        _text("dataset"),
-        _text("state"),
-        _big("proposed"),
-        _big("expires"),
-        _text("body"),
+        _add_text("id"),
+        _add_text("dataset"),
+        _add_text("state"),
+        _add_big("proposed"),
+        _add_big("expires"),
+        _add_text("body"),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("pending_dataset", "pending", ["dataset", "proposed", "id"])

@@ -20,23 +20,23 @@ def upgrade() -> None:
     _other_tables()
 
 
-def _column(name: str, kind: Any, **options: Any) -> sa.Column[Any]:
+def _build_column(name: str, kind: Any, **options: Any) -> sa.Column[Any]:
     return sa.Column(name, kind, nullable=False, **options)
 
 
 def _log_tables() -> None:
     op.create_table(
         "planner_execution",
-        _column("execution_id", sa.Text, primary_key=True),
-        _column("query", sa.String(200)),
-        _column("status", sa.Text),
-        _column("sequence", sa.Integer),
-        _column("head_hash", sa.LargeBinary),
-        _column("started_at", sa.BigInteger),
-        _column("updated_at", sa.BigInteger),
+        _build_column("execution_id", sa.Text, primary_key=True),
+        _build_column("query", sa.String(200)),
+        _build_column("status", sa.Text),
+        _build_column("sequence", sa.Integer),
+        _build_column("head_hash", sa.LargeBinary),
+        _build_column("started_at", sa.BigInteger),
+        _build_column("updated_at", sa.BigInteger),
         sa.Column("wake_at", sa.BigInteger),
         sa.Column("owner", sa.Text),
-        _column("fence", sa.Integer),
+        _build_column("fence", sa.Integer),
         sa.Column("heartbeat", sa.BigInteger),
         sqlite_with_rowid=False,
     )
@@ -45,12 +45,12 @@ def _log_tables() -> None:
     op.create_index("planner_execution_status", "planner_execution", ["status", "heartbeat"])
     op.create_table(
         "planner_event",
-        _column("execution_id", sa.Text, primary_key=True),
-        _column("sequence", sa.Integer, primary_key=True, autoincrement=False),
-        _column("created_at", sa.BigInteger),
-        _column("kind", sa.Text),
-        _column("payload", sa.LargeBinary),
-        _column("hash", sa.LargeBinary),
+        _build_column("execution_id", sa.Text, primary_key=True),
+        _build_column("sequence", sa.Integer, primary_key=True, autoincrement=False),
+        _build_column("created_at", sa.BigInteger),
+        _build_column("kind", sa.Text),
+        _build_column("payload", sa.LargeBinary),
+        _build_column("hash", sa.LargeBinary),
         sqlite_with_rowid=False,
     )
 
@@ -58,37 +58,37 @@ def _log_tables() -> None:
 def _other_tables() -> None:
     op.create_table(
         "planner_request",
-        _column("request_id", sa.Text, primary_key=True),
-        _column("method", sa.Text),
-        _column("digest", sa.LargeBinary),
-        _column("payload", sa.LargeBinary),
-        _column("response", sa.LargeBinary),
-        _column("stored_at", sa.BigInteger),
+        _build_column("request_id", sa.Text, primary_key=True),
+        _build_column("method", sa.Text),
+        _build_column("digest", sa.LargeBinary),
+        _build_column("payload", sa.LargeBinary),
+        _build_column("response", sa.LargeBinary),
+        _build_column("stored_at", sa.BigInteger),
     )
     op.create_index("planner_request_stored_at", "planner_request", ["stored_at"])
     op.create_table(
         "planner_feedback",
         sa.Column("number", sa.Integer, primary_key=True),
-        _column("confidence", sa.Float),
-        _column("correct", sa.Boolean),
-        _column("audit_probability", sa.Float),
-        _column("execution_id", sa.Text),
-        _column("step_id", sa.Integer),
-        _column("created_at", sa.BigInteger),
+        _build_column("confidence", sa.Float),
+        _build_column("correct", sa.Boolean),
+        _build_column("audit_probability", sa.Float),
+        _build_column("execution_id", sa.Text),
+        _build_column("step_id", sa.Integer),
+        _build_column("created_at", sa.BigInteger),
     )
     op.create_table(
         "planner_audit",
         sa.Column("number", sa.Integer, primary_key=True),
-        _column("execution_id", sa.Text),
-        _column("step_id", sa.Integer),
-        _column("score", sa.Float),
-        _column("probability", sa.Float),
-        _column("floor", sa.Float),
+        _build_column("execution_id", sa.Text),
+        _build_column("step_id", sa.Integer),
+        _build_column("score", sa.Float),
+        _build_column("probability", sa.Float),
+        _build_column("floor", sa.Float),
         sa.Column("wrong", sa.Boolean),
     )
     op.create_index("planner_audit_step", "planner_audit", ["execution_id", "step_id"])
     op.create_table(
         "planner_secret",
-        _column("name", sa.Text, primary_key=True),
-        _column("value", sa.LargeBinary),
+        _build_column("name", sa.Text, primary_key=True),
+        _build_column("value", sa.LargeBinary),
     )
